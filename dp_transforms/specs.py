@@ -69,6 +69,11 @@ class Spec:
         """The budget that it needs, by its parts."""
         raise NotImplementedError
 
+    @property
+    def cost(self) -> PrivacyBudget:
+        """The cost of all parts together, by basic composition."""
+        return sum((one.cost.budget for one in self.requests), PrivacyBudget(0))
+
 
 @dataclass(frozen=True)
 class ListSpec(Spec):
@@ -128,6 +133,8 @@ class DegreesSpec(Spec):
     mechanism_name: str = AUTO
 
     def __post_init__(self) -> None:
+        if self.degree_bound is not None and self.nodes is not None:
+            raise ValueError("nodes is for the privacy of edges: a node more changes their number")
         _ = self.mechanism
 
     @functools.cached_property
@@ -136,10 +143,6 @@ class DegreesSpec(Spec):
         sensitivity, bounds = edge_private_sensitivity(self.degree), None
         if self.degree_bound is not None:
             sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)
-            if self.nodes is not None:
-                raise ValueError(
-                    "nodes is for the privacy of edges: a node more changes their number"
-                )
         elif self.nodes is not None:
             # Without self-loops and repeated edges a node has no more neighbours than others are.
             others = positive_integer("nodes", self.nodes) - 1
@@ -220,12 +223,8 @@ class NamesSpec(Spec):
         """Makes the specification from the name of its strategy.
 
         Args:
-          strategy: see ``make_strategy``. With public partitions, "auto" takes the strategy that
-            is for these.
-          epsilon, delta: see ``make_strategy``.
-          max_partitions_per_user: kappa.
-          pre_threshold, neighbours: of the strategy, if it has them.
-          **options: fields of ``NamesSpec``.
+          **options: fields of ``NamesSpec``; the other arguments are those of ``make_strategy``,
+            but with public partitions "auto" takes the strategy that is for these.
         """
         if strategy == AUTO and len(options.get("public_partitions", ())):
             strategy = TruncatedGeometricSelection.name
@@ -267,11 +266,8 @@ class NamesSpec(Spec):
     @property
     def cap(self) -> int | None:
         """The count where counts may stop: larger ones are kept with certainty; None if nowhere."""
-        if (
-            self.noisy_counts
-            or self.public_distribution
-            or not isinstance(self.strategy, CountStrategy)
-        ):
+        all_are_wanted = self.noisy_counts or self.public_distribution
+        if all_are_wanted or not isinstance(self.strategy, CountStrategy):
             return None
         return self.strategy.saturation_count
 
@@ -490,17 +486,11 @@ class GroupsSpec(Spec):
         # In one attribute's lists only one moves, so they have the range that one has.
         of_all = Cost(PrivacyBudget(self.epsilon_all), self.for_all.loss_range)
         of_attribute = Cost(self._of_attribute, self.for_group.loss_range)
-        lists = (f"lists of groups by {attribute.name}" for attribute in self.attributes)
         return (
             Request(ALL_USERS_LIST, of_all),
-            *(Request(name, of_attribute) for name in lists),
+            *(Request(f"lists of groups by {one.name}", of_attribute) for one in self.attributes),
             *(self.names.requests_for(SELECTION) if self.names else ()),
         )
-
-    @property
-    def cost(self) -> PrivacyBudget:
-        """The cost of all parts together, by basic composition."""
-        return sum((one.cost.budget for one in self.requests), PrivacyBudget(0))
 
     @property
     def _of_attribute(self) -> PrivacyBudget:

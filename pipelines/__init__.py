@@ -7,7 +7,7 @@ import os
 import sys
 from types import TracebackType
 
-INTERRUPTED = 130
+SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
 INTERRUPTED_TEXT = "interrupted: no release was written"
 
 # Without the gcp extra, Beam warns about BigQuery whenever it is imported. No job here uses
@@ -15,12 +15,17 @@ INTERRUPTED_TEXT = "interrupted: no release was written"
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
 
 
+def failed(message: str, exit_code: int = FAILURE) -> int:
+    """Prints an error as one line on stderr; returns the exit code."""
+    print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    return exit_code
+
+
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
-    print(f"error: {INTERRUPTED_TEXT}", file=sys.stderr, flush=True)
-    os._exit(INTERRUPTED)
+    os._exit(failed(INTERRUPTED_TEXT, INTERRUPTED))
 
 
 def numpy_settings(cpuinfo: str = "/proc/cpuinfo") -> dict[str, str]:

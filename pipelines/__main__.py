@@ -13,9 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from dp_transforms import __version__
-from pipelines import INTERRUPTED, INTERRUPTED_TEXT
-
-SUCCESS, USAGE_ERROR = 0, 2
+from pipelines import INTERRUPTED, INTERRUPTED_TEXT, SUCCESS, USAGE_ERROR, failed
 
 _NAME = "dp-frequency-lists"
 
@@ -74,12 +72,10 @@ def _completion(shell: str = "", *others: str) -> int:
         import shtab
     except ImportError:
         message = "completion needs shtab: pip install 'dp-frequency-lists[completion]'"
-        print(f"error: {message}", file=sys.stderr)
-        return USAGE_ERROR
+        return failed(message, USAGE_ERROR)
     if shell not in shtab.SUPPORTED_SHELLS or others:
         shells = ", ".join(shtab.SUPPORTED_SHELLS)
-        print(f"error: --completion takes one of {shells}", file=sys.stderr)
-        return USAGE_ERROR
+        return failed(f"--completion takes one of {shells}", USAGE_ERROR)
     whole = argparse.ArgumentParser(_NAME)
     whole.add_argument("--version", action="store_true", help="print the version")
     commands = whole.add_subparsers()
@@ -105,8 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
-        print(f"error: there is no command {name!r}: {hint}", file=sys.stderr)
-        return USAGE_ERROR
+        return failed(f"there is no command {name!r}: {hint}", USAGE_ERROR)
     try:
         # Imported only now: Beam takes a second, and help should not.
         from pipelines.command_line import OneLineParser
@@ -125,8 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SUCCESS
     except KeyboardInterrupt:
-        print(f"error: {INTERRUPTED_TEXT}", file=sys.stderr)
-        return INTERRUPTED
+        return failed(INTERRUPTED_TEXT, INTERRUPTED)
     return code
 
 

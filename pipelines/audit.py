@@ -14,7 +14,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -155,7 +155,7 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
 
 def findings(audit: Audit, draws: int, error_rate: float) -> dict[str, Any]:
     """Returns the findings of the audit; ``broken`` says whether the promise is."""
-    outputs, others = (draw(draws) for draw in audit.draw)
+    outputs, others = (audit.draw(one, draws) for one in audit.inputs)
     bound = epsilon_lower_bound(outputs, others, audit.delta, error_rate, audit.statistics)
     exact = None if audit.exact is None else audit.exact()
     broken = bound.epsilon > audit.epsilon
@@ -196,14 +196,9 @@ def report(found: dict[str, Any]) -> str:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    flags = make_parser().parse_args(argv)
-    try:
-        found = findings(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
-    except InputError as error:
-        return command_line.failed(str(error))
-    except ValueError as error:
-        return command_line.failed(str(error), command_line.USAGE_ERROR)
+@command_line.command(make_parser)
+def main(flags: argparse.Namespace) -> int:
+    found = findings(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
     print(json.dumps(found, indent=2) if flags.json else report(found))
     return command_line.FAILURE if found["broken"] else command_line.SUCCESS
 
@@ -233,7 +228,8 @@ def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any
 class Audit:
     """A mechanism and a pair of neighbours."""
 
-    draw: tuple[Callable[[int], list[Any]], ...]  # n independent outputs, for each of two inputs
+    inputs: tuple[Any, Any]
+    draw: Callable[[Any, int], list[Any]]  # n independent outputs of an input
     statistics: Sequence[Statistic]  # what to look for in outputs
     exact: Callable[[], float] | None  # epsilon at this delta; None if distributions are not known
     epsilon: float  # what is promised
@@ -247,7 +243,8 @@ def list_audit(
     """The mechanism on two lists."""
     lists = (frequency_list, neighbour)
     return Audit(
-        draw=tuple(functools.partial(_releases, mechanism, f) for f in lists),
+        inputs=lists,
+        draw=functools.partial(_releases, mechanism),
         statistics=(functools.partial(_loss, lists=lists),),
         exact=functools.partial(exact_partition_epsilon, mechanism, *lists),
         epsilon=mechanism.epsilon_cost,
@@ -269,15 +266,11 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
         return [next(released[f]) for f in lists]
 
     fixed = JobSecret.from_os()
-    lists = (bounded(table, fixed), bounded(without, fixed))
+    audit = list_audit(mechanism, bounded(table, fixed), bounded(without, fixed))
     if not _is_bounded_at_random(table, mechanism.sensitivity):
-        return list_audit(mechanism, *lists)
-    return Audit(
-        draw=(functools.partial(draw, table), functools.partial(draw, without)),
-        statistics=(functools.partial(_loss, lists=lists),),
-        exact=None,
-        epsilon=mechanism.epsilon_cost,
-        pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
+        return audit
+    return replace(
+        audit, inputs=(table, without), draw=draw, exact=None, pair=_removed(table, without)
     )
 
 
@@ -318,13 +311,18 @@ def selection_audit(
         return [_select(strategy, noisy_counts, records, JobSecret.from_os()) for _ in range(count)]
 
     return Audit(
-        draw=(functools.partial(draw, table), functools.partial(draw, without)),
+        inputs=(table, without),
+        draw=draw,
         statistics=(selected, number, *([noisy_sum] if noisy_counts else [])),
         exact=exact,
         epsilon=float_above(Fraction(strategy.epsilon)),
         delta=float(strategy.delta),
-        pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
+        pair=_removed(table, without),
     )
+
+
+def _removed(table: pa.Table, without: pa.Table) -> str:
+    return f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed"
 
 
 def _counts(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Table:
@@ -337,11 +335,11 @@ def _select(
 ) -> dict[Any, int]:
     """The selected partitions with their noisy counts, or zeros."""
     if isinstance(strategy, WeightedStrategy):
-        names = select_here(distinct_pairs(records), strategy, secret)[PARTITION].to_pylist()
-        return dict.fromkeys(names, 0)
-    assert isinstance(strategy, CountStrategy)
-    counts = _counts(records, strategy.max_partitions_per_user, secret)
-    selected = select_from_counts(counts, strategy, secret.key("selection"), noisy_counts)
+        selected = select_here(distinct_pairs(records), strategy, secret)
+    else:
+        assert isinstance(strategy, CountStrategy)
+        counts = _counts(records, strategy.max_partitions_per_user, secret)
+        selected = select_from_counts(counts, strategy, secret.key("selection"), noisy_counts)
     names = selected[PARTITION].to_pylist()
     noisy = selected[NOISY_COUNT].to_pylist() if noisy_counts else [0] * len(names)
     return dict(zip(names, noisy, strict=True))

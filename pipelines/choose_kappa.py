@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import json
 import sys
-from collections.abc import Sequence
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import DEGREES_FILE
@@ -18,7 +17,7 @@ from dp_transforms.reports import page
 from dp_transforms.reports.page import kappa_table, plot_kappas
 from dp_transforms.specs import UserDegreesSpec
 from pipelines import command_line, job_flags
-from pipelines.release_job import release_job, release_of
+from pipelines.release_job import Release, job, release_of
 
 _MANY = 100_000
 _EPILOG = f"""\
@@ -74,8 +73,9 @@ def make_parser() -> command_line.JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: command_line.Options) -> command_line.Job:
-    """Checks everything that can be checked before data are read, and returns the job."""
+@job(make_parser)
+def main(flags: argparse.Namespace) -> Release | command_line.Job:
+    """Checks everything that can be checked before data are read."""
     if (flags.input is None) == (flags.released is None):
         raise ValueError("give either --input or --released; --help explains them")
     command_line.require(flags, "for_epsilon")
@@ -100,10 +100,9 @@ def prepare(flags: argparse.Namespace, options: command_line.Options) -> command
     release = release_of(flags, spec, job_flags.records(flags))
     (directory,) = release.directories
     files = [directory.file(name) for name in directory.files]
-    release = dataclasses.replace(
+    return dataclasses.replace(
         release, done=lambda: _show(flags, read_degrees(directory.path), files)
     )
-    return release_job(flags, options, release)
 
 
 def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]) -> None:
@@ -118,10 +117,6 @@ def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]
         print(json.dumps({"files": files} | dataclasses.asdict(choice), indent=2))
     else:
         print("\n".join([*files, kappa_table(choice), *([flags.plot] if flags.plot else [])]))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return command_line.run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -21,14 +21,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import dp_transforms
 from dp_transforms import __version__
 from dp_transforms.errors import DoneError, InputError, input_error_message
-from pipelines import INTERRUPTED, INTERRUPTED_TEXT
+from pipelines import (
+    DONE_BEFORE,
+    FAILURE,
+    INTERRUPTED,
+    INTERRUPTED_TEXT,
+    SUCCESS,
+    USAGE_ERROR,
+    failed,
+)
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from dp_transforms.mechanisms.decimals import ExactNumber
-
-SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE = 0, 1, 2, 3
 
 DEFAULT_RUNNER = "FnApiRunner"
 _NEAR = 0.8
@@ -47,6 +53,7 @@ LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
 Job = Callable[[], None]
 Options = Callable[[], "PipelineOptions"]
 """Beam's options, parsed when they are first asked for."""
+Prepare = Callable[[argparse.Namespace, Options], Job]
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -311,10 +318,17 @@ def add_json_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
 
 
-def failed(message: str, exit_code: int = FAILURE) -> int:
-    """Prints an error as one line on stderr; returns the exit code."""
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    return exit_code
+def draw(plot: Callable[[str], None], path: str) -> None:
+    """Draws a picture into a file, and prints its path.
+
+    Raises:
+      InputError: it cannot be drawn.
+    """
+    try:
+        plot(path)
+    except (ImportError, OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be drawn: {error}") from None
+    print(path)
 
 
 def warn(message: str) -> None:
@@ -355,11 +369,7 @@ def refuse(flags: argparse.Namespace, why: str, *names: str) -> None:
             raise ValueError(f"--{name} {why}")
 
 
-def run(
-    prepare: Callable[[argparse.Namespace, Options], Job],
-    parser: JobParser,
-    argv: Sequence[str] | None = None,
-) -> int:
+def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) -> int:
     """Prepares and runs a job; returns the exit code after at most one line of error on stderr.
 
     Args:
@@ -386,10 +396,8 @@ def run(
             job()
         except (Exception, KeyboardInterrupt) as error:
             # Beam and extensions in C make other errors of it.
-            if interrupts or "KeyboardInterrupt" in (
-                type(error).__name__,
-                str(error).partition(" ")[0],
-            ):
+            told = type(error).__name__, str(error).partition(" ")[0]
+            if interrupts or "KeyboardInterrupt" in told:
                 return failed(INTERRUPTED_TEXT, INTERRUPTED)
             if flags.show_private_errors:
                 traceback.print_exc()
@@ -400,6 +408,30 @@ def run(
             code = DONE_BEFORE if isinstance(error, DoneError) else FAILURE
             return failed(parser.as_typed(message), code)
     return SUCCESS
+
+
+def command(
+    make_parser: Callable[[], OneLineParser],
+) -> Callable[[Callable[[argparse.Namespace], int | None]], Callable[..., int]]:
+    """Makes the ``main`` of a command that is no job from what it does with its flags.
+
+    Errors are one line on stderr, with the exit codes of ``run``.
+    """
+
+    def decorate(act: Callable[[argparse.Namespace], int | None]) -> Callable[..., int]:
+        def run_command(argv: Sequence[str] | None = None) -> int:
+            parser = make_parser()
+            flags = parser.parse_args(argv)
+            try:
+                return act(flags) or SUCCESS
+            except InputError as error:
+                return failed(str(error))
+            except ValueError as error:
+                return failed(parser.as_typed(str(error)), USAGE_ERROR)
+
+        return run_command
+
+    return decorate
 
 
 @contextlib.contextmanager
@@ -435,16 +467,12 @@ def _option_file(path: str) -> str:
 def quiet_beam() -> Iterator[None]:
     """Keeps Beam's own log, which may quote records in errors, off stderr."""
     log, root = logging.getLogger("apache_beam"), logging.getLogger()
-    level = log.level
+    level, nothing = log.level, lambda record: False
     log.setLevel(logging.CRITICAL + 1)
     # Where Beam logs what a job service tells it. Others log under their own names.
-    root.addFilter(_refuse)
+    root.addFilter(nothing)
     try:
         yield
     finally:
         log.setLevel(level)
-        root.removeFilter(_refuse)
-
-
-def _refuse(record: logging.LogRecord) -> bool:
-    return False
+        root.removeFilter(nothing)

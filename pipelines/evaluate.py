@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Sequence
 from typing import Any
 
+from dp_transforms.errors import InputError
 from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.reports.page import text_table
-from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
+from pipelines.command_line import OneLineParser, add_json_flag, command
 
 _EPILOG = """\
 Both files have the header frequency,multiplicity. What is printed is PRIVATE: not part of the
@@ -60,10 +61,7 @@ def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]
 
 
 def comparison(original: FrequencyList, released: FrequencyList) -> str:
-    """A table with both lists' sizes and guessing metrics, and their distance.
-
-    Raises:
-      ValueError: a list is empty.
+    """A table with both lists' sizes and guessing metrics, and their distance: see ``measured``.
 
     >>> print(comparison(FrequencyList([8, 1], [1, 8]), FrequencyList([7, 1], [1, 9])))
                    original  released  difference
@@ -86,14 +84,13 @@ def comparison(original: FrequencyList, released: FrequencyList) -> str:
     return f"{text_table(rows, words=1)}\ndist (half the L1 distance): {distance:,.12g}"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    flags = make_parser().parse_args(argv)
+@command(make_parser)
+def main(flags: argparse.Namespace) -> None:
+    lists = map(read_frequency_list, (flags.original, flags.released))
     try:
-        lists = map(read_frequency_list, (flags.original, flags.released))
         print(json.dumps(measured(*lists), indent=2) if flags.json else comparison(*lists))
-    except ValueError as error:
-        return failed(str(error))
-    return SUCCESS
+    except ValueError as error:  # of a list without entries
+        raise InputError(str(error)) from None
 
 
 if __name__ == "__main__":

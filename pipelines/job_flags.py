@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.files.filenames import FORMATS, REPORT_FILE
@@ -72,27 +72,18 @@ def _number(text: str) -> ExactNumber:
         return ExactNumber(0)
 
 
-def add_column_flags(group: Any) -> None:
-    """Adds the flags that say which columns hold users and partitions."""
-    group.add_argument(
-        "--user_column",
-        metavar="COLUMN",
-        help="whose record it is: the column's name, or its position from 1 with --no_header",
-    )
-    group.add_argument(
-        "--partition_column",
-        metavar="COLUMN",
-        action="append",
-        help="what is counted (a password, a page, a product), likewise; give it several times for "
-        "partitions of several columns",
-    )
+_COLUMNS = {
+    "user_column": "whose record it is: the column's name, or its position from 1 with --no_header",
+    "partition_column": "what is counted (a password, a page, a product), likewise; give it "
+    "several times for partitions of several columns",
+}
 
 
-def add_input_flags(
-    parser: argparse.ArgumentParser, add_columns: Callable[[Any], None] = add_column_flags
-) -> None:
-    """Adds the flags from which ``records`` makes a reader; ``add_columns`` adds those that name
-    columns to a group."""
+def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] = _COLUMNS) -> None:
+    """Adds the flags from which ``records`` makes a reader.
+
+    ``columns`` are those that name columns, with their help.
+    """
     group = parser.add_argument_group("records")
     group.add_argument(
         "--input",
@@ -106,7 +97,9 @@ def add_input_flags(
         help="read the records that this query gives, whose columns are then named by the flags "
         "below (extra: database)",
     )
-    add_columns(group)
+    for name, told in columns.items():
+        action = "append" if name == "partition_column" else "store"
+        group.add_argument(f"--{name}", metavar="COLUMN", action=action, help=told)
     group.add_argument(
         "--input_format",
         choices=("auto", *FORMATS),
@@ -182,13 +175,6 @@ def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) ->
             *_TEXT_FLAGS,
         )
     return RecordFiles(flags.input, *columns, file_format, **options)
-
-
-def period_records(flags: argparse.Namespace) -> RecordSource:
-    """The records that ``records`` gives, with the period of each."""
-    source = records(flags, [flags.time_column])
-    source.name_periods(flags.period)
-    return source
 
 
 def add_period_flags(parser: argparse.ArgumentParser) -> None:

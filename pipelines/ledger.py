@@ -10,14 +10,14 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from dp_transforms.budget import CorruptedLedgerError, Ledger, LedgerLine, PrivacyUnit, State
+from dp_transforms.errors import InputError
 from dp_transforms.files.paths import reason
 from dp_transforms.reports.page import text_table
 from pipelines import job_flags
-from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, add_json_flag, failed
+from pipelines.command_line import OneLineParser, add_json_flag, command
 
 _EPILOG = """\
 A reservation counts as spent from before its job reads data. A job on this machine that fails, is
@@ -128,38 +128,30 @@ def _state(line: LedgerLine) -> str:
     return "writing" if line.begun else line.state.value
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    flags = make_parser().parse_args(argv)
+@command(make_parser)
+def main(flags: argparse.Namespace) -> None:
     path = os.path.expanduser(flags.file)
     try:
         if flags.command == "create":
             unit = PrivacyUnit(flags.unit)
             Ledger.create(path, flags.epsilon, flags.delta, flags.composition_delta, unit)
             print(path)
-        elif flags.command == "abandon":
-            return _abandon(path, flags)
-        else:
-            ledger = Ledger.open(path)
+            return
+        ledger = Ledger.open(path)
+        if flags.command == "show":
             print(json.dumps(_as_json(ledger), indent=2) if flags.json else ledger_table(ledger))
+            return
+        if not flags.nothing_came_out:
+            raise ValueError(_WARNING)
+        ledger.abandon(*flags.ids)
+        print(f"{path}: {ledger.remaining()} is left")
     except FileExistsError:
-        return failed(f"{path} exists: a ledger is never replaced; give another file")
+        raise InputError(f"{path} exists: a ledger is never replaced; give another file") from None
     except OSError as error:
         done = {"create": "made", "show": "read", "abandon": "written"}[flags.command]
-        return failed(f"{path} cannot be {done}: {reason(error)}")
+        raise InputError(f"{path} cannot be {done}: {reason(error)}") from None
     except CorruptedLedgerError as error:
-        return failed(str(error))
-    except ValueError as error:
-        return failed(str(error), USAGE_ERROR)
-    return SUCCESS
-
-
-def _abandon(path: str, flags: argparse.Namespace) -> int:
-    ledger = Ledger.open(path)
-    if not flags.nothing_came_out:
-        return failed(_WARNING, USAGE_ERROR)
-    ledger.abandon(*flags.ids)
-    print(f"{path}: {ledger.remaining()} is left")
-    return SUCCESS
+        raise InputError(str(error)) from None
 
 
 def _as_json(ledger: Ledger) -> dict[str, Any]:

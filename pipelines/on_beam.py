@@ -10,22 +10,13 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptions
 
+from dp_transforms import specs
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET
 from dp_transforms.files.record_files import RecordSource
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.runtime.bounds import TellsBound
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.specs import (
-    DegreesSpec,
-    GroupsSpec,
-    ListSpec,
-    NamesSpec,
-    PeriodListsSpec,
-    PeriodNamesSpec,
-    UserDegreesSpec,
-    arguments,
-)
 from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.transforms.grouped import ReleaseGroupedLists
@@ -51,7 +42,7 @@ class OnBeam:
       source: the records.
       secret: the job's; it serves one pipeline.
       num_buckets: into how many parts rows are split; by default what the source says.
-      shows_progress, shows_counters: see ``Watch``.
+      shows_progress, shows_counters: see ``progress.Watch``.
     """
 
     def __init__(
@@ -64,64 +55,67 @@ class OnBeam:
         shows_counters: bool = False,
     ):
         self._pipeline, self._source, self._secret = pipeline, source, secret
-        self._shared: dict[str, Any] = {
-            "secret": secret,
-            "num_buckets": num_buckets or source.num_buckets,
-        }
-        self._shows = shows_progress, shows_counters
+        buckets = num_buckets or source.num_buckets
+        self._shared: dict[str, Any] = {"secret": secret, "num_buckets": buckets}
+        self._shows_progress, self._shows_counters = shows_progress, shows_counters
         parts = pipeline.options.view_as(FlinkRunnerOptions)
         if 0 < source.estimated_rows < FEW_RECORDS:
             parts.parallelism = min(parts.parallelism, 1)
 
-    def frequency_list(self, spec: ListSpec) -> beam.PCollection:
+    def frequency_list(self, spec: specs.ListSpec) -> beam.PCollection:
         """See ``InProcess``, here and in the other verbs."""
         return self._list(self._bounded(spec.mechanism.sensitivity), spec.mechanism)
 
-    def names(self, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
+    def names(self, spec: specs.NamesSpec) -> tuple[beam.PCollection, ...]:
         return self._selected(self._records(), spec)
 
-    def list_and_names(self, one: ListSpec, names: NamesSpec) -> tuple[beam.PCollection, ...]:
+    def list_and_names(
+        self, one: specs.ListSpec, names: specs.NamesSpec
+    ) -> tuple[beam.PCollection, ...]:
         bounded = self._bounded(one.mechanism.sensitivity)
         return self._list(bounded, one.mechanism), *self._selected(bounded, names)
 
-    def lists_by_period(self, spec: PeriodListsSpec) -> beam.PCollection:
-        return self._records() | "Release" >> ReleaseListsByPeriod(
-            **arguments(spec), **self._shared
-        )
+    def lists_by_period(self, spec: specs.PeriodListsSpec) -> beam.PCollection:
+        return self._released(ReleaseListsByPeriod, spec)
 
-    def names_by_period(self, spec: PeriodNamesSpec) -> beam.PCollection:
-        return self._records() | "Release" >> SelectPartitionsByPeriod(
-            **arguments(spec), **self._shared
-        )
+    def names_by_period(self, spec: specs.PeriodNamesSpec) -> beam.PCollection:
+        return self._released(SelectPartitionsByPeriod, spec)
 
-    def grouped_lists(self, spec: GroupsSpec) -> beam.PCollection:
-        return self._records() | "Release" >> ReleaseGroupedLists(**arguments(spec), **self._shared)
+    def grouped_lists(self, spec: specs.GroupsSpec) -> beam.PCollection:
+        return self._released(ReleaseGroupedLists, spec)
 
-    def degree_list(self, spec: DegreesSpec) -> beam.PCollection:
-        count: beam.PTransform
-        if spec.degree_bound is None:
-            count = CountDegrees(spec.degree, **self._shared)
-        else:
+    def degree_list(self, spec: specs.DegreesSpec) -> beam.PCollection:
+        count: beam.PTransform = CountDegrees(spec.degree, **self._shared)
+        if spec.degree_bound is not None:
             count = CountProjectedDegrees(spec.degree_bound, spec.degree, **self._shared)
-        degrees = (
+        return (
             self._records("edges")
             | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)
             | "Degrees" >> count
             | "WatchDegrees" >> self._watch("counting degrees", "nodes")
-        )
-        return degrees | "Release" >> self._release(spec.mechanism)
-
-    def user_degrees(self, spec: UserDegreesSpec) -> beam.PCollection:
-        return self._records() | "Release" >> ReleaseUserDegrees(
-            spec.epsilon, spec.max_degree, **self._shared
+            | "Release" >> ReleaseFrequencyList(mechanism=spec.mechanism, secret=self._secret)
         )
 
-    def finish(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
-        """Has one worker call ``write`` with the elements of all collections."""
+    def user_degrees(self, spec: specs.UserDegreesSpec) -> beam.PCollection:
+        return self._released(ReleaseUserDegrees, spec)
+
+    def run(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
+        """Runs the pipeline, in which one worker calls ``write`` with the elements of all
+        collections, and prints the counters of rows if they are wanted."""
         # It may be called again: see ``ReleaseDirectory.publish``.
         elements = map(beam.pvalue.AsIter, collections)
         once = self._pipeline | "Once" >> beam.Create([None], reshuffle=False)
         _ = once | "Publish" >> beam.Map(_called, write, *elements)
+        result = self._pipeline.run()
+        result.wait_until_finish()
+        progress.end_lines()
+        if self._shows_counters:
+            found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
+            for counter in found:
+                progress.say_private(counter.key.metric.name, counter.result)
+
+    def _released(self, transform: Callable[..., Any], spec: specs.Spec) -> beam.PCollection:
+        return self._records() | "Release" >> transform(**specs.arguments(spec), **self._shared)
 
     def _records(self, rows: str = "records") -> beam.PCollection:
         """The records, where ``rows`` is what they are called while they are read."""
@@ -132,62 +126,54 @@ class OnBeam:
         return self._records() | "Bound" >> BoundContributions(max_partitions, **self._shared)
 
     def _list(self, bounded: beam.PCollection, mechanism: PartitionMechanism) -> beam.PCollection:
-        return bounded | "FrequencyList" >> beam.ptransform_fn(self._counted_and_released)(
-            mechanism
+        def released(bounded: beam.PCollection) -> beam.PCollection:
+            return (
+                bounded
+                | "WatchBounded" >> self._watch("bounding contributions", "contributions kept")
+                | "Count" >> CountDistinctUsers(**self._shared)
+                | "WatchCounts" >> self._watch("counting users per partition", "partitions")
+                | "Release" >> ReleaseFrequencyList(mechanism=mechanism, secret=self._secret)
+            )
+
+        return bounded | "FrequencyList" >> beam.ptransform_fn(released)()
+
+    def _selected(
+        self, records: beam.PCollection, spec: specs.NamesSpec
+    ) -> tuple[beam.PCollection, ...]:
+        selected = records | "Partitions" >> SelectPartitions(
+            **specs.arguments(spec), **self._shared
         )
-
-    def _counted_and_released(
-        self, bounded: beam.PCollection, mechanism: PartitionMechanism
-    ) -> beam.PCollection:
-        return (
-            bounded
-            | "WatchBounded" >> self._watch("bounding contributions", "contributions kept")
-            | "Count" >> CountDistinctUsers(**self._shared)
-            | "WatchCounts" >> self._watch("counting users per partition", "partitions")
-            | "Release" >> self._release(mechanism)
-        )
-
-    def _release(self, mechanism: PartitionMechanism) -> ReleaseFrequencyList:
-        return ReleaseFrequencyList(mechanism=mechanism, secret=self._secret)
-
-    def _selected(self, records: beam.PCollection, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
-        selected = records | "Partitions" >> SelectPartitions(**arguments(spec), **self._shared)
         others: tuple[beam.PCollection, ...] = ()
         if isinstance(selected, dict):
             selected, others = selected["partitions"], (selected["other_users"],)
         watch = self._watch("selecting partitions", "selected", private=False)
         return selected | "WatchSelected" >> watch, *others
 
-    def _watch(self, stage: str, rows: str, total: int = 0, private: bool = True) -> Watch:
-        shows_progress, shows_counters = self._shows
-        return Watch(stage, rows, shows_progress, private and shows_counters, total)
+    def _watch(self, name: str, rows: str, total: int = 0, private: bool = True) -> _Watch:
+        # The time left is told where one process sees all of the rows.
+        workers = self._pipeline.options.view_as(DirectOptions).direct_num_workers
+        stage = progress.Stage(name, total if workers == 1 else 0)
+        counted = rows if private and self._shows_counters else ""
+        return _Watch(stage if self._shows_progress else None, counted)
 
 
-class Watch(TellsBound, beam.PTransform):
+class _Watch(TellsBound, beam.PTransform):
     """Passes elements on unchanged, and tells of them.
 
     Args:
-      stage, rows, total: see ``progress.Stage``. The time left is told where one process sees all
-        of the rows.
-      shows_progress: print lines on stderr.
-      shows_counters: count the rows exactly in a Beam counter, which the runner's UI shows as well.
+      stage: prints lines on stderr, if there is one.
+      counted: a Beam counter of the exact number of rows, which the runner's UI shows as well; none
+        if empty.
     """
 
-    def __init__(
-        self, stage: str, rows: str, shows_progress: bool, shows_counters: bool, total: int = 0
-    ):
+    def __init__(self, stage: progress.Stage | None, counted: str):
         super().__init__()
-        self._stage, self._rows, self._total = stage, rows, total
-        self._shows = shows_progress, shows_counters
+        self._told = stage, counted
 
     def expand(self, elements: beam.PCollection[T]) -> beam.PCollection[T]:
-        shows_progress, shows_counters = self._shows
-        if not (shows_progress or shows_counters):
+        if not any(self._told):
             return elements
-        options = elements.pipeline.options.view_as(DirectOptions)
-        total = self._total if options.direct_num_workers == 1 else 0
-        stage = progress.Stage(self._stage, total) if shows_progress else None
-        tell = beam.ParDo(_Tell(stage, self._rows if shows_counters else ""))
+        tell = beam.ParDo(_Tell(*self._told))
         return elements | "Tell" >> tell.with_output_types(elements.element_type)
 
 
@@ -202,17 +188,6 @@ class _Tell(beam.DoFn):
         if self._counted:
             Metrics.counter(_NAMESPACE, self._counted).inc(rows)
         yield element
-
-
-def run_to_end(pipeline: beam.Pipeline, private_counters: bool) -> None:
-    """Runs a pipeline, and then prints the counters of ``Watch`` if they are wanted."""
-    result = pipeline.run()
-    result.wait_until_finish()
-    progress.end_lines()
-    if private_counters:
-        found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
-        for counter in found:
-            progress.say_private(counter.key.metric.name, counter.result)
 
 
 def _called(_: None, write: Callable[..., None], *collections: Any) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Sequence
 
 import numpy as np
 
-from dp_transforms.errors import InputError
 from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
@@ -24,7 +25,7 @@ from dp_transforms.postprocessing.planning import (
 from dp_transforms.reports import page
 from dp_transforms.reports.page import text_table
 from pipelines import job_flags
-from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
+from pipelines.command_line import OneLineParser, add_json_flag, command, draw
 
 _ROWS_PER_SECOND = 1_000_000
 
@@ -208,44 +209,32 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
         low, high = panel.get_ylim()
         # Over several powers of ten their labels are enough, and others would overlap.
         panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
-        panel.yaxis.set_major_formatter(_whole)
+        panel.yaxis.set_major_formatter("{x:,.0f}")
         panel.yaxis.set_minor_formatter("")
         panel.grid(alpha=0.3, which="both")
     figure.savefig(path, dpi=150)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = make_parser()
-    flags = parser.parse_args(argv)
-    max_partitions = flags.max_partitions_per_user
-    try:
-        if flags.reference is None:
-            reference = zipf_list(flags.users * max_partitions, flags.zipf_exponent)
-        else:
-            reference = read_frequency_list(flags.reference, public=True)
-        made_up = flags.reference is None
-        plans = plan_releases(reference, flags.epsilon, flags.delta, max_partitions, made_up)
-        why = _why_the_default(reference, plans, max_partitions)
-    except InputError as error:
-        return failed(str(error))
-    except ValueError as error:
-        parser.error(str(error))
+@command(make_parser)
+def main(flags: argparse.Namespace) -> None:
+    max_partitions, made_up = flags.max_partitions_per_user, flags.reference is None
+    if made_up:
+        reference = zipf_list(flags.users * max_partitions, flags.zipf_exponent)
+    else:
+        reference = read_frequency_list(flags.reference, public=True)
+    plans = plan_releases(reference, flags.epsilon, flags.delta, max_partitions, made_up)
+    why = _why_the_default(reference, plans, max_partitions)
     if flags.json:
         about = {"contributions": reference.total, "partitions": reference.distinct}
         print(json.dumps(about | {"plans": [dataclasses.asdict(plan) for plan in plans]}, indent=2))
-        return SUCCESS
+        return
     kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
     print(
         f"{kind}: {reference.total:,} contributions, {reference.distinct:,} partitions, at most "
         f"{max_partitions} per user\n\n{tables(plans, why)}\n\n{_sizes(reference, flags.records)}"
     )
     if flags.plot is not None:
-        try:
-            plot(plans, flags.plot)
-        except (ImportError, OSError, ValueError) as error:
-            return failed(f"{flags.plot} cannot be drawn: {error}")
-        print(flags.plot)
-    return SUCCESS
+        draw(functools.partial(plot, plans), flags.plot)
 
 
 def _sizes(reference: FrequencyList, records: int | None) -> str:
@@ -260,10 +249,6 @@ def _sizes(reference: FrequencyList, records: int | None) -> str:
             "job tells yours)."
         )
     return text
-
-
-def _whole(value: float, _: int) -> str:
-    return f"{value:,.0f}"
 
 
 def _epsilons(text: str) -> list[ExactNumber]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Sequence
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import (
@@ -24,11 +23,10 @@ from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
-from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, require, run, warn_of_delta
-from pipelines.release_job import Release, release_job, write_both, writer
+from pipelines.command_line import JobParser, require, warn_of_delta
+from pipelines.release_job import Release, job, write_both, writer
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -72,8 +70,9 @@ def make_parser() -> JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
-    """Checks everything that can be checked before data are read, and returns the job."""
+@job(make_parser)
+def main(flags: argparse.Namespace) -> Release:
+    """Checks everything that can be checked before data are read."""
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     warn_of_delta(flags.delta)
@@ -92,26 +91,18 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         already_bounded=True,
     )
     source = job_flags.records(flags)
-    fields = source.partition_fields
     parent = directory_path(flags.output)
     join = filesystem(parent).join
-    (of_list, write_list), (of_names, write_names) = (
-        writer(flags, spec, fields, statement_of(spec, fields), join(parent, name))
-        for spec, name in ((one, LIST_DIRECTORY), (names, PARTITIONS_DIRECTORY))
-    )
-    release = Release(
+    write_list = writer(flags, one, source, join(parent, LIST_DIRECTORY))
+    write_names = writer(flags, names, source, join(parent, PARTITIONS_DIRECTORY))
+    return Release(
         [*one.requests, *names.requests],
-        [of_list, of_names],
+        [write_list.directory, write_names.directory],
         lambda engine: engine.list_and_names(one, names),
         functools.partial(write_both, write_list, write_names),
         source,
         whole=whole,
     )
-    return release_job(flags, options, release)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FREQUENCIES_FILE
 from dp_transforms.mechanisms.degree_projection import DEGREES, UNDIRECTED
@@ -24,11 +21,8 @@ from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMecha
 from dp_transforms.reports.privacy_statement import EDGE, NODE
 from dp_transforms.specs import DegreesSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.release_job import release_job, release_of
-
-if TYPE_CHECKING:
-    from dp_transforms.files.record_files import RecordSource
+from pipelines.command_line import JobParser, refuse, require
+from pipelines.release_job import Release, job, release_of
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number of nodes of
@@ -45,6 +39,12 @@ examples:
       --privacy_unit=node --degree_bound=50 --epsilon=1 --output=release
 """
 
+_COLUMNS = {
+    "source_column": "one end of an edge: the column's name, or its position from 1 with "
+    "--no_header",
+    "target_column": "the other end, likewise",
+}
+
 
 def make_parser() -> JobParser:
     """The flags of this job."""
@@ -54,7 +54,7 @@ def make_parser() -> JobParser:
         "for adding or removing an edge, or a node with all its edges.",
         _EPILOG,
     )
-    job_flags.add_input_flags(parser, _add_columns)
+    job_flags.add_input_flags(parser, _COLUMNS)
     privacy = job_flags.add_release_flags(
         parser, cost="what the release costs; smaller is more private"
     )
@@ -88,17 +88,9 @@ def make_parser() -> JobParser:
     return parser
 
 
-def _add_columns(group: Any) -> None:
-    group.add_argument(
-        "--source_column",
-        metavar="COLUMN",
-        help="one end of an edge: the column's name, or its position from 1 with --no_header",
-    )
-    group.add_argument("--target_column", metavar="COLUMN", help="the other end, likewise")
-
-
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
-    """Checks everything that can be checked before data are read, and returns the job."""
+@job(make_parser)
+def main(flags: argparse.Namespace) -> Release:
+    """Checks everything that can be checked before data are read."""
     require(flags, "input", "source_column", "target_column", "epsilon", "output")
     if flags.privacy_unit == NODE:
         require(flags, "degree_bound")
@@ -118,24 +110,14 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
             "--report has no error bars for --nodes under the exponential mechanism: leave out one"
         )
     flags.user_column, flags.partition_column = flags.source_column, [flags.target_column]
-    source = job_flags.records(flags)
-    _check_types(source)
-    release = release_of(flags, spec, source, whole=PrivacyBudget(flags.epsilon))
-    return release_job(flags, options, release)
-
-
-def _check_types(reader: RecordSource) -> None:
-    (target,) = reader.partition_fields
-    source = reader.user_field
+    edges = job_flags.records(flags)
+    source, (target,) = edges.user_field, edges.partition_fields
     if source.type != target.type:
         raise InputError(
             f"column {source.name!r} is read as {source.type}, but {target.name!r} as "
             f"{target.type}: give both ends of an edge the same type"
         )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
+    return release_of(flags, spec, edges, whole=spec.cost)
 
 
 if __name__ == "__main__":

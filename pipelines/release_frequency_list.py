@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dp_transforms import mechanisms
@@ -22,11 +21,12 @@ from dp_transforms.mechanisms.partition.registry import (
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec, PeriodListsSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.release_job import period_release, release_job, release_of
+from pipelines.command_line import JobParser, refuse, require
+from pipelines.progress import say, say_private
+from pipelines.release_job import Release, job, period_release, release_of
 
 if TYPE_CHECKING:
-    from dp_transforms.mechanisms.frequency_list import ReleasedList
+    from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
@@ -78,26 +78,25 @@ def make_parser() -> JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
-    """Checks everything that can be checked before data are read, and returns the job."""
+@job(make_parser)
+def main(flags: argparse.Namespace) -> Release:
+    """Checks everything that can be checked before data are read."""
     if (flags.input is None) == (flags.frequency_list is None):
         raise ValueError("give either --input or --frequency_list; --help explains them")
     if flags.epsilon is None and flags.eta is None:
         raise ValueError("give --epsilon, or --eta")
     require(flags, "output")
     if flags.frequency_list is not None:
-        return _prepare_counted(flags, options)
+        return _release_of_counts(flags)
     require(flags, "user_column", "partition_column", "max_partitions_per_user")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
-        return _prepare_periods(flags, options)
+        return _release_of_periods(flags)
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
-    return release_job(
-        flags, options, release_of(flags, ListSpec(mechanism), job_flags.records(flags))
-    )
+    return release_of(flags, ListSpec(mechanism), job_flags.records(flags))
 
 
-def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
+def _release_of_periods(flags: argparse.Namespace) -> Release:
     require(flags, *job_flags.PERIOD_FLAGS, "epsilon")
     refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
     spec = PeriodListsSpec(
@@ -108,39 +107,28 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         mechanism=flags.mechanism,
         kind=flags.period,
     )
-    return release_job(flags, options, period_release(flags, spec, job_flags.period_records(flags)))
+    return period_release(flags, spec)
 
 
-def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
+def _release_of_counts(flags: argparse.Namespace) -> Release:
     of_records = ("user_column", "partition_column", "period", "time_column", "periods")
     refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
-    read = functools.cache(
-        functools.partial(
-            read_frequency_list,
-            flags.frequency_list,
-            public=flags.show_private_errors,
-            remedy="; --show_private_errors says more",
-        )
-    )
+
+    @functools.cache
+    def read() -> FrequencyList:
+        remedy = "; --show_private_errors says more"
+        return read_frequency_list(flags.frequency_list, flags.show_private_errors, remedy)
 
     def make(_: None) -> list[list[ReleasedList]]:
         if flags.progress:
-            from pipelines.progress import say
-
             say("releasing the frequency list")
         released = release_frequency_list(read(), mechanism, JobSecret.from_os())
         if flags.show_private_counters:
-            from pipelines.progress import say_private
-
             say_private("contributions", read().total)
         return [[released]]
 
-    release = release_of(flags, ListSpec(mechanism), None, make, bounded_by_job=False)
-    job = release_job(flags, options, release)
-    if not flags.dry_run:
-        read()  # before anything is spent
-    return job
+    return release_of(flags, ListSpec(mechanism), None, make, bounded_by_job=False, read=read)
 
 
 def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
@@ -206,9 +194,8 @@ def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMecha
         return mechanisms.FrobeniusMechanism(
             epsilon, max_partitions, eta, max_total=flags.max_total
         )
-    for total in ("exact_total", "max_total"):
-        if getattr(flags, total) is not None and flags.mechanism not in (AUTO, EXPONENTIAL):
-            raise ValueError(f"--{total} does not go with --mechanism={flags.mechanism}")
+    if flags.mechanism not in (AUTO, EXPONENTIAL):
+        refuse(flags, f"does not go with --mechanism={flags.mechanism}", "exact_total", "max_total")
     if flags.exact_total is not None:
         return mechanisms.ExactTotalMechanism(epsilon, max_partitions, eta, total=flags.exact_total)
     if flags.max_total is not None:
@@ -241,10 +228,6 @@ def _eta(text: str) -> mechanisms.Eta:
         raise argparse.ArgumentTypeError(
             f"must be three positive integers X,Y,Z with X < 2**Y, for example 1,1,1, got {text!r}"
         ) from None
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

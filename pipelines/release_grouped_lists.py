@@ -14,8 +14,8 @@ from dp_transforms.files.filenames import LISTS_FILE
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from dp_transforms.specs import Attribute, GroupsSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, require, run, warn, warn_of_delta
-from pipelines.release_job import release_job, release_of
+from pipelines.command_line import JobParser, require, warn, warn_of_delta
+from pipelines.release_job import Release, job, release_of
 
 LARGE_ERROR = 0.1
 
@@ -91,8 +91,9 @@ def make_parser() -> JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
-    """Checks everything that can be checked before data are read, and returns the job."""
+@job(make_parser)
+def main(flags: argparse.Namespace) -> Release:
+    """Checks everything that can be checked before data are read."""
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
     # The parameters are heard of before the files are.
@@ -101,7 +102,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         warn(warning)
     source = job_flags.records(flags, flags.group_by)
     source.check_groups([attribute.groups or () for attribute in spec.attributes])
-    return release_job(flags, options, release_of(flags, spec, source, whole=spec.cost))
+    return release_of(flags, spec, source, whole=spec.cost)
 
 
 def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> Iterator[str]:
@@ -110,9 +111,8 @@ def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> I
     """
     mechanism = spec.for_group
     for attribute in spec.attributes:
-        if attribute.name not in sizes:
-            continue
-        for group, users in zip(attribute.groups or (), sizes[attribute.name], strict=True):
+        given = sizes.get(attribute.name, [])
+        for group, users in zip(attribute.groups or (), given, strict=False):
             reference = zipf_list(users)
             part = 2 * expected_dist(mechanism, reference).dist / reference.total
             if part > LARGE_ERROR:
@@ -194,10 +194,6 @@ def _names_of_attribute(text: str) -> tuple[str, list[str]]:
 def _sizes_of_attribute(text: str) -> tuple[str, list[int]]:
     attribute, _, sizes = text.partition("=")
     return attribute, [job_flags.positive_integer(size) for size in sizes.split(",")]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms import specs
@@ -17,12 +17,13 @@ from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import filesystem
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines.command_line import DEFAULT_RUNNER, Job, Options
+from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, run
+from pipelines.job_flags import records
 from pipelines.spending import check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
+    import apache_beam as beam
     import pyarrow as pa
-    from apache_beam.options.pipeline_options import PipelineOptions
 
     from dp_transforms.files.record_files import RecordSource
 
@@ -40,6 +41,31 @@ _TABLES: dict[type, tuple[str, Callable[..., release_files.Tables]]] = {
 
 
 @dataclass(frozen=True)
+class Writer:
+    """Writes what is released into a directory. On Beam it is pickled.
+
+    Attributes:
+      directory: where to.
+      statement: the privacy.json, without the budget.
+      tables: makes the content of the files, see ``release_files.list_tables``.
+    """
+
+    directory: ReleaseDirectory
+    statement: dict[str, Any]
+    tables: Callable[[Iterable[Any]], release_files.Tables]
+
+    def __call__(
+        self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[int] = ()
+    ) -> None:
+        """Writes the elements of a release, and the budget's part of the privacy.json; ``others``
+        has the number of users of partitions that are not named, if it is released."""
+        statement = self.statement | budget
+        for users in others:
+            statement["users_of_other_partitions"] = users
+        self.directory.publish(self.tables(released), statement)
+
+
+@dataclass(frozen=True)
 class Release:
     """A release about to be made, after all checks that need no data.
 
@@ -52,6 +78,7 @@ class Release:
         collections. On Beam it may be called again, in another process.
       source: the records; None if there are none.
       whole: for a ledger of this job alone, if there is to be one.
+      read: reads what is not records, before anything is spent.
       done: says what was written; ``say_done`` by default.
     """
 
@@ -61,102 +88,64 @@ class Release:
     write: Callable[..., None]
     source: RecordSource | None = None
     whole: PrivacyBudget | None = None
+    read: Callable[[], object] | None = None
     done: Callable[[], None] | None = None
 
 
-def write_lists(
-    directory: ReleaseDirectory,
-    statement: dict[str, Any],
-    tables: Callable[[list[Any]], release_files.Tables],
-    budget: dict[str, Any],
-    lists: Iterable[Any],
-) -> None:
-    """Writes released lists and their statement.
-
-    Args:
-      directory: where to.
-      statement: the privacy.json, without the budget.
-      tables: makes the content of the files of all lists, see ``release_files.list_tables``.
-      budget: the budget's part of the privacy.json.
-      lists: the lists.
-    """
-    directory.publish(tables(list(lists)), statement | budget)
-
-
-def write_names(
-    directory: ReleaseDirectory,
-    statement: dict[str, Any],
-    header: bytes,
-    budget: dict[str, Any],
-    names: Iterable[pa.Table],
-    others: Iterable[int] = (),
-) -> None:
-    """Writes selected names, sorted: their order must not tell how the data were laid out.
-
-    Args:
-      directory, statement, budget: see ``write_lists``.
-      header: the first line.
-      names: tables of names.
-      others: the number of users of partitions that are not named, if it is released.
-    """
+def name_tables(header: bytes, by_count: bool, names: Iterable[pa.Table]) -> release_files.Tables:
+    """The file of selected names, sorted: their order must not tell how the data were laid out."""
     from dp_transforms.files.partition_file import in_order, partition_lines
 
     lines = itertools.chain.from_iterable(map(partition_lines, names))
-    content = [header, *in_order(lines, statement["noisy_counts"])]
-    statement = statement | budget
-    for users in others:
-        statement["users_of_other_partitions"] = users
-    directory.publish({directory.file_name: content}, statement)
+    return {filenames.PARTITIONS_FILE: [header, *in_order(lines, by_count)]}
 
 
 def write_both(
-    write_list: Callable[..., None],
-    write_names: Callable[..., None],
+    write_list: Writer,
+    write_names: Writer,
     budget: dict[str, Any],
     lists: Iterable[Any],
     names: Iterable[pa.Table],
 ) -> None:
-    """Writes a list and names, by functions that lack only the budget and what is released."""
+    """Writes a list and names."""
     write_list(budget, lists)
     write_names(budget, names)
 
 
-def write_periods(
-    writers: Mapping[str, Callable[..., None]], budget: dict[str, Any], found: Iterable[Any]
+def _write_periods(
+    writers: Mapping[str, Writer], budget: dict[str, Any], found: Iterable[Any]
 ) -> None:
-    """Writes the release of each period, by a function for each that lacks only the budget and what
-    is released. ``found`` has pairs of a period and its list, or tables of names with the period in
-    the column ``list``."""
-    found = list(found)
-    for name, write in writers.items():
-        write(budget | {"period": name}, list(_of_period(found, name)))
-
-
-def _of_period(found: list[Any], period: str) -> Iterator[Any]:
+    """Writes the release of each period, of pairs of a period and its list, or of tables of names
+    with the period in the column ``list``."""
     import pyarrow.compute as pc
 
+    released: dict[str, list[Any]] = {name: [] for name in writers}
     for one in found:
-        if not isinstance(one, tuple):
-            yield one.filter(pc.equal(one["list"], period))
-        elif one[0] == period:
-            yield one[1]
+        if isinstance(one, tuple):
+            released[one[0]].append(one[1])
+        else:
+            for name in pc.unique(one["list"]).to_pylist():
+                released[name].append(one.filter(pc.equal(one["list"], name)))
+    for name, write in writers.items():
+        write(budget | {"period": name}, released[name])
 
 
 def writer(
     flags: argparse.Namespace,
     spec: specs.Spec,
-    fields: Sequence[pa.Field] | None,
-    statement: dict[str, Any],
+    source: RecordSource | None,
     path: str | None = None,
-) -> tuple[ReleaseDirectory, Callable[..., None]]:
-    """The directory of a release, and what writes it there, given the budget and what came out.
+    bounded_by_job: bool = True,
+) -> Writer:
+    """Returns what writes the release of a specification.
 
     Args:
-      flags, spec: as parsed, and what they specify.
-      fields: the columns of partitions; None if there are no records.
-      statement: see ``statement_of``.
+      flags, spec, source: as parsed, what they specify, and the records, if there are any.
       path: of the directory; by default the flags name it.
+      bounded_by_job: see ``statement_of``.
     """
+    fields = None if source is None else source.partition_fields
+    statement = statement_of(spec, fields, bounded_by_job)
     receives = functools.partial(
         ReleaseDirectory,
         path or flags.output,
@@ -168,12 +157,11 @@ def writer(
 
         noisy = flags.noisy_counts
         directory = receives(filenames.PARTITIONS_FILE, numbers=len(filenames.COUNTS) * noisy)
-        header = header_line(fields or (), noisy)
-        return directory, functools.partial(write_names, directory, statement, header)
-    file_name, tables = _TABLES[type(spec)]
+        tables = functools.partial(name_tables, header_line(fields or (), noisy), noisy)
+        return Writer(directory, statement, tables)
+    file_name, list_tables = _TABLES[type(spec)]
     beside = (filenames.COORDINATES_FILE,) if release_files.is_decoded(statement) else ()
-    directory = receives(file_name, beside=beside)
-    return directory, functools.partial(write_lists, directory, statement, tables)
+    return Writer(receives(file_name, beside=beside), statement, list_tables)
 
 
 def release_of(
@@ -187,42 +175,54 @@ def release_of(
     """The release that the flags specify, of these records.
 
     Args:
-      flags, spec, source: as parsed, what they specify, and the records.
+      flags, spec, source, bounded_by_job: see ``writer``.
       make, **more: of ``Release``; by default the verb of the specification makes it.
-      bounded_by_job: see ``statement_of``.
     """
-    fields = None if source is None else source.partition_fields
-    statement = statement_of(spec, fields, bounded_by_job)
-    directory, write = writer(flags, spec, fields, statement)
+    write = writer(flags, spec, source, bounded_by_job=bounded_by_job)
     make = make or functools.partial(_made, spec)
-    return Release(spec.requests, [directory], make, write, source, **more)
+    return Release(spec.requests, [write.directory], make, write, source, **more)
 
 
 def period_release(
-    flags: argparse.Namespace,
-    spec: specs.PeriodListsSpec | specs.PeriodNamesSpec,
-    source: RecordSource,
+    flags: argparse.Namespace, spec: specs.PeriodListsSpec | specs.PeriodNamesSpec
 ) -> Release:
     """The release of each period in a directory of its name, and of all periods in one file."""
-    fields = source.partition_fields
-    statement = statement_of(spec, fields)
+    source = records(flags, [flags.time_column])
+    source.name_periods(flags.period)
+    write = writer(flags, spec, source)
     join = filesystem(flags.output).join
-    found = [writer(flags, spec, fields, statement, join(flags.output, n)) for n in spec.periods]
-    directories, writers = zip(*found, strict=True)
-    by_name = dict(zip(spec.periods, writers, strict=True))
+    directories = [replace(write.directory, path=join(flags.output, n)) for n in spec.periods]
+    every = [replace(write, directory=directory) for directory in directories]
+    writers = dict(zip(spec.periods, every, strict=True))
 
     def done() -> None:
         say_done(flags, directories)
-        print(release_files.write_all_periods(flags.output, spec.periods, directories[0].file_name))
+        file_name = write.directory.file_name
+        print(release_files.write_all_periods(flags.output, spec.periods, file_name))
 
-    write = functools.partial(write_periods, by_name)
-    make = functools.partial(_made, spec)
-    return Release(spec.requests, directories, make, write, source, done=done)
+    make, write_all = functools.partial(_made, spec), functools.partial(_write_periods, writers)
+    return Release(spec.requests, directories, make, write_all, source, done=done)
 
 
 def _made(spec: specs.Spec, engine: Any) -> Sequence[Any]:
     made = getattr(engine, spec.verb)(spec)
     return made if isinstance(made, tuple) else [made]
+
+
+def job(
+    make_parser: Callable[[], JobParser],
+) -> Callable[[Callable[[argparse.Namespace], Release | Job]], Callable[..., int]]:
+    """Makes the ``main`` of a job from the function that checks its flags and its input: see
+    ``run``. Where it gives a release this is made, and otherwise what it gives is done."""
+
+    def decorate(prepare: Callable[[argparse.Namespace], Release | Job]) -> Callable[..., int]:
+        def prepared(flags: argparse.Namespace, options: Options) -> Job:
+            made = prepare(flags)
+            return release_job(flags, options, made) if isinstance(made, Release) else made
+
+        return lambda argv=None: run(prepared, make_parser(), argv)
+
+    return decorate
 
 
 def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:
@@ -258,27 +258,27 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
         return lambda: print(
             *lines, "dry run: no record was read, and nothing spent or written", sep="\n"
         )
-    on_beam = release.source is not None and flags.on_beam
-    runner = None
-    if on_beam:
+    if release.read is not None:
+        release.read()
+    pipeline = None
+    if release.source is not None and flags.on_beam:
+        import apache_beam as beam
+
         from pipelines.worker_pool import make_runner
 
-        runner = make_runner(flags, options())
+        pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
     # Other runners may go on after this process, or where the ledger is not.
-    announces = not on_beam or options().get_all_options()["runner"] == DEFAULT_RUNNER
-
-    def make(budget: dict[str, Any]) -> None:
-        write = functools.partial(release.write, budget)
-        if release.source is None:
-            write(*release.make(None))
-        elif on_beam:
-            _run_on_beam(flags, runner, options(), release, write)
-        else:
-            _run_here(flags, release, write)
+    announces = pipeline is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
     def job() -> None:
         with spending(flags.ledger, release.whole, release.requests, origin, announces) as budget:
-            make(budget)
+            write = functools.partial(release.write, budget)
+            if release.source is None:
+                write(*release.make(None))
+            elif pipeline is None:
+                _run_here(flags, release, write)
+            else:
+                _run_on_beam(flags, release, write, pipeline)
         (release.done or functools.partial(say_done, flags, release.directories))()
 
     return job
@@ -303,28 +303,14 @@ def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., 
 
 
 def _run_on_beam(
-    flags: argparse.Namespace,
-    runner: Any,
-    options: PipelineOptions,
-    release: Release,
-    write: Callable[..., None],
+    flags: argparse.Namespace, release: Release, write: Callable[..., None], pipeline: beam.Pipeline
 ) -> None:
-    import apache_beam as beam
-
-    from pipelines import on_beam
+    from pipelines.on_beam import OnBeam
 
     assert release.source is not None
-    pipeline = beam.Pipeline(runner, options=options)
-    engine = on_beam.OnBeam(
-        pipeline,
-        release.source,
-        JobSecret.from_os(),
-        flags.num_buckets,
-        flags.progress,
-        flags.show_private_counters,
-    )
-    engine.finish(write, release.make(engine))
-    on_beam.run_to_end(pipeline, flags.show_private_counters)
+    shows = flags.progress, flags.show_private_counters
+    engine = OnBeam(pipeline, release.source, JobSecret.from_os(), flags.num_buckets, *shows)
+    engine.run(write, release.make(engine))
 
 
 def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:

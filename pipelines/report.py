@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 
 from dp_transforms.files.filenames import COMPARISON_FILE, PRIVACY_FILE, REPORT_FILE
 from dp_transforms.files.paths import local_path
@@ -25,7 +24,7 @@ from dp_transforms.postprocessing.kappa_choice import kept_words
 from dp_transforms.reports import page
 from dp_transforms.reports.pages import page_of
 from dp_transforms.reports.phrases import NO_WORDS, Words, drops_records
-from pipelines.command_line import SUCCESS, OneLineParser, failed
+from pipelines.command_line import OneLineParser, command
 
 _CONTENT = f"a release with its {PRIVACY_FILE}"
 
@@ -118,25 +117,21 @@ def make_parser() -> OneLineParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    flags = make_parser().parse_args(argv)
+@command(make_parser)
+def main(flags: argparse.Namespace) -> None:
     words = Words(flags.about, flags.users, flags.title, flags.data_name)
-    try:
-        page.check_available()
-        if len(flags.releases) > 2:
-            raise ValueError("give one directory, or two to compare")
-        for one in flags.releases if flags.degrees else ():
-            for directory in release_directories(one):
-                print(f"{directory}: {kept(directory, flags.degrees)}")
-        if len(flags.releases) == 2:
-            first, second = flags.releases
-            print(write_comparison(first, second, words))
-            return SUCCESS
-        for directory in release_directories(*flags.releases):
-            print(write_report(directory, words))
-    except ValueError as error:
-        return failed(str(error))
-    return SUCCESS
+    page.check_available()
+    if len(flags.releases) > 2:
+        raise ValueError("give one directory, or two to compare")
+    for one in flags.releases if flags.degrees else ():
+        for directory in release_directories(one):
+            print(f"{directory}: {kept(directory, flags.degrees)}")
+    if len(flags.releases) == 2:
+        first, second = flags.releases
+        print(write_comparison(first, second, words))
+        return
+    for directory in release_directories(*flags.releases):
+        print(write_report(directory, words))
 
 
 if __name__ == "__main__":

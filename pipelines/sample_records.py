@@ -6,17 +6,19 @@ sampled accounts shared a password.
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Sequence
+import sys
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from dp_transforms.errors import InputError
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.sample_data import rockyou
-from pipelines.command_line import OneLineParser
+from pipelines.command_line import OneLineParser, command
 
 
 def sample_items(frequency_list: FrequencyList, users: int, rng: np.random.Generator) -> IntArray:
@@ -68,19 +70,18 @@ def make_parser() -> OneLineParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = make_parser()
-    flags = parser.parse_args(argv)
+@command(make_parser)
+def main(flags: argparse.Namespace) -> None:
     if os.path.exists(flags.output) and not flags.overwrite:
-        parser.exit(1, f"error: {flags.output} is there already: give --overwrite to replace it\n")
+        raise InputError(f"{flags.output} is there already: give --overwrite to replace it")
+    table = sample_table(flags.users, flags.seed)
     try:
-        table = sample_table(flags.users, flags.seed)
         os.makedirs(os.path.dirname(flags.output) or ".", exist_ok=True)
         pa.csv.write_csv(table, flags.output, pa.csv.WriteOptions(quoting_style="none"))
-    except (ValueError, OSError) as error:
-        parser.exit(1, f"error: {error}\n")
+    except OSError as error:
+        raise InputError(str(error)) from None
     print(f"{flags.users:,} records of synthetic users are in {flags.output}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

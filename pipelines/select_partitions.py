@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms.selection import STRATEGIES, explain
@@ -17,8 +17,8 @@ from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.reports.page import plot_explanation
 from dp_transforms.specs import NamesSpec, PeriodNamesSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, refuse, require, run, warn_of_delta
-from pipelines.release_job import period_release, release_job, release_of
+from pipelines.command_line import Job, JobParser, draw, refuse, require, warn_of_delta
+from pipelines.release_job import Release, job, period_release, release_of
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
@@ -114,16 +114,17 @@ def make_parser() -> JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
-    """Checks everything that can be checked before data are read, and returns the job."""
+@job(make_parser)
+def main(flags: argparse.Namespace) -> Release | Job:
+    """Checks everything that can be checked before data are read."""
     if flags.explain:
-        return _prepare_explanation(flags)
+        return _explanation(flags)
     refuse(flags, "is for --explain, which needs no data", "plot")
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     warn_of_delta(flags.delta)
     if flags.period is not None:
-        return _prepare_periods(flags, options)
+        return _release_of_periods(flags)
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     # The parameters are heard of before the files are.
     _spec(flags, ())
@@ -134,21 +135,16 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 
         public = read_public_partitions(flags.public_partitions, source.partition_fields)
     spec = _spec(flags, public)
-    release = release_of(
+    return release_of(
         flags,
         spec,
         source,
         bounded_by_job=spec.strategy.uses_weights or not flags.already_bounded,
-        whole=None if spec.others_epsilon is None else _whole(flags),
+        whole=None if spec.others_epsilon is None else spec.cost,
     )
-    return release_job(flags, options, release)
 
 
-def _whole(flags: argparse.Namespace) -> PrivacyBudget:
-    return PrivacyBudget(flags.epsilon, flags.delta)
-
-
-def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
+def _release_of_periods(flags: argparse.Namespace) -> Release:
     require(flags, *job_flags.PERIOD_FLAGS)
     of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
     refuse(flags, "does not go with --period", *of_one)
@@ -165,10 +161,10 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         neighbours=flags.neighbours,
         kind=flags.period,
     )
-    return release_job(flags, options, period_release(flags, spec, job_flags.period_records(flags)))
+    return period_release(flags, spec)
 
 
-def _prepare_explanation(flags: argparse.Namespace) -> Job:
+def _explanation(flags: argparse.Namespace) -> Job:
     require(flags, "epsilon", "delta", "max_partitions_per_user")
     options = {"pre_threshold": flags.pre_threshold, "neighbours": flags.neighbours}
     explanation = explain(
@@ -179,21 +175,17 @@ def _prepare_explanation(flags: argparse.Namespace) -> Job:
         **{name: value for name, value in options.items() if value is not None},
     )
 
-    def job() -> None:
+    def tell() -> None:
         print(explanation)
         if flags.plot is not None:
-            try:
-                plot_explanation(explanation, flags.plot)
-            except (ImportError, OSError, ValueError) as error:
-                raise InputError(f"{flags.plot} cannot be drawn: {error}") from None
-            print(flags.plot)
+            draw(functools.partial(plot_explanation, explanation), flags.plot)
 
-    return job
+    return tell
 
 
 def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
     """The selection. Without its public names, which are read later, all else is checked."""
-    whole, others = _whole(flags), None
+    whole, others = PrivacyBudget(flags.epsilon, flags.delta), None
     if flags.others_share is not None:
         others = PrivacyBudget(whole.epsilon * flags.others_share)
     names = whole if others is None else whole - others
@@ -212,10 +204,6 @@ def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
         public_partitions=public,
         public_threshold=None if later else flags.public_threshold,
     )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Sequence
 
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.release_files import reading, release_directories
 from dp_transforms.frames.answers import ListRelease
 from dp_transforms.frames.releases import load
 from dp_transforms.reports.page import text_table
-from pipelines.command_line import SUCCESS, OneLineParser, failed
+from pipelines.command_line import OneLineParser, command
 from pipelines.report import add_degrees_flag, kept
 
 
@@ -43,17 +43,13 @@ def shown(directory: str) -> str:
         return "\n\n".join([*parts, release.privacy])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    flags = make_parser().parse_args(argv)
-    try:
-        directories = release_directories(flags.release)
-        for directory in directories:
-            head = f"{directory}\n\n" if len(directories) > 1 else ""
-            end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees else ""
-            print(f"{head}{shown(directory)}{end}")
-    except ValueError as error:
-        return failed(str(error))
-    return SUCCESS
+@command(make_parser)
+def main(flags: argparse.Namespace) -> None:
+    directories = release_directories(flags.release)
+    for directory in directories:
+        head = f"{directory}\n\n" if len(directories) > 1 else ""
+        end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees else ""
+        print(f"{head}{shown(directory)}{end}")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from dp_transforms.budget import (
 from dp_transforms.budget.ledger_file import has_ended
 from dp_transforms.errors import DoneError, InputError
 from dp_transforms.files.paths import local_path, reason
+from pipelines.command_line import refuse
 
 
 class Charge(dict[str, Any]):
@@ -56,9 +57,8 @@ def origin_of(flags: argparse.Namespace) -> Origin:
     Raises:
       ValueError: a text is not printable or too long, or there is no ledger for it.
     """
-    for name in ("label", "job_id"):
-        if flags.ledger is None and getattr(flags, name) is not None:
-            raise ValueError(f"--{name} goes with --ledger")
+    if flags.ledger is None:
+        refuse(flags, "goes with --ledger", "label", "job_id")
     output = local_path(flags.output)
     if "://" not in output:
         output = os.path.abspath(output)

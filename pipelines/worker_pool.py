@@ -55,7 +55,8 @@ from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 from dp_transforms.__main__ import RUN_MODULE
 from dp_transforms.errors import InputError
-from pipelines.command_line import DEFAULT_RUNNER, SUCCESS, OneLineParser, failed
+from pipelines import SUCCESS, failed
+from pipelines.command_line import DEFAULT_RUNNER, OneLineParser
 from pipelines.worker import FORKS
 
 LOOPBACK = "127.0.0.1"
@@ -277,10 +278,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What a container's end sends. The workers are stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(SUCCESS))
     print(f"serving workers at {pool.address}", flush=True)
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         pool.wait()
-    except KeyboardInterrupt:
-        pass
     return SUCCESS
 
 

@@ -192,6 +192,6 @@ def test_noisy_coordinates_cost_epsilon_exactly_and_draws_certify_most_of_it():
     lists = FrequencyList([9, 1], [1, 2]), FrequencyList([8, 1], [1, 1])
     audit = list_audit(FrobeniusMechanism(epsilon=1, sensitivity=2), *lists)
     assert audit.exact() == pytest.approx(1, abs=1e-12) == audit.epsilon
-    outputs = [draw(2000) for draw in audit.draw]
+    outputs = [audit.draw(one, 2000) for one in audit.inputs]
     bound = epsilon_lower_bound(*outputs, statistics=audit.statistics)
     assert 0.3 < bound.epsilon <= 1

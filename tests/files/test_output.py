@@ -1,3 +1,4 @@
+import functools
 import json
 import os
 
@@ -13,7 +14,7 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import LocalFiles
-from pipelines.release_job import write_names
+from pipelines.release_job import Writer, name_tables
 
 STATEMENT = {"epsilon": 1.0}
 
@@ -178,10 +179,9 @@ def test_a_filesystem_that_is_not_there():
 
 @pytest.mark.parametrize("names", [[], ["b", "a", "c"]])
 def test_names_are_sorted_and_written_even_without_any(tmp_path, names):
-    directory = ReleaseDirectory(str(tmp_path), "list.csv")
-    tables = [pa.table({"partition": pa.array([name])}) for name in names]
-    statement = STATEMENT | {"noisy_counts": False}
-    write_names(directory, statement, b"name\n", {"budget": 1}, tables, [7])
-    assert (tmp_path / "list.csv").read_text().split() == ["name", *sorted(names)]
+    directory = ReleaseDirectory(str(tmp_path), PARTITIONS_FILE)
+    write = Writer(directory, STATEMENT, functools.partial(name_tables, b"name\n", False))
+    write({"budget": 1}, [pa.table({"partition": pa.array([name])}) for name in names], [7])
+    assert (tmp_path / PARTITIONS_FILE).read_text().split() == ["name", *sorted(names)]
     said = json.loads((tmp_path / PRIVACY_FILE).read_text())
-    assert said == statement | {"budget": 1, "users_of_other_partitions": 7}
+    assert said == STATEMENT | {"budget": 1, "users_of_other_partitions": 7}

@@ -47,7 +47,6 @@ def test_what_each_mechanism_would_do_and_which_is_the_default(capsys):
         (["--users=10"], "required: --epsilon"),
         (["--epsilon=1"], "--users --reference is required"),
         (["--users=10", "--epsilon=1,x"], "must be a number above 0"),
-        (["--users=10", "--epsilon=1", "--zipf_exponent=9"], "exponent must be between"),
     ],
 )
 def test_faults_in_flags_are_one_line_and_exit_code_2(arguments, message, capsys):
@@ -56,6 +55,11 @@ def test_faults_in_flags_are_one_line_and_exit_code_2(arguments, message, capsys
     assert stopped.value.code == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
+
+
+def test_an_exponent_beyond_those_of_lists_is_exit_code_2(capsys):
+    assert main(["--users=10", "--epsilon=1", "--zipf_exponent=9"]) == 2
+    assert capsys.readouterr().err.startswith("error: exponent must be between")
 
 
 def test_a_file_that_is_not_there_is_exit_code_1(tmp_path, capsys):

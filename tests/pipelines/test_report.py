@@ -417,7 +417,7 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
     odd_place = shutil.copytree(second, days.parent / "$odd^$")
     assert main([str(first), str(odd_place), *odd]) == main([str(first), *odd]) == 0
     assert "<i>" not in (first / REPORT_FILE).read_text()
-    assert main([str(first)] * 3) == 1
+    assert main([str(first)] * 3) == 2
     assert "one directory, or two" in capsys.readouterr().err
 
 

@@ -310,6 +310,15 @@ def test_a_runner_that_may_go_on_gets_nothing_back(tmp_path, path, monkeypatch):
     assert states(path) == ["reserved"]
 
 
+def test_options_that_a_runner_refuses_cost_nothing(tmp_path, path, capsys):
+    Ledger.create(path, 1)
+    job = [*list_flags(tmp_path, path), "--runner=DataflowRunner", "--temp_location=gs://a/b"]
+    assert release_frequency_list.main(job) == 2
+    err = capsys.readouterr().err
+    assert "Missing required option: project" in err and err.count("\n") == 1
+    assert states(path) == []
+
+
 def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     Ledger.create(path, 1)
     job = [*list_flags(tmp_path, path), "--job_id=november", "--label=first try"]
