@@ -216,10 +216,9 @@ def to_pandas(released: ReleasedList) -> Any:
       ImportError: pandas is not installed.
     """
     try:
-        import pandas
+        frame = to_arrow(released).to_pandas()
     except ImportError:
         raise ImportError("to_pandas needs pandas: pip install pandas") from None
-    frame = pandas.DataFrame(released.to_dict(), dtype="int64")
     frame.attrs.update(released.cost or {})
     return frame
 

@@ -344,32 +344,22 @@ def kappa_table(choice: KappaChoice) -> str:
 
 def plot_kappas(choice: KappaChoice, path: str) -> None:
     """Draws the error against kappa, with what makes it up."""
-    figure, axes = new_figure()
     kappas = [plan.kappa for plan in choice.plans]
     names = choice.plans[0].noise is None
-    if not names:
-        dropped = [plan.dropped / 2 for plan in choice.plans]
-        axes.plot(kappas, dropped, "--", label="half of what is dropped")
-        axes.plot(kappas, [plan.noise for plan in choice.plans], ":", label="noise")
-    errors = [plan.error for plan in choice.plans]
-    axes.plot(kappas, errors, marker="o", markersize=3, label=_NEEDED if names else _ERROR)
-    axes.axvline(choice.recommended, color="grey", lw=0.8)
-    axes.set(
-        title=f"kappa = {choice.recommended} is recommended",
-        xscale="log",
-        xlabel="kappa (max_partitions_per_user)",
-        ylabel="users",
-    )
-    if names:
-        axes.set_ylim(bottom=0)
-    else:
-        axes.set_yscale("log")
-    axes.xaxis.set_major_formatter(_whole)
-    axes.yaxis.set_major_formatter(_whole)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
-    figure.savefig(path, dpi=240)
 
+    def draw(axes: Any) -> None:
+        if not names:
+            dropped = [plan.dropped / 2 for plan in choice.plans]
+            axes.plot(kappas, dropped, "--", label="half of what is dropped")
+            axes.plot(kappas, [plan.noise for plan in choice.plans], ":", label="noise")
+        errors = [plan.error for plan in choice.plans]
+        axes.plot(kappas, errors, marker="o", markersize=3, label=_NEEDED if names else _ERROR)
+        axes.axvline(choice.recommended, color="grey", lw=0.8)
+        axes.set(xscale="log", yscale="linear" if names else "log")
+        if names:
+            axes.set_ylim(bottom=0)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda n, _: f"{n:,.0f}" if n >= 1 else f"{n:g}")
 
-def _whole(value: float, _: int) -> str:
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+    title = f"kappa = {choice.recommended} is recommended"
+    curves(title, "kappa (max_partitions_per_user)", "users", draw).savefig(path, dpi=240)

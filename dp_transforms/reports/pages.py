@@ -54,8 +54,7 @@ def series_page(releases: Releases, words: Words) -> tuple[str, dict[str, bytes]
         content = _content(releases, said, pictures[GROUPS_FILE])
     of = "names of partitions" if _of_names(releases) else "frequency lists"
     by = "groups" if releases.kind == "group" else f"each {releases.kind}"
-    data = f" of {words.data_name}" if words.data_name else ""
-    title = f"Differentially private {of} of {by}{data}{said.bound}"
+    title = f"Differentially private {of} of {by}{words.of_data}{said.bound}"
     return page.document(title, words, content, {"": releases.statement}), pictures
 
 
@@ -183,8 +182,7 @@ well.</p>
             heads[-len(COUNTS) :] = [f"{said.users}, about", "from", "to"]
         numbers = len(COUNTS) if counted else 0
         content += page.table([heads, *_rows(release, shown)], numbers)
-    data = f" of {words.data_name}" if words.data_name else ""
-    title = f"Differentially private names of {said.things}{data}"
+    title = f"Differentially private names of {said.things}{words.of_data}"
     return page.document(title, words, content, {"": statement}), pictures
 
 

@@ -41,7 +41,6 @@ NEIGHBOURS = PrivacyUnit.USER.neighbours
 EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
 
 COORDINATES_KEY = "noisy_coordinates"
-_AMOUNTS, _FORMS = ("epsilon", "delta"), ("", "_exact")
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
@@ -82,11 +81,7 @@ def statement_of(
 
 def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool) -> dict[str, Any]:
     """The statement of one released frequency list: see ``statement_of``."""
-    bound = {
-        "max_partitions_per_user": mechanism.sensitivity,
-        "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
-    }
-    return _statement(mechanism, NEIGHBOURS, bound)
+    return _statement(mechanism, NEIGHBOURS, _bound(mechanism.sensitivity, bounded_by_job))
 
 
 def degree_list_statement(
@@ -120,11 +115,8 @@ def _user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
 
 
 def _groups_statement(spec: GroupsSpec) -> dict[str, Any]:
-    bound = {
-        "max_partitions_per_user": spec.for_all.sensitivity,
-        "max_partitions_per_user_is": "enforced",
-        "groups_per_user_and_attribute": 1,
-    }
+    bound = _bound(spec.for_all.sensitivity, bounded_by_job=True)
+    bound["groups_per_user_and_attribute"] = 1
     statement = _statement(spec.for_all, NEIGHBOURS, bound)
     whole = spec.cost
     statement |= _amount("epsilon", whole.epsilon) | _amount("delta", whole.delta)
@@ -151,13 +143,12 @@ def _groups_statement(spec: GroupsSpec) -> dict[str, Any]:
 def _names_statement(spec: NamesSpec, bounded_by_job: bool) -> dict[str, Any]:
     described = spec.strategy.describe()
     replaces = described.pop("neighbours") == REPLACE
+    first = ("strategy", "epsilon", "epsilon_exact", "delta", "delta_exact")
     statement: dict[str, Any] = {
         "mechanism": "partition selection",
-        "strategy": described.pop("strategy"),
-        **{f"{name}{form}": described.pop(f"{name}{form}") for name in _AMOUNTS for form in _FORMS},
+        **{name: described.pop(name) for name in first},
         "neighbours": PrivacyUnit.REPLACED_USER.neighbours if replaces else NEIGHBOURS,
-        "max_partitions_per_user": described.pop("max_partitions_per_user"),
-        "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
+        **_bound(described.pop("max_partitions_per_user"), bounded_by_job),
         "noisy_counts": spec.noisy_counts,
         **described,
     }
@@ -208,6 +199,11 @@ def _statement(
     if eta is not None:
         statement["base_2"] = {"x": eta.x, "y": eta.y, "z": eta.z}
     return statement | {"versions": library_versions()}
+
+
+def _bound(max_partitions: int, bounded_by_job: bool) -> dict[str, Any]:
+    how = "enforced" if bounded_by_job else "declared"
+    return {"max_partitions_per_user": max_partitions, "max_partitions_per_user_is": how}
 
 
 def _price(mechanism: PartitionMechanism) -> dict[str, Any]:
