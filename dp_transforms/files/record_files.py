@@ -155,24 +155,21 @@ class RecordSource(ABC):
                     )
 
     def _records(self, path: str, table: pa.Table) -> pa.Table:
-        whole = without_nulls(table, self._columns[: self._needed])
+        needed, more = self._columns[: self._needed], self._columns[self._needed :]
+        whole = without_nulls(table, needed)
         if whole.num_rows < table.num_rows and not self._drop_nulls:
             raise InputError(
                 f"{path} has records without a user or without a partition: fill these in, or "
                 f"leave them out with {self.drop_option}"
             )
-        table = whole
-        user, *parts = table.columns[: self._needed]
+        user, *parts = whole.columns[: self._needed]
         if len(parts) > 1:
             arrays = [part.combine_chunks() for part in parts]
-            parts = [pa.StructArray.from_arrays(arrays, names=self._columns[1 : self._needed])]
-        names, more = (
-            [USER, PARTITION, *self._columns[self._needed :]],
-            table.columns[self._needed :],
-        )
+            parts = [pa.StructArray.from_arrays(arrays, names=needed[1:])]
+        names, attributes = [USER, PARTITION, *more], whole.columns[self._needed :]
         if self._period is not None:
-            names[-1], more[-1] = LIST, periods_of(self.pattern, more[-1], self._period)
-        return pa.table([user, *parts, *more], names=names)
+            names[-1], attributes[-1] = LIST, periods_of(self.pattern, attributes[-1], self._period)
+        return pa.table([user, *parts, *attributes], names)
 
 
 class RecordFiles(RecordSource):
