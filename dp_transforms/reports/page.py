@@ -170,9 +170,9 @@ def _cell(content: Any, kind: str) -> str:
     return f"<{kind}>{html.escape(str(content))}</{kind.partition(' ')[0]}>"
 
 
-def curves(title: str, x: str, y: str, draw: Callable[[Any], None]) -> Any:
-    """A figure with a grid and a legend, on whose axes curves are drawn."""
-    figure, axes = new_figure()
+def curves(title: str, x: str, y: str, draw: Callable[[Any], None], **size: Any) -> Any:
+    """A figure with a grid and a legend, on whose axes curves are drawn; see ``new_figure``."""
+    figure, axes = new_figure(**size)
     draw(axes)
     axes.set(title=title, xlabel=x, ylabel=y)
     axes.grid(alpha=0.3)
@@ -289,29 +289,25 @@ def _ledger(statement: Mapping[str, Any]) -> str:
 def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
     """Draws keep-probability against users for every strategy, as ``explain`` compares them, into a
     file whose ending says the format, such as .png or .svg."""
-    figure, axes = new_figure(8, 5)
     users = evenly(1, explanation.users[-1], _POINTS)
-    for i, strategy in enumerate(explanation.strategies):
-        chosen = strategy.name == explanation.chosen
-        axes.plot(
-            users,
-            [strategy.keep_probability(n) for n in users],
-            # Curves may coincide: those with gaps let the others through.
-            linestyle=("-", "--")[i % 2],
-            zorder=2 + i % 2,
-            label=strategy.name + (' (what "auto" takes)' if chosen else ""),
-            linewidth=2.4 if chosen else 1.4,
-        )
-    axes.axhline(0.5, color="0.8", linewidth=0.8, zorder=0)
-    axes.set(
-        title=f"Keeping a partition, {explanation.budget}",
-        xlabel="users of the partition",
-        ylabel="probability of being kept",
-        xlim=(0, None),
-        ylim=(-0.02, 1.02),
-    )
-    axes.legend(loc="lower right")
-    figure.savefig(path, dpi=150)
+
+    def draw(axes: Any) -> None:
+        for i, strategy in enumerate(explanation.strategies):
+            chosen = strategy.name == explanation.chosen
+            axes.plot(
+                users,
+                [strategy.keep_probability(n) for n in users],
+                # Curves may coincide: those with gaps let the others through.
+                linestyle=("-", "--")[i % 2],
+                zorder=2 + i % 2,
+                label=strategy.name + (' (what "auto" takes)' if chosen else ""),
+                linewidth=2.4 if chosen else 1.4,
+            )
+        axes.axhline(0.5, color="0.8", linewidth=0.8, zorder=0)
+        axes.set(xlim=(0, None), ylim=(-0.02, 1.02))
+
+    title, y = f"Keeping a partition, {explanation.budget}", "probability of being kept"
+    curves(title, "users of the partition", y, draw, width=8, height=5).savefig(path, dpi=150)
 
 
 def kappa_table(choice: KappaChoice) -> str:

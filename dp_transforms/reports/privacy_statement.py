@@ -9,7 +9,7 @@ from fractions import Fraction
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms import __version__
+from dp_transforms import __version__, specs
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.files.filenames import COORDINATES_FILE
 from dp_transforms.mechanisms.decimals import decimal_text, float_above
@@ -22,17 +22,7 @@ from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
-from dp_transforms.specs import (
-    DegreesSpec,
-    GroupsSpec,
-    ListSpec,
-    NamesSpec,
-    PeriodListsSpec,
-    PeriodNamesSpec,
-    Spec,
-    UserDegreesSpec,
-    price_of,
-)
+from dp_transforms.specs import price_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +35,7 @@ _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
 def statement_of(
-    spec: Spec, fields: Sequence[pa.Field] | None, bounded_by_job: bool = True
+    spec: specs.Spec, fields: Sequence[pa.Field] | None, bounded_by_job: bool = True
 ) -> dict[str, Any]:
     """The statement of one release, without its budget. Nothing in it depends on the data.
 
@@ -55,26 +45,26 @@ def statement_of(
       bounded_by_job: the job itself keeps users to max_partitions_per_user, or else the caller
         declares that they are.
     """
-    if isinstance(spec, DegreesSpec):
+    if isinstance(spec, specs.DegreesSpec):
         return degree_list_statement(spec.mechanism, spec.degree, spec.degree_bound)
-    if isinstance(spec, (NamesSpec, PeriodNamesSpec)):
-        names = spec if isinstance(spec, NamesSpec) else spec.names
+    if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
+        names = spec if isinstance(spec, specs.NamesSpec) else spec.names
         statement = _names_statement(names, bounded_by_job)
-    elif isinstance(spec, GroupsSpec):
+    elif isinstance(spec, specs.GroupsSpec):
         statement = _groups_statement(spec)
-    elif isinstance(spec, UserDegreesSpec):
+    elif isinstance(spec, specs.UserDegreesSpec):
         statement = _user_degrees_statement(spec.mechanism)
     else:
-        assert isinstance(spec, (ListSpec, PeriodListsSpec))
-        mechanism = spec.mechanism if isinstance(spec, ListSpec) else spec.of_each
+        assert isinstance(spec, (specs.ListSpec, specs.PeriodListsSpec))
+        mechanism = spec.mechanism if isinstance(spec, specs.ListSpec) else spec.of_each
         statement = frequency_list_statement(mechanism, bounded_by_job)
     if fields is not None:
         statement["partition_columns"] = [field.name for field in fields]
-        if isinstance(spec, (NamesSpec, PeriodNamesSpec)):
+        if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
             from dp_transforms.files.logical_types import logical_name
 
             statement["partition_types"] = [logical_name(field) for field in fields]
-    if isinstance(spec, (PeriodListsSpec, PeriodNamesSpec)):
+    if isinstance(spec, (specs.PeriodListsSpec, specs.PeriodNamesSpec)):
         statement["periods"] = spec.about
     return statement
 
@@ -114,7 +104,7 @@ def _user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
     }
 
 
-def _groups_statement(spec: GroupsSpec) -> dict[str, Any]:
+def _groups_statement(spec: specs.GroupsSpec) -> dict[str, Any]:
     bound = _bound(spec.for_all.sensitivity, bounded_by_job=True)
     bound["groups_per_user_and_attribute"] = 1
     statement = _statement(spec.for_all, NEIGHBOURS, bound)
@@ -140,7 +130,7 @@ def _groups_statement(spec: GroupsSpec) -> dict[str, Any]:
     return statement | {"versions": statement.pop("versions")}
 
 
-def _names_statement(spec: NamesSpec, bounded_by_job: bool) -> dict[str, Any]:
+def _names_statement(spec: specs.NamesSpec, bounded_by_job: bool) -> dict[str, Any]:
     described = spec.strategy.describe()
     replaces = described.pop("neighbours") == REPLACE
     first = ("strategy", "epsilon", "epsilon_exact", "delta", "delta_exact")
