@@ -113,7 +113,7 @@ class DelimitedText(text_lines.TextFormat):
                     tables = map_ahead(parse, blocks)
                 for table in tables:
                     yield table.rename_columns(list(columns))
-            except (pa.ArrowException, OSError, UnicodeError) as error:
+            except (pa.ArrowException, UnicodeError) as error:
                 raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
 
     def _layout(self, path: str, columns: Sequence[str]) -> _Layout:
@@ -141,7 +141,7 @@ class DelimitedText(text_lines.TextFormat):
                     ),
                     parse_options=self._parse_options(),
                 ).column_names
-            except (pa.ArrowException, OSError, UnicodeError) as error:
+            except (pa.ArrowException, UnicodeError) as error:
                 raise InputError(f"{path}: {self._fault(error, None)}") from None
         positions = tuple(self._position(path, column, names) for column in columns)
         return _Layout(len(names), positions, len(line) if self.header else 0)
@@ -240,8 +240,6 @@ class DelimitedText(text_lines.TextFormat):
                 f"a record is longer than {text_lines.BLOCK_BYTES >> 20} MiB, or a quote is not "
                 f"closed: check --multiline and --no_quotes"
             )
-        if isinstance(error, OSError) and not isinstance(error, pa.ArrowException):
-            return text_lines.CUT_SHORT
         return "cannot be read as delimited text: check --input_format, --delimiter and --encoding"
 
 

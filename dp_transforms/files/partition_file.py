@@ -14,7 +14,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import COUNTS
 from dp_transforms.files.logical_types import from_text
 from dp_transforms.files.output import csv_lines
-from dp_transforms.files.paths import filesystem, local_path, reason
+from dp_transforms.files.paths import faults, filesystem, local_path
 
 _TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
@@ -102,11 +102,8 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
     """The partitions of a file, as a column of the types that the records' partitions have."""
     path = local_path(path)
-    try:
-        with filesystem(path).open(path) as file:
-            text = file.read().decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {reason(error)}") from None
+    with faults(f"{path} cannot be read"), filesystem(path).open(path) as file:
+        text = file.read().decode("utf-8-sig")
     columns: list[list[Any]] = [[] for _ in fields]
     rows = csv.reader(io.StringIO(text))
     for row in rows:

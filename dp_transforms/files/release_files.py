@@ -31,7 +31,7 @@ from dp_transforms.files.filenames import (
     PRIVACY_FILE,
 )
 from dp_transforms.files.output import csv_lines
-from dp_transforms.files.paths import filesystem, local_path, reason
+from dp_transforms.files.paths import faults, filesystem, local_path, reason
 from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
@@ -240,13 +240,11 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
       InputError: they cannot be written.
     """
     files, path = filesystem(directory), ""
-    try:
+    with faults(f"{directory} cannot be written"):
         for name, content in contents.items():
             path = files.join(directory, name)
             with files.create(path) as file:
                 file.write(content)
-    except OSError as error:
-        raise InputError(f"{directory} cannot be written: {reason(error)}") from None
     return path
 
 
