@@ -56,8 +56,7 @@ class AvroFiles(RecordFormat):
                 raise InputError(_damaged(path)) from None
         if block is None or block.num_records < 0:  # damaged: reading it says so
             return 0
-        rows: int = size * block.num_records // max(1, block.size)
-        return rows
+        return int(size * block.num_records // max(1, block.size))
 
     def split(self, path: str, size: int) -> Iterator[FileRange]:
         yield FileRange.whole(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import operator
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -79,12 +78,9 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
 
 def _values(records: list[dict[str, Any]], name: str, missing: Any = None) -> list[Any]:
     """The values of a key in records: of each by itself, whatever keys others have."""
-    if "." not in name:
-        try:
-            return list(map(operator.itemgetter(name), records))
-        except KeyError:
-            return [record.get(name, missing) for record in records]
-    return [_nested(record, name, missing) for record in records]
+    if "." in name:
+        return [_nested(record, name, missing) for record in records]
+    return [record.get(name, missing) for record in records]
 
 
 def _nested(record: dict[str, Any], name: str, missing: Any) -> Any:
@@ -154,8 +150,7 @@ def _read_by_arrow(block: bytes, kinds: dict[str, pa.DataType]) -> pa.Table | No
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data == ord("\n"))
     starts = np.append(0, ends[:-1] + 1)
-    last = ends - 1
-    last = last - (data[last] == ord("\r"))
+    last = ends - 1 - (data[ends - 1] == ord("\r"))
     longest = int((ends - starts).max())
     if (
         (data[starts] != ord("{")).any()

@@ -39,8 +39,7 @@ class ParquetFiles(RecordFormat):
 
     def estimated_rows(self, path: str, size: int) -> int:
         with open_bytes(path) as file:
-            rows: int = _parquet(path, file).metadata.num_rows
-            return rows
+            return int(_parquet(path, file).metadata.num_rows)
 
     def split(self, path: str, size: int) -> Iterator[FileRange]:
         return FileRange.alike(path, size, RANGE_BYTES)

@@ -180,10 +180,9 @@ class RecordFiles(RecordSource):
 
     Args:
       pattern: a path or glob of a filesystem that Beam knows.
-      user_column: the column of users: a name, or a position from 1 in text without a header.
-      partition_columns: the column of partitions likewise; several make a composite partition.
+      user_column, partition_columns, **options: see ``RecordSource``; in text without a header
+        columns are positions from 1.
       file_format: by default what `format_of` says of the first file.
-      **options: drop_nulls and attribute_columns of ``RecordSource``.
 
     Raises:
       InputError: no file matches, or one of the first files does not have these columns.
@@ -203,8 +202,12 @@ class RecordFiles(RecordSource):
         self._bytes = sum(file.size_in_bytes for file in files)
         self._largest = max(files, key=lambda file: file.size_in_bytes)
         self._format = file_format or format_of(files[0].path)
-        if not getattr(self._format, "header", True):
-            _check_positions(self._columns)
+        for column in () if getattr(self._format, "header", True) else self._columns:
+            if not (column.isascii() and column.isdigit() and 1 <= int(column) <= 1_000_000):
+                raise ValueError(
+                    "columns must be positions counted from 1 when there is no header, got "
+                    f"{column!r}"
+                )
         schemas = {
             file.path: self._format.schema(file.path, self._columns)
             for file in files[:FILES_CHECKED_AT_LAUNCH]
@@ -291,11 +294,3 @@ def reader_of(name: str) -> Any:
     """The class of a format; others are not imported."""
     module, _, reader = FORMATS[name].reader.partition(".")
     return getattr(importlib.import_module(f"dp_transforms.files.{module}"), reader)
-
-
-def _check_positions(columns: Sequence[str]) -> None:
-    for column in columns:
-        if not (column.isascii() and column.isdigit() and 1 <= int(column) <= 1_000_000):
-            raise ValueError(
-                f"columns must be positions counted from 1 when there is no header, got {column!r}"
-            )
