@@ -38,8 +38,8 @@ _ABOUT_MODEL = (
 )
 
 
-def list_page(release: ListRelease, words: Words) -> tuple[str, dict[str, bytes]]:
-    """Makes the page of a list; returns it, pictures included, and the pictures by name.
+def list_page(release: ListRelease, words: Words) -> page.Page:
+    """Makes the page of a list.
 
     Raises:
       InputError: public knowledge has narrowed a release of the exponential mechanism.
@@ -76,8 +76,8 @@ released: the true numbers differ by the noise that makes the list private. It d
     return page.document(title, words, content, {"": release.statement}), pictures
 
 
-def comparison_page(comparison: Comparison, words: Words) -> tuple[str, dict[str, bytes]]:
-    """Makes the page of two lists side by side: see ``list_page`` for what it returns."""
+def comparison_page(comparison: Comparison, words: Words) -> page.Page:
+    """Makes the page of two lists side by side."""
     one, two = (wording(dict(each.statement), words) for each in comparison.lists)
     pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
     bounds = ""

@@ -20,6 +20,9 @@ from dp_transforms.reports.phrases import Words, statement_words
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
 
+Page = tuple[str, dict[str, bytes]]
+"""A whole page, pictures included, and the pictures by the names of their files."""
+
 _POINTS = 200
 _NEEDED = "users that a partition needs"
 _ERROR = "expected dist"
