@@ -20,7 +20,7 @@ from dp_transforms.columnar.scattering import DEFAULT_BUCKETS
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import record_schema, record_table, typed_column
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.record_files import RecordSource
+from dp_transforms.files.record_files import RecordSource, discreet
 
 _DRIVERS = {
     "postgresql": "adbc_driver_postgresql",
@@ -55,12 +55,9 @@ class _Query(RecordSource):
         Raises:
           InputError: they cannot be read; the message says nothing of what they hold.
         """
-        for table in self._read():
-            try:
-                records = record_table(table, self._schema)
-            except (pa.ArrowException, UnicodeError):
-                raise InputError(_FAILED) from None
-            yield self._records(self.pattern, records)
+        tables = (record_table(table, self._schema) for table in self._read())
+        for table in discreet(tables, _FAILED):
+            yield self._records(self.pattern, table)
 
     @abstractmethod
     def _read(self) -> Iterator[pa.Table]:
@@ -106,13 +103,10 @@ class RecordQuery(_Query):
 
     def _read(self) -> Iterator[pa.Table]:
         with self._connected() as cursor:
-            try:
-                cursor.execute(self._of_records)
-                for batch in cursor.fetch_record_batch():
-                    if batch.num_rows:
-                        yield pa.Table.from_batches([batch])
-            except Exception:
-                raise InputError(_FAILED) from None
+            cursor.execute(self._of_records)
+            for batch in cursor.fetch_record_batch():
+                if batch.num_rows:
+                    yield pa.Table.from_batches([batch])
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -153,7 +147,7 @@ class SqliteQuery(_Query):
         names = pa.schema([(name, pa.string()) for name, *_ in found])
         record_schema(self.pattern, names, self._columns)
         self._types = dict.fromkeys(self._columns, pa.null())
-        for table in self._read(f" LIMIT {_SAMPLE_ROWS}"):
+        for table in discreet(self._read(f" LIMIT {_SAMPLE_ROWS}"), _FAILED):
             self._types = dict(zip(table.column_names, table.schema.types, strict=True))
         for name, kind in self._types.items():
             self._types[name] = pa.string() if pa.types.is_null(kind) else kind
@@ -166,13 +160,10 @@ class SqliteQuery(_Query):
 
     def _read(self, end: str = "") -> Iterator[pa.Table]:
         with contextlib.closing(self._connect()) as connection:
-            try:
-                rows = connection.execute(self._of_records + end)
-                while some := rows.fetchmany(_BATCH_ROWS):
-                    columns = zip(self._columns, zip(*some, strict=True), strict=True)
-                    yield pa.table({name: self._column(name, values) for name, values in columns})
-            except sqlite3.Error:
-                raise InputError(_FAILED) from None
+            rows = connection.execute(self._of_records + end)
+            while some := rows.fetchmany(_BATCH_ROWS):
+                columns = zip(self._columns, zip(*some, strict=True), strict=True)
+                yield pa.table({name: self._column(name, values) for name, values in columns})
 
     def _column(self, name: str, values: Sequence[Any]) -> pa.Array:
         try:

@@ -13,12 +13,16 @@ import pyarrow as pa
 from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import fields_at, logical_name, record_schema, record_table
-from dp_transforms.files.record_files import RecordFiles, RecordSource
+from dp_transforms.files.record_files import RecordFiles, RecordSource, discreet
 from dp_transforms.runtime.python_values import column_of, frame_column
 
 _CHUNK_RECORDS = 1 << 17
 _BATCH_ROWS = 1 << 20
 _FRAMES = ("pandas", "polars")
+_SEVERAL_TYPES = (
+    "the table has a column with values of several types, or of none that Arrow knows: give it one "
+    "type"
+)
 
 Names = str | int | Sequence[str | int]
 """One column, or several."""
@@ -100,10 +104,10 @@ class FrameRecords(RecordSource):
     def tables(self) -> Iterator[pa.Table]:
         """Yields the records, the first time that it is called only."""
         tables, self._tables = self._tables, iter(())
-        for table in itertools.chain.from_iterable(map(_parts, _told(tables))):
+        for table in itertools.chain.from_iterable(map(_parts, discreet(tables, _SEVERAL_TYPES))):
             schema = record_schema(self.pattern, table.schema, self._columns)
             if list(map(logical_name, schema)) != list(map(logical_name, self._schema)):
-                raise _several_types()
+                raise InputError(_SEVERAL_TYPES)
             try:
                 records = record_table(table, schema)
             except (pa.ArrowException, UnicodeError):
@@ -131,7 +135,7 @@ class FrameRecords(RecordSource):
             columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
             if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
                 raise InputError("the table has columns that are not equally long")
-            (table,) = _told(map(_table_of, [columns]))
+            (table,) = discreet(map(_table_of, [columns]), _SEVERAL_TYPES)
             return table.num_rows, iter([table] if table.num_rows else [])
         if hasattr(data, "__arrow_c_stream__"):
             try:
@@ -142,7 +146,7 @@ class FrameRecords(RecordSource):
             return None, itertools.chain([reader.schema.empty_table()], tables)
         if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
             size = len(data) if isinstance(data, Sized) else None
-            return size, _told(self._of_objects(iter(data)))
+            return size, discreet(self._of_objects(iter(data)), _SEVERAL_TYPES)
         raise _unknown(data)
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
@@ -228,20 +232,3 @@ def _parts(table: pa.Table) -> Iterator[pa.Table]:
     """A table in parts of a batch, which threads share."""
     for start in range(0, table.num_rows, _BATCH_ROWS):
         yield table.slice(start, _BATCH_ROWS)
-
-
-def _several_types() -> InputError:
-    return InputError(
-        "the table has a column with values of several types, or of none that Arrow knows: give it "
-        "one type"
-    )
-
-
-def _told(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The tables, where errors of Arrow and of what gives them say nothing of a value."""
-    try:
-        yield from tables
-    except InputError:
-        raise
-    except Exception:
-        raise _several_types() from None

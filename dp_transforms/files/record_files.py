@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,19 @@ from dp_transforms.runtime.named_lists import LIST, attribute_text
 FILES_CHECKED_AT_LAUNCH = 16
 
 _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
+
+
+def discreet(
+    tables: Iterable[pa.Table], fault: str, kinds: tuple[type[Exception], ...] = (Exception,)
+) -> Iterator[pa.Table]:
+    """The tables, where an InputError with this text stands for errors of these kinds, whose own
+    text may show a value."""
+    try:
+        yield from tables
+    except InputError:
+        raise
+    except kinds:
+        raise InputError(fault) from None
 
 
 class RecordFormat(ABC):
