@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.scattering import DEFAULT_BUCKETS
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import record_schema, record_table, typed_column
 from dp_transforms.files.paths import local_path
@@ -35,11 +34,7 @@ _FAILED = (
 
 
 class _Query(RecordSource):
-    """The base of sources that read the records of a query."""
-
-    # How many there are is not asked for: it would run the query.
-    estimated_rows = 0
-    num_buckets = DEFAULT_BUCKETS
+    """The base of sources that read the records of a query; to count them would run it."""
 
     def __init__(
         self, query: str, user_column: str, partition_columns: Sequence[str], **options: Any

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import fields_at, logical_name, record_schema, record_table
 from dp_transforms.files.record_files import RecordFiles, RecordSource, discreet
@@ -85,9 +84,7 @@ class FrameRecords(RecordSource):
     ):
         names = [str(name) for name in partition_columns]
         super().__init__("the table", str(user_column), names, **options)
-        rows, tables = self._read(data)
-        self.estimated_rows = rows or 0
-        self.num_buckets = DEFAULT_BUCKETS if rows is None else num_buckets_for(rows)
+        self.estimated_rows, tables = self._read(data)
         # Without records there are no types, and nothing to be told of them.
         untyped = pa.schema([(name, pa.string()) for name in self._columns])
         first = next(tables, untyped.empty_table())
@@ -117,9 +114,9 @@ class FrameRecords(RecordSource):
                 ) from None
             yield self._records(self.pattern, records)
 
-    def _read(self, data: Any) -> tuple[int | None, Iterator[pa.Table]]:
-        """Returns the number of records, if it is known, and tables; of a stream the first one is
-        empty."""
+    def _read(self, data: Any) -> tuple[int, Iterator[pa.Table]]:
+        """Returns the number of records, 0 if it is not known, and tables; of a stream the first
+        one is empty."""
         if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
             data = data.select(self._needed_of(data.collect_schema().names())).collect()
         labels: list[Any] | None = None
@@ -143,9 +140,9 @@ class FrameRecords(RecordSource):
             except pa.ArrowInvalid:  # a series
                 raise _unknown(data) from None
             tables = (pa.Table.from_batches([batch]) for batch in reader)
-            return None, itertools.chain([reader.schema.empty_table()], tables)
+            return 0, itertools.chain([reader.schema.empty_table()], tables)
         if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
-            size = len(data) if isinstance(data, Sized) else None
+            size = len(data) if isinstance(data, Sized) else 0
             return size, discreet(self._of_objects(iter(data)), _SEVERAL_TYPES)
         raise _unknown(data)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import PARTITION, USER, without_nulls
-from dp_transforms.columnar.scattering import num_buckets_for
+from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FORMATS
 from dp_transforms.files.logical_types import from_text, logical_name
@@ -81,10 +81,8 @@ class RecordSource(ABC):
     """
 
     _schema: pa.Schema
-    estimated_rows: int
+    estimated_rows: int = 0
     """The approximate number of records; 0 if it is not known."""
-    num_buckets: int
-    """The number of buckets to shuffle the records into."""
     drop_option: str = "--drop_nulls"
     """The option by which a user asks for ``drop_nulls``."""
     _period: str | None = None
@@ -115,6 +113,11 @@ class RecordSource(ABC):
         Raises:
           InputError: they cannot be read; the message says nothing of what they hold.
         """
+
+    @property
+    def num_buckets(self) -> int:
+        """The number of buckets to shuffle the records into."""
+        return num_buckets_for(self.estimated_rows) if self.estimated_rows else DEFAULT_BUCKETS
 
     @property
     def user_field(self) -> pa.Field:
@@ -235,11 +238,6 @@ class RecordFiles(RecordSource):
         size = self._largest.size_in_bytes
         rows = self._format.estimated_rows(self._largest.path, size)
         return rows * self._bytes // max(1, size)
-
-    @property
-    def num_buckets(self) -> int:  # type: ignore[override]
-        """The number of buckets to shuffle the records into, by the sizes of the files."""
-        return num_buckets_for(self.estimated_rows)
 
     def tables(self) -> Iterator[pa.Table]:
         # Whole files: at the end of a range nothing is read ahead, and threads wait.
