@@ -45,11 +45,6 @@ class _Query(RecordSource):
         self._of_records = self._of_all.replace("*", names, 1)
 
     def tables(self) -> Iterator[pa.Table]:
-        """Reads the records, in this process.
-
-        Raises:
-          InputError: they cannot be read; the message says nothing of what they hold.
-        """
         tables = (record_table(table, self._schema) for table in self._read())
         for table in discreet(tables, _FAILED):
             yield self._records(self.pattern, table)
