@@ -100,11 +100,16 @@ class DelimitedText(text_lines.TextFormat):
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
         layout = self._layout(part.path, columns)
+        tables: Iterator[pa.Table]
         with text_lines.text_bytes(part.path) as file:
             try:
                 if self.multiline:
                     file.read(layout.data_start)
-                    tables = self._stream(part.path, file, layout)
+                    checked = _StrictQuotes(part.path, self, has_mark=layout.data_start == 0)
+                    stream = pa.TransformInputStream(pa.PythonFile(file, "r"), checked)
+                    options = self._options(layout, text_lines.BLOCK_BYTES)
+                    batches = pa.csv.open_csv(stream, **options)
+                    tables = (pa.Table.from_batches([one]) for one in batches if one.num_rows)
                 else:
                     # Arrow leaves it out at the beginning of a block, taking that for a file.
                     mark = _BYTE_ORDER_MARK.encode(self.encoding, "ignore")
@@ -217,13 +222,6 @@ class DelimitedText(text_lines.TextFormat):
                 )
             table = table.slice(0, table.num_rows - 1)
         return table
-
-    def _stream(self, path: str, file: Any, layout: _Layout) -> Iterator[pa.Table]:
-        checked = _StrictQuotes(path, self, has_mark=layout.data_start == 0)
-        stream = pa.TransformInputStream(pa.PythonFile(file, "r"), checked)
-        for batch in pa.csv.open_csv(stream, **self._options(layout, text_lines.BLOCK_BYTES)):
-            if batch.num_rows:
-                yield pa.Table.from_batches([batch])
 
     def _fault(self, error: Exception, layout: _Layout | None) -> str:
         # The texts of these errors quote the line at fault, so they are only looked at here.

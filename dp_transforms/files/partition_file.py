@@ -36,11 +36,9 @@ def partition_lines(table: pa.Table) -> Iterator[bytes]:
 
 def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:
     """Sorts lines, by noisy count or by text: the order tells nothing of where they come from."""
-    return sorted(lines, key=_by_count if by_count else None)
-
-
-def _by_count(line: bytes) -> tuple[int, bytes]:
-    return -int(line.rsplit(b",", 3)[1]), line
+    if not by_count:
+        return sorted(lines)
+    return sorted(lines, key=lambda line: (-int(line.rsplit(b",", 3)[1]), line))
 
 
 def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:

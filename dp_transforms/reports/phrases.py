@@ -169,7 +169,7 @@ def _names_words(statement: dict[str, Any]) -> list[str]:
         f"privacy unit is one user; neighbouring data sets: {statement['neighbours']}. Whatever "
         f"may be released is at most e^{epsilon:g} times as likely with one of these data sets as "
         f"with the other, and {delta:g} more.",
-        _bound_words(statement) + _periods_of_names(statement),
+        _bound_words(statement) + _period_words(statement),
     ]
     if statement["pre_threshold"] > 1:
         least = statement["pre_threshold"]
@@ -182,23 +182,6 @@ def _names_words(statement: dict[str, Any]) -> list[str]:
     return [*paragraphs, _MECHANISM_WORDS.format(strategy, "users")]
 
 
-def _periods_of_names(statement: dict[str, Any]) -> str:
-    periods = statement.get("periods")
-    if periods is None:
-        return ""
-    which = f"the names of {statement['period']}, one" if "period" in statement else "the names"
-    return (
-        f" These are {which} of the releases of each {_span(periods)}. The numbers above are for "
-        f"all of them together: a user counts in at most {periods['max_periods_per_user']}, "
-        f"in each with at most {periods['max_partitions_per_user_and_period']} partitions, chosen "
-        "at random."
-    )
-
-
-def _span(periods: dict[str, Any]) -> str:
-    return f"{periods['of']} from {periods['first']} to {periods['last']}"
-
-
 def _mechanism_words(lists: Sequence[dict[str, Any]], about: str) -> str:
     names = dict.fromkeys(one["mechanism"] for one in lists)
     titles = " or the ".join(name + _SOURCES.get(name, "") for name in names)
@@ -206,16 +189,23 @@ def _mechanism_words(lists: Sequence[dict[str, Any]], about: str) -> str:
 
 
 def _period_words(statement: dict[str, Any]) -> str:
-    periods = statement.get("periods")
-    if periods is None:
+    if "periods" not in statement:
         return ""
-    which = "These are the lists"
-    if "period" in statement:
-        which = f"This is the list of {statement['period']}, one of those"
+    periods, one = statement["periods"], statement.get("period")
+    span = f"each {periods['of']} from {periods['first']} to {periods['last']}"
+    most = periods["max_periods_per_user"]
+    if "strategy" in statement:
+        which = f"the names of {one}, one" if one else "the names"
+        return (
+            f" These are {which} of the releases of {span}. The numbers above are for all of them "
+            f"together: a user counts in at most {most}, in each with at most "
+            f"{periods['max_partitions_per_user_and_period']} partitions, chosen at random."
+        )
+    which = f"This is the list of {one}, one of those" if one else "These are the lists"
     return (
-        f" {which} of each {_span(periods)}, whose partitions are bounded so each. A user "
-        f"counts in at most {periods['max_periods_per_user']} of them, chosen at random, so that "
-        f"all lists together are under epsilon = {periods['epsilon_of_all']:g}."
+        f" {which} of {span}, whose partitions are bounded so each. A user counts in at most "
+        f"{most} of them, chosen at random, so that all lists together are under epsilon = "
+        f"{periods['epsilon_of_all']:g}."
     )
 
 
