@@ -80,9 +80,7 @@ class RecordQuery(_Query):
                 "--query goes with a database as --input, postgresql://USER@HOST/NAME, duckdb:FILE "
                 f"or sqlite:FILE, not with {database if '@' not in database else self._kind}"
             )
-        self._uri = local_path(rest) if self._kind == "duckdb" else database
-        if self._kind == "duckdb":
-            _check_file(self._uri)
+        self._uri = _existing(rest) if self._kind == "duckdb" else database
         with self._connected() as cursor:
             try:
                 cursor.execute(f"{self._of_all} LIMIT 0")
@@ -126,8 +124,7 @@ class SqliteQuery(_Query):
 
     def __init__(self, path: str, query: str, *columns: Any, **options: Any):
         super().__init__(query, *columns, **options)
-        self._path = local_path(path)
-        _check_file(self._path)
+        self._path = _existing(path)
         try:
             with contextlib.closing(self._connect()) as connection:
                 found = connection.execute(f"{self._of_all} LIMIT 0").description
@@ -178,10 +175,12 @@ def _unplanned(error: Exception) -> InputError:
     return InputError(f"the --query cannot be planned: {_first(error)}")
 
 
-def _check_file(path: str) -> None:
-    # The database would make one.
+def _existing(path: str) -> str:
+    """The path of a file: of one that is not there the database would make one."""
+    path = local_path(path)
     if not os.path.isfile(path):
         raise InputError(f"no database is in {path}: check the path")
+    return path
 
 
 def _first(error: Exception) -> str:

@@ -16,11 +16,12 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FORMATS
 from dp_transforms.files.logical_types import from_text, logical_name
 from dp_transforms.files.paths import FileRange, FileVersion, file_version, local_path, match_files
-from dp_transforms.files.period_names import check_times, periods_of
+from dp_transforms.files.period_names import periods_of
 from dp_transforms.runtime.named_lists import LIST, attribute_text
 
 FILES_CHECKED_AT_LAUNCH = 16
 
+_TIMES = ("string", "date", "timestamp", "timestamp of a time zone")
 _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 
 
@@ -145,7 +146,12 @@ class RecordSource(ABC):
         Raises:
           InputError: the column cannot hold times.
         """
-        check_times(self.pattern, self.attribute_fields[-1])
+        field = self.attribute_fields[-1]
+        if logical_name(field) not in _TIMES:
+            raise InputError(
+                f"{self.pattern}: column {field.name!r} is read as {logical_name(field)}, not as a "
+                "time: store it as a date, a timestamp, or text such as 2026-01-31 23:59"
+            )
         self._period = period
 
     def check_groups(self, groups: Sequence[Sequence[str]]) -> None:

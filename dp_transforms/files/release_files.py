@@ -45,7 +45,6 @@ Tables = dict[str, list[bytes]]
 """Pieces of the content of files, by their names."""
 Arms = tuple[IntArray, IntArray]
 Statement = dict[str, Any]
-_LIST = f"a released frequency list with its {PRIVACY_FILE}"
 
 
 class Found(NamedTuple):
@@ -192,7 +191,7 @@ def read_release(directory: str) -> Found:
     if LISTS_FILE in present:
         with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
             return _groups(directory)
-    with reading(directory, _LIST):
+    with reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
         lists = parse_lists(read_file(directory, FREQUENCIES_FILE), FREQUENCIES_HEADER)
         statement = read_statement(directory)
         arms = _arms(directory, COORDINATES_HEADER) if is_decoded(statement) else {}
