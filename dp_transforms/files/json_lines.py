@@ -96,9 +96,8 @@ def _nested(record: dict[str, Any], name: str, missing: Any) -> Any:
 
 def _records(path: str, block: bytes) -> list[dict[str, Any]]:
     try:
-        text = block.decode()
-        if _BYTE_ORDER_MARK in text:
-            text = text.removeprefix(_BYTE_ORDER_MARK).replace(f"\n{_BYTE_ORDER_MARK}", "\n")
+        text = block.decode().removeprefix(_BYTE_ORDER_MARK)
+        text = text.replace(f"\n{_BYTE_ORDER_MARK}", "\n")
         # A line of white space is no record.
         lines = list(filter(str.strip, text.split("\n")))
         records = _together(lines)

@@ -86,14 +86,11 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
     types = statement.get("partition_types", ["string"] * width)
     if width < 1 or {len(names), len(types)} != {width} or any(len(r) != len(header) for r in rows):
         raise ValueError("the columns must be those of the statement")
-    table = {
-        name: pa.array([row[place] for row in rows], pa.string()).cast(
-            _TYPES.get(kind, pa.string())
-        )
-        for place, (name, kind) in enumerate(zip(names, types, strict=True))
-    }
-    for place, name in enumerate(header[width:], width):
-        table[name] = pa.array([int(row[place]) for row in rows], pa.int64())
+    table = {}
+    kinds = [*types, *["integer"] * (len(header) - width)]
+    for place, (name, kind) in enumerate(zip([*names, *header[width:]], kinds, strict=True)):
+        text = pa.array([row[place] for row in rows], pa.string())
+        table[name] = text.cast(_TYPES.get(kind, pa.string()))
     return pa.table(table)
 
 

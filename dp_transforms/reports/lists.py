@@ -78,10 +78,10 @@ released: the true numbers differ by the noise that makes the list private. It d
 
 def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     """Makes the page of two lists side by side."""
-    one, two = (wording(dict(each.statement), words) for each in comparison.lists)
+    told = [wording(dict(each.statement), words) for each in comparison.lists]
     pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
     bounds = ""
-    for label, said in zip(comparison.labels, (one, two), strict=True):
+    for label, said in zip(comparison.labels, told, strict=True):
         if said.bound:
             bounds += (
                 f" The list {label} is{said.bound[1:]}, chosen at random: where {said.users} have "
@@ -89,8 +89,8 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
             )
     answers = (comparison.first, comparison.second, comparison.differences)
     rows = [
-        (_named(question, one), *(_text(question, each) for each in told))
-        for question, *told in zip(comparison.questions, *answers, strict=True)
+        (_named(question, told[0]), *(_text(question, each) for each in answered))
+        for question, *answered in zip(comparison.questions, *answers, strict=True)
     ]
     confidence = comparison.differences[0].confidence
     intro = (
@@ -110,11 +110,9 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     heads = ("", *comparison.labels, "Difference")
     content = f"<p>{html.escape(intro)}</p>\n{picture}\n"
     content += page.section("Numbers and differences", about, [heads, *rows])
-    title = f"{one.title}s, two compared".replace("A differentially", "Differentially")
-    statements = {
-        f": {label}": each.statement
-        for label, each in zip(comparison.labels, comparison.lists, strict=True)
-    }
+    title = f"{told[0].title}s, two compared".replace("A differentially", "Differentially")
+    named = (f": {label}" for label in comparison.labels)
+    statements = dict(zip(named, (each.statement for each in comparison.lists), strict=True))
     return page.document(title, words, content, statements), pictures
 
 

@@ -159,8 +159,7 @@ well.</p>
         heads = list(release.names.column_names)
         if counted:
             heads[-len(COUNTS) :] = [f"{said.users}, about", "from", "to"]
-        numbers = len(COUNTS) if counted else 0
-        content += page.table([heads, *_rows(release, shown)], numbers)
+        content += page.table([heads, *_rows(release, shown)], len(COUNTS) * counted)
     title = f"Differentially private names of {said.things}{words.of_data}"
     return page.document(title, words, content, {"": statement}), pictures
 
