@@ -40,14 +40,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import attr
 import numpy as np
 from dp_accounting import dp_event, rdp
-from dp_accounting.pld import common, privacy_loss_distribution
+from dp_accounting.pld import common
+from dp_accounting.pld import privacy_loss_distribution as losses
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from dp_transforms.budget.budget import PrivacyBudget
@@ -64,18 +64,9 @@ _GRID_POINTS = 10_000  # Points of the privacy-loss grid per unit of basic compo
 _FOURIER_ERROR = 1e-12
 """More than the error in delta of a composition of privacy-loss distributions."""
 
-
-_RANGES = {
-    "epsilon": ("a finite number and not negative", lambda value: 0 <= value < math.inf),
-    "pure": ("at least 0", lambda value: value >= 0),
-    "delta": ("at least 0 and below 1", lambda value: 0 <= value < 1),
-}
-
-
-def _check(event: dp_event.DpEvent, attribute: Any, value: float) -> None:
-    words, holds = _RANGES[attribute.name]
-    if math.isnan(value) or not holds(value):
-        raise ValueError(f"{attribute.name} must be {words}, got {value}")
+_NOT_NEGATIVE = attr.validators.ge(0.0)
+_FINITE = attr.validators.and_(_NOT_NEGATIVE, attr.validators.lt(math.inf))
+_BELOW_ONE = attr.validators.and_(_NOT_NEGATIVE, attr.validators.lt(1.0))
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -107,8 +98,8 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
         gives less.
     """
 
-    epsilon: float = attr.ib(validator=_check)
-    pure: float = attr.ib(default=math.inf, validator=_check)
+    epsilon: float = attr.ib(validator=_FINITE)
+    pure: float = attr.ib(default=math.inf, validator=_NOT_NEGATIVE)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -120,8 +111,8 @@ class ApproximateDpEvent(dp_event.DpEvent):
       delta: in [0, 1).
     """
 
-    epsilon: float = attr.ib(validator=_check)
-    delta: float = attr.ib(default=0.0, validator=_check)
+    epsilon: float = attr.ib(validator=_FINITE)
+    delta: float = attr.ib(default=0.0, validator=_BELOW_ONE)
 
 
 def partition_event(mechanism: PartitionMechanism) -> dp_event.DpEvent:
@@ -219,12 +210,8 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
     parts = [part for event in events for part in _parts(event, 1)]
-    bounds = (_basic, _rdp, _pld)
-    by_method = {
-        bound.__name__.lstrip("_"): epsilon
-        for bound in bounds
-        if (epsilon := bound(parts, delta)) is not None
-    }
+    bounds = {"basic": _basic(parts, delta), "rdp": _rdp(parts, delta), "pld": _pld(parts, delta)}
+    by_method = {name: epsilon for name, epsilon in bounds.items() if epsilon is not None}
     method = min(by_method, key=by_method.__getitem__)
     if by_method[method] == math.inf:
         own = -math.expm1(sum(part.count * math.log1p(-part.delta) for part in parts))
@@ -279,12 +266,12 @@ class _Part:
     """``count`` applications of one mechanism, which may fail."""
 
     count: int
-    epsilon: float | None  # it is epsilon-DP unless it fails; None if it is for no epsilon
-    delta: float  # the probability of failure
     rho: float  # it is rho-zCDP unless it fails
     renyi: Callable[[FloatArray], FloatArray]  # its divergence at each order, unless it fails
     # Its privacy-loss distribution on a grid of an interval, failures included; None if unknown.
-    loss: Callable[[float], PrivacyLossDistribution] | None
+    loss: Callable[..., PrivacyLossDistribution] | None = None
+    epsilon: float | None = None  # it is epsilon-DP unless it fails; None if it is for no epsilon
+    delta: float = 0.0  # the probability of failure
 
 
 def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
@@ -297,61 +284,39 @@ def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
             for inner in event.events:
                 yield from _parts(inner, count)
         case BoundedRangeDpEvent(epsilon=length, pure=pure):
-            epsilon = min(pure, length)
-            yield _Part(
-                count,
-                epsilon,
-                0.0,
-                min(length**2 / 8, epsilon**2 / 2),
-                lambda orders: np.minimum(
-                    bounded_range_divergence(length, orders), pure_divergence(epsilon, orders)
+            part = _pure_part(count, min(pure, length))
+            yield replace(
+                part,
+                rho=min(length**2 / 8, part.rho),
+                renyi=lambda orders: np.minimum(
+                    bounded_range_divergence(length, orders), part.renyi(orders)
                 ),
-                lambda interval: _pure_loss(epsilon, 0.0, interval),
             )
         case ApproximateDpEvent(epsilon=epsilon, delta=delta):
-            yield _pure_part(
-                count, epsilon, lambda interval: _pure_loss(epsilon, delta, interval), delta
-            )
+            yield _pure_part(count, epsilon, delta)
         case dp_event.LaplaceDpEvent(noise_multiplier=noise):
-            yield _pure_part(
-                count,
-                1 / noise,
-                lambda interval: privacy_loss_distribution.from_laplace_mechanism(
-                    noise, value_discretization_interval=interval
-                ),
-            )
+            loss = functools.partial(losses.from_laplace_mechanism, noise)
+            yield replace(_pure_part(count, 1 / noise), loss=loss)
         case dp_event.DiscreteLaplaceDpEvent(noise_parameter=decay, sensitivity=sensitivity):
-            yield _pure_part(
-                count,
-                decay * sensitivity,
-                lambda interval: privacy_loss_distribution.from_discrete_laplace_mechanism(
-                    decay, sensitivity, value_discretization_interval=interval
-                ),
-            )
+            loss = functools.partial(losses.from_discrete_laplace_mechanism, decay, sensitivity)
+            yield replace(_pure_part(count, decay * sensitivity), loss=loss)
         case dp_event.GaussianDpEvent(noise_multiplier=noise):
             rho = noise**-2 / 2
-            yield _Part(
-                count,
-                None,
-                0.0,
-                rho,
-                lambda orders: rho * orders,
-                lambda interval: privacy_loss_distribution.from_gaussian_mechanism(
-                    noise, value_discretization_interval=interval
-                ),
-            )
+            loss = functools.partial(losses.from_gaussian_mechanism, noise)
+            yield _Part(count, rho, functools.partial(np.multiply, rho), loss)
         case dp_event.ZCDpEvent(rho=rho, xi=0.0):
-            yield _Part(count, None, 0.0, rho, lambda orders: rho * orders, None)
+            yield _Part(count, rho, functools.partial(np.multiply, rho))
         case _:
             raise ValueError(f"events must be of a kind in dp_transforms.budget, got {event}")
 
 
-def _pure_part(
-    count: int, epsilon: float, loss: Callable[[float], PrivacyLossDistribution], delta: float = 0.0
-) -> _Part:
-    """Returns the part of a mechanism that is epsilon-DP unless it fails."""
+def _pure_part(count: int, epsilon: float, delta: float = 0.0) -> _Part:
+    """Returns the part of a mechanism of which it is known that it is epsilon-DP unless it
+    fails."""
     renyi = functools.partial(pure_divergence, epsilon)
-    return _Part(count, epsilon, delta, epsilon**2 / 2, renyi, loss)
+    parameters = common.DifferentialPrivacyParameters(epsilon, delta)
+    loss = functools.partial(losses.from_privacy_parameters, parameters)
+    return _Part(count, epsilon**2 / 2, renyi, loss, epsilon, delta)
 
 
 def bounded_range_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
@@ -387,12 +352,6 @@ def pure_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
     return np.minimum((log_moment + rounding) / (orders - 1), concentrated)
 
 
-def _pure_loss(epsilon: float, delta: float, interval: float) -> PrivacyLossDistribution:
-    return privacy_loss_distribution.from_privacy_parameters(
-        common.DifferentialPrivacyParameters(epsilon, delta), interval
-    )
-
-
 def _basic(parts: list[_Part], delta: float) -> float | None:
     if any(part.epsilon is None for part in parts):
         return None
@@ -423,9 +382,10 @@ def _pld(parts: list[_Part], delta: float) -> float | None:
         interval = min(pure) / 2 ** max(0, math.ceil(math.log2(min(pure) / interval)))
     if delta <= _FOURIER_ERROR:
         return math.inf
-    total = privacy_loss_distribution.identity(interval)
+    total = losses.identity(interval)
     for part in parts:
         if part.loss is None:
             return None
-        total = total.compose(part.loss(interval).self_compose(part.count))
+        loss = part.loss(value_discretization_interval=interval)
+        total = total.compose(loss.self_compose(part.count))
     return float(total.get_epsilon_for_delta(delta - _FOURIER_ERROR))

@@ -294,8 +294,6 @@ def zcdp_of(epsilon: Real, delta: Real) -> Fraction:
     (Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy", Proposition
     12 for Renyi divergence a rho). Solved for rho; any order gives a valid rho, so the search for
     the best one may be in floats. What is returned is computed with directed rounding.
-
-    >>> rho = zcdp_of(1, 1e-6)
     """
     exact_epsilon, exact_delta = exact_fraction("epsilon", epsilon), exact_fraction("delta", delta)
     rough_epsilon, log_delta = float(exact_epsilon), math.log(exact_delta)

@@ -55,7 +55,7 @@ from dp_transforms.budget.ledger_file import (
     Origin,
     State,
     check_text,
-    connected,
+    transaction,
 )
 from dp_transforms.mechanisms.decimals import Real
 
@@ -148,16 +148,12 @@ class Ledger:
           OSError: it cannot be read.
         """
         path = os.path.abspath(os.fspath(path))
-        with connected(path) as connection:
-            connection.execute("BEGIN")
-            ledger = cls(path, ledger_file.read(connection, path)[0])
-            ledger._read(connection)
-        return ledger
+        with transaction(path) as connection:
+            return cls(path, ledger_file.read(connection, path)[0])
 
     def lines(self) -> tuple[LedgerLine, ...]:
         """Returns all reservations, the first one first. Raises as ``open``."""
-        with connected(self.path) as connection:
-            connection.execute("BEGIN")
+        with transaction(self.path) as connection:
             return self._read(connection)
 
     def of_job(self, job_id: str) -> tuple[LedgerLine, ...]:
@@ -312,18 +308,13 @@ class Ledger:
         self,
     ) -> Iterator[tuple[tuple[LedgerLine, ...], Callable[[Iterable[LedgerLine]], None]]]:
         """The lines, and a function that writes some, in a transaction that excludes others'."""
-        with connected(self.path) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with transaction(self.path, "BEGIN IMMEDIATE") as connection:
             yield self._read(connection), functools.partial(ledger_file.write, connection)
-            connection.execute("COMMIT")
 
     def _read(self, connection: sqlite3.Connection) -> tuple[LedgerLine, ...]:
-        """The lines, after all checks, in a transaction."""
         header, lines = ledger_file.read(connection, self.path)
         if header != self._header:
             raise CorruptedLedgerError(f"{self.path} is another ledger than when it was opened")
-        if not self._filter.admits(_spent(lines), Cost(PrivacyBudget(0))):
-            raise CorruptedLedgerError(f"{self.path}: its reservations exceed its budget")
         return lines
 
 

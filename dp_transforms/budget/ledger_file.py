@@ -167,9 +167,9 @@ def _checksum(row: Sequence[Any]) -> str:
 
 
 @contextlib.contextmanager
-def connected(path: str) -> Iterator[sqlite3.Connection]:
-    """A connection to a file that exists, for one transaction, which is rolled back unless it is
-    committed before the end. What SQLite raises becomes an OSError or a CorruptedLedgerError."""
+def transaction(path: str, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
+    """A connection to a file that exists, for one transaction, which is rolled back after an error.
+    What SQLite raises becomes an OSError or a CorruptedLedgerError."""
     # SQLite would wait for a pipe.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
@@ -186,7 +186,9 @@ def connected(path: str) -> Iterator[sqlite3.Connection]:
             # not bring it back.
             made.execute("PRAGMA synchronous = EXTRA")
             made.execute("PRAGMA cell_size_check = ON")
+            made.execute(begin)
             yield made
+            made.execute("COMMIT")
     except (sqlite3.Error, UnicodeDecodeError) as error:
         text = str(error).lower()
         for words, (number, reason) in _FAULTS.items():
@@ -238,13 +240,11 @@ def create(path: str, header: Header) -> None:
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        with connected(temporary) as connection:
-            connection.execute("BEGIN EXCLUSIVE")
+        with transaction(temporary, "BEGIN EXCLUSIVE") as connection:
             for statement in _SCHEMA:
                 connection.execute(statement)
             row = (header.identity, *map(str, amounts), header.unit.value)
             _write(connection, "budget", row)
-            connection.execute("COMMIT")
         # Unlike a rename, a link refuses to replace what is there.
         os.link(temporary, path)
     finally:
@@ -257,7 +257,7 @@ def create(path: str, header: Header) -> None:
 
 
 def read(connection: sqlite3.Connection, path: str) -> tuple[Header, tuple[LedgerLine, ...]]:
-    """A ledger's header and lines, if it is one and not damaged, in a transaction.
+    """A ledger's header and lines, after all checks, in a transaction.
 
     Raises:
       CorruptedLedgerError: it is damaged, or no ledger.
@@ -279,6 +279,9 @@ def read(connection: sqlite3.Connection, path: str) -> tuple[Header, tuple[Ledge
             raise ValueError("a row is missing")
     except (ValueError, TypeError):
         raise _damaged(path) from None
+    spent = [line.cost for line in lines if line.counts]
+    if not privacy_filter.admits(spent, Cost(PrivacyBudget(0))):
+        raise CorruptedLedgerError(f"{path}: its reservations exceed its budget")
     return header, lines
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import fields_at, record_schema, record_table
 from dp_transforms.files.paths import FileRange, open_bytes
-from dp_transforms.files.record_files import RecordFormat
+from dp_transforms.files.record_files import RecordFormat, discreet
 
 BATCH_ROWS = 1 << 17
 
@@ -56,8 +56,7 @@ class AvroFiles(RecordFormat):
                 raise InputError(_damaged(path)) from None
         if block is None or block.num_records < 0:  # damaged: reading it says so
             return 0
-        rows: int = size * block.num_records // max(1, block.size)
-        return rows
+        return int(size * block.num_records // max(1, block.size))
 
     def split(self, path: str, size: int) -> Iterator[FileRange]:
         yield FileRange.whole(path)
@@ -67,16 +66,10 @@ class AvroFiles(RecordFormat):
             reader = _opened(part.path, "reader", file)
             fields = _fields(reader)
             schema = record_schema(part.path, fields, columns)
-            while True:
-                try:
-                    records = list(itertools.islice(reader, BATCH_ROWS))
-                    table = record_table(_table(records, fields, columns), schema)
-                except Exception:
-                    # Whatever bytes that are no records make fastavro, a codec or Arrow raise.
-                    raise InputError(_damaged(part.path)) from None
-                if not records:
-                    return
-                yield table
+            batches = iter(lambda: list(itertools.islice(reader, BATCH_ROWS)), [])
+            tables = (record_table(_table(one, fields, columns), schema) for one in batches)
+            # Bytes that are no records make fastavro, a codec or Arrow raise whatever error.
+            yield from discreet(tables, _damaged(part.path))
 
 
 def _opened(path: str, reader: str, file: Any) -> Any:

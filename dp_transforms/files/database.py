@@ -16,11 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.scattering import DEFAULT_BUCKETS
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import record_schema, record_table, typed_column
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.record_files import RecordSource
+from dp_transforms.files.record_files import RecordSource, discreet
 
 _DRIVERS = {
     "postgresql": "adbc_driver_postgresql",
@@ -35,11 +34,7 @@ _FAILED = (
 
 
 class _Query(RecordSource):
-    """The base of sources that read the records of a query."""
-
-    # How many there are is not asked for: it would run the query.
-    estimated_rows = 0
-    num_buckets = DEFAULT_BUCKETS
+    """The base of sources that read the records of a query; to count them would run it."""
 
     def __init__(
         self, query: str, user_column: str, partition_columns: Sequence[str], **options: Any
@@ -50,17 +45,9 @@ class _Query(RecordSource):
         self._of_records = self._of_all.replace("*", names, 1)
 
     def tables(self) -> Iterator[pa.Table]:
-        """Reads the records, in this process.
-
-        Raises:
-          InputError: they cannot be read; the message says nothing of what they hold.
-        """
-        for table in self._read():
-            try:
-                records = record_table(table, self._schema)
-            except (pa.ArrowException, UnicodeError):
-                raise InputError(_FAILED) from None
-            yield self._records(self.pattern, records)
+        tables = (record_table(table, self._schema) for table in self._read())
+        for table in discreet(tables, _FAILED):
+            yield self._records(self.pattern, table)
 
     @abstractmethod
     def _read(self) -> Iterator[pa.Table]:
@@ -93,9 +80,7 @@ class RecordQuery(_Query):
                 "--query goes with a database as --input, postgresql://USER@HOST/NAME, duckdb:FILE "
                 f"or sqlite:FILE, not with {database if '@' not in database else self._kind}"
             )
-        self._uri = local_path(rest) if self._kind == "duckdb" else database
-        if self._kind == "duckdb":
-            _check_file(self._uri)
+        self._uri = _existing(rest) if self._kind == "duckdb" else database
         with self._connected() as cursor:
             try:
                 cursor.execute(f"{self._of_all} LIMIT 0")
@@ -106,13 +91,10 @@ class RecordQuery(_Query):
 
     def _read(self) -> Iterator[pa.Table]:
         with self._connected() as cursor:
-            try:
-                cursor.execute(self._of_records)
-                for batch in cursor.fetch_record_batch():
-                    if batch.num_rows:
-                        yield pa.Table.from_batches([batch])
-            except Exception:
-                raise InputError(_FAILED) from None
+            cursor.execute(self._of_records)
+            for batch in cursor.fetch_record_batch():
+                if batch.num_rows:
+                    yield pa.Table.from_batches([batch])
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -142,8 +124,7 @@ class SqliteQuery(_Query):
 
     def __init__(self, path: str, query: str, *columns: Any, **options: Any):
         super().__init__(query, *columns, **options)
-        self._path = local_path(path)
-        _check_file(self._path)
+        self._path = _existing(path)
         try:
             with contextlib.closing(self._connect()) as connection:
                 found = connection.execute(f"{self._of_all} LIMIT 0").description
@@ -153,7 +134,7 @@ class SqliteQuery(_Query):
         names = pa.schema([(name, pa.string()) for name, *_ in found])
         record_schema(self.pattern, names, self._columns)
         self._types = dict.fromkeys(self._columns, pa.null())
-        for table in self._read(f" LIMIT {_SAMPLE_ROWS}"):
+        for table in discreet(self._read(f" LIMIT {_SAMPLE_ROWS}"), _FAILED):
             self._types = dict(zip(table.column_names, table.schema.types, strict=True))
         for name, kind in self._types.items():
             self._types[name] = pa.string() if pa.types.is_null(kind) else kind
@@ -166,13 +147,10 @@ class SqliteQuery(_Query):
 
     def _read(self, end: str = "") -> Iterator[pa.Table]:
         with contextlib.closing(self._connect()) as connection:
-            try:
-                rows = connection.execute(self._of_records + end)
-                while some := rows.fetchmany(_BATCH_ROWS):
-                    columns = zip(self._columns, zip(*some, strict=True), strict=True)
-                    yield pa.table({name: self._column(name, values) for name, values in columns})
-            except sqlite3.Error:
-                raise InputError(_FAILED) from None
+            rows = connection.execute(self._of_records + end)
+            while some := rows.fetchmany(_BATCH_ROWS):
+                columns = zip(self._columns, zip(*some, strict=True), strict=True)
+                yield pa.table({name: self._column(name, values) for name, values in columns})
 
     def _column(self, name: str, values: Sequence[Any]) -> pa.Array:
         try:
@@ -197,10 +175,12 @@ def _unplanned(error: Exception) -> InputError:
     return InputError(f"the --query cannot be planned: {_first(error)}")
 
 
-def _check_file(path: str) -> None:
-    # The database would make one.
+def _existing(path: str) -> str:
+    """The path of a file: of one that is not there the database would make one."""
+    path = local_path(path)
     if not os.path.isfile(path):
         raise InputError(f"no database is in {path}: check the path")
+    return path
 
 
 def _first(error: Exception) -> str:

@@ -80,10 +80,12 @@ class DelimitedText(text_lines.TextFormat):
             ) from None
         text = f'a{self.delimiter}"\n'
         try:
-            single_bytes = text.encode(self.encoding) == text.encode("ascii")
             shifts = _SHIFTS.decode(self.encoding)
-            single_bytes &= len(shifts) == len(_SHIFTS)
-            single_bytes &= not any(character in shifts for character in _STRUCTURE)
+            single_bytes = (
+                text.encode(self.encoding) == text.encode("ascii")
+                and len(shifts) == len(_SHIFTS)
+                and not set(_STRUCTURE) & set(shifts)
+            )
         except (UnicodeError, LookupError):
             single_bytes = False
         if not single_bytes:
@@ -98,18 +100,25 @@ class DelimitedText(text_lines.TextFormat):
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
         layout = self._layout(part.path, columns)
+        tables: Iterator[pa.Table]
         with text_lines.text_bytes(part.path) as file:
             try:
                 if self.multiline:
                     file.read(layout.data_start)
-                    tables = self._stream(part.path, file, layout)
+                    checked = _StrictQuotes(part.path, self, has_mark=layout.data_start == 0)
+                    stream = pa.TransformInputStream(pa.PythonFile(file, "r"), checked)
+                    options = self._options(layout, text_lines.BLOCK_BYTES)
+                    batches = pa.csv.open_csv(stream, **options)
+                    tables = (pa.Table.from_batches([one]) for one in batches if one.num_rows)
                 else:
-                    blocks = text_lines.blocks(part, file, layout.data_start, self._mark)
+                    # Arrow leaves it out at the beginning of a block, taking that for a file.
+                    mark = _BYTE_ORDER_MARK.encode(self.encoding, "ignore")
+                    blocks = text_lines.blocks(part, file, layout.data_start, mark)
                     parse = functools.partial(self._table, part.path, layout=layout)
                     tables = map_ahead(parse, blocks)
                 for table in tables:
                     yield table.rename_columns(list(columns))
-            except (pa.ArrowException, OSError, UnicodeError) as error:
+            except (pa.ArrowException, UnicodeError) as error:
                 raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
 
     def _layout(self, path: str, columns: Sequence[str]) -> _Layout:
@@ -137,15 +146,14 @@ class DelimitedText(text_lines.TextFormat):
                     ),
                     parse_options=self._parse_options(),
                 ).column_names
-            except (pa.ArrowException, OSError, UnicodeError) as error:
+            except (pa.ArrowException, UnicodeError) as error:
                 raise InputError(f"{path}: {self._fault(error, None)}") from None
         positions = tuple(self._position(path, column, names) for column in columns)
         return _Layout(len(names), positions, len(line) if self.header else 0)
 
     def _position(self, path: str, column: str, names: list[str]) -> int:
-        width = (
-            f"{len(names)} column{'s' * (len(names) != 1)} with the delimiter {self.delimiter!r}"
-        )
+        some = "1 column" if len(names) == 1 else f"{len(names)} columns"
+        width = f"{some} with the delimiter {self.delimiter!r}"
         if not self.header:
             # The constructor of the reader has made sure that it is a number.
             if int(column) > len(names):
@@ -162,11 +170,6 @@ class DelimitedText(text_lines.TextFormat):
                 f"--delimiter and --no_header"
             )
         return names.index(column)
-
-    @property
-    def _mark(self) -> bytes:
-        """The bytes that Arrow leaves out at the beginning of a block, taking it for a file."""
-        return _BYTE_ORDER_MARK.encode(self.encoding, "ignore")
 
     def _parse_options(self) -> Any:
         return pa.csv.ParseOptions(
@@ -196,7 +199,7 @@ class DelimitedText(text_lines.TextFormat):
         }
 
     def _table(self, path: str, block: bytes, layout: _Layout) -> pa.Table:
-        if not self._is_utf8:
+        if codecs.lookup(self.encoding).name != "utf-8":
             block = block.decode(self.encoding).encode()
         block = block if block.endswith(b"\n") else block + b"\n"
         guarded = self.quotes and _QUOTE in block
@@ -220,17 +223,6 @@ class DelimitedText(text_lines.TextFormat):
             table = table.slice(0, table.num_rows - 1)
         return table
 
-    def _stream(self, path: str, file: Any, layout: _Layout) -> Iterator[pa.Table]:
-        checked = _StrictQuotes(path, self, has_mark=layout.data_start == 0)
-        stream = pa.TransformInputStream(pa.PythonFile(file, "r"), checked)
-        for batch in pa.csv.open_csv(stream, **self._options(layout, text_lines.BLOCK_BYTES)):
-            if batch.num_rows:
-                yield pa.Table.from_batches([batch])
-
-    @property
-    def _is_utf8(self) -> bool:
-        return codecs.lookup(self.encoding).name == "utf-8"
-
     def _fault(self, error: Exception, layout: _Layout | None) -> str:
         # The texts of these errors quote the line at fault, so they are only looked at here.
         text = str(error)
@@ -246,8 +238,6 @@ class DelimitedText(text_lines.TextFormat):
                 f"a record is longer than {text_lines.BLOCK_BYTES >> 20} MiB, or a quote is not "
                 f"closed: check --multiline and --no_quotes"
             )
-        if isinstance(error, OSError) and not isinstance(error, pa.ArrowException):
-            return text_lines.CUT_SHORT
         return "cannot be read as delimited text: check --input_format, --delimiter and --encoding"
 
 

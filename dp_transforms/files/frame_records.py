@@ -5,20 +5,23 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import fields_at, logical_name, record_schema, record_table
-from dp_transforms.files.record_files import RecordFiles, RecordSource
+from dp_transforms.files.record_files import RecordFiles, RecordSource, discreet
 from dp_transforms.runtime.python_values import column_of, frame_column
 
 _CHUNK_RECORDS = 1 << 17
 _BATCH_ROWS = 1 << 20
 _FRAMES = ("pandas", "polars")
+_SEVERAL_TYPES = (
+    "the table has a column with values of several types, or of none that Arrow knows: give it one "
+    "type"
+)
 
 Names = str | int | Sequence[str | int]
 """One column, or several."""
@@ -81,33 +84,27 @@ class FrameRecords(RecordSource):
     ):
         names = [str(name) for name in partition_columns]
         super().__init__("the table", str(user_column), names, **options)
-        rows, tables = self._read(data)
-        self.estimated_rows = rows or 0
-        self.num_buckets = DEFAULT_BUCKETS if rows is None else num_buckets_for(rows)
-        first = next(tables, None)
+        self.estimated_rows, tables = self._read(data)
         # Without records there are no types, and nothing to be told of them.
-        schema = pa.schema([(name, pa.string()) for name in self._columns])
-        if isinstance(first, pa.Schema):
-            schema, first = first, None
-        elif first is not None:
-            schema = first.schema
+        untyped = pa.schema([(name, pa.string()) for name in self._columns])
+        first = next(tables, untyped.empty_table())
         for column in self._columns:
-            if any(pa.types.is_floating(field.type) for field in fields_at(schema, column)):
+            if any(pa.types.is_floating(field.type) for field in fields_at(first.schema, column)):
                 raise InputError(
                     f"column {column!r} holds floats, in which it is not clear which values "
                     "are equal: make it integers or text. pandas makes floats of integers "
                     "with missing values, which .astype('Int64') undoes"
                 )
-        self._schema = record_schema(self.pattern, schema, self._columns)
-        self._tables = tables if first is None else itertools.chain([first], tables)
+        self._schema = record_schema(self.pattern, first.schema, self._columns)
+        self._tables: Iterator[pa.Table] = itertools.chain([first], tables)
 
     def tables(self) -> Iterator[pa.Table]:
         """Yields the records, the first time that it is called only."""
         tables, self._tables = self._tables, iter(())
-        for table in itertools.chain.from_iterable(map(_parts, _told(tables))):
+        for table in itertools.chain.from_iterable(map(_parts, discreet(tables, _SEVERAL_TYPES))):
             schema = record_schema(self.pattern, table.schema, self._columns)
             if list(map(logical_name, schema)) != list(map(logical_name, self._schema)):
-                raise _several_types()
+                raise InputError(_SEVERAL_TYPES)
             try:
                 records = record_table(table, schema)
             except (pa.ArrowException, UnicodeError):
@@ -117,34 +114,36 @@ class FrameRecords(RecordSource):
                 ) from None
             yield self._records(self.pattern, records)
 
-    def _read(self, data: Any) -> tuple[int | None, Iterator[Any]]:
-        """Returns the number of records, if it is known; and tables, or a schema and tables."""
+    def _read(self, data: Any) -> tuple[int, Iterator[pa.Table]]:
+        """Returns the number of records, 0 if it is not known, and tables; of a stream the first
+        one is empty."""
         if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
             data = data.select(self._needed_of(data.collect_schema().names())).collect()
+        labels: list[Any] | None = None
         if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
+            labels = list(data.columns)
+        elif isinstance(data, (pa.Table, pa.RecordBatch)):
+            labels = data.schema.names
+        elif isinstance(data, Mapping):
+            labels = list(data)
+        if labels is not None:
             # Other columns may be of types that Arrow has not.
-            names = [str(name) for name in data.columns]
-            data = data[[data.columns[names.index(name)] for name in self._needed_of(names)]]
-            return _one(lambda: _table_of(data))
-        if isinstance(data, (pa.Table, pa.RecordBatch)):
-            data = data.select(self._needed_of(data.schema.names))
-            return _one(lambda: pa.table(data))
+            names = [str(label) for label in labels]
+            columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
+            if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
+                raise InputError("the table has columns that are not equally long")
+            (table,) = discreet(map(_table_of, [columns]), _SEVERAL_TYPES)
+            return table.num_rows, iter([table] if table.num_rows else [])
         if hasattr(data, "__arrow_c_stream__"):
             try:
                 reader = pa.RecordBatchReader.from_stream(data)
             except pa.ArrowInvalid:  # a series
                 raise _unknown(data) from None
             tables = (pa.Table.from_batches([batch]) for batch in reader)
-            return None, itertools.chain([reader.schema], tables)
-        if isinstance(data, Mapping):
-            found = {str(name): values for name, values in data.items()}
-            columns = {name: found[name] for name in self._needed_of(list(found))}
-            if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
-                raise InputError("the table has columns that are not equally long")
-            return _one(lambda: _table_of(columns))
+            return 0, itertools.chain([reader.schema.empty_table()], tables)
         if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
-            size = len(data) if isinstance(data, Sized) else None
-            return size, _told(self._of_objects(iter(data)))
+            size = len(data) if isinstance(data, Sized) else 0
+            return size, discreet(self._of_objects(iter(data)), _SEVERAL_TYPES)
         raise _unknown(data)
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
@@ -176,11 +175,6 @@ class FrameRecords(RecordSource):
             yield _table_of(values)
 
 
-def _one(table: Callable[[], pa.Table]) -> tuple[int, Iterator[pa.Table]]:
-    (read,) = _told(table() for _ in range(1))
-    return read.num_rows, iter([read] if read.num_rows else [])
-
-
 def _values(records: list[Any], name: str) -> list[Any]:
     kinds = set(map(type, records))
     if all(issubclass(kind, Mapping) for kind in kinds):
@@ -209,27 +203,21 @@ def _unknown(data: Any) -> TypeError:
     )
 
 
-def _table_of(columns: Any) -> pa.Table:
-    """Columns of Python values, of arrays, or of a frame, in one table."""
-    if type(columns).__module__.startswith("pandas"):
-        return pa.table({str(name): frame_column(columns[name], name) for name in columns})
-    if hasattr(columns, "__arrow_c_stream__"):
-        if any(str(kind) == "Object" for kind in getattr(columns, "dtypes", ())):
-            raise TypeError  # polars gives addresses in memory for objects of Python
-        # pa.table would look whether it is a frame of pandas, and import pandas for that.
-        return pa.RecordBatchReader.from_stream(columns).read_all()
+def _table_of(columns: Mapping[str, Any]) -> pa.Table:
     return pa.table({name: _column(values, name) for name, values in columns.items()})
 
 
 def _column(values: Any, name: str) -> Any:
     """Makes a column of values, whatever holds them. Python's own must be of one type."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
     if type(values).__module__.startswith("pandas"):
         return frame_column(sys.modules["pandas"].Series(values), name)
     if hasattr(values, "__arrow_c_stream__"):
         if str(getattr(values, "dtype", "")) == "Object":
-            raise TypeError
+            raise TypeError  # polars gives addresses in memory for objects of Python
         return pa.chunked_array(values)
-    if isinstance(values, pa.Array) or str(getattr(values, "dtype", "object")) != "object":
+    if str(getattr(values, "dtype", "object")) != "object":
         return pa.array(values)
     if isinstance(values, (str, bytes, Set, Mapping)):
         raise TypeError  # text is no column, and sets and mappings have no order
@@ -241,20 +229,3 @@ def _parts(table: pa.Table) -> Iterator[pa.Table]:
     """A table in parts of a batch, which threads share."""
     for start in range(0, table.num_rows, _BATCH_ROWS):
         yield table.slice(start, _BATCH_ROWS)
-
-
-def _several_types() -> InputError:
-    return InputError(
-        "the table has a column with values of several types, or of none that Arrow knows: give it "
-        "one type"
-    )
-
-
-def _told(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The tables, where errors of Arrow and of what gives them say nothing of a value."""
-    try:
-        yield from tables
-    except InputError:
-        raise
-    except Exception:
-        raise _several_types() from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import operator
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -55,19 +54,13 @@ class JsonLines(text_lines.TextFormat):
             return record_table(table, schema)
 
         with text_lines.text_bytes(part.path) as file:
-            try:
-                yield from map_ahead(table_of, text_lines.blocks(part, file, 0, b""))
-            except OSError:
-                raise InputError(f"{part.path} {text_lines.CUT_SHORT}") from None
+            yield from map_ahead(table_of, text_lines.blocks(part, file, 0, b""))
 
 
 def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
     """The type of each column's first value; of text, if the first lines have none."""
     with text_lines.text_bytes(path) as file:
-        try:
-            lines = [text_lines.line(path, file) for _ in range(_SAMPLE_LINES)]
-        except OSError:
-            raise InputError(f"{path} {text_lines.CUT_SHORT}") from None
+        lines = [text_lines.line(path, file) for _ in range(_SAMPLE_LINES)]
     records = _records(path, b"".join(lines))
     kinds: dict[str, pa.DataType] = {}
     for column in columns:
@@ -85,12 +78,9 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
 
 def _values(records: list[dict[str, Any]], name: str, missing: Any = None) -> list[Any]:
     """The values of a key in records: of each by itself, whatever keys others have."""
-    if "." not in name:
-        try:
-            return list(map(operator.itemgetter(name), records))
-        except KeyError:
-            return [record.get(name, missing) for record in records]
-    return [_nested(record, name, missing) for record in records]
+    if "." in name:
+        return [_nested(record, name, missing) for record in records]
+    return [record.get(name, missing) for record in records]
 
 
 def _nested(record: dict[str, Any], name: str, missing: Any) -> Any:
@@ -106,9 +96,8 @@ def _nested(record: dict[str, Any], name: str, missing: Any) -> Any:
 
 def _records(path: str, block: bytes) -> list[dict[str, Any]]:
     try:
-        text = block.decode()
-        if _BYTE_ORDER_MARK in text:
-            text = text.removeprefix(_BYTE_ORDER_MARK).replace(f"\n{_BYTE_ORDER_MARK}", "\n")
+        text = block.decode().removeprefix(_BYTE_ORDER_MARK)
+        text = text.replace(f"\n{_BYTE_ORDER_MARK}", "\n")
         # A line of white space is no record.
         lines = list(filter(str.strip, text.split("\n")))
         records = _together(lines)
@@ -160,8 +149,7 @@ def _read_by_arrow(block: bytes, kinds: dict[str, pa.DataType]) -> pa.Table | No
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data == ord("\n"))
     starts = np.append(0, ends[:-1] + 1)
-    last = ends - 1
-    last = last - (data[last] == ord("\r"))
+    last = ends - 1 - (data[ends - 1] == ord("\r"))
     longest = int((ends - starts).max())
     if (
         (data[starts] != ord("{")).any()

@@ -65,18 +65,46 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
     Raises:
       InputError: there is no such column, there are two, or one is of an unfit type.
     """
-    return pa.schema([_record_field(path, schema, column) for column in columns])
+    fields = []
+    for column in columns:
+        found = fields_at(schema, column)
+        if not found:
+            some = ", ".join(schema.names[:10]) + (", ..." if len(schema.names) > 10 else "")
+            raise InputError(f"{path} has no column {column!r}: its columns are {some}")
+        if len(found) > 1:
+            raise InputError(f"{path} has more than one column {column!r}: rename all but one")
+        kind = found[0].type
+        field = record_field(column, kind)
+        if field is None:
+            # Names of fields, and numbers of digits, may be those of values.
+            named = "decimal of so many digits" if pa.types.is_decimal(kind) else described(kind)
+            named = "struct " * pa.types.is_struct(kind) + named
+            known = "a type" if pa.types.is_null(kind) else f"the type {named},"
+            raise InputError(
+                f"{path}: column {column!r} has {known} in which it is not clear which values are "
+                "equal: store it as a string or an integer"
+            )
+        fields.append(field)
+    return pa.schema(fields)
 
 
 def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The records of a table of all columns, in the types of ``record_schema``.
 
+    They may be codes of values of these types. Where a struct is null, so are its fields.
+
     Raises:
-      pa.ArrowInvalid: see ``canonical``.
+      pa.ArrowInvalid: a value does not fit, such as a date with a time of day, or a time beyond
+        the year 32767.
     """
-    columns = [canonical(column_at(table, name)) for name in schema.names]
-    pairs = zip(schema, columns, strict=True)
-    return pa.table(columns, schema=pa.schema([f.with_type(c.type) for f, c in pairs]))
+    columns, fields = [], []
+    for field in schema:
+        flat = table
+        while field.name not in flat.column_names:
+            flat = flat.flatten()
+        columns.append(pa.chunked_array([_canonical(chunk) for chunk in flat[field.name].chunks]))
+        fields.append(field.with_type(columns[-1].type))
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
@@ -93,23 +121,6 @@ def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
         if column.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
             found += fields_at(field.type, column[len(field.name) + 1 :])
     return found
-
-
-def column_at(table: pa.Table, column: str) -> pa.ChunkedArray:
-    """The column of ``fields_at``; where a struct is null, so are its fields."""
-    while column not in table.column_names:
-        table = table.flatten()
-    return table[column]
-
-
-def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of a file in the type of its ``record_field``, or as codes of values of that type.
-
-    Raises:
-      pa.ArrowInvalid: a value does not fit, such as a date with a time of day, or a time beyond
-        the year 32767.
-    """
-    return pa.chunked_array([_canonical(chunk) for chunk in column.chunks])
 
 
 def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
@@ -154,27 +165,6 @@ def from_text(text: str, field: pa.Field) -> Any:
         f"{text!r} is not of the type {logical} that column {field.name!r} of the records has: "
         f"write it like {example}"
     )
-
-
-def _record_field(path: str, schema: pa.Schema, column: str) -> pa.Field:
-    found = fields_at(schema, column)
-    if not found:
-        some = ", ".join(schema.names[:10]) + (", ..." if len(schema.names) > 10 else "")
-        raise InputError(f"{path} has no column {column!r}: its columns are {some}")
-    if len(found) > 1:
-        raise InputError(f"{path} has more than one column {column!r}: rename all but one")
-    kind = found[0].type
-    field = record_field(column, kind)
-    if field is None:
-        # Names of fields, and numbers of digits, may be those of values.
-        named = "decimal of so many digits" if pa.types.is_decimal(kind) else described(kind)
-        named = "struct " * pa.types.is_struct(kind) + named
-        known = "a type" if pa.types.is_null(kind) else f"the type {named},"
-        raise InputError(
-            f"{path}: column {column!r} has {known} in which it is not clear which values are "
-            "equal: store it as a string or an integer"
-        )
-    return field
 
 
 def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:

@@ -19,15 +19,13 @@ from dp_transforms.files.filenames import (
     RELEASED_FILES,
     REPORT_FILES,
 )
-from dp_transforms.files.paths import LocalFiles, filesystem, local_path, reason
+from dp_transforms.files.paths import LocalFiles, faults, filesystem, local_path
 
 PARQUET, JSON_LINES = "parquet", "jsonl"
 FORMATS = (PARQUET, JSON_LINES)
 
 _CHUNK_BYTES = 1 << 20
 _PROBE_BYTES = 1 << 18
-# What Beam's filesystems raise is an OSError or a ValueError.
-_FAULTS = (OSError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class ReleaseDirectory:
         Raises:
           InputError: a release of any job is there, or the directory cannot be written.
         """
-        try:
+        with faults(f"{self.path} cannot be written"):
             self._refuse_other_jobs()
             for name in (self.file_name, PRIVACY_FILE, *self._made_of_it):
                 if not self.overwrite and self._files.exists(self.file(name)):
@@ -77,10 +75,6 @@ class ReleaseDirectory:
                 while not _exists(directory):
                     directory = os.path.dirname(directory)
             self._probe(directory, b"")
-        except InputError:
-            raise
-        except _FAULTS as error:
-            raise InputError(f"{self.path} cannot be written: {reason(error)}") from None
 
     def statement(self) -> dict[str, Any] | None:
         """The privacy.json of the release in the directory; None if it is not complete."""
@@ -90,7 +84,7 @@ class ReleaseDirectory:
             with self._files.open(self.file(PRIVACY_FILE)) as file:
                 statement = json.loads(file.read())
                 return statement if isinstance(statement, dict) else None
-        except _FAULTS:
+        except (OSError, ValueError):
             return None
 
     def publish(self, tables: Mapping[str, Iterable[bytes]], statement: dict[str, Any]) -> None:
@@ -111,12 +105,14 @@ class ReleaseDirectory:
             contents[table] = tables[table]
             if self.formats:
                 contents[table] = [text := b"".join(tables[table])]
-                for name in self.formats:
-                    (other,) = names_beside(table, (name,))
+                for name, other in zip(
+                    self.formats, names_beside(table, self.formats), strict=True
+                ):
                     contents[other] = [converted(text, name, self.numbers)]
         suffix = f".{uuid.uuid4().hex}.part"
         parts = {name: f"{self.file('.' + name)}{suffix}" for name in contents}
-        try:
+        with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
+            at_end.callback(_remove, parts.values())
             if self._files is LocalFiles:
                 # A disk that is full is seen to be full before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
@@ -142,12 +138,6 @@ class ReleaseDirectory:
             for name, part in parts.items():
                 if name not in done or name != PRIVACY_FILE:
                     self._files.rename([part], [self.file(name)])
-        except InputError:
-            raise
-        except _FAULTS as error:
-            raise InputError(f"{self.path} cannot be written: {reason(error)}") from None
-        finally:
-            _remove(parts.values())
 
     def file(self, name: str) -> str:
         """The path of a file in the directory."""
@@ -274,6 +264,6 @@ def _same(one: str, other: str) -> bool:
 def _remove(paths: Iterable[str]) -> None:
     for path in paths:
         # The error on the way here, if any, says more than this one would.
-        with contextlib.suppress(*_FAULTS):
+        with contextlib.suppress(OSError, ValueError):
             if filesystem(path).exists(path):
                 filesystem(path).delete([path])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import record_schema, record_table
 from dp_transforms.files.paths import FileRange, open_bytes
-from dp_transforms.files.record_files import RecordFormat
+from dp_transforms.files.record_files import RecordFormat, discreet
 from dp_transforms.runtime.threads import map_ahead
 
 RANGE_BYTES = 32 << 20
@@ -39,8 +39,7 @@ class ParquetFiles(RecordFormat):
 
     def estimated_rows(self, path: str, size: int) -> int:
         with open_bytes(path) as file:
-            rows: int = _parquet(path, file).metadata.num_rows
-            return rows
+            return int(_parquet(path, file).metadata.num_rows)
 
     def split(self, path: str, size: int) -> Iterator[FileRange]:
         return FileRange.alike(path, size, RANGE_BYTES)
@@ -56,13 +55,12 @@ class ParquetFiles(RecordFormat):
                 if part.start <= _offset(parquet.metadata.row_group(i)) < part.stop
             ]
             parts = _parts(part.path, parquet.metadata, schema, groups)
-            try:
-                yield from itertools.chain.from_iterable(map_ahead(list, parts))
-            except (pa.ArrowException, OSError, UnicodeError):
-                raise InputError(
-                    f"{part.path} cannot be read to its end: it is damaged, or holds values that "
-                    f"its types do not allow, such as text that is not UTF-8"
-                ) from None
+            tables = itertools.chain.from_iterable(map_ahead(list, parts))
+            fault = (
+                f"{part.path} cannot be read to its end: it is damaged, or holds values that its "
+                "types do not allow, such as text that is not UTF-8"
+            )
+            yield from discreet(tables, fault, (pa.ArrowException, OSError, UnicodeError))
 
 
 def _parts(

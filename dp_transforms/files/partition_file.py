@@ -14,7 +14,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import COUNTS
 from dp_transforms.files.logical_types import from_text
 from dp_transforms.files.output import csv_lines
-from dp_transforms.files.paths import filesystem, local_path, reason
+from dp_transforms.files.paths import faults, filesystem, local_path
 
 _TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
@@ -36,11 +36,9 @@ def partition_lines(table: pa.Table) -> Iterator[bytes]:
 
 def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:
     """Sorts lines, by noisy count or by text: the order tells nothing of where they come from."""
-    return sorted(lines, key=_by_count if by_count else None)
-
-
-def _by_count(line: bytes) -> tuple[int, bytes]:
-    return -int(line.rsplit(b",", 3)[1]), line
+    if not by_count:
+        return sorted(lines)
+    return sorted(lines, key=lambda line: (-int(line.rsplit(b",", 3)[1]), line))
 
 
 def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:
@@ -88,25 +86,19 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
     types = statement.get("partition_types", ["string"] * width)
     if width < 1 or {len(names), len(types)} != {width} or any(len(r) != len(header) for r in rows):
         raise ValueError("the columns must be those of the statement")
-    table = {
-        name: pa.array([row[place] for row in rows], pa.string()).cast(
-            _TYPES.get(kind, pa.string())
-        )
-        for place, (name, kind) in enumerate(zip(names, types, strict=True))
-    }
-    for place, name in enumerate(header[width:], width):
-        table[name] = pa.array([int(row[place]) for row in rows], pa.int64())
+    table = {}
+    kinds = [*types, *["integer"] * (len(header) - width)]
+    for place, (name, kind) in enumerate(zip([*names, *header[width:]], kinds, strict=True)):
+        text = pa.array([row[place] for row in rows], pa.string())
+        table[name] = text.cast(_TYPES.get(kind, pa.string()))
     return pa.table(table)
 
 
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
     """The partitions of a file, as a column of the types that the records' partitions have."""
     path = local_path(path)
-    try:
-        with filesystem(path).open(path) as file:
-            text = file.read().decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {reason(error)}") from None
+    with faults(f"{path} cannot be read"), filesystem(path).open(path) as file:
+        text = file.read().decode("utf-8-sig")
     columns: list[list[Any]] = [[] for _ in fields]
     rows = csv.reader(io.StringIO(text))
     for row in rows:

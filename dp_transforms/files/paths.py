@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -131,13 +132,11 @@ def match_files(pattern: str) -> list[FileVersion]:
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     local = "://" not in pattern
     filesystem(pattern)  # whether there is one
-    try:
+    with faults(f"{pattern} cannot be listed"):
         if local and not re.search(r"[?\[]|\*\*|\*.*/", pattern):
             found = [LocalFiles.version(path) for path in LocalFiles.match(pattern)]
         else:
             found = [_version(file) for file in filesystem("://").match([pattern])[0].metadata_list]
-    except (OSError, ValueError) as error:
-        raise InputError(f"{pattern} cannot be listed: {reason(error)}") from None
     if not found:
         raise InputError(
             f"no file matches {pattern}: check the path, and quote a glob in the shell"
@@ -155,13 +154,11 @@ def file_version(path: str) -> FileVersion:
     Raises:
       InputError: the file is not there any more.
     """
-    try:
+    with faults(f"{path} cannot be opened"):
         files = filesystem(path)
         if files is LocalFiles:
             return LocalFiles.version(path)
         return _version(files.get_filesystem(path).metadata(path))
-    except OSError as error:
-        raise InputError(f"{path} cannot be opened: {reason(error)}") from None
 
 
 def open_bytes(path: str) -> Any:
@@ -170,19 +167,32 @@ def open_bytes(path: str) -> Any:
     Raises:
       InputError: the file cannot be opened.
     """
-    try:
+    with faults(f"{path} cannot be opened"):
         if filesystem(path) is LocalFiles:
             return LocalFiles.open(path)
         from apache_beam.io.filesystem import CompressionTypes
 
         stored = CompressionTypes.UNCOMPRESSED
         return filesystem(path).open(path, compression_type=stored)
-    except OSError as error:
-        raise InputError(f"{path} cannot be opened: {reason(error)}") from None
 
 
 def _version(file: FileMetadata) -> FileVersion:
     return FileVersion(file.path, file.size_in_bytes, file.last_updated_in_seconds)
+
+
+@contextlib.contextmanager
+def faults(failed: str) -> Iterator[None]:
+    """Puts errors of the operating system, or of a filesystem of Beam's, into words.
+
+    Raises:
+      InputError: says what failed, and for which reason.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"{failed}: {reason(error)}") from None
 
 
 def reason(error: Exception) -> str:

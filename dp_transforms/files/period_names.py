@@ -19,7 +19,6 @@ FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%Y-%m-%d", "month": 
 
 _TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
 _HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"
-_LOGICAL = ("string", "date", "timestamp", "timestamp of a time zone")
 
 
 def period_names(period: str, span: str) -> list[str]:
@@ -55,21 +54,6 @@ def period_names(period: str, span: str) -> list[str]:
         if len(names) > MOST_PERIODS:
             raise ValueError(f"periods has more than {MOST_PERIODS:,} periods: give fewer")
     return list(names)
-
-
-def check_times(path: str, field: pa.Field) -> None:
-    """Checks that a column can hold times.
-
-    Raises:
-      InputError: it is of another type.
-    """
-    from dp_transforms.files.logical_types import logical_name
-
-    if logical_name(field) not in _LOGICAL:
-        raise InputError(
-            f"{path}: column {field.name!r} is read as {logical_name(field)}, not as a time: store "
-            "it as a date, a timestamp, or text such as 2026-01-31 23:59"
-        )
 
 
 def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:

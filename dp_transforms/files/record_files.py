@@ -5,23 +5,37 @@ from __future__ import annotations
 import functools
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import PARTITION, USER, without_nulls
-from dp_transforms.columnar.scattering import num_buckets_for
+from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FORMATS
 from dp_transforms.files.logical_types import from_text, logical_name
 from dp_transforms.files.paths import FileRange, FileVersion, file_version, local_path, match_files
-from dp_transforms.files.period_names import check_times, periods_of
+from dp_transforms.files.period_names import periods_of
 from dp_transforms.runtime.named_lists import LIST, attribute_text
 
 FILES_CHECKED_AT_LAUNCH = 16
 
+_TIMES = ("string", "date", "timestamp", "timestamp of a time zone")
 _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
+
+
+def discreet(
+    tables: Iterable[pa.Table], fault: str, kinds: tuple[type[Exception], ...] = (Exception,)
+) -> Iterator[pa.Table]:
+    """The tables, where an InputError with this text stands for errors of these kinds, whose own
+    text may show a value."""
+    try:
+        yield from tables
+    except InputError:
+        raise
+    except kinds:
+        raise InputError(fault) from None
 
 
 class RecordFormat(ABC):
@@ -68,10 +82,8 @@ class RecordSource(ABC):
     """
 
     _schema: pa.Schema
-    estimated_rows: int
+    estimated_rows: int = 0
     """The approximate number of records; 0 if it is not known."""
-    num_buckets: int
-    """The number of buckets to shuffle the records into."""
     drop_option: str = "--drop_nulls"
     """The option by which a user asks for ``drop_nulls``."""
     _period: str | None = None
@@ -104,6 +116,11 @@ class RecordSource(ABC):
         """
 
     @property
+    def num_buckets(self) -> int:
+        """The number of buckets to shuffle the records into."""
+        return num_buckets_for(self.estimated_rows) if self.estimated_rows else DEFAULT_BUCKETS
+
+    @property
     def user_field(self) -> pa.Field:
         """The user column, with the type that it has in the files."""
         return self._schema.field(0)
@@ -129,7 +146,12 @@ class RecordSource(ABC):
         Raises:
           InputError: the column cannot hold times.
         """
-        check_times(self.pattern, self.attribute_fields[-1])
+        field = self.attribute_fields[-1]
+        if logical_name(field) not in _TIMES:
+            raise InputError(
+                f"{self.pattern}: column {field.name!r} is read as {logical_name(field)}, not as a "
+                "time: store it as a date, a timestamp, or text such as 2026-01-31 23:59"
+            )
         self._period = period
 
     def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
@@ -155,24 +177,21 @@ class RecordSource(ABC):
                     )
 
     def _records(self, path: str, table: pa.Table) -> pa.Table:
-        whole = without_nulls(table, self._columns[: self._needed])
+        needed, more = self._columns[: self._needed], self._columns[self._needed :]
+        whole = without_nulls(table, needed)
         if whole.num_rows < table.num_rows and not self._drop_nulls:
             raise InputError(
                 f"{path} has records without a user or without a partition: fill these in, or "
                 f"leave them out with {self.drop_option}"
             )
-        table = whole
-        user, *parts = table.columns[: self._needed]
+        user, *parts = whole.columns[: self._needed]
         if len(parts) > 1:
             arrays = [part.combine_chunks() for part in parts]
-            parts = [pa.StructArray.from_arrays(arrays, names=self._columns[1 : self._needed])]
-        names, more = (
-            [USER, PARTITION, *self._columns[self._needed :]],
-            table.columns[self._needed :],
-        )
+            parts = [pa.StructArray.from_arrays(arrays, names=needed[1:])]
+        names, attributes = [USER, PARTITION, *more], whole.columns[self._needed :]
         if self._period is not None:
-            names[-1], more[-1] = LIST, periods_of(self.pattern, more[-1], self._period)
-        return pa.table([user, *parts, *more], names=names)
+            names[-1], attributes[-1] = LIST, periods_of(self.pattern, attributes[-1], self._period)
+        return pa.table([user, *parts, *attributes], names)
 
 
 class RecordFiles(RecordSource):
@@ -183,10 +202,9 @@ class RecordFiles(RecordSource):
 
     Args:
       pattern: a path or glob of a filesystem that Beam knows.
-      user_column: the column of users: a name, or a position from 1 in text without a header.
-      partition_columns: the column of partitions likewise; several make a composite partition.
+      user_column, partition_columns, **options: see ``RecordSource``; in text without a header
+        columns are positions from 1.
       file_format: by default what `format_of` says of the first file.
-      **options: drop_nulls and attribute_columns of ``RecordSource``.
 
     Raises:
       InputError: no file matches, or one of the first files does not have these columns.
@@ -206,8 +224,12 @@ class RecordFiles(RecordSource):
         self._bytes = sum(file.size_in_bytes for file in files)
         self._largest = max(files, key=lambda file: file.size_in_bytes)
         self._format = file_format or format_of(files[0].path)
-        if not getattr(self._format, "header", True):
-            _check_positions(self._columns)
+        for column in () if getattr(self._format, "header", True) else self._columns:
+            if not (column.isascii() and column.isdigit() and 1 <= int(column) <= 1_000_000):
+                raise ValueError(
+                    "columns must be positions counted from 1 when there is no header, got "
+                    f"{column!r}"
+                )
         schemas = {
             file.path: self._format.schema(file.path, self._columns)
             for file in files[:FILES_CHECKED_AT_LAUNCH]
@@ -222,11 +244,6 @@ class RecordFiles(RecordSource):
         size = self._largest.size_in_bytes
         rows = self._format.estimated_rows(self._largest.path, size)
         return rows * self._bytes // max(1, size)
-
-    @property
-    def num_buckets(self) -> int:  # type: ignore[override]
-        """The number of buckets to shuffle the records into, by the sizes of the files."""
-        return num_buckets_for(self.estimated_rows)
 
     def tables(self) -> Iterator[pa.Table]:
         # Whole files: at the end of a range nothing is read ahead, and threads wait.
@@ -294,11 +311,3 @@ def reader_of(name: str) -> Any:
     """The class of a format; others are not imported."""
     module, _, reader = FORMATS[name].reader.partition(".")
     return getattr(importlib.import_module(f"dp_transforms.files.{module}"), reader)
-
-
-def _check_positions(columns: Sequence[str]) -> None:
-    for column in columns:
-        if not (column.isascii() and column.isdigit() and 1 <= int(column) <= 1_000_000):
-            raise ValueError(
-                f"columns must be positions counted from 1 when there is no header, got {column!r}"
-            )

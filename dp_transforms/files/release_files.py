@@ -31,7 +31,7 @@ from dp_transforms.files.filenames import (
     PRIVACY_FILE,
 )
 from dp_transforms.files.output import csv_lines
-from dp_transforms.files.paths import filesystem, local_path, reason
+from dp_transforms.files.paths import faults, filesystem, local_path, reason
 from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
@@ -45,7 +45,6 @@ Tables = dict[str, list[bytes]]
 """Pieces of the content of files, by their names."""
 Arms = tuple[IntArray, IntArray]
 Statement = dict[str, Any]
-_LIST = f"a released frequency list with its {PRIVACY_FILE}"
 
 
 class Found(NamedTuple):
@@ -192,7 +191,7 @@ def read_release(directory: str) -> Found:
     if LISTS_FILE in present:
         with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
             return _groups(directory)
-    with reading(directory, _LIST):
+    with reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
         lists = parse_lists(read_file(directory, FREQUENCIES_FILE), FREQUENCIES_HEADER)
         statement = read_statement(directory)
         arms = _arms(directory, COORDINATES_HEADER) if is_decoded(statement) else {}
@@ -240,13 +239,11 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
       InputError: they cannot be written.
     """
     files, path = filesystem(directory), ""
-    try:
+    with faults(f"{directory} cannot be written"):
         for name, content in contents.items():
             path = files.join(directory, name)
             with files.create(path) as file:
                 file.write(content)
-    except OSError as error:
-        raise InputError(f"{directory} cannot be written: {reason(error)}") from None
     return path
 
 

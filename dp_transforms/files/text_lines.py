@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Iterator
@@ -31,8 +32,6 @@ _CODECS = {
     ".lzma": None,
 }
 
-CUT_SHORT = "cannot be read to its end: it is cut short, damaged or not what its name says"
-
 
 class TextFormat(RecordFormat):
     """A format of records that have a line each, or some lines, if it is ``multiline``."""
@@ -42,10 +41,7 @@ class TextFormat(RecordFormat):
     def estimated_rows(self, path: str, size: int) -> int:
         """The approximate number of lines of a file of this size, by those at its beginning."""
         with text_bytes(path) as file:
-            try:
-                sample = file.read(_SAMPLE_BYTES)
-            except OSError:
-                raise InputError(f"{path}: {CUT_SHORT}") from None
+            sample = file.read(_SAMPLE_BYTES)
         if is_compressed(path):
             size *= _COMPRESSION_RATIO
         return size * sample.count(b"\n") // max(1, len(sample))
@@ -61,20 +57,27 @@ def is_compressed(path: str) -> bool:
     return _suffix(path) in _CODECS
 
 
-def text_bytes(path: str) -> Any:
+@contextlib.contextmanager
+def text_bytes(path: str) -> Iterator[Any]:
     """The bytes of a text file, decompressed if its name says that it is compressed.
 
     Raises:
-      InputError: the file cannot be opened, or is compressed in another way.
+      InputError: the file cannot be opened or read to its end, or is compressed in another way.
     """
-    if not is_compressed(path):
-        return open_bytes(path)
-    codec = _CODECS[_suffix(path)]
-    if codec is None:
+    codec = _CODECS.get(_suffix(path))
+    if is_compressed(path) and codec is None:
         raise InputError(f"{path}: compress text files with gzip, bzip2 or zstd, or not at all")
-    # Beam's own decompression ends silently where a file was cut short; Arrow's raises an error.
-    stream = pa.CompressedInputStream(open_bytes(path), codec)
-    return io.BufferedReader(stream, 1 << 20)
+    opened = open_bytes(path)
+    if codec is not None:
+        # Beam's own ends silently where a file was cut short; Arrow's raises an error.
+        opened = io.BufferedReader(pa.CompressedInputStream(opened, codec), 1 << 20)
+    try:
+        with opened as file:
+            yield file
+    except OSError:
+        raise InputError(
+            f"{path} cannot be read to its end: it is cut short, damaged or not what its name says"
+        ) from None
 
 
 def line(path: str, file: Any) -> bytes:

@@ -38,8 +38,8 @@ _ABOUT_MODEL = (
 )
 
 
-def list_page(release: ListRelease, words: Words) -> tuple[str, dict[str, bytes]]:
-    """Makes the page of a list; returns it, pictures included, and the pictures by name.
+def list_page(release: ListRelease, words: Words) -> page.Page:
+    """Makes the page of a list.
 
     Raises:
       InputError: public knowledge has narrowed a release of the exponential mechanism.
@@ -76,12 +76,12 @@ released: the true numbers differ by the noise that makes the list private. It d
     return page.document(title, words, content, {"": release.statement}), pictures
 
 
-def comparison_page(comparison: Comparison, words: Words) -> tuple[str, dict[str, bytes]]:
-    """Makes the page of two lists side by side: see ``list_page`` for what it returns."""
-    one, two = (wording(dict(each.statement), words) for each in comparison.lists)
+def comparison_page(comparison: Comparison, words: Words) -> page.Page:
+    """Makes the page of two lists side by side."""
+    told = [wording(dict(each.statement), words) for each in comparison.lists]
     pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
     bounds = ""
-    for label, said in zip(comparison.labels, (one, two), strict=True):
+    for label, said in zip(comparison.labels, told, strict=True):
         if said.bound:
             bounds += (
                 f" The list {label} is{said.bound[1:]}, chosen at random: where {said.users} have "
@@ -89,8 +89,8 @@ def comparison_page(comparison: Comparison, words: Words) -> tuple[str, dict[str
             )
     answers = (comparison.first, comparison.second, comparison.differences)
     rows = [
-        (_named(question, one), *(_text(question, each) for each in told))
-        for question, *told in zip(comparison.questions, *answers, strict=True)
+        (_named(question, told[0]), *(_text(question, each) for each in answered))
+        for question, *answered in zip(comparison.questions, *answers, strict=True)
     ]
     confidence = comparison.differences[0].confidence
     intro = (
@@ -110,11 +110,9 @@ def comparison_page(comparison: Comparison, words: Words) -> tuple[str, dict[str
     heads = ("", *comparison.labels, "Difference")
     content = f"<p>{html.escape(intro)}</p>\n{picture}\n"
     content += page.section("Numbers and differences", about, [heads, *rows])
-    title = f"{one.title}s, two compared".replace("A differentially", "Differentially")
-    statements = {
-        f": {label}": each.statement
-        for label, each in zip(comparison.labels, comparison.lists, strict=True)
-    }
+    title = f"{told[0].title}s, two compared".replace("A differentially", "Differentially")
+    named = (f": {label}" for label in comparison.labels)
+    statements = dict(zip(named, (each.statement for each in comparison.lists), strict=True))
     return page.document(title, words, content, statements), pictures
 
 
@@ -217,10 +215,9 @@ def to_pandas(released: ReleasedList) -> Any:
       ImportError: pandas is not installed.
     """
     try:
-        import pandas
+        frame = to_arrow(released).to_pandas()
     except ImportError:
         raise ImportError("to_pandas needs pandas: pip install pandas") from None
-    frame = pandas.DataFrame(released.to_dict(), dtype="int64")
     frame.attrs.update(released.cost or {})
     return frame
 

@@ -20,6 +20,9 @@ from dp_transforms.reports.phrases import Words, statement_words
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
 
+Page = tuple[str, dict[str, bytes]]
+"""A whole page, pictures included, and the pictures by the names of their files."""
+
 _POINTS = 200
 _NEEDED = "users that a partition needs"
 _ERROR = "expected dist"
@@ -170,9 +173,9 @@ def _cell(content: Any, kind: str) -> str:
     return f"<{kind}>{html.escape(str(content))}</{kind.partition(' ')[0]}>"
 
 
-def curves(title: str, x: str, y: str, draw: Callable[[Any], None]) -> Any:
-    """A figure with a grid and a legend, on whose axes curves are drawn."""
-    figure, axes = new_figure()
+def curves(title: str, x: str, y: str, draw: Callable[[Any], None], **size: Any) -> Any:
+    """A figure with a grid and a legend, on whose axes curves are drawn; see ``new_figure``."""
+    figure, axes = new_figure(**size)
     draw(axes)
     axes.set(title=title, xlabel=x, ylabel=y)
     axes.grid(alpha=0.3)
@@ -289,29 +292,25 @@ def _ledger(statement: Mapping[str, Any]) -> str:
 def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
     """Draws keep-probability against users for every strategy, as ``explain`` compares them, into a
     file whose ending says the format, such as .png or .svg."""
-    figure, axes = new_figure(8, 5)
     users = evenly(1, explanation.users[-1], _POINTS)
-    for i, strategy in enumerate(explanation.strategies):
-        chosen = strategy.name == explanation.chosen
-        axes.plot(
-            users,
-            [strategy.keep_probability(n) for n in users],
-            # Curves may coincide: those with gaps let the others through.
-            linestyle=("-", "--")[i % 2],
-            zorder=2 + i % 2,
-            label=strategy.name + (' (what "auto" takes)' if chosen else ""),
-            linewidth=2.4 if chosen else 1.4,
-        )
-    axes.axhline(0.5, color="0.8", linewidth=0.8, zorder=0)
-    axes.set(
-        title=f"Keeping a partition, {explanation.budget}",
-        xlabel="users of the partition",
-        ylabel="probability of being kept",
-        xlim=(0, None),
-        ylim=(-0.02, 1.02),
-    )
-    axes.legend(loc="lower right")
-    figure.savefig(path, dpi=150)
+
+    def draw(axes: Any) -> None:
+        for i, strategy in enumerate(explanation.strategies):
+            chosen = strategy.name == explanation.chosen
+            axes.plot(
+                users,
+                [strategy.keep_probability(n) for n in users],
+                # Curves may coincide: those with gaps let the others through.
+                linestyle=("-", "--")[i % 2],
+                zorder=2 + i % 2,
+                label=strategy.name + (' (what "auto" takes)' if chosen else ""),
+                linewidth=2.4 if chosen else 1.4,
+            )
+        axes.axhline(0.5, color="0.8", linewidth=0.8, zorder=0)
+        axes.set(xlim=(0, None), ylim=(-0.02, 1.02))
+
+    title, y = f"Keeping a partition, {explanation.budget}", "probability of being kept"
+    curves(title, "users of the partition", y, draw, width=8, height=5).savefig(path, dpi=150)
 
 
 def kappa_table(choice: KappaChoice) -> str:
@@ -344,32 +343,22 @@ def kappa_table(choice: KappaChoice) -> str:
 
 def plot_kappas(choice: KappaChoice, path: str) -> None:
     """Draws the error against kappa, with what makes it up."""
-    figure, axes = new_figure()
     kappas = [plan.kappa for plan in choice.plans]
     names = choice.plans[0].noise is None
-    if not names:
-        dropped = [plan.dropped / 2 for plan in choice.plans]
-        axes.plot(kappas, dropped, "--", label="half of what is dropped")
-        axes.plot(kappas, [plan.noise for plan in choice.plans], ":", label="noise")
-    errors = [plan.error for plan in choice.plans]
-    axes.plot(kappas, errors, marker="o", markersize=3, label=_NEEDED if names else _ERROR)
-    axes.axvline(choice.recommended, color="grey", lw=0.8)
-    axes.set(
-        title=f"kappa = {choice.recommended} is recommended",
-        xscale="log",
-        xlabel="kappa (max_partitions_per_user)",
-        ylabel="users",
-    )
-    if names:
-        axes.set_ylim(bottom=0)
-    else:
-        axes.set_yscale("log")
-    axes.xaxis.set_major_formatter(_whole)
-    axes.yaxis.set_major_formatter(_whole)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
-    figure.savefig(path, dpi=240)
 
+    def draw(axes: Any) -> None:
+        if not names:
+            dropped = [plan.dropped / 2 for plan in choice.plans]
+            axes.plot(kappas, dropped, "--", label="half of what is dropped")
+            axes.plot(kappas, [plan.noise for plan in choice.plans], ":", label="noise")
+        errors = [plan.error for plan in choice.plans]
+        axes.plot(kappas, errors, marker="o", markersize=3, label=_NEEDED if names else _ERROR)
+        axes.axvline(choice.recommended, color="grey", lw=0.8)
+        axes.set(xscale="log", yscale="linear" if names else "log")
+        if names:
+            axes.set_ylim(bottom=0)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda n, _: f"{n:,.0f}" if n >= 1 else f"{n:g}")
 
-def _whole(value: float, _: int) -> str:
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+    title = f"kappa = {choice.recommended} is recommended"
+    curves(title, "kappa (max_partitions_per_user)", "users", draw).savefig(path, dpi=240)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from dp_transforms.reports.lists import comparison_figure, comparison_page, list
 from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
 
 if TYPE_CHECKING:
-    from dp_transforms.frames.answers import ListRelease, NamesRelease
+    from dp_transforms.frames.answers import NamesRelease
     from dp_transforms.frames.releases import Releases
 
 _GUESSES, _ALPHA = 10, "0.5"
@@ -25,18 +26,14 @@ _DRAWN = 20
 _MISS = Fraction(1, 20)
 
 
-def page_of(release: Any, words: Words = NO_WORDS) -> tuple[str, dict[str, bytes]]:
+def page_of(release: Any, words: Words = NO_WORDS) -> page.Page:
     """Makes the page of what ``load`` or ``compare`` gives.
-
-    Returns:
-      The whole page, pictures included, and the pictures by the names of their files.
 
     Raises:
       InputError: there are no error bars for such a release.
       ImportError: matplotlib is not installed.
     """
-    found: tuple[str, dict[str, bytes]] = _PAGES[release.page_kind](release, words)
-    return found
+    return _PAGES[release.page_kind](release, words)
 
 
 def figure_of(release: Any) -> Any:
@@ -45,8 +42,8 @@ def figure_of(release: Any) -> Any:
     return comparison_figure(release) if compared else series_figure(release)
 
 
-def series_page(releases: Releases, words: Words) -> tuple[str, dict[str, bytes]]:
-    """Makes the page of several releases that were made together: see ``page_of``."""
+def series_page(releases: Releases, words: Words) -> page.Page:
+    """Makes the page of several releases that were made together."""
     said = wording(dict(releases.statement), words)
     pictures = {}
     content = "<p>All released lists are empty: there is nothing to draw.</p>"
@@ -55,8 +52,7 @@ def series_page(releases: Releases, words: Words) -> tuple[str, dict[str, bytes]
         content = _content(releases, said, pictures[GROUPS_FILE])
     of = "names of partitions" if _of_names(releases) else "frequency lists"
     by = "groups" if releases.kind == "group" else f"each {releases.kind}"
-    data = f" of {words.data_name}" if words.data_name else ""
-    title = f"Differentially private {of} of {by}{data}{said.bound}"
+    title = f"Differentially private {of} of {by}{words.of_data}{said.bound}"
     return page.document(title, words, content, {"": releases.statement}), pictures
 
 
@@ -81,49 +77,20 @@ def series_figure(releases: Releases, said: Wording | None = None) -> Any:
 
 
 def _content(releases: Releases, said: Wording, picture: bytes) -> str:
-    rows: list[list[str]]
     labelled = dict(zip(releases.labels, releases.values(), strict=True))
     if _of_names(releases):
-        rows = [[name, f"{len(one):,}"] for name, one in labelled.items()]
-        table = page.table([[releases.kind.capitalize(), "Names"], *rows], numbers=1)
+        numbers = ((name, f"{len(one):,}") for name, one in labelled.items())
+        table = page.table([(releases.kind.capitalize(), "Names"), *numbers], numbers=1)
         return f"<h2>Names</h2>\n{page.figure(picture, 'Numbers of released names.')}{table}"
-    groups = releases.kind == "group"
+    groups, kind = releases.kind == "group", releases.kind.capitalize()
+    intro = f"A list for each of {len(releases):,} periods, as released:"
     if groups:
-        intro = (
-            f"The list of all {said.users}, and one for each of {len(releases) - 1} groups, as "
-            "released:"
-        )
-    else:
-        intro = f"A list for each of {len(releases):,} periods, as released:"
+        number = len(releases) - 1
+        intro = f"The list of all {said.users}, and one for each of {number} groups, as released:"
     intro += (
         " the true numbers differ by the noise that makes them private. They do not say which "
         f"{said.things}."
     )
-    kind = releases.kind.capitalize()
-    numbers, totals = releases.series("partitions"), releases.series("total")
-    sizes = [[kind, said.things.capitalize(), "Contributions"]]
-    told = [[page.count_text(one) for one in each.estimates] for each in (numbers, totals)]
-    sizes += map(list, zip(labelled, *told, strict=True))
-    tables = [("Sizes", "", sizes)]
-    if not groups:
-        changes = [["", *map(page.count_text, each.changes)] for each in (numbers, totals)]
-        rows = [list(row) for row in zip(labelled, *changes, strict=True)]
-        about = f" Each is the number less that of the {releases.kind} before."
-        tables.append(("Changes", about, [sizes[0], *rows[1:]]))
-    guessing = groups and said.guessing
-    title, about, heads = "How concentrated", "", [kind, f"Part of the {_GUESSES} most frequent"]
-    if guessing:
-        title, heads = "How hard to guess", [kind, f"{_GUESSES} guesses", "Half broken"]
-        about = (
-            f" In bits (Bonneau, IEEE S&P 2012): the success rate of {_GUESSES} guesses, and the "
-            "guesswork to break half."
-        )
-    rows = [
-        [name, *_share_or_bits(one, guessing)]
-        for name, one in labelled.items()
-        if len(one.released)
-    ]
-    tables.append((title, about, [heads, *rows]))
     caption = (
         f"Bars, or the band, hold the values of the true lists, each with {CONFIDENCE:.0%} "
         f"confidence, over the noise alone{'; bars without an end go on' * said.guessing}."
@@ -132,27 +99,38 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
         "Below each number is the interval that holds that of the true lists with "
         f"{CONFIDENCE:.0%} confidence, over the noise alone, each by itself."
     )
-    below = "".join(
-        page.section(title, each + about, rows) for title, about, rows in tables if len(rows) > 1
+    content = f"<p>{html.escape(intro)}</p>\n{page.figure(picture, caption)}\n"
+    series = releases.series("partitions"), releases.series("total")
+    heads: tuple[str, ...] = (kind, said.things.capitalize(), "Contributions")
+    sizes = (map(page.count_text, one.estimates) for one in series)
+    content += page.section("Sizes", each, [heads, *zip(labelled, *sizes, strict=True)])
+    if not groups and len(releases) > 1:
+        changes = (map(page.count_text, one.changes) for one in series)
+        rows: Iterable[Sequence[str]] = zip([*labelled][1:], *changes, strict=True)
+        about = f"{each} Each is the number less that of the {releases.kind} before."
+        content += page.section("Changes", about, [heads, *rows])
+    lists = {name: one for name, one in labelled.items() if len(one.released)}
+    if not (groups and said.guessing):
+        heads = (kind, f"Part of the {_GUESSES} most frequent")
+        rows = ((n, page.share_text(one.share_of_top(_GUESSES))) for n, one in lists.items())
+        return content + page.section("How concentrated", each, [heads, *rows])
+    heads = (kind, f"{_GUESSES} guesses", "Half broken")
+    rates = (page.bits_text(one.success_rate_bits(_GUESSES)) for one in lists.values())
+    broken = (page.bits_text(one.guesswork_bits(_ALPHA)) for one in lists.values())
+    about = (
+        f"{each} In bits (Bonneau, IEEE S&P 2012): the success rate of {_GUESSES} guesses, and the "
+        "guesswork to break half."
     )
-    return f"<p>{html.escape(intro)}</p>\n{page.figure(picture, caption)}\n{below}"
-
-
-def _share_or_bits(one: ListRelease, guessing: bool) -> list[str]:
-    if not guessing:
-        return [page.share_text(one.share_of_top(_GUESSES))]
-    return [
-        page.bits_text(bits)
-        for bits in (one.success_rate_bits(_GUESSES), one.guesswork_bits(_ALPHA))
-    ]
+    rows = zip(lists, rates, broken, strict=True)
+    return content + page.section("How hard to guess", about, [heads, *rows])
 
 
 def _of_names(releases: Releases) -> bool:
     return any(one.page_kind == "names" for one in releases.values())
 
 
-def names_page(release: NamesRelease, words: Words) -> tuple[str, dict[str, bytes]]:
-    """Makes the page of names: see ``page_of`` for what it returns."""
+def names_page(release: NamesRelease, words: Words) -> page.Page:
+    """Makes the page of names."""
     statement = dict(release.statement)
     said = wording(statement, words)
     number, pictures = len(release), {}
@@ -182,10 +160,8 @@ well.</p>
         heads = list(release.names.column_names)
         if counted:
             heads[-len(COUNTS) :] = [f"{said.users}, about", "from", "to"]
-        numbers = len(COUNTS) if counted else 0
-        content += page.table([heads, *_rows(release, shown)], numbers)
-    data = f" of {words.data_name}" if words.data_name else ""
-    title = f"Differentially private names of {said.things}{data}"
+        content += page.table([heads, *_rows(release, shown)], len(COUNTS) * counted)
+    title = f"Differentially private names of {said.things}{words.of_data}"
     return page.document(title, words, content, {"": statement}), pictures
 
 
@@ -239,7 +215,7 @@ def _figure(release: NamesRelease, said: Wording) -> Any:
     return page.interval_bars(f"{said.users.capitalize()} of the first names", said.users, bars)
 
 
-_PAGES: dict[str, Any] = {
+_PAGES: dict[str, Callable[[Any, Words], page.Page]] = {
     "list": list_page,
     "names": names_page,
     "series": series_page,

@@ -17,6 +17,11 @@ class Words(NamedTuple):
     title: str | None = None
     data_name: str | None = None
 
+    @property
+    def of_data(self) -> str:
+        """The end of a title."""
+        return f" of {self.data_name}" if self.data_name else ""
+
 
 NO_WORDS = Words()
 
@@ -50,10 +55,9 @@ _DEGREES = {
 def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
     """The words for what a privacy.json describes."""
     degree = statement.get("degree")
-    of_data = f" of {words.data_name}" if words.data_name else ""
     if degree is not None:
         total, neighbours, has = _DEGREES[degree]
-        title = f"A differentially private degree list{of_data}"
+        title = f"A differentially private degree list{words.of_data}"
         caption = f"How many {has}, from the largest number on."
         return Wording(title, total, "nodes", neighbours, "Degree by rank", caption, False)
     columns = statement.get("partition_columns", [])
@@ -70,7 +74,7 @@ def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
         kappa = statement["max_partitions_per_user"]
         bound = f", of at most {kappa:,} {things if kappa > 1 else thing} of each {user}"
     return Wording(
-        f"A differentially private frequency list{of_data}",
+        f"A differentially private frequency list{words.of_data}",
         f"contributions of {users} to",
         things,
         users,
@@ -106,20 +110,19 @@ def _about_passwords(names: Sequence[str]) -> bool:
 
 
 def statement_words(statement: dict[str, Any]) -> list[str]:
-    """The privacy.json of any release in paragraphs that a publisher can paste."""
-    if "strategy" in statement:
-        return selection_privacy_words(statement)
-    return (grouped_privacy_words if "lists" in statement else privacy_words)(statement)
+    """The privacy.json of any release in paragraphs that a publisher can paste.
 
-
-def privacy_words(statement: dict[str, Any]) -> list[str]:
-    """A privacy.json in paragraphs that a publisher can paste.
-
-    >>> privacy_words({"epsilon": 1.0, "neighbours": "add or remove one user",
+    >>> statement_words({"epsilon": 1.0, "neighbours": "add or remove one user",
     ...     "mechanism": "noise", "max_partitions_per_user": 1,
     ...     "max_partitions_per_user_is": "enforced"})[1]
     'Each user counts in at most 1 partition, chosen at random; the job that made this release ...'
     """
+    if "strategy" in statement:
+        return _names_words(statement)
+    return (_groups_words if "lists" in statement else _list_words)(statement)
+
+
+def _list_words(statement: dict[str, Any]) -> list[str]:
     epsilon, unit = statement["epsilon"], statement.get("privacy_unit", "user")
     whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
     what = f"This {'degree' if 'degree' in statement else 'frequency'} list was"
@@ -135,8 +138,7 @@ def privacy_words(statement: dict[str, Any]) -> list[str]:
     ]
 
 
-def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
-    """The privacy.json of lists of groups, in paragraphs that a publisher can paste."""
+def _groups_words(statement: dict[str, Any]) -> list[str]:
     epsilon, delta = statement["epsilon"], statement["delta"]
     kind = f"({epsilon:g}, {delta:g})-differential privacy"
     if not delta:
@@ -159,46 +161,25 @@ def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
     ]
 
 
-def selection_privacy_words(statement: dict[str, Any]) -> list[str]:
-    """The privacy.json of names of partitions, in paragraphs that a publisher can paste."""
+def _names_words(statement: dict[str, Any]) -> list[str]:
     epsilon, delta = statement["epsilon"], statement["delta"]
     strategy = f"selection strategy {statement['strategy']}"
-    words = [
+    paragraphs = [
         f"These names were released under ({epsilon:g}, {delta:g})-differential privacy. The "
         f"privacy unit is one user; neighbouring data sets: {statement['neighbours']}. Whatever "
         f"may be released is at most e^{epsilon:g} times as likely with one of these data sets as "
         f"with the other, and {delta:g} more.",
-        _bound_words(statement) + _periods_of_names(statement),
-        _MECHANISM_WORDS.format(strategy, "users"),
+        _bound_words(statement) + _period_words(statement),
     ]
-    if statement.get("public_partitions"):
-        words.insert(
-            2,
-            f"{statement['public_partitions']:,} names were public before: of these the release "
-            "tells no more than the numbers of their users.",
-        )
     if statement["pre_threshold"] > 1:
-        words.insert(
-            2, f"Partitions of fewer than {statement['pre_threshold']:,} users are never named."
+        least = statement["pre_threshold"]
+        paragraphs.append(f"Partitions of fewer than {least:,} users are never named.")
+    if statement.get("public_partitions"):
+        paragraphs.append(
+            f"{statement['public_partitions']:,} names were public before: of these the release "
+            "tells no more than the numbers of their users."
         )
-    return words
-
-
-def _periods_of_names(statement: dict[str, Any]) -> str:
-    periods = statement.get("periods")
-    if periods is None:
-        return ""
-    which = f"the names of {statement['period']}, one" if "period" in statement else "the names"
-    return (
-        f" These are {which} of the releases of each {_span(periods)}. The numbers above are for "
-        f"all of them together: a user counts in at most {periods['max_periods_per_user']}, "
-        f"in each with at most {periods['max_partitions_per_user_and_period']} partitions, chosen "
-        "at random."
-    )
-
-
-def _span(periods: dict[str, Any]) -> str:
-    return f"{periods['of']} from {periods['first']} to {periods['last']}"
+    return [*paragraphs, _MECHANISM_WORDS.format(strategy, "users")]
 
 
 def _mechanism_words(lists: Sequence[dict[str, Any]], about: str) -> str:
@@ -208,16 +189,23 @@ def _mechanism_words(lists: Sequence[dict[str, Any]], about: str) -> str:
 
 
 def _period_words(statement: dict[str, Any]) -> str:
-    periods = statement.get("periods")
-    if periods is None:
+    if "periods" not in statement:
         return ""
-    which = "These are the lists"
-    if "period" in statement:
-        which = f"This is the list of {statement['period']}, one of those"
+    periods, one = statement["periods"], statement.get("period")
+    span = f"each {periods['of']} from {periods['first']} to {periods['last']}"
+    most = periods["max_periods_per_user"]
+    if "strategy" in statement:
+        which = f"the names of {one}, one" if one else "the names"
+        return (
+            f" These are {which} of the releases of {span}. The numbers above are for all of them "
+            f"together: a user counts in at most {most}, in each with at most "
+            f"{periods['max_partitions_per_user_and_period']} partitions, chosen at random."
+        )
+    which = f"This is the list of {one}, one of those" if one else "These are the lists"
     return (
-        f" {which} of each {_span(periods)}, whose partitions are bounded so each. A user "
-        f"counts in at most {periods['max_periods_per_user']} of them, chosen at random, so that "
-        f"all lists together are under epsilon = {periods['epsilon_of_all']:g}."
+        f" {which} of {span}, whose partitions are bounded so each. A user counts in at most "
+        f"{most} of them, chosen at random, so that all lists together are under epsilon = "
+        f"{periods['epsilon_of_all']:g}."
     )
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms import __version__
+from dp_transforms import __version__, specs
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.files.filenames import COORDINATES_FILE
 from dp_transforms.mechanisms.decimals import decimal_text, float_above
@@ -22,17 +22,7 @@ from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
-from dp_transforms.specs import (
-    DegreesSpec,
-    GroupsSpec,
-    ListSpec,
-    NamesSpec,
-    PeriodListsSpec,
-    PeriodNamesSpec,
-    Spec,
-    UserDegreesSpec,
-    price_of,
-)
+from dp_transforms.specs import price_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,12 +31,11 @@ NEIGHBOURS = PrivacyUnit.USER.neighbours
 EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
 
 COORDINATES_KEY = "noisy_coordinates"
-_AMOUNTS, _FORMS = ("epsilon", "delta"), ("", "_exact")
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
 def statement_of(
-    spec: Spec, fields: Sequence[pa.Field] | None, bounded_by_job: bool = True
+    spec: specs.Spec, fields: Sequence[pa.Field] | None, bounded_by_job: bool = True
 ) -> dict[str, Any]:
     """The statement of one release, without its budget. Nothing in it depends on the data.
 
@@ -56,37 +45,33 @@ def statement_of(
       bounded_by_job: the job itself keeps users to max_partitions_per_user, or else the caller
         declares that they are.
     """
-    if isinstance(spec, DegreesSpec):
+    if isinstance(spec, specs.DegreesSpec):
         return degree_list_statement(spec.mechanism, spec.degree, spec.degree_bound)
-    if isinstance(spec, (NamesSpec, PeriodNamesSpec)):
-        names = spec if isinstance(spec, NamesSpec) else spec.names
+    if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
+        names = spec if isinstance(spec, specs.NamesSpec) else spec.names
         statement = _names_statement(names, bounded_by_job)
-    elif isinstance(spec, GroupsSpec):
+    elif isinstance(spec, specs.GroupsSpec):
         statement = _groups_statement(spec)
-    elif isinstance(spec, UserDegreesSpec):
+    elif isinstance(spec, specs.UserDegreesSpec):
         statement = _user_degrees_statement(spec.mechanism)
     else:
-        assert isinstance(spec, (ListSpec, PeriodListsSpec))
-        mechanism = spec.mechanism if isinstance(spec, ListSpec) else spec.of_each
+        assert isinstance(spec, (specs.ListSpec, specs.PeriodListsSpec))
+        mechanism = spec.mechanism if isinstance(spec, specs.ListSpec) else spec.of_each
         statement = frequency_list_statement(mechanism, bounded_by_job)
     if fields is not None:
         statement["partition_columns"] = [field.name for field in fields]
-        if isinstance(spec, (NamesSpec, PeriodNamesSpec)):
+        if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
             from dp_transforms.files.logical_types import logical_name
 
             statement["partition_types"] = [logical_name(field) for field in fields]
-    if isinstance(spec, (PeriodListsSpec, PeriodNamesSpec)):
+    if isinstance(spec, (specs.PeriodListsSpec, specs.PeriodNamesSpec)):
         statement["periods"] = spec.about
     return statement
 
 
 def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool) -> dict[str, Any]:
     """The statement of one released frequency list: see ``statement_of``."""
-    bound = {
-        "max_partitions_per_user": mechanism.sensitivity,
-        "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
-    }
-    return _statement(mechanism, NEIGHBOURS, bound)
+    return _statement(mechanism, NEIGHBOURS, _bound(mechanism.sensitivity, bounded_by_job))
 
 
 def degree_list_statement(
@@ -119,12 +104,9 @@ def _user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
     }
 
 
-def _groups_statement(spec: GroupsSpec) -> dict[str, Any]:
-    bound = {
-        "max_partitions_per_user": spec.for_all.sensitivity,
-        "max_partitions_per_user_is": "enforced",
-        "groups_per_user_and_attribute": 1,
-    }
+def _groups_statement(spec: specs.GroupsSpec) -> dict[str, Any]:
+    bound = _bound(spec.for_all.sensitivity, bounded_by_job=True)
+    bound["groups_per_user_and_attribute"] = 1
     statement = _statement(spec.for_all, NEIGHBOURS, bound)
     whole = spec.cost
     statement |= _amount("epsilon", whole.epsilon) | _amount("delta", whole.delta)
@@ -148,16 +130,15 @@ def _groups_statement(spec: GroupsSpec) -> dict[str, Any]:
     return statement | {"versions": statement.pop("versions")}
 
 
-def _names_statement(spec: NamesSpec, bounded_by_job: bool) -> dict[str, Any]:
+def _names_statement(spec: specs.NamesSpec, bounded_by_job: bool) -> dict[str, Any]:
     described = spec.strategy.describe()
     replaces = described.pop("neighbours") == REPLACE
+    first = ("strategy", "epsilon", "epsilon_exact", "delta", "delta_exact")
     statement: dict[str, Any] = {
         "mechanism": "partition selection",
-        "strategy": described.pop("strategy"),
-        **{f"{name}{form}": described.pop(f"{name}{form}") for name in _AMOUNTS for form in _FORMS},
+        **{name: described.pop(name) for name in first},
         "neighbours": PrivacyUnit.REPLACED_USER.neighbours if replaces else NEIGHBOURS,
-        "max_partitions_per_user": described.pop("max_partitions_per_user"),
-        "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
+        **_bound(described.pop("max_partitions_per_user"), bounded_by_job),
         "noisy_counts": spec.noisy_counts,
         **described,
     }
@@ -208,6 +189,11 @@ def _statement(
     if eta is not None:
         statement["base_2"] = {"x": eta.x, "y": eta.y, "z": eta.z}
     return statement | {"versions": library_versions()}
+
+
+def _bound(max_partitions: int, bounded_by_job: bool) -> dict[str, Any]:
+    how = "enforced" if bounded_by_job else "declared"
+    return {"max_partitions_per_user": max_partitions, "max_partitions_per_user_is": how}
 
 
 def _price(mechanism: PartitionMechanism) -> dict[str, Any]:

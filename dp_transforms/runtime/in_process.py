@@ -46,8 +46,11 @@ Tables = Iterable[pa.Table]
 class Source(Protocol):
     """Records, as tables with the columns ``user`` and ``partition`` and perhaps others."""
 
-    num_buckets: int
     estimated_rows: int
+
+    @property
+    def num_buckets(self) -> int:
+        """The number of buckets to shuffle the records into."""
 
     def tables(self) -> Iterator[pa.Table]:
         """The records."""

@@ -260,8 +260,7 @@ def test_a_file_or_directory_that_is_read_only(tmp_path_factory):
 def test_a_lock_that_is_never_released(path, monkeypatch):
     monkeypatch.setattr(ledger_file, "_WAIT_SECONDS", 0.05)
     ledger = Ledger.create(path, epsilon=1)
-    with ledger_file.connected(str(path)) as other:
-        other.execute("BEGIN EXCLUSIVE")
+    with ledger_file.transaction(str(path), "BEGIN EXCLUSIVE"):
         with pytest.raises(OSError, match="another job has held the ledger's lock"):
             ledger.reserve(0.5, purpose="list")
     ledger.reserve(1, purpose="all of it")
@@ -342,7 +341,7 @@ def test_a_damaged_ledger_refuses_everything(path, change):
 def test_reservations_beyond_the_budget_are_refused(path):
     ledger = Ledger.create(path, epsilon=1)
     line = LedgerLine(1, "2", Cost(PrivacyBudget(2)), PrivacyUnit.USER, Origin(), False)
-    with ledger_file.connected(str(path)) as connection:
+    with ledger_file.transaction(str(path)) as connection:
         ledger_file.write(connection, [line])
     with pytest.raises(CorruptedLedgerError, match="its reservations exceed its budget"):
         ledger.spent()
