@@ -26,7 +26,6 @@ from dp_transforms.columnar.columns import (
     PARTITION,
     USER,
     coded_table,
-    concat,
     decoded,
 )
 from dp_transforms.columnar.scattering import Reduce
@@ -162,16 +161,8 @@ class InProcess:
             every = (named_lists.in_all_lists(one, len(spec.attributes)) for one in bounded)
             found = self._histograms(itertools.chain.from_iterable(every))
             if spec.names is not None:
-                of_groups = (
-                    concat(
-                        [
-                            named_lists.users_of_lists(named_lists.in_lists_of(one, i))
-                            for i in spec.to_select
-                        ]
-                    )
-                    for one in bounded
-                )
-                for selected in self._selected(map(distinct_pairs, of_groups), spec.names):
+                of_groups = (named_lists.users_of_lists(one, spec.to_select) for one in bounded)
+                for selected in self._selected(of_groups, spec.names):
                     wanted += selected[PARTITION].to_pylist()
         lists = sorted((named_lists.list_of_group(name, spec), name) for name in wanted)
         released = ((one.label, self._named(found.get(name, {}), one)) for one, name in lists)

@@ -21,6 +21,7 @@ from dp_transforms.columnar.columns import (
     COUNT,
     PARTITION,
     USER,
+    concat,
     decoded,
     described,
     plain,
@@ -239,10 +240,14 @@ def bound_users(
     return pa.table(columns)
 
 
-def users_of_lists(listed: pa.Table) -> pa.Table:
-    """The distinct users of each list: columns ``user`` and ``partition``, which is the list."""
-    lists = single(listed[PARTITION]).field(LIST)
-    return decoded(distinct_pairs(pa.table({USER: listed[USER], PARTITION: lists})))
+def users_of_lists(bounded: pa.Table, attributes: Sequence[int]) -> pa.Table:
+    """The distinct users of each list of some attributes: columns ``user`` and ``partition``, which
+    is the list."""
+    tables = [in_lists_of(bounded, i) for i in attributes]
+    pairs = [
+        pa.table({USER: one[USER], PARTITION: single(one[PARTITION]).field(LIST)}) for one in tables
+    ]
+    return distinct_pairs(concat(pairs))
 
 
 def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:

@@ -27,7 +27,7 @@ from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Bound, TellsBound
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import refuse_windows
-from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
 from dp_transforms.transforms.contributions import CountDistinctUsers
 from dp_transforms.transforms.release import ON_ONE_WORKER
 
@@ -78,11 +78,10 @@ class CountDegrees(TellsBound, beam.PTransform):
 
     def expand(self, edges: beam.PCollection) -> beam.PCollection:
         refuse_windows(edges)
-        turn = functools.partial(_neighbours, degree=self._degree)
         return (
             edges
             | "ToTables" >> ToTables((SOURCE, TARGET))
-            | "Neighbours" >> beam.ParDo(OnThreads(turn)).with_output_types(pa.Table)
+            | "Neighbours" >> on_threads(functools.partial(neighbours, degree=self._degree))
             | "Count"
             >> CountDistinctUsers(
                 already_distinct=False, secret=self._secret, num_buckets=self._num_buckets
@@ -147,11 +146,10 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
     def expand(self, edges: beam.PCollection) -> beam.PCollection:
         refuse_windows(edges)
         secret = secret_for(edges.pipeline, self._secret)
-        turn = functools.partial(_neighbours, degree=OUT)
         tables = (
             edges
             | "ToTables" >> ToTables((SOURCE, TARGET))
-            | "Directed" >> beam.ParDo(OnThreads(turn)).with_output_types(pa.Table)
+            | "Directed" >> on_threads(functools.partial(neighbours, degree=OUT))
             | "Distinct"
             >> ReduceByHash(
                 distinct_pairs, (USER, PARTITION), secret.key("route edges"), self._num_buckets
@@ -181,10 +179,6 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return {"degree": self._degree, "degree_bound": self._degree_bound}
-
-
-def _neighbours(edges: pa.Table, degree: str) -> list[pa.Table]:
-    return [neighbours(edges, degree)]
 
 
 def _projected(

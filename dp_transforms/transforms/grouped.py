@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -43,7 +43,7 @@ from dp_transforms.runtime.bounds import Releases
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.python_values import is_row
 from dp_transforms.runtime.records import RecordKind, check_known_fields, refuse_windows, table_from
-from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash, on_threads
 from dp_transforms.specs import Attribute, GroupsSpec, arguments
 from dp_transforms.transforms.release import ReleaseNamedLists
 from dp_transforms.transforms.selection import SelectPartitions
@@ -128,13 +128,13 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
             [(name, None) for name in named_lists.public_lists(spec)], reshuffle=False
         )
         if spec.names is not None:
-            users = OnThreads(functools.partial(_users_of_lists, attributes=spec.to_select))
+            users = functools.partial(named_lists.users_of_lists, attributes=spec.to_select)
             select = SelectPartitions(
                 **arguments(spec.names), secret=secret, num_buckets=self._num_buckets
             )
             selected = (
                 bounded
-                | "UsersOfGroups" >> beam.ParDo(users).with_output_types(pa.Table)
+                | "UsersOfGroups" >> on_threads(users)
                 | "Select" >> select
                 | "Selected" >> beam.FlatMap(_selected_names)
             )
@@ -222,10 +222,6 @@ def _text(value: Any, name: str) -> str:
             f"{type(value).__name__}"
         )
     return str(value)
-
-
-def _users_of_lists(table: pa.Table, attributes: Sequence[int]) -> Iterable[pa.Table]:
-    return (named_lists.users_of_lists(named_lists.in_lists_of(table, i)) for i in attributes)
 
 
 def _selected_names(table: pa.Table) -> list[tuple[str, None]]:

@@ -304,15 +304,12 @@ class _SelectByCounts(beam.PTransform):
         self._num_buckets = num_buckets
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        chosen = beam.ParDo(
-            shuffle.OnThreads(functools.partial(shuffle.unless_empty, self._decide))
-        )
+        beside = {}
         if self._spec.public_distribution is not None:
-            tables, public = self._with_public(tables)
-            chosen = beam.ParDo(shuffle.OnThreadsBeside(self._decide), public)
+            tables, beside["beside"] = self._with_public(tables)
         return (
             tables
-            | "Decide" >> chosen.with_output_types(pa.Table)
+            | "Decide" >> shuffle.on_threads(self._decide, **beside)
             | "InOrder" >> shuffle.in_order(PARTITION, self._secret.key("order of partitions"))
         )
 
@@ -391,21 +388,16 @@ class _OnBeam:
         earlier: Sequence[beam.PCollection],
         measured: beam.pvalue.AsSingleton | None,
     ) -> beam.PCollection:
-        beside = []
+        told: dict[str, Any] = {"beside": (), "measured": measured}
         if earlier:
-            beside.append(beam.pvalue.AsList(tuple(earlier) | f"Earlier{index}" >> beam.Flatten()))
-        planned = {} if measured is None else {"measured": measured}
-
-        def on_threads(kernel: Callable[..., pa.Table]) -> beam.ParDo:
-            tables = beam.ParDo(shuffle.OnThreadsBeside(kernel), *beside, **planned)
-            return tables.with_output_types(pa.Table)
-
+            named = tuple(earlier) | f"Earlier{index}" >> beam.Flatten()
+            told["beside"] = beam.pvalue.AsList(named)
         return (
             self._users
-            | f"Weigh{index}" >> on_threads(weigh)
+            | f"Weigh{index}" >> shuffle.on_threads(weigh, **told)
             | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
             | f"ByPartition{index}" >> self._add
-            | f"Decide{index}" >> on_threads(decide)
+            | f"Decide{index}" >> shuffle.on_threads(decide, **told)
         )
 
 
@@ -435,12 +427,10 @@ class _CountOtherUsers(beam.PTransform):
         self._by_user = shuffle.ReduceByHash(selecting.distinct_users, (USER,), key, num_buckets)
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        others = beam.ParDo(
-            shuffle.OnThreadsBeside(selecting.users_of_others), beam.pvalue.AsList(self._named)
-        )
+        named = beam.pvalue.AsList(self._named)
         return (
             tables
-            | "Others" >> others.with_output_types(pa.Table)
+            | "Others" >> shuffle.on_threads(selecting.users_of_others, beside=named)
             | "ByUser" >> self._by_user
             | "Users" >> beam.Map(lambda users: users.num_rows).with_output_types(int)
             | "Sum" >> beam.CombineGlobally(sum)

@@ -52,7 +52,7 @@ from dp_transforms.runtime.records import (
     refuse_windows,
     table_from,
 )
-from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
 from dp_transforms.specs import MOST_PERIODS, PeriodListsSpec, PeriodNamesSpec, arguments
 from dp_transforms.transforms.release import ReleaseNamedLists
 from dp_transforms.transforms.selection import SelectPartitions, displayed
@@ -90,7 +90,7 @@ class _ByPeriod(Releases, beam.PTransform):
             | "Known" >> beam.Map(_in_periods, self.spec.periods).with_output_types(pa.Table)
             | "ToTables" >> ToTables((USER, PARTITION, named_lists.LIST))
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
-            | "InLists" >> beam.ParDo(OnThreads(_in_lists)).with_output_types(pa.Table)
+            | "InLists" >> on_threads(named_lists.in_periods)
         )
         return pairs, secret
 
@@ -381,7 +381,3 @@ def _in_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
     return named_lists.in_known_periods(
         table_from(table, (USER, PARTITION, named_lists.LIST)), periods
     )
-
-
-def _in_lists(table: pa.Table) -> list[pa.Table]:
-    return [named_lists.in_periods(table)]
