@@ -26,7 +26,6 @@ from dp_transforms.mechanisms.selection.keep_distribution import KeepDistributio
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     CONFIDENCE,
     ThresholdDistribution,
-    count_intervals,
 )
 
 ADD_OR_REMOVE = "add_or_remove"
@@ -213,10 +212,10 @@ class NoisyCountStrategy(CountStrategy):
 
         Each interval holds with this confidence given that its partition was selected, whatever the
         number of users is. Args, returns and errors are those of
-        ``threshold_distribution.count_intervals``.
+        ``ThresholdDistribution.count_intervals``.
         """
         hidden = self.pre_threshold - 1
-        low, high = count_intervals(self.distribution, np.asarray(noisy) - hidden, confidence)
+        low, high = self.distribution.count_intervals(np.asarray(noisy) - hidden, confidence)
         return low + hidden, high + hidden
 
 
