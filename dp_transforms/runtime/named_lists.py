@@ -100,20 +100,11 @@ def attribute_columns(spec: GroupsSpec) -> list[str]:
 
 def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
     """Records with plain users and partitions, and a column of text for each attribute."""
-    texts = [attribute_text(table[one.name], one.name) for one in attributes]
-    user, partition = (plain(table[name], name) for name in (USER, PARTITION))
-    return with_texts(user, partition, texts, attributes)
-
-
-def with_texts(
-    user: pa.Array, partition: pa.Array, texts: Sequence[pa.Array], attributes: Sequence[Attribute]
-) -> pa.Table:
-    """The table of ``attribute_table``, given its columns."""
-    columns = {USER: user, PARTITION: partition}
-    for i, (attribute, text) in enumerate(zip(attributes, texts, strict=True)):
+    columns = {name: plain(table[name], name) for name in (USER, PARTITION)}
+    for i, one in enumerate(attributes):
+        text = attribute_text(table[one.name], one.name)
         # A user's values are bounded to one of those that can be released.
-        known = text if attribute.groups is None else only(text, attribute.groups)
-        columns[attribute_column(i)] = known
+        columns[attribute_column(i)] = text if one.groups is None else only(text, one.groups)
     return pa.table(columns)
 
 

@@ -183,45 +183,37 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
         return {"epsilon": self._mechanism.epsilon_cost, "max_degree": self._mechanism.max_degree}
 
 
-class ReleaseNamedLists(beam.PTransform):
+def release_named_lists(
+    pairs: beam.PCollection,
+    wanted: beam.PCollection,
+    of_name: Callable[[str], NamedList],
+    kind: Any,
+    secret: JobSecret,
+    num_buckets: int | None,
+) -> beam.PCollection:
     """Releases a list for each wanted name, in order: (*label, ReleasedList), of the type ``kind``.
 
     Takes tables of distinct pairs of a ``user`` and a ``partition``, which is a struct of ``list``,
     the name, and ``partition``; and ``wanted``, pairs of a name and None. A wanted name that no
     pair has gets an empty list, which is released like any other; one that is not wanted gets none.
     """
-
-    def __init__(
-        self,
-        wanted: beam.PCollection,
-        of_name: Callable[[str], NamedList],
-        kind: Any,
-        secret: JobSecret,
-        num_buckets: int | None,
-    ):
-        super().__init__()
-        self._wanted, self._kind = wanted, kind
-        self._release = functools.partial(_release_wanted, of_name=of_name, secret=secret)
-        self._count = CountDistinctUsers(
-            already_distinct=True, secret=secret, num_buckets=num_buckets
-        )
-
-    def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        found = (
-            pairs
-            | "Count" >> self._count
-            | "Histograms" >> beam.FlatMap(histograms)
-            | "Merge" >> beam.CombinePerKey(counting.add_histograms)
-        )
-        return (
-            {"found": found, "wanted": self._wanted}
-            | "OfWanted" >> beam.CoGroupByKey()
-            | "Release" >> beam.FlatMap(self._release).with_resource_hints(**ON_ONE_WORKER)
-            # The hints above are for one step: what follows is not fused to it. Lists come in
-            # order, not in that in which the records were read.
-            | "Gather" >> beam.combiners.ToList()
-            | "InOrder" >> beam.FlatMap(_in_order).with_output_types(self._kind)
-        )
+    count = CountDistinctUsers(already_distinct=True, secret=secret, num_buckets=num_buckets)
+    release = functools.partial(_release_wanted, of_name=of_name, secret=secret)
+    found = (
+        pairs
+        | "Count" >> count
+        | "Histograms" >> beam.FlatMap(histograms)
+        | "Merge" >> beam.CombinePerKey(counting.add_histograms)
+    )
+    return (
+        {"found": found, "wanted": wanted}
+        | "OfWanted" >> beam.CoGroupByKey()
+        | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
+        # The hints above are for one step: what follows is not fused to it. Lists come in order,
+        # not in that in which the records were read.
+        | "Gather" >> beam.combiners.ToList()
+        | "InOrder" >> beam.FlatMap(_in_order).with_output_types(kind)
+    )
 
 
 def merged(histograms: beam.PCollection) -> beam.PCollection:

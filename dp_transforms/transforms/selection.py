@@ -189,7 +189,7 @@ class SelectPartitions(Releases, beam.PTransform):
         if spec.already_bounded:
             tables |= "Declare" >> DeclareBounded(max_partitions)
         if isinstance(spec.strategy, WeightedStrategy):
-            selected = tables | "Rounds" >> _SelectInRounds(spec, secret, self._num_buckets)
+            selected = _selected_in_rounds(tables, spec, secret, self._num_buckets)
         else:
             pairs = tables
             if not spec.already_bounded and (known is None or known > max_partitions):
@@ -199,12 +199,12 @@ class SelectPartitions(Releases, beam.PTransform):
             counts = pairs | "Count" >> CountDistinctUsers(
                 spec.cap, secret=secret, num_buckets=self._num_buckets
             )
-            selected = counts | "Select" >> _SelectByCounts(spec, secret, self._num_buckets)
+            selected = _selected_by_counts(counts, spec, secret, self._num_buckets)
         names = selected | "FromTables" >> FromTables(records, _columns(spec))
         if spec.others_epsilon is None:
             return names
-        others = _CountOtherUsers(selected, spec, secret, self._num_buckets)
-        return {"partitions": names, "other_users": tables | "OtherUsers" >> others}
+        others = _other_users(tables, selected, spec, secret, self._num_buckets)
+        return {"partitions": names, "other_users": others}
 
     def display_data(self) -> dict[str, Any]:
         described = {} if self._max_partitions is None else displayed(self._spec.strategy)
@@ -282,83 +282,64 @@ class SelectFromCounts(Releases, beam.PTransform):
                 f"{unit.value}: count the users of records that are bounded by user"
             )
         secret = secret_for(counts.pipeline, self._secret)
-        return (
-            counts
-            | "ToTables" >> ToTables((PARTITION, COUNT))
-            | "Select" >> _SelectByCounts(spec, secret, self._num_buckets)
-            | "FromTables" >> FromTables(counts, _columns(spec), like_names=(PARTITION, COUNT))
-        )
+        tables = counts | "ToTables" >> ToTables((PARTITION, COUNT))
+        selected = _selected_by_counts(tables, spec, secret, self._num_buckets)
+        like_names = (PARTITION, COUNT)
+        return selected | "FromTables" >> FromTables(counts, _columns(spec), like_names)
 
     def display_data(self) -> dict[str, Any]:
         return displayed(self._spec.strategy)
 
 
-class _SelectByCounts(beam.PTransform):
+def _selected_by_counts(
+    tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
+) -> beam.PCollection:
     """Selects by tables of counts: tables of names out."""
-
-    def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None):
-        super().__init__()
-        self._decide = selecting.decider(spec, secret)
-        self._spec = spec
-        self._secret = secret
-        self._num_buckets = num_buckets
-
-    def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        beside = {}
-        if self._spec.public_distribution is not None:
-            tables, beside["beside"] = self._with_public(tables)
-        return (
-            tables
-            | "Decide" >> shuffle.on_threads(self._decide, **beside)
-            | "InOrder" >> shuffle.in_order(PARTITION, self._secret.key("order of partitions"))
-        )
-
-    def _with_public(self, tables: beam.PCollection) -> tuple[beam.PCollection, beam.pvalue.AsList]:
-        """Counts that include public partitions without users, and the public names beside them."""
+    beside = {}
+    if spec.public_distribution is not None:
         public = tables.pipeline | "Public" >> beam.Create(
-            [selecting.public_counts(self._spec)], reshuffle=False
+            [selecting.public_counts(spec)], reshuffle=False
         ).with_output_types(pa.Table)
+        beside["beside"] = beam.pvalue.AsList(public)
+        # Public partitions without users have counts too.
         add = shuffle.ReduceByHash(
-            sum_counts, (PARTITION,), self._secret.key("route partitions"), self._num_buckets
+            sum_counts, (PARTITION,), secret.key("route partitions"), num_buckets
         )
-        both = (tables, public) | beam.Flatten() | "ByPartition" >> add
-        return both, beam.pvalue.AsList(public)
+        tables = (tables, public) | beam.Flatten() | "ByPartition" >> add
+    return (
+        tables
+        | "Decide" >> shuffle.on_threads(selecting.decider(spec, secret), **beside)
+        | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
+    )
 
 
-class _SelectInRounds(beam.PTransform):
-    """The partitions that a weighted strategy selects: record tables in, tables of names out.
+def _selected_in_rounds(
+    tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
+) -> beam.PCollection:
+    """Selects by a weighted strategy: record tables in, tables of names out.
 
     In every round ``bounds`` say which kappa of a user's remaining partitions count, if there are
     more; a user with no more than kappa needs none. All partitions of one user are held together.
     """
-
-    def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None = None):
-        super().__init__()
-        assert isinstance(spec.strategy, WeightedStrategy)
-        self._strategy = spec.strategy
-        self._context = spec.context
-        self._secret = secret
-        self._num_buckets = num_buckets
-
-    def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        rounds = selecting.bounds(self._strategy, self._secret)
-        # A single round needs no more of a user than what counts in it.
-        distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
-        by_user, by_partition = (
-            functools.partial(
-                shuffle.ReduceByHash,
-                names=(name,),
-                key=self._secret.key(f"route {name}s"),
-                num_buckets=self._num_buckets,
-            )
-            for name in (USER, PARTITION)
+    assert isinstance(spec.strategy, WeightedStrategy)
+    rounds = selecting.bounds(spec.strategy, secret)
+    # A single round needs no more of a user than what counts in it.
+    distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
+    by_user, by_partition = (
+        functools.partial(
+            shuffle.ReduceByHash,
+            names=(name,),
+            key=secret.key(f"route {name}s"),
+            num_buckets=num_buckets,
         )
-        engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_counts))
-        return (
-            tuple(selecting.in_rounds(engine, self._strategy, self._context, self._secret))
-            | beam.Flatten()
-            | "InOrder" >> shuffle.in_order(PARTITION, self._secret.key("order of partitions"))
-        )
+        for name in (USER, PARTITION)
+    )
+    engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_counts))
+    return (
+        tuple(selecting.in_rounds(engine, spec.strategy, spec.context, secret))
+        | beam.Flatten()
+        | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
+    )
 
 
 class _OnBeam:
@@ -401,7 +382,13 @@ class _OnBeam:
         )
 
 
-class _CountOtherUsers(beam.PTransform):
+def _other_users(
+    tables: beam.PCollection,
+    named: beam.PCollection,
+    spec: NamesSpec,
+    secret: JobSecret,
+    num_buckets: int | None,
+) -> beam.PCollection:
     """Counts, with noise, the users who have a partition that was not named: tables of records in,
     one integer out, at least 0.
 
@@ -412,30 +399,19 @@ class _CountOtherUsers(beam.PTransform):
     number is epsilon-differentially private given the names, and by adaptive composition costs
     epsilon beside them.
     """
-
-    def __init__(
-        self,
-        named: beam.PCollection,
-        spec: NamesSpec,
-        secret: JobSecret,
-        num_buckets: int | None,
-    ):
-        super().__init__()
-        self._named = named
-        self._noisy = functools.partial(selecting.noisy_users, spec=spec, secret=secret)
-        key = secret.key("route users")
-        self._by_user = shuffle.ReduceByHash(selecting.distinct_users, (USER,), key, num_buckets)
-
-    def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        named = beam.pvalue.AsList(self._named)
-        return (
-            tables
-            | "Others" >> shuffle.on_threads(selecting.users_of_others, beside=named)
-            | "ByUser" >> self._by_user
-            | "Users" >> beam.Map(lambda users: users.num_rows).with_output_types(int)
-            | "Sum" >> beam.CombineGlobally(sum)
-            | "Noise" >> beam.Map(self._noisy).with_output_types(int)
-        )
+    noisy = functools.partial(selecting.noisy_users, spec=spec, secret=secret)
+    by_user = shuffle.ReduceByHash(
+        selecting.distinct_users, (USER,), secret.key("route users"), num_buckets
+    )
+    others = shuffle.on_threads(selecting.users_of_others, beside=beam.pvalue.AsList(named))
+    return (
+        tables
+        | "Others" >> others
+        | "ByOtherUser" >> by_user
+        | "OtherUsers" >> beam.Map(lambda users: users.num_rows).with_output_types(int)
+        | "Sum" >> beam.CombineGlobally(sum)
+        | "Noise" >> beam.Map(noisy).with_output_types(int)
+    )
 
 
 def _columns(spec: NamesSpec) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.runtime import named_lists
-from dp_transforms.runtime.batching import ToTables, objects
+from dp_transforms.runtime.batching import ToTables, objects, parts_of
 from dp_transforms.runtime.bounds import Releases, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import (
@@ -54,7 +54,7 @@ from dp_transforms.runtime.records import (
 )
 from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
 from dp_transforms.specs import MOST_PERIODS, PeriodListsSpec, PeriodNamesSpec, arguments
-from dp_transforms.transforms.release import ReleaseNamedLists
+from dp_transforms.transforms.release import release_named_lists
 from dp_transforms.transforms.selection import SelectPartitions, displayed
 
 
@@ -135,8 +135,9 @@ class ReleaseListsByPeriod(_ByPeriod):
             [(name, None) for name in lists], reshuffle=False
         )
         kind = tuple[str, ReleasedList]
-        release = ReleaseNamedLists(wanted, lists.__getitem__, kind, secret, self._num_buckets)
-        return bounded | "Release" >> release
+        return release_named_lists(
+            bounded, wanted, lists.__getitem__, kind, secret, self._num_buckets
+        )
 
     def display_data(self) -> dict[str, Any]:
         return super().display_data() | {
@@ -341,17 +342,7 @@ class _Label(beam.DoFn):
             partition = pa.StructArray.from_arrays(parts, names=["0", "1"])
             yield pa.table({USER: table[USER], PARTITION: partition})
             return
-        if isinstance(element, beam.Row) or hasattr(element, "_fields"):
-            user, partition = getattr(element, USER), getattr(element, PARTITION)
-        elif isinstance(element, dict) and {USER, PARTITION} <= element.keys():
-            user, partition = element[USER], element[PARTITION]
-        elif type(element) in (tuple, list) and len(element) == 2:
-            user, partition = element
-        else:
-            raise TypeError(
-                f"records must be pairs ({USER}, {PARTITION}), or rows, dictionaries or tables "
-                "with these"
-            )
+        (user,), (partition,) = parts_of([element], (USER, PARTITION))
         yield user, (name, partition)
 
 
