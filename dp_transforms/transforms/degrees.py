@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET, neighbours
 from dp_transforms.mechanisms.degree_projection import (
     OUT,
@@ -20,11 +19,10 @@ from dp_transforms.mechanisms.degree_projection import (
     edge_private_sensitivity,
     known_degree,
     node_private_sensitivity,
-    project_degrees,
-    project_directed_degrees,
 )
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Bound, TellsBound
+from dp_transforms.runtime.in_process import projected_degrees
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import refuse_windows
 from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
@@ -159,7 +157,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
             edges.pipeline
             | "Once" >> beam.Create([None], reshuffle=False)
             | "Project"
-            >> beam.FlatMap(
+            >> beam.Map(
                 _projected,
                 beam.pvalue.AsIter(tables),
                 self._degree_bound,
@@ -183,16 +181,6 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
 
 def _projected(
     _: None, tables: Iterable[pa.Table], degree_bound: int, degree: str, order_key: bytes
-) -> Iterator[pa.Table]:
-    edges = itertools.chain.from_iterable(map(_pairs, tables))
-    if degree == UNDIRECTED:
-        projected = project_degrees(edges, degree_bound, order_key)
-    else:
-        projected = project_directed_degrees(edges, degree_bound, order_key)[degree == OUT]
-    yield pa.table({COUNT: projected.frequencies.repeat(projected.multiplicities)})
-
-
-def _pairs(table: pa.Table) -> Iterable[tuple[Any, Any]]:
-    # Of edges out of them, sources are the partitions.
-    columns = decoded(table)
-    return zip(columns[PARTITION].to_pylist(), columns[USER].to_pylist(), strict=True)
+) -> pa.Table:
+    projected = projected_degrees(tables, degree_bound, degree, order_key)
+    return pa.table({COUNT: projected.frequencies.repeat(projected.multiplicities)})

@@ -117,7 +117,7 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         refuse_windows(records)
         secret, spec = secret_for(records.pipeline, self._secret), self.spec
         bound = named_lists.bounds_of_groups(spec, secret)
-        names = (USER, PARTITION, *(attribute.name for attribute in spec.attributes))
+        names = named_lists.columns_of(spec)
         if RecordKind.of(records) is RecordKind.TABLES:
             check_known_fields(records, names)
             tables = records | "Named" >> beam.Map(table_from, names)
@@ -127,14 +127,14 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         bounded = (
             tables
             | "Attributes" >> beam.Map(attribute_table).with_output_types(pa.Table)
-            | "ToTables" >> ToTables((USER, PARTITION, *named_lists.attribute_columns(spec)))
+            | "ToTables" >> ToTables(names)
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
         )
         wanted = records.pipeline | "Public" >> beam.Create(
             [(name, None) for name in named_lists.public_lists(spec)], reshuffle=False
         )
         if spec.names is not None:
-            users = functools.partial(named_lists.users_of_lists, attributes=spec.to_select)
+            users = functools.partial(named_lists.users_of_lists, spec=spec)
             select = SelectPartitions(
                 **arguments(spec.names), secret=secret, num_buckets=self._num_buckets
             )
@@ -145,9 +145,7 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
                 | "Selected" >> beam.FlatMap(_selected_names)
             )
             wanted = (wanted, selected) | "Wanted" >> beam.Flatten()
-        in_lists = OnThreads(
-            functools.partial(named_lists.in_all_lists, attributes=len(spec.attributes))
-        )
+        in_lists = OnThreads(functools.partial(named_lists.in_all_lists, spec=spec))
         of_name = functools.partial(named_lists.list_of_group, spec=spec)
         kind = tuple[str, str, ReleasedList]
         listed = bounded | "InLists" >> beam.ParDo(in_lists).with_output_types(pa.Table)

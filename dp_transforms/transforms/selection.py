@@ -409,7 +409,7 @@ def _other_users(
         | "Others" >> others
         | "ByOtherUser" >> by_user
         | "OtherUsers" >> beam.Map(lambda users: users.num_rows).with_output_types(int)
-        | "Sum" >> beam.CombineGlobally(sum)
+        | "Total" >> beam.CombineGlobally(sum)
         | "Noise" >> beam.Map(noisy).with_output_types(int)
     )
 

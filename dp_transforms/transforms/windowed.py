@@ -84,11 +84,14 @@ class _ByPeriod(Releases, beam.PTransform):
         if RecordKind.of(tables) is not RecordKind.TABLES:
             raise ValueError(f"{name} takes Arrow tables: declare them as pa.Table")
         secret = secret_for(tables.pipeline, self._secret)
+        names = (USER, PARTITION, named_lists.LIST)
+        known = functools.partial(named_lists.in_known_periods, periods=self.spec.periods)
         bound = named_lists.bounds_of_periods(self.spec, secret)
         pairs = (
             tables
-            | "Known" >> beam.Map(_in_periods, self.spec.periods).with_output_types(pa.Table)
-            | "ToTables" >> ToTables((USER, PARTITION, named_lists.LIST))
+            | "Named" >> beam.Map(table_from, names).with_output_types(pa.Table)
+            | "Known" >> beam.Map(known).with_output_types(pa.Table)
+            | "ToTables" >> ToTables(names)
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
             | "InLists" >> on_threads(named_lists.in_periods)
         )
@@ -366,9 +369,3 @@ def _windows_of(records: beam.PCollection) -> FixedWindows:
 def _split(table: pa.Table) -> pa.Table:
     name, partition = single(table[PARTITION]).flatten()
     return pa.table({USER: table[USER], PARTITION: partition, named_lists.LIST: name})
-
-
-def _in_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
-    return named_lists.in_known_periods(
-        table_from(table, (USER, PARTITION, named_lists.LIST)), periods
-    )

@@ -178,7 +178,8 @@ class MeasuredSelection(WeightedStrategy):
         """
         # By the counts as well: other counts have noise of their own, even on one tape.
         of_counts = tape.branch(f"of {', '.join(map(str, counts))}")
-        noise = self._noise.sample(of_counts, "statistic of users", len(counts)).tolist()
+        laplace = DiscreteLaplace(self._scale)
+        noise = laplace.sample(of_counts, "statistic of users", len(counts)).tolist()
         return self.plan_of([n + int(x) for n, x in zip(counts, noise, strict=True)])
 
     def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
@@ -273,10 +274,6 @@ class MeasuredSelection(WeightedStrategy):
         tuning, max_partitions = self.tuning, self.max_partitions_per_user
         large = (max_partitions > 1) + (max_partitions > tuning.small_kappa)
         return tuning.few_rounds, tuning.growths[large]
-
-    @cached_property
-    def _noise(self) -> DiscreteLaplace:
-        return DiscreteLaplace(self._scale)
 
     @property
     def _scale(self) -> Fraction:

@@ -194,13 +194,8 @@ class NoisyCountStrategy(CountStrategy):
     def decide_with_counts(
         self, users: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
-        """Decides which partitions are kept, and draws noisy counts of these.
-
-        Arguments are those of ``decide``.
-
-        Returns:
-          Bools and int64 noisy counts, both of shape (n,); a dropped partition's noisy count is 0.
-        """
+        """Decides which partitions are kept, and draws noisy counts of these, from the arguments of
+        ``decide``: see ``ThresholdDistribution.decide_with_counts``."""
         keep, noisy = self.distribution.decide_with_counts(self._beyond(users), words, extend)
         noisy[keep] += self.pre_threshold - 1
         return keep, noisy
@@ -208,12 +203,8 @@ class NoisyCountStrategy(CountStrategy):
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
-        """Returns ends of intervals that hold the numbers of users, from noisy counts alone.
-
-        Each interval holds with this confidence given that its partition was selected, whatever the
-        number of users is. Args, returns and errors are those of
-        ``ThresholdDistribution.count_intervals``.
-        """
+        """Returns ends of intervals that hold the numbers of users, from noisy counts alone: see
+        ``ThresholdDistribution.count_intervals``."""
         hidden = self.pre_threshold - 1
         low, high = self.distribution.count_intervals(np.asarray(noisy) - hidden, confidence)
         return low + hidden, high + hidden

@@ -161,7 +161,8 @@ class ThresholdDistribution(KeepDistribution):
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
-        """The ends of intervals that hold the numbers of users, each with this confidence.
+        """The ends of intervals that hold the numbers of users, each with this confidence, given
+        that its partition was selected, and whatever the number of users is.
 
         Args:
           noisy: integer array of shape (n,): the noisy counts that were released.
