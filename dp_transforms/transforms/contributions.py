@@ -144,10 +144,8 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
       num_buckets: how many parts users, or partitions, are split into.
 
     Raises:
-      ValueError: an argument is out of range, the input is unbounded or windowed or holds counts,
-        pairs are declared distinct after a Flatten, the job is a classic template; at run time,
-        there are nulls.
-      TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
+      ValueError, TypeError: as ``BoundContributions``; or pairs are declared distinct after a
+        Flatten.
 
     >>> with beam.Pipeline() as pipeline:
     ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "jazz"), ("bob", "jazz")])

@@ -51,9 +51,7 @@ class CountDegrees(TellsBound, beam.PTransform):
       num_buckets: how many parts edges and nodes are split into.
 
     Raises:
-      ValueError: an argument is out of range, the input is unbounded or windowed, the job is a
-        classic template; at run time, there are nulls.
-      TypeError, at run time: nodes are not strings, bytes or integers of one type.
+      ValueError, TypeError: as ``BoundContributions``, with nodes for users and partitions.
 
     >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("a", "b"), ("b", "a"), ("a", "a"), ("c", "a")])

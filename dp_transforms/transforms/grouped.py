@@ -73,9 +73,8 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         follow from them.
 
     Raises:
-      ValueError: an argument is out of range or missing, attributes have one name, the input is
-        unbounded or windowed, the job is a classic template; at run time, there are nulls.
-      TypeError, at run time: values have a type that cannot be used.
+      ValueError, TypeError: as ``BoundContributions``; an argument is missing, attributes have one
+        name, or, at run time, values of a type that cannot be used.
 
     >>> records = [("ann", "jazz", "f"), ("bob", "jazz", "m"), ("cy", "rock", "m")]
     >>> release = ReleaseGroupedLists(

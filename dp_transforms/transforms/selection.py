@@ -81,10 +81,8 @@ class SelectPartitions(Releases, beam.PTransform):
       secret, num_buckets: see ``BoundContributions``.
 
     Raises:
-      ValueError: an argument is out of range or missing, the records are bounded to more than is
-        declared, the input is unbounded or windowed or holds counts, the job is a classic template;
-        at run time, there are nulls.
-      TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
+      ValueError, TypeError: as ``BoundContributions``; an argument is missing, or the records are
+        bounded to more than is declared.
 
     >>> records = [(user, "jazz") for user in range(400)] + [(999, "rock")]
     >>> with beam.Pipeline() as pipeline:

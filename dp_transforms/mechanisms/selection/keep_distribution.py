@@ -309,17 +309,15 @@ def _table(distribution: KeepDistribution) -> tuple[int, WordArray, WordArray]:
     shift = max(0, (span // _MOST_NODES).bit_length())
     nodes = [distribution.smallest + (i << shift) for i in range((span >> shift) + 2)]
     ends = [distribution.drop_enclosure(node, 2 * WORD_BITS) for node in nodes]
-    below, last = [], []
-    for i, (own_lo, own_hi) in enumerate(ends):
-        # Within a cell of several statistics, pi lies between its values at both ends. The last
-        # cell goes on for ever.
-        if i == len(ends) - 1:
-            lo = own_lo if distribution.never_keeps else 0
-        else:
-            lo = own_lo if shift == 0 else ends[i + 1][0]
-        below.append(_word_below(lo))
-        last.append(_word_below(own_hi))
-    return shift, np.array(below, dtype=np.uint64), np.array(last, dtype=np.uint64)
+    lows, highs = zip(*ends, strict=True)
+    # Within a cell of several statistics, pi lies between its values at both ends. The last cell
+    # goes on for ever.
+    below = [*(lows[1:] if shift else lows[:-1]), lows[-1] if distribution.never_keeps else 0]
+    drop_below, last_open = (
+        np.array([_word_below(value) for value in values], dtype=np.uint64)
+        for values in (below, highs)
+    )
+    return shift, drop_below, last_open
 
 
 def _word_below(value: Any) -> int:
