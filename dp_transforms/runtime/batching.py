@@ -185,12 +185,12 @@ def parts_of(
     return [list(part) for part in zip(*records, strict=True)]
 
 
-def objects(table: pa.Table, kind: RecordKind, names: tuple[str, ...]) -> Iterable[Any]:
+def objects(table: pa.Table, kind: RecordKind, names: Sequence[str]) -> Iterable[Any]:
     """The rows of some columns as records of a kind; a tuple of one part is that part itself."""
     parts = [_python_values(columns.single(table[name]), kind) for name in names]
-    if kind in (RecordKind.ROWS, RecordKind.DICTS):
-        return _named(parts, names, kind)
-    return zip(*parts, strict=True) if len(parts) > 1 else parts[0]
+    if len(parts) == 1 and kind is RecordKind.TUPLES:
+        return parts[0]
+    return _composed(parts, names, kind)
 
 
 def _python_values(array: pa.Array, kind: RecordKind) -> list[Any]:
@@ -199,14 +199,13 @@ def _python_values(array: pa.Array, kind: RecordKind) -> list[Any]:
         return [values[code] for code in array.indices.to_numpy()]
     if pa.types.is_struct(array.type):
         parts = [_python_values(field, kind) for field in array.flatten()]
-        names = [field.name for field in array.type]
-        if kind in (RecordKind.ROWS, RecordKind.DICTS):
-            return list(_named(parts, names, kind))
-        return list(zip(*parts, strict=True))
+        return list(_composed(parts, [field.name for field in array.type], kind))
     return array.to_pylist()
 
 
-def _named(parts: list[list[Any]], names: Sequence[str], kind: RecordKind) -> Iterator[Any]:
-    for values in zip(*parts, strict=True):
-        named = dict(zip(names, values, strict=True))
-        yield beam.Row(**named) if kind is RecordKind.ROWS else named
+def _composed(parts: list[list[Any]], names: Sequence[str], kind: RecordKind) -> Iterator[Any]:
+    rows = zip(*parts, strict=True)
+    if kind is RecordKind.TUPLES:
+        return rows
+    named = (dict(zip(names, values, strict=True)) for values in rows)
+    return (beam.Row(**fields) for fields in named) if kind is RecordKind.ROWS else named

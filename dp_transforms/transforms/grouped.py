@@ -129,26 +129,21 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
             | "ToTables" >> ToTables(names)
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
         )
-        wanted = records.pipeline | "Public" >> beam.Create(
-            [(name, None) for name in named_lists.public_lists(spec)], reshuffle=False
-        )
+        selected = None
         if spec.names is not None:
             users = functools.partial(named_lists.users_of_lists, spec=spec)
             select = SelectPartitions(
                 **arguments(spec.names), secret=secret, num_buckets=self._num_buckets
             )
-            selected = (
-                bounded
-                | "UsersOfGroups" >> on_threads(users)
-                | "Select" >> select
-                | "Selected" >> beam.FlatMap(_selected_names)
-            )
-            wanted = (wanted, selected) | "Wanted" >> beam.Flatten()
+            selected = bounded | "UsersOfGroups" >> on_threads(users) | "Select" >> select
         in_lists = OnThreads(functools.partial(named_lists.in_all_lists, spec=spec))
         of_name = functools.partial(named_lists.list_of_group, spec=spec)
         kind = tuple[str, str, ReleasedList]
         listed = bounded | "InLists" >> beam.ParDo(in_lists).with_output_types(pa.Table)
-        return release_named_lists(listed, wanted, of_name, kind, secret, self._num_buckets)
+        public = named_lists.public_lists(spec)
+        return release_named_lists(
+            listed, public, selected, of_name, kind, secret, self._num_buckets
+        )
 
     def display_data(self) -> dict[str, Any]:
         spec = self.spec
@@ -180,7 +175,3 @@ def _text(value: Any, name: str) -> str:
             f"{type(value).__name__}"
         )
     return str(value)
-
-
-def _selected_names(table: pa.Table) -> list[tuple[str, None]]:
-    return [(name, None) for name in table[PARTITION].to_pylist()]

@@ -10,7 +10,7 @@ from typing import Any
 import apache_beam as beam
 
 from dp_transforms.columnar import counting
-from dp_transforms.columnar.columns import COUNT, plain_table
+from dp_transforms.columnar.columns import COUNT, PARTITION, plain_table
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -185,7 +185,8 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
 
 def release_named_lists(
     pairs: beam.PCollection,
-    wanted: beam.PCollection,
+    public: Iterable[str],
+    selected: beam.PCollection | None,
     of_name: Callable[[str], NamedList],
     kind: Any,
     secret: JobSecret,
@@ -194,9 +195,15 @@ def release_named_lists(
     """Releases a list for each wanted name, in order: (*label, ReleasedList), of the type ``kind``.
 
     Takes tables of distinct pairs of a ``user`` and a ``partition``, which is a struct of ``list``,
-    the name, and ``partition``; and ``wanted``, pairs of a name and None. A wanted name that no
-    pair has gets an empty list, which is released like any other; one that is not wanted gets none.
+    the name, and ``partition``; and the wanted names, which are public, or in tables of selected
+    partitions. One that no pair has gets an empty list, which is released like any other; a name
+    that is not wanted gets none.
     """
+    names = [pairs.pipeline | "Public" >> beam.Create(list(public), reshuffle=False)]
+    if selected is not None:
+        of_table = beam.FlatMap(lambda table: table[PARTITION].to_pylist())
+        names.append(selected | "Selected" >> of_table)
+    wanted = names | "Names" >> beam.Flatten() | "Wanted" >> beam.Map(lambda name: (name, None))
     count = CountDistinctUsers(already_distinct=True, secret=secret, num_buckets=num_buckets)
     release = functools.partial(_release_wanted, of_name=of_name, secret=secret)
     found = (

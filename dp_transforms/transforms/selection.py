@@ -136,10 +136,8 @@ class SelectPartitions(Releases, beam.PTransform):
                     f"{missing} must be given, unless strategy is one of your own making"
                 )
             options |= {"pre_threshold": pre_threshold, "neighbours": neighbours}
-            name, loss, miss = strategy, epsilon, delta
-            self._make = lambda max_partitions, **more: NamesSpec.of(
-                name, loss, miss, max_partitions, **options | more
-            )
+            of: Callable[..., NamesSpec] = NamesSpec.of
+            self._make = functools.partial(of, strategy, epsilon, delta, **options)
             # Arguments are checked now, whatever kappa will be.
             self._spec = self._make(1 if self._max_partitions is None else self._max_partitions)
         else:
@@ -168,11 +166,11 @@ class SelectPartitions(Releases, beam.PTransform):
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
-        if self._is_auto and isinstance(spec.strategy, MeasuredSelection):
+        measures = self._is_auto and isinstance(spec.strategy, MeasuredSelection)
+        if measures and known is not None and known <= max_partitions:
             # With all users within kappa there is nothing to measure.
-            if known is not None and known <= max_partitions:
-                bounded = self._make(max_partitions, already_bounded=True)
-                spec = dataclasses.replace(spec, strategy=bounded.strategy)
+            bounded = self._make(max_partitions, already_bounded=True)
+            spec = dataclasses.replace(spec, strategy=bounded.strategy)
         return spec
 
     def expand(self, records: beam.PCollection) -> Any:

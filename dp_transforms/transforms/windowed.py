@@ -134,12 +134,9 @@ class ReleaseListsByPeriod(_ByPeriod):
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
         lists = named_lists.lists_of_periods(self.spec)
-        wanted = tables.pipeline | "Public" >> beam.Create(
-            [(name, None) for name in lists], reshuffle=False
-        )
         kind = tuple[str, ReleasedList]
         return release_named_lists(
-            bounded, wanted, lists.__getitem__, kind, secret, self._num_buckets
+            bounded, lists, None, lists.__getitem__, kind, secret, self._num_buckets
         )
 
     def display_data(self) -> dict[str, Any]:
