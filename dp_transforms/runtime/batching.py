@@ -7,18 +7,19 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
 from dp_transforms.columnar import columns
-from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
 from dp_transforms.runtime.bounds import TellsBound, bound_of
 from dp_transforms.runtime.python_values import column_of, is_row
 from dp_transforms.runtime.records import (
     RecordKind,
     check_known_fields,
     declares_nothing,
+    field_types,
     is_batch,
-    record_type,
     table_from,
 )
 from dp_transforms.runtime.shuffle import OnThreads, in_global_window
@@ -72,7 +73,8 @@ class FromTables(TellsBound, beam.PTransform):
 
     Args:
       like: records of the kind to give.
-      names: what a record's parts are called; a tuple of one part is that part itself.
+      names: what a record's parts are called, of user, partition, count, noisy_count, low and high;
+        a tuple of one part is that part itself.
       like_names: what the two parts of ``like`` are called, if they are tuples.
     """
 
@@ -85,14 +87,20 @@ class FromTables(TellsBound, beam.PTransform):
         super().__init__()
         self._kind = RecordKind.of(like)
         self._names = tuple(names)
-        self._type = record_type(self._kind, names, like.element_type, like_names)
+        types = dict.fromkeys((USER, PARTITION), Any) | field_types(like.element_type, like_names)
+        types |= dict.fromkeys((COUNT, NOISY_COUNT, LOW, HIGH), int)
+        self._types = tuple(types[name] for name in names)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         if self._kind is RecordKind.TABLES:
             return pcoll
-        return pcoll | "Unbatch" >> beam.FlatMap(
-            objects, self._kind, self._names
-        ).with_output_types(self._type)
+        made: Any = dict[str, Any]
+        if self._kind is RecordKind.ROWS:
+            made = RowTypeConstraint.from_fields(list(zip(self._names, self._types, strict=True)))
+        elif self._kind is RecordKind.TUPLES:
+            made = beam.typehints.Tuple[self._types] if len(self._types) > 1 else self._types[0]
+        records = beam.FlatMap(objects, self._kind, self._names)
+        return pcoll | "Unbatch" >> records.with_output_types(made)
 
 
 class _Batch(OnThreads):

@@ -34,7 +34,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.typehints.typehints import DictHint, TupleConstraint
 
 from dp_transforms.columnar import columns
-from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
+from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.runtime.python_values import frame_column, has_null, is_row
 
 _PARQUET_TABLES = (beam.io.ReadFromParquetBatched,)
@@ -386,35 +386,6 @@ class ToRecords(beam.PTransform):
         partition = RowTypeConstraint.from_fields(fields) if len(fields) > 1 else fields[0][1]
         named: list[Any] = [(USER, types[self._user]), (PARTITION, partition)]
         return RowTypeConstraint.from_fields(named)
-
-
-def record_type(
-    kind: RecordKind, names: Sequence[str], like: Any, like_names: Sequence[str] = (USER, PARTITION)
-) -> Any:
-    """The element type of records that are made from others.
-
-    Args:
-      kind: of both.
-      names: the parts of the records, of user, partition, count, noisy_count, low and high. A tuple
-        of one part is that part itself.
-      like: the element type of the others.
-      like_names: what the parts of the others are called, if they are tuples.
-    """
-    if kind is RecordKind.TABLES:
-        return pa.Table
-    if kind is RecordKind.DICTS:
-        return dict[str, Any]
-    types = {
-        USER: Any,
-        PARTITION: Any,
-        **field_types(like, like_names),
-        COUNT: int,
-        **dict.fromkeys((NOISY_COUNT, LOW, HIGH), int),
-    }
-    parts = tuple(types[name] for name in names)
-    if kind is RecordKind.ROWS:
-        return RowTypeConstraint.from_fields(list(zip(names, parts, strict=True)))
-    return tuple[parts] if len(parts) > 1 else parts[0]  # type: ignore[valid-type]
 
 
 def field_types(declared: Any, names: Sequence[str] = (USER, PARTITION)) -> dict[str, Any]:

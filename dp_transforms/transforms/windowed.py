@@ -252,10 +252,8 @@ class SelectPartitionsByPeriod(_ByPeriod):
     (epsilon, delta)-DP over all periods together: see the module.
 
     Args:
-      periods: the names of all periods, which are public. Records of others are left out.
       epsilon, delta: what all periods together cost.
-      max_periods_per_user: w, the most periods in which one user counts.
-      max_partitions_per_user: kappa, the most partitions in which one user counts in each of these.
+      periods, max_periods_per_user, max_partitions_per_user: see ``ReleaseListsByPeriod``.
       strategy, noisy_counts, pre_threshold, neighbours, intervals, secret, num_buckets: see
         ``SelectPartitions``.
 
@@ -263,9 +261,8 @@ class SelectPartitionsByPeriod(_ByPeriod):
       spec: the ``PeriodNamesSpec`` with these arguments; the ``max_partitions_per_user`` of
         ``spec.names.strategy`` is that of all periods together.
 
-    Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
-    Gives tables with the columns ``list``, ``partition`` and, if asked for, ``noisy_count``,
-    ``low`` and ``high``.
+    Takes tables as ``ReleaseListsByPeriod`` does. Gives tables with the columns ``list``,
+    ``partition`` and, if asked for, ``noisy_count``, ``low`` and ``high``.
 
     Raises:
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
