@@ -141,17 +141,10 @@ class KeepDistribution(ABC):
 
     @cached_property
     def reach(self) -> int | None:
-        """The smallest statistic dropped with probability below 2**-64; None if there is none."""
+        """The smallest statistic dropped below a probability of 2**-64; None if pi is 0."""
         if self.saturation is not None:
             return self.saturation
-        if self.never_keeps:
-            return None
         return self._smallest_dropped_at_most(gmpy2.mpq(1, 1 << WORD_BITS))
-
-    @property
-    def never_keeps(self) -> bool:
-        """True if pi is 0 everywhere."""
-        return False
 
     def _smallest_dropped_at_most(self, probability: Any) -> int:
         """The smallest statistic that is dropped with at most this probability."""
@@ -242,8 +235,8 @@ class OptimalDistribution(KeepDistribution):
         return self.crossover + _floor_of_log_ratio(self.epsilon, self._saturation_ratio) + 1
 
     @property
-    def never_keeps(self) -> bool:
-        return self.delta == 0
+    def reach(self) -> int | None:
+        return self.saturation
 
     @cached_property
     def _decay(self) -> Decay:
@@ -312,7 +305,7 @@ def _table(distribution: KeepDistribution) -> tuple[int, WordArray, WordArray]:
     lows, highs = zip(*ends, strict=True)
     # Within a cell of several statistics, pi lies between its values at both ends. The last cell
     # goes on for ever.
-    below = [*(lows[1:] if shift else lows[:-1]), lows[-1] if distribution.never_keeps else 0]
+    below = [*(lows[1:] if shift else lows[:-1]), lows[-1] if distribution.reach is None else 0]
     drop_below, last_open = (
         np.array([_word_below(value) for value in values], dtype=np.uint64)
         for values in (below, highs)
