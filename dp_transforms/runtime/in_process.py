@@ -20,9 +20,6 @@ from dp_transforms.columnar import counting
 from dp_transforms.columnar.bounding import Limits, distinct_pairs
 from dp_transforms.columnar.columns import (
     COUNT,
-    HIGH,
-    LOW,
-    NOISY_COUNT,
     PARTITION,
     USER,
     coded_table,
@@ -285,8 +282,7 @@ class InProcess:
         found = list(self._watch(selected, "selecting partitions", "selected", private=False))
         if found:
             return found
-        added = [NOISY_COUNT] * spec.noisy_counts + [LOW, HIGH] * spec.intervals
-        nothing = dict.fromkeys(added, pa.array([], pa.int64()))
+        nothing = dict.fromkeys(selecting.columns_of(spec)[1:], pa.array([], pa.int64()))
         return [pa.table({PARTITION: pa.array([], pa.string())} | nothing)]
 
     def _histograms(self, in_lists: Tables) -> dict[str, collections.Counter[int]]:

@@ -125,6 +125,12 @@ def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
     )
 
 
+def columns_of(spec: NamesSpec) -> tuple[str, ...]:
+    """The names of the parts of a selected record."""
+    ends = (LOW, HIGH) if spec.intervals else ()
+    return (PARTITION, NOISY_COUNT, *ends) if spec.noisy_counts else (PARTITION,)
+
+
 def public_counts(spec: NamesSpec) -> pa.Table:
     """Public names as a table of counts, which are 0.
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import WEIGHT, sum_counts
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.selection import (
@@ -196,7 +196,7 @@ class SelectPartitions(Releases, beam.PTransform):
                 spec.cap, secret=secret, num_buckets=self._num_buckets
             )
             selected = _selected_by_counts(counts, spec, secret, self._num_buckets)
-        names = selected | "FromTables" >> FromTables(records, _columns(spec))
+        names = selected | "FromTables" >> FromTables(records, selecting.columns_of(spec))
         if spec.others_epsilon is None:
             return names
         others = _other_users(tables, selected, spec, secret, self._num_buckets)
@@ -281,7 +281,7 @@ class SelectFromCounts(Releases, beam.PTransform):
         tables = counts | "ToTables" >> ToTables((PARTITION, COUNT))
         selected = _selected_by_counts(tables, spec, secret, self._num_buckets)
         like_names = (PARTITION, COUNT)
-        return selected | "FromTables" >> FromTables(counts, _columns(spec), like_names)
+        return selected | "FromTables" >> FromTables(counts, selecting.columns_of(spec), like_names)
 
     def display_data(self) -> dict[str, Any]:
         return displayed(self._spec.strategy)
@@ -298,10 +298,8 @@ def _selected_by_counts(
         ).with_output_types(pa.Table)
         beside["beside"] = beam.pvalue.AsList(public)
         # Public partitions without users have counts too.
-        add = shuffle.ReduceByHash(
-            sum_counts, (PARTITION,), secret.key("route partitions"), num_buckets
-        )
-        tables = (tables, public) | beam.Flatten() | "ByPartition" >> add
+        both = (tables, public) | beam.Flatten()
+        tables = both | "ByPartition" >> _add_counts(secret, num_buckets)
     return (
         tables
         | "Decide" >> shuffle.on_threads(selecting.decider(spec, secret), **beside)
@@ -321,20 +319,18 @@ def _selected_in_rounds(
     rounds = selecting.bounds(spec.strategy, secret)
     # A single round needs no more of a user than what counts in it.
     distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
-    by_user, by_partition = (
-        functools.partial(
-            shuffle.ReduceByHash,
-            names=(name,),
-            key=secret.key(f"route {name}s"),
-            num_buckets=num_buckets,
-        )
-        for name in (USER, PARTITION)
-    )
-    engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_counts))
+    by_user = shuffle.ReduceByHash(distinct, (USER,), secret.key("route users"), num_buckets)
+    engine = _OnBeam(tables | "ByUser" >> by_user, _add_counts(secret, num_buckets))
     return (
         tuple(selecting.in_rounds(engine, spec.strategy, spec.context, secret))
         | beam.Flatten()
         | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
+    )
+
+
+def _add_counts(secret: JobSecret, num_buckets: int | None) -> shuffle.ReduceByHash:
+    return shuffle.ReduceByHash(
+        sum_counts, (PARTITION,), secret.key("route partitions"), num_buckets
     )
 
 
@@ -408,12 +404,6 @@ def _other_users(
         | "Total" >> beam.CombineGlobally(sum)
         | "Noise" >> beam.Map(noisy).with_output_types(int)
     )
-
-
-def _columns(spec: NamesSpec) -> tuple[str, ...]:
-    """The names of the parts of a selected record."""
-    ends = (LOW, HIGH) if spec.intervals else ()
-    return (PARTITION, NOISY_COUNT, *ends) if spec.noisy_counts else (PARTITION,)
 
 
 def displayed(strategy: SelectionStrategy) -> dict[str, Any]:
