@@ -67,8 +67,6 @@ class SelectionStrategy(ABC):
     """The name of the strategy in options and reports."""
     has_noisy_counts: ClassVar[bool] = False
     """True if noisy counts come with the selected partitions."""
-    uses_weights: ClassVar[bool] = False
-    """True if users with fewer partitions count for more in each, so that counts do not suffice."""
     needs_positive_budget: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
