@@ -18,13 +18,7 @@ import pyarrow as pa
 from dp_transforms import specs
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.bounding import Limits, distinct_pairs
-from dp_transforms.columnar.columns import (
-    COUNT,
-    PARTITION,
-    USER,
-    coded_table,
-    decoded,
-)
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, decoded
 from dp_transforms.columnar.scattering import Reduce
 from dp_transforms.mechanisms.degree_projection import (
     OUT,

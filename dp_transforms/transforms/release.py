@@ -87,11 +87,11 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         refuse_windows(counts)
         secret = secret_for(counts.pipeline, self._secret)
         max_partitions = known_bound(counts, self._max_partitions, "ReleaseFrequencyList")
-        kind = RecordKind.of(counts)
-        histograms = counts | "Histogram" >> beam.Map(_histogram, kind)
         mechanism = self._mechanism_for(max_partitions)
         return (
-            merged(histograms)
+            counts
+            | "Histogram" >> beam.Map(_histogram, RecordKind.of(counts))
+            | "Merge" >> beam.CombineGlobally(counting.add_histograms)
             | "Release"
             >> beam.Map(release_histogram, mechanism, secret, self._context)
             .with_output_types(ReleasedList)
@@ -167,17 +167,18 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
         bound = BoundContributions(
             self._mechanism.max_degree, secret=secret, num_buckets=self._num_buckets
         )
+        release = functools.partial(
+            self._mechanism.release_under, secret=secret.secret, context=self._context
+        )
         # All of a user's pairs are in one of the bounded tables.
-        degrees = (
+        return (
             records
             | "ToTables" >> ToTables()
             | "Bound" >> bound
             | "Degrees" >> beam.Map(counting.user_degrees)
+            | "Merge" >> beam.CombineGlobally(counting.add_histograms)
+            | "Release" >> beam.Map(release).with_output_types(ReleasedDegrees)
         )
-        release = functools.partial(
-            self._mechanism.release_under, secret=secret.secret, context=self._context
-        )
-        return merged(degrees) | "Release" >> beam.Map(release).with_output_types(ReleasedDegrees)
 
     def display_data(self) -> dict[str, Any]:
         return {"epsilon": self._mechanism.epsilon_cost, "max_degree": self._mechanism.max_degree}
@@ -221,13 +222,6 @@ def release_named_lists(
         | "Gather" >> beam.combiners.ToList()
         | "InOrder" >> beam.FlatMap(_in_order).with_output_types(kind)
     )
-
-
-def merged(histograms: beam.PCollection) -> beam.PCollection:
-    """The sum of histograms {count: number of partitions}; an empty one if there are none."""
-    nothing = histograms.pipeline | "Nothing" >> beam.Create([{}], reshuffle=False)
-    merge = beam.CombineGlobally(counting.add_histograms).without_defaults()
-    return (histograms, nothing) | beam.Flatten() | "Merge" >> merge
 
 
 def _release_wanted(

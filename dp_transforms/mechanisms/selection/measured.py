@@ -262,11 +262,9 @@ class MeasuredSelection(WeightedStrategy):
     @property
     def _usual_plan(self) -> RoundPlan:
         max_partitions = self.max_partitions_per_user
-        return (
-            RoundPlan(1, 1, 1)
-            if max_partitions == 1
-            else RoundPlan(max_partitions, *self._few_rounds, 6)
-        )
+        if max_partitions == 1:
+            return RoundPlan(1, 1, 1)
+        return RoundPlan(max_partitions, *self._few_rounds)
 
     @property
     def _few_rounds(self) -> tuple[int, int]:
@@ -340,9 +338,8 @@ class _ByCounts(WeightedStrategy):
     @cached_property
     def rounds(self) -> tuple[KeepDistribution, ...]:
         max_partitions, neighbours = self.max_partitions_per_user, self.neighbours
-        return (
-            OptimalSelection(*self._budget, max_partitions, neighbours=neighbours).distribution,
-        )
+        optimal = OptimalSelection(*self._budget, max_partitions, neighbours=neighbours)
+        return (optimal.distribution,)
 
     def _parameters(self) -> dict[str, Any]:
         return {}
