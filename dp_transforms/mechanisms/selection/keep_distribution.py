@@ -60,7 +60,7 @@ from dp_transforms.mechanisms.enclosure import (
     same,
     smallest_where,
 )
-from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, known_from
+from dp_transforms.mechanisms.randomness import WORD_BITS, known_from
 
 _MOST_NODES = 1 << 11
 """The table's size. A distribution of a longer range is tabulated at every 2**i-th statistic."""
@@ -118,11 +118,6 @@ class KeepDistribution(ABC):
             for i in (start + open_).tolist():
                 keep[i] = self._decide_one(int(statistics[i]), int(words[i]), partial(extend, i))
         return keep
-
-    def select(self, statistics: IntArray, tape: RandomTape, channel: str) -> BoolArray:
-        """``decide`` with the numbers (channel, 0), (channel, 1), ... of a tape."""
-        words = tape.words(channel, len(statistics))
-        return self.decide(statistics, words, lambda i, bits: tape.prefix(channel, i, bits))
 
     def keep_enclosure(self, statistic: int, precision: int) -> Enclosure:
         """(lo, hi) around pi(statistic), exact rationals at most about 2**-precision apart."""

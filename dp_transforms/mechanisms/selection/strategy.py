@@ -171,8 +171,10 @@ class CountStrategy(SelectionStrategy):
         return self.distribution.decide(self._beyond(users), words, extend)
 
     def select(self, users: IntArray, tape: RandomTape, channel: str = CHANNEL) -> BoolArray:
-        """Decides which partitions are kept: ``decide`` with numbers of one channel of a tape."""
-        return self.distribution.select(self._beyond(users), tape, channel)
+        """Decides which partitions are kept: ``decide`` with the numbers (channel, 0), (channel,
+        1), ... of a tape."""
+        words = tape.words(channel, len(users))
+        return self.decide(users, words, lambda i, bits: tape.prefix(channel, i, bits))
 
     def _beyond(self, users: IntArray) -> IntArray:
         if self.pre_threshold == 1:
