@@ -37,7 +37,7 @@ from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 
-from dp_transforms.columnar.columns import PARTITION, USER, plain, single
+from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -180,8 +180,7 @@ class _ByWindow(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, type(self).__name__)
         names = self._names(_windows_of(records))
-        # The partition travels with its window until it is in a table. Records of windows without a
-        # name are left out.
+        # Records of windows without a name are left out.
         label = beam.ParDo(_Label(names)).with_output_types(
             pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
         )
@@ -189,8 +188,7 @@ class _ByWindow(Releases, beam.PTransform):
             records
             | "Label" >> label
             | "Global" >> beam.WindowInto(GlobalWindows())
-            | "Batch" >> ToTables()
-            | "Split" >> beam.Map(_split).with_output_types(pa.Table)
+            | "Batch" >> ToTables((USER, PARTITION, named_lists.LIST))
             | "ByWindow" >> self._release(list(names.values()))
         )
 
@@ -334,13 +332,10 @@ class _Label(beam.DoFn):
             return
         if is_batch(element):
             table = table_from(element, (USER, PARTITION))
-            parts = [pa.repeat(name, table.num_rows), plain(table[PARTITION], PARTITION)]
-            # As a tuple of the two would be.
-            partition = pa.StructArray.from_arrays(parts, names=["0", "1"])
-            yield pa.table({USER: table[USER], PARTITION: partition})
+            yield table.append_column(named_lists.LIST, pa.repeat(name, table.num_rows))
             return
         (user,), (partition,) = parts_of([element], (USER, PARTITION))
-        yield user, (name, partition)
+        yield user, partition, name
 
 
 def _windows_of(records: beam.PCollection) -> FixedWindows:
@@ -358,8 +353,3 @@ def _windows_of(records: beam.PCollection) -> FixedWindows:
     if not isinstance(windowing.triggerfn, DefaultTrigger):
         raise ValueError("a trigger that fires again would release the same records again")
     return windowing.windowfn
-
-
-def _split(table: pa.Table) -> pa.Table:
-    name, partition = single(table[PARTITION]).flatten()
-    return pa.table({USER: table[USER], PARTITION: partition, named_lists.LIST: name})
