@@ -205,8 +205,8 @@ MUTANTS = (
     Mutant(
         "kappa is not enforced in rounds with weights",
         "dp_transforms/runtime/selecting.py",
-        "bound(decoded(pairs), at_most=strategy.max_partitions_per_user)",
-        "bound(decoded(pairs), at_most=None)",
+        "bound(pairs, at_most=strategy.max_partitions_per_user)",
+        "bound(pairs, at_most=None)",
         ("tests/transforms/test_selection.py::test_selections_agree_with_the_reference",),
     ),
     Mutant(

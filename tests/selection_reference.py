@@ -7,7 +7,7 @@ import random
 import gmpy2
 
 from dp_transforms import JobSecret
-from dp_transforms.mechanisms.selection import MeasuredSelection
+from dp_transforms.mechanisms.selection import MeasuredSelection, WeightedStrategy
 from tests import reference
 from tests.beam_runs import table_of
 
@@ -41,7 +41,7 @@ def is_kept(distribution, statistic, name, key):
 def selected(records, strategy, secret=SECRET, context="selection"):
     """Computes the names that SelectPartitions must give, row by row."""
     max_partitions, key = strategy.max_partitions_per_user, secret.key("bound contributions")
-    if not strategy.uses_weights:
+    if not isinstance(strategy, WeightedStrategy):
         counts = reference.count(reference.bound(records, max_partitions, key))
         own = secret.key(f"{context} by {strategy!r}")
         return {name for name, n in counts.items() if is_kept(strategy.distribution, n, name, own)}

@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
 from dp_transforms.columnar import columns
-from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
 from dp_transforms.runtime.bounds import TellsBound, bound_of
 from dp_transforms.runtime.python_values import column_of, is_row
 from dp_transforms.runtime.records import (
     RecordKind,
     check_known_fields,
     declares_nothing,
+    field_types,
     is_batch,
-    record_type,
     table_from,
 )
 from dp_transforms.runtime.shuffle import OnThreads, in_global_window
 
 _BATCH_OBJECTS = 1 << 17
 
+Column = Callable[[Sequence[Any], str], pa.Array]
+"""Makes a column of Python values, given its name."""
+
+
+def plain_column(values: Sequence[Any], name: str) -> pa.Array:
+    """Python values as a column of the plain types of users and partitions.
+
+    Raises:
+      ValueError, TypeError: there are nulls, or values of other types or of several.
+    """
+    return columns.plain(column_of(values, name), name)
+
 
 class ToTables(TellsBound, beam.PTransform):
     """Records of any kind as tables in the form of ``columnar.columns``, of a good size.
 
     Args:
-      names: what a record's two parts are called.
+      names: what a record's parts are called.
+      column: makes a column of their values.
     """
 
-    def __init__(self, names: Sequence[str] = (USER, PARTITION)):
+    def __init__(
+        self,
+        names: Sequence[str] = (USER, PARTITION),
+        column: Column = plain_column,
+    ):
         super().__init__()
         self._names = tuple(names)
+        self._column = column
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         kind = RecordKind.of(pcoll)
@@ -45,9 +64,8 @@ class ToTables(TellsBound, beam.PTransform):
         batches = kind is RecordKind.TABLES or (
             declares_nothing(pcoll) and bound_of(pcoll).partitions is None
         )
-        return pcoll | "Batch" >> beam.ParDo(_Batch(self._names, kind, batches)).with_output_types(
-            pa.Table
-        )
+        batch = _Batch(self._names, kind, batches, self._column)
+        return pcoll | "Batch" >> beam.ParDo(batch).with_output_types(pa.Table)
 
 
 class FromTables(TellsBound, beam.PTransform):
@@ -55,7 +73,8 @@ class FromTables(TellsBound, beam.PTransform):
 
     Args:
       like: records of the kind to give.
-      names: what a record's parts are called; a tuple of one part is that part itself.
+      names: what a record's parts are called, of user, partition, count, noisy_count, low and high;
+        a tuple of one part is that part itself.
       like_names: what the two parts of ``like`` are called, if they are tuples.
     """
 
@@ -68,24 +87,34 @@ class FromTables(TellsBound, beam.PTransform):
         super().__init__()
         self._kind = RecordKind.of(like)
         self._names = tuple(names)
-        self._type = record_type(self._kind, names, like.element_type, like_names)
+        types = dict.fromkeys((USER, PARTITION), Any) | field_types(like.element_type, like_names)
+        types |= dict.fromkeys((COUNT, NOISY_COUNT, LOW, HIGH), int)
+        self._types = tuple(types[name] for name in names)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         if self._kind is RecordKind.TABLES:
             return pcoll
-        return pcoll | "Unbatch" >> beam.FlatMap(
-            objects, self._kind, self._names
-        ).with_output_types(self._type)
+        made: Any = dict[str, Any]
+        if self._kind is RecordKind.ROWS:
+            made = RowTypeConstraint.from_fields(list(zip(self._names, self._types, strict=True)))
+        elif self._kind is RecordKind.TUPLES:
+            made = beam.typehints.Tuple[self._types] if len(self._types) > 1 else self._types[0]
+        records = beam.FlatMap(objects, self._kind, self._names)
+        return pcoll | "Unbatch" >> records.with_output_types(made)
 
 
 class _Batch(OnThreads):
     """Collects elements of a bundle until there are enough of them for one table."""
 
-    def __init__(self, names: tuple[str, ...], kind: RecordKind, batches: bool):
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        kind: RecordKind,
+        batches: bool,
+        column: Column = plain_column,
+    ):
         super().__init__(self._of_records)
-        self._names = names
-        self._kind = kind
-        self._batches = batches
+        self._names, self._kind, self._batches, self._column = names, kind, batches, column
 
     def start_bundle(self) -> None:
         super().start_bundle()
@@ -129,41 +158,47 @@ class _Batch(OnThreads):
         return [columns.coded_table(tables, self._names)]
 
     def _of_records(self, held: list[Any]) -> list[pa.Table]:
-        parts = zip(self._names, self._parts(held), strict=True)
-        return [
-            pa.table({name: columns.plain(column_of(part, name), name) for name, part in parts})
-        ]
-
-    def _parts(self, held: list[Any]) -> list[list[Any]]:
-        first, second = self._names
-        kinds = set(map(type, held))
-        try:
-            if self._kind is RecordKind.ROWS or all(map(is_row, kinds)):
-                return [[getattr(row, name) for row in held] for name in self._names]
-            if kinds == {dict}:
-                return [[record[name] for record in held] for name in self._names]
-        except (AttributeError, KeyError):
-            raise ValueError(
-                f"a record has no field {first!r} or {second!r}: name yours with "
-                "ToRecords(user=..., partition=...)"
-            ) from None
-        if not kinds <= {tuple, list}:
-            raise TypeError(
-                f"records must be tuples ({first}, {second}), rows, dictionaries or Arrow tables, "
-                "of one kind. Of bounded tables declare the element type: "
-                ".with_output_types(pa.Table)"
-            )
-        if set(map(len, held)) != {2}:
-            raise ValueError(f"records must be pairs ({first}, {second})")
-        return [list(part) for part in zip(*held, strict=True)]
+        parts = zip(self._names, parts_of(held, self._names, self._kind), strict=True)
+        return [pa.table({name: self._column(part, name) for name, part in parts})]
 
 
-def objects(table: pa.Table, kind: RecordKind, names: tuple[str, ...]) -> Iterable[Any]:
+def parts_of(
+    records: Sequence[Any], names: Sequence[str], kind: RecordKind = RecordKind.TUPLES
+) -> list[list[Any]]:
+    """Returns the values of each part of records, which have these names, or this order in tuples.
+
+    Raises:
+      ValueError: a record has other parts.
+      TypeError: records are none, or of several kinds.
+    """
+    kinds = set(map(type, records))
+    described = ", ".join(names)
+    try:
+        if kind is RecordKind.ROWS or all(map(is_row, kinds)):
+            return [[getattr(row, name) for row in records] for name in names]
+        if kinds == {dict}:
+            return [[record[name] for record in records] for name in names]
+    except (AttributeError, KeyError):
+        raise ValueError(
+            f"a record has no field {' or '.join(map(repr, names))}: name yours with "
+            "ToRecords(user=..., partition=...)"
+        ) from None
+    if not kinds <= {tuple, list}:
+        raise TypeError(
+            f"records must be tuples ({described}), rows, dictionaries or Arrow tables, of one "
+            "kind. Of bounded tables declare the element type: .with_output_types(pa.Table)"
+        )
+    if set(map(len, records)) != {len(names)}:
+        raise ValueError(f"records must have {len(names)} parts ({described})")
+    return [list(part) for part in zip(*records, strict=True)]
+
+
+def objects(table: pa.Table, kind: RecordKind, names: Sequence[str]) -> Iterable[Any]:
     """The rows of some columns as records of a kind; a tuple of one part is that part itself."""
     parts = [_python_values(columns.single(table[name]), kind) for name in names]
-    if kind in (RecordKind.ROWS, RecordKind.DICTS):
-        return _named(parts, names, kind)
-    return zip(*parts, strict=True) if len(parts) > 1 else parts[0]
+    if len(parts) == 1 and kind is RecordKind.TUPLES:
+        return parts[0]
+    return _composed(parts, names, kind)
 
 
 def _python_values(array: pa.Array, kind: RecordKind) -> list[Any]:
@@ -172,14 +207,13 @@ def _python_values(array: pa.Array, kind: RecordKind) -> list[Any]:
         return [values[code] for code in array.indices.to_numpy()]
     if pa.types.is_struct(array.type):
         parts = [_python_values(field, kind) for field in array.flatten()]
-        names = [field.name for field in array.type]
-        if kind in (RecordKind.ROWS, RecordKind.DICTS):
-            return list(_named(parts, names, kind))
-        return list(zip(*parts, strict=True))
+        return list(_composed(parts, [field.name for field in array.type], kind))
     return array.to_pylist()
 
 
-def _named(parts: list[list[Any]], names: Sequence[str], kind: RecordKind) -> Iterator[Any]:
-    for values in zip(*parts, strict=True):
-        named = dict(zip(names, values, strict=True))
-        yield beam.Row(**named) if kind is RecordKind.ROWS else named
+def _composed(parts: list[list[Any]], names: Sequence[str], kind: RecordKind) -> Iterator[Any]:
+    rows = zip(*parts, strict=True)
+    if kind is RecordKind.TUPLES:
+        return rows
+    named = (dict(zip(names, values, strict=True)) for values in rows)
+    return (beam.Row(**fields) for fields in named) if kind is RecordKind.ROWS else named

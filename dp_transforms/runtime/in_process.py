@@ -18,20 +18,15 @@ import pyarrow as pa
 from dp_transforms import specs
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.bounding import Limits, distinct_pairs
-from dp_transforms.columnar.columns import (
-    COUNT,
-    HIGH,
-    LOW,
-    NOISY_COUNT,
-    PARTITION,
-    USER,
-    coded_table,
-    concat,
-    decoded,
-)
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, decoded
 from dp_transforms.columnar.scattering import Reduce
-from dp_transforms.mechanisms import degree_projection
-from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.degree_projection import (
+    OUT,
+    UNDIRECTED,
+    project_degrees,
+    project_directed_degrees,
+)
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.selection import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
@@ -83,6 +78,24 @@ def enough_memory() -> Iterator[None]:
             "the records need more memory than there is: give it more, or take a job on a runner "
             "of several machines, such as Flink"
         ) from None
+
+
+def projected_degrees(
+    edges: Tables, degree_bound: int, degree: str, order_key: bytes
+) -> FrequencyList:
+    """The degrees in the projection of a graph, see ``CountProjectedDegrees``.
+
+    Args:
+      edges: distinct edges out of their sources, which are the column ``partition``.
+      degree_bound, degree, order_key: see ``mechanisms.degree_projection``.
+    """
+    pairs = itertools.chain.from_iterable(
+        zip(one[PARTITION].to_pylist(), one[USER].to_pylist(), strict=True)
+        for one in map(decoded, edges)
+    )
+    if degree == UNDIRECTED:
+        return project_degrees(pairs, degree_bound, order_key)
+    return project_directed_degrees(pairs, degree_bound, order_key)[degree == OUT]
 
 
 class InProcess:
@@ -158,23 +171,15 @@ class InProcess:
     def grouped_lists(self, spec: specs.GroupsSpec) -> list[tuple[str, str, ReleasedList]]:
         """See ``ReleaseGroupedLists``."""
         tables = (named_lists.attribute_table(one, spec.attributes) for one in self._records())
-        names = (USER, PARTITION, *named_lists.attribute_columns(spec))
+        names = named_lists.columns_of(spec)
         bound = named_lists.bounds_of_groups(spec, self._secret)
         wanted = named_lists.public_lists(spec)
         with Held(self._bounding(self._reduced(tables, names, bound))) as bounded:
-            every = (named_lists.in_all_lists(one, len(spec.attributes)) for one in bounded)
+            every = (named_lists.in_all_lists(one, spec) for one in bounded)
             found = self._histograms(itertools.chain.from_iterable(every))
             if spec.names is not None:
-                of_groups = (
-                    concat(
-                        [
-                            named_lists.users_of_lists(named_lists.in_lists_of(one, i))
-                            for i in spec.to_select
-                        ]
-                    )
-                    for one in bounded
-                )
-                for selected in self._selected(map(distinct_pairs, of_groups), spec.names):
+                of_groups = (named_lists.users_of_lists(one, spec) for one in bounded)
+                for selected in self._selected(of_groups, spec.names):
                     wanted += selected[PARTITION].to_pylist()
         lists = sorted((named_lists.list_of_group(name, spec), name) for name in wanted)
         released = ((one.label, self._named(found.get(name, {}), one)) for one, name in lists)
@@ -188,23 +193,14 @@ class InProcess:
             )
             for edge in self._records("edges")
         )
-        to = degree_projection.OUT if spec.degree_bound is not None else spec.degree
+        to = OUT if spec.degree_bound is not None else spec.degree
         turned = (counting.neighbours(one, to) for one in ends)
         pairs = self._reduced(turned, (USER, PARTITION), distinct_pairs)
         if spec.degree_bound is None:
             counts = self._watch(self._added(pairs), "counting degrees", "nodes")
             return [self._list(counts, spec.mechanism)]
-        # Of edges out of them, sources are the partitions.
-        edges = itertools.chain.from_iterable(
-            zip(one[PARTITION].to_pylist(), one[USER].to_pylist(), strict=True)
-            for one in map(decoded, pairs)
-        )
-        order = self._secret.key("order of edges")
-        if spec.degree == degree_projection.UNDIRECTED:
-            degrees = degree_projection.project_degrees(edges, spec.degree_bound, order)
-        else:
-            both = degree_projection.project_directed_degrees(edges, spec.degree_bound, order)
-            degrees = both[spec.degree == degree_projection.OUT]
+        key = self._secret.key("order of edges")
+        degrees = projected_degrees(pairs, spec.degree_bound, spec.degree, key)
         return [release_frequency_list(degrees, spec.mechanism, self._secret)]
 
     def user_degrees(self, spec: specs.UserDegreesSpec) -> list[ReleasedDegrees]:
@@ -283,8 +279,7 @@ class InProcess:
         found = list(self._watch(selected, "selecting partitions", "selected", private=False))
         if found:
             return found
-        added = [NOISY_COUNT] * spec.noisy_counts + [LOW, HIGH] * spec.intervals
-        nothing = dict.fromkeys(added, pa.array([], pa.int64()))
+        nothing = dict.fromkeys(selecting.columns_of(spec)[1:], pa.array([], pa.int64()))
         return [pa.table({PARTITION: pa.array([], pa.string())} | nothing)]
 
     def _histograms(self, in_lists: Tables) -> dict[str, collections.Counter[int]]:

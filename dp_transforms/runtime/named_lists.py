@@ -21,6 +21,7 @@ from dp_transforms.columnar.columns import (
     COUNT,
     PARTITION,
     USER,
+    concat,
     decoded,
     described,
     plain,
@@ -87,32 +88,18 @@ def names_of_periods(selected: pa.Table) -> pa.Table:
     return pa.table(split | {name: selected[name] for name in selected.column_names[1:]})
 
 
-def attribute_column(index: int) -> str:
-    """The column of an attribute's values."""
-    return f"attribute {index}"
-
-
-def attribute_columns(spec: GroupsSpec) -> list[str]:
-    """The columns of all attributes' values."""
-    return [attribute_column(i) for i in range(len(spec.attributes))]
+def columns_of(spec: GroupsSpec) -> tuple[str, ...]:
+    """The columns of tables with attributes."""
+    return USER, PARTITION, *(attribute.name for attribute in spec.attributes)
 
 
 def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
     """Records with plain users and partitions, and a column of text for each attribute."""
-    texts = [attribute_text(table[one.name], one.name) for one in attributes]
-    user, partition = (plain(table[name], name) for name in (USER, PARTITION))
-    return with_texts(user, partition, texts, attributes)
-
-
-def with_texts(
-    user: pa.Array, partition: pa.Array, texts: Sequence[pa.Array], attributes: Sequence[Attribute]
-) -> pa.Table:
-    """The table of ``attribute_table``, given its columns."""
-    columns = {USER: user, PARTITION: partition}
-    for i, (attribute, text) in enumerate(zip(attributes, texts, strict=True)):
+    columns = {name: plain(table[name], name) for name in (USER, PARTITION)}
+    for one in attributes:
+        text = attribute_text(table[one.name], one.name)
         # A user's values are bounded to one of those that can be released.
-        known = text if attribute.groups is None else only(text, attribute.groups)
-        columns[attribute_column(i)] = known
+        columns[one.name] = text if one.groups is None else only(text, one.groups)
     return pa.table(columns)
 
 
@@ -123,23 +110,23 @@ def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
         at_most=spec.max_partitions_per_user,
         key=secret.key("bound contributions"),
         attribute_keys={
-            attribute_column(i): secret.key(f"value of attribute {attribute.name!r}")
-            for i, attribute in enumerate(spec.attributes)
+            attribute.name: secret.key(f"value of attribute {attribute.name!r}")
+            for attribute in spec.attributes
         },
     )
 
 
-def in_all_lists(table: pa.Table, attributes: int) -> Iterator[pa.Table]:
+def in_all_lists(table: pa.Table, spec: GroupsSpec) -> Iterator[pa.Table]:
     """A table of bounded users, once for all of them and once for each attribute."""
     yield listed(table, pa.repeat(ALL_USERS, table.num_rows))
-    for i in range(attributes):
-        yield in_lists_of(table, i)
+    for i in range(len(spec.attributes)):
+        yield in_lists_of(table, i, spec)
 
 
-def in_lists_of(table: pa.Table, attribute: int) -> pa.Table:
+def in_lists_of(table: pa.Table, attribute: int, spec: GroupsSpec) -> pa.Table:
     """Puts pairs of bounded users into the lists of their groups by an attribute, if they have a
     value of it."""
-    column = attribute_column(attribute)
+    column = spec.attributes[attribute].name
     table = table.filter(pc.not_equal(table[column], NO_VALUE))
     prefix = _list_name(attribute, "")
     return listed(table, pc.binary_join_element_wise(prefix, single(table[column]), ""))
@@ -239,10 +226,14 @@ def bound_users(
     return pa.table(columns)
 
 
-def users_of_lists(listed: pa.Table) -> pa.Table:
-    """The distinct users of each list: columns ``user`` and ``partition``, which is the list."""
-    lists = single(listed[PARTITION]).field(LIST)
-    return decoded(distinct_pairs(pa.table({USER: listed[USER], PARTITION: lists})))
+def users_of_lists(bounded: pa.Table, spec: GroupsSpec) -> pa.Table:
+    """The distinct users of each list by attributes whose groups are selected: columns ``user`` and
+    ``partition``, which is the list."""
+    tables = [in_lists_of(bounded, i, spec) for i in spec.to_select]
+    pairs = [
+        pa.table({USER: one[USER], PARTITION: single(one[PARTITION]).field(LIST)}) for one in tables
+    ]
+    return distinct_pairs(concat(pairs))
 
 
 def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:

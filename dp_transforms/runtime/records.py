@@ -14,6 +14,7 @@ partition may be composite: in tuples a tuple, in rows a row, and so on; in a ta
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import sys
@@ -33,7 +34,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.typehints.typehints import DictHint, TupleConstraint
 
 from dp_transforms.columnar import columns
-from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
+from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.runtime.python_values import frame_column, has_null, is_row
 
 _PARQUET_TABLES = (beam.io.ReadFromParquetBatched,)
@@ -139,32 +140,23 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
     return pa.table({name: frame_column(batch[name], name) for name in names})
 
 
-def check_fields(whose: str, what: str, names: Sequence[str], found: Sequence[str]) -> None:
-    """Checks that there are fields, or columns, of these names, which are public.
-
-    Raises:
-      ValueError: one is missing.
-    """
-    for name in names:
-        if name not in found:
-            verb = "have" if whose.endswith("s") else "has"
-            there = ", ".join(map(str, found))
-            raise ValueError(
-                f"{whose} {verb} no {what} {name!r}, only {there}: name yours with "
-                "ToRecords(user=..., partition=...)"
-            )
-
-
 def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
     """Checks names against the fields of declared rows, and the columns of files that are read.
 
     Raises:
       ValueError: one is missing.
     """
+    known = [("the file has no column", columns) for columns in _file_columns_of(pcoll)]
     if RecordKind.of(pcoll) is RecordKind.ROWS:
-        check_fields("rows", "field", names, list(field_types(pcoll.element_type)))
-    for found in _file_columns_of(pcoll):
-        check_fields("the file", "column", names, found)
+        known.append(("rows have no field", list(field_types(pcoll.element_type))))
+    for missing, found in known:
+        for name in names:
+            if name not in found:
+                # These names are public.
+                raise ValueError(
+                    f"{missing} {name!r}, only {', '.join(map(str, found))}: name yours with "
+                    "ToRecords(user=..., partition=...)"
+                )
 
 
 def connectors_of(pcoll: PValue) -> list[beam.PTransform | None]:
@@ -183,13 +175,28 @@ def connectors_of(pcoll: PValue) -> list[beam.PTransform | None]:
     return [None]
 
 
-def _file_columns_of(pcoll: PValue) -> Iterator[Sequence[str]]:
-    """The columns of files that elements were read from, as far as they are known."""
-    for connector in connectors_of(pcoll):
-        if connector is not None:
-            for item in DisplayData.create_from(connector).items:
-                if item.key == "file_pattern":
-                    yield from _file_columns(str(item.value), isinstance(connector, _AVRO))
+def _file_columns_of(pcoll: PValue) -> Iterator[list[str]]:
+    """The columns of files that elements were read from, as far as they are known.
+
+    A file that cannot be read now is an error when the pipeline runs.
+    """
+    for connector in filter(None, connectors_of(pcoll)):
+        for item in DisplayData.create_from(connector).items:
+            if item.key != "file_pattern":
+                continue
+            with contextlib.suppress(
+                BeamIOError, OSError, ValueError, KeyError, TypeError, pa.ArrowException
+            ):
+                for file in FileSystems.match([str(item.value)], [1])[0].metadata_list[:1]:
+                    with FileSystems.open(file.path) as opened:
+                        yield _columns_in(opened, isinstance(connector, _AVRO))
+
+
+def _columns_in(file: Any, avro: bool) -> list[str]:
+    if avro:
+        schema: Any = fastavro.reader(file).writer_schema
+        return [field["name"] for field in schema["fields"]]
+    return pq.read_schema(file).names
 
 
 def is_filter(transform: beam.PTransform | None) -> bool:
@@ -202,23 +209,6 @@ def is_filter(transform: beam.PTransform | None) -> bool:
     decide = getattr(transform.fn, "_fn", None)
     module, name = getattr(decide, "__module__", ""), getattr(decide, "__qualname__", "")
     return (module, name) == (beam.Filter.__module__, "Filter.<locals>.<lambda>")
-
-
-def _file_columns(pattern: str, avro: bool) -> Iterator[Sequence[str]]:
-    """Yields the columns of the first file.
-
-    A file that cannot be read now is an error when the pipeline runs.
-    """
-    try:
-        for file in FileSystems.match([pattern], [1])[0].metadata_list[:1]:
-            with FileSystems.open(file.path) as opened:
-                if avro:
-                    schema: Any = fastavro.reader(opened).writer_schema
-                    yield [field["name"] for field in schema["fields"]]
-                else:
-                    yield pq.read_schema(opened).names
-    except (BeamIOError, OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-        return
 
 
 def _frame_type() -> Any:
@@ -396,35 +386,6 @@ class ToRecords(beam.PTransform):
         partition = RowTypeConstraint.from_fields(fields) if len(fields) > 1 else fields[0][1]
         named: list[Any] = [(USER, types[self._user]), (PARTITION, partition)]
         return RowTypeConstraint.from_fields(named)
-
-
-def record_type(
-    kind: RecordKind, names: Sequence[str], like: Any, like_names: Sequence[str] = (USER, PARTITION)
-) -> Any:
-    """The element type of records that are made from others.
-
-    Args:
-      kind: of both.
-      names: the parts of the records, of user, partition, count, noisy_count, low and high. A tuple
-        of one part is that part itself.
-      like: the element type of the others.
-      like_names: what the parts of the others are called, if they are tuples.
-    """
-    if kind is RecordKind.TABLES:
-        return pa.Table
-    if kind is RecordKind.DICTS:
-        return dict[str, Any]
-    types = {
-        USER: Any,
-        PARTITION: Any,
-        **field_types(like, like_names),
-        COUNT: int,
-        **dict.fromkeys((NOISY_COUNT, LOW, HIGH), int),
-    }
-    parts = tuple(types[name] for name in names)
-    if kind is RecordKind.ROWS:
-        return RowTypeConstraint.from_fields(list(zip(names, parts, strict=True)))
-    return tuple[parts] if len(parts) > 1 else parts[0]  # type: ignore[valid-type]
 
 
 def field_types(declared: Any, names: Sequence[str] = (USER, PARTITION)) -> dict[str, Any]:

@@ -32,19 +32,15 @@ from dp_transforms.columnar.columns import (
 )
 from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.hashing import KeyedUniforms
-from dp_transforms.mechanisms.arrays import BoolArray, IntArray
+from dp_transforms.mechanisms.arrays import BoolArray
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
     MeasuredSelection,
-    NoisyCountStrategy,
     WeightedStrategy,
 )
 from dp_transforms.mechanisms.selection.measured import users_in_classes
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
-from dp_transforms.mechanisms.selection.threshold_distribution import (
-    ThresholdDistribution,
-    count_intervals,
-)
+from dp_transforms.mechanisms.selection.threshold_distribution import ThresholdDistribution
 from dp_transforms.runtime.python_values import column_of
 from dp_transforms.runtime.threads import map_ahead
 
@@ -117,20 +113,22 @@ def in_rounds(
 
 
 def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
-    """Returns the function that selects from a table of counts; it takes tables of public names, if
-    there are any, as ``beside``."""
-    given: dict[str, Any] = {
-        "key": secret.key(f"{spec.context} by {spec.strategy!r}"),
-        "noisy_counts": spec.noisy_counts,
-        "intervals": spec.intervals,
-    }
+    """Returns ``select_from_counts`` for a specification; it takes a table, and what is beside."""
     strategy: Any = spec.strategy
-    decide = functools.partial(select_from_counts, strategy=strategy, **given)
-    if spec.public_distribution is None:
-        return decide
     return functools.partial(
-        select_with_public, decide=decide, public_distribution=spec.public_distribution, **given
+        select_from_counts,
+        strategy=strategy,
+        key=secret.key(f"{spec.context} by {strategy!r}"),
+        noisy_counts=spec.noisy_counts,
+        intervals=spec.intervals,
+        public_distribution=spec.public_distribution,
     )
+
+
+def columns_of(spec: NamesSpec) -> tuple[str, ...]:
+    """The names of the parts of a selected record."""
+    ends = (LOW, HIGH) if spec.intervals else ()
+    return (PARTITION, NOISY_COUNT, *ends) if spec.noisy_counts else (PARTITION,)
 
 
 def public_counts(spec: NamesSpec) -> pa.Table:
@@ -151,6 +149,8 @@ def select_from_counts(
     key: bytes,
     noisy_counts: bool = False,
     intervals: bool = False,
+    public_distribution: ThresholdDistribution | None = None,
+    beside: Sequence[pa.Table] = (),
 ) -> pa.Table:
     """The rows of a table of counts that a strategy selects; the kernel of ``SelectFromCounts``.
 
@@ -159,35 +159,25 @@ def select_from_counts(
       strategy: decides; one with noisy counts, if they are wanted.
       key: 32 secret bytes: with a partition's name they give its uniform number.
       noisy_counts, intervals: whether to add them.
+      public_distribution: decides about public partitions, if there are any.
+      beside: tables of these.
 
     Returns:
       The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
     """
+    selected = functools.partial(_selected, key=key, noisy_counts=noisy_counts, intervals=intervals)
+    public = None
+    if public_distribution is not None:
+        is_public = counting.is_in(single(table[PARTITION]), _names(beside))
+        public = selected(public_distribution, table.filter(is_public))
+        table = table.filter(pc.invert(is_public))
     counts = table[COUNT].to_numpy()
     needed = counts >= strategy.pre_threshold
     if strategy.saturation_count is not None and not noisy_counts:
         # Those are kept whatever their number.
         needed &= counts < strategy.saturation_count
-    ends = strategy.count_intervals if isinstance(strategy, NoisyCountStrategy) else None
-    return _selected(strategy, table, key, noisy_counts, needed, ends if intervals else None)
-
-
-def select_with_public(
-    table: pa.Table,
-    beside: Sequence[pa.Table],
-    decide: Callable[[pa.Table], pa.Table],
-    public_distribution: ThresholdDistribution,
-    key: bytes,
-    noisy_counts: bool = False,
-    intervals: bool = False,
-) -> pa.Table:
-    """``select_from_counts`` where some partitions are public: those in the tables beside, of which
-    there is one at least. ``decide`` decides about the others."""
-    public = single(concat(list(beside))[PARTITION])
-    is_public = counting.is_in(single(table[PARTITION]), public)
-    ends = functools.partial(count_intervals, public_distribution) if intervals else None
-    listed = _selected(public_distribution, table.filter(is_public), key, noisy_counts, None, ends)
-    return concat([decide(table.filter(pc.invert(is_public))), listed])
+    found = selected(strategy, table, needed=needed)
+    return found if public is None else concat([found, public])
 
 
 def _selected(
@@ -195,8 +185,8 @@ def _selected(
     table: pa.Table,
     key: bytes,
     noisy_counts: bool,
-    needed: BoolArray | None,
-    ends: Callable[[IntArray], tuple[IntArray, IntArray]] | None,
+    intervals: bool,
+    needed: BoolArray | None = None,
 ) -> pa.Table:
     partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
     uniforms = KeyedUniforms(partitions, key, needed)
@@ -205,9 +195,20 @@ def _selected(
         return pa.table({PARTITION: partitions.filter(pa.array(keep))})
     keep, noisy = decider.decide_with_counts(counts, uniforms.words, uniforms.prefix)
     columns = {PARTITION: partitions.filter(pa.array(keep)), NOISY_COUNT: pa.array(noisy[keep])}
-    if ends is not None:
-        columns |= zip((LOW, HIGH), map(pa.array, ends(noisy[keep])), strict=True)
+    if intervals:
+        columns |= zip(
+            (LOW, HIGH), map(pa.array, decider.count_intervals(noisy[keep])), strict=True
+        )
     return pa.table(columns)
+
+
+def _names(tables: Sequence[pa.Table]) -> pa.Array:
+    return single(concat(list(tables))[PARTITION])
+
+
+def _of_others(pairs: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
+    """Pairs whose partition is in none of the tables ``beside``."""
+    return counting.without_partitions(pairs, _names(beside)) if beside else pairs
 
 
 class InMemory:
@@ -282,19 +283,16 @@ def weigh_remaining(
     strategy = strategy.branch(measured)
     if index >= strategy.most_rounds:
         return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
-    if beside:
-        pairs = counting.without_partitions(pairs, single(concat(list(beside))[PARTITION]))
     weights = functools.partial(strategy.weights, index, named=rows_of(beside))
     # A plan may have fewer partitions count than kappa.
-    bounded = bound(decoded(pairs), at_most=strategy.max_partitions_per_user)
+    pairs = decoded(_of_others(pairs, beside))
+    bounded = bound(pairs, at_most=strategy.max_partitions_per_user)
     return counting.weigh_pairs(bounded, weights)
 
 
 def users_of_others(records: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
     """Returns the users, each once, of partitions that are in none of the tables ``beside``."""
-    if beside:
-        records = counting.without_partitions(records, single(concat(list(beside))[PARTITION]))
-    return distinct_users(records)
+    return distinct_users(_of_others(records, beside))
 
 
 def distinct_users(records: pa.Table) -> pa.Table:

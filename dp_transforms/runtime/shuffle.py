@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -128,24 +128,28 @@ def in_global_window(result: Any) -> WindowedValue:
     return WindowedValue(result, GlobalWindow().max_timestamp(), (GlobalWindow(),))
 
 
-class OnThreadsBeside(OnThreads):
-    """``OnThreads`` for a kernel of a table that also takes two side inputs: tables, and what was
-    measured."""
-
-    def process(
-        self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: Any = None
-    ) -> Iterator[Any]:
-        kernel = functools.partial(unless_empty, self._kernel, beside=beside)
-        if measured is not None:
-            kernel = functools.partial(kernel, measured=measured)
-        yield from self.submit(kernel, element)
+class _OnThreadsBeside(OnThreads):
+    def process(self, element: Any, beside: Any = (), measured: Any = None) -> Iterator[Any]:
+        given = {"beside": beside} if measured is None else {"beside": beside, "measured": measured}
+        yield from self.submit(functools.partial(self._kernel, **given), element)
 
 
-def unless_empty(
-    kernel: Callable[..., pa.Table], table: pa.Table, **options: Any
+def on_threads(kernel: Callable[..., pa.Table], **beside: Any) -> beam.ParDo:
+    """Makes a table of each table by a kernel, ``OnThreads``. Those without rows are left out.
+
+    Args:
+      kernel: takes a table, and whatever is beside it.
+      beside: side inputs ``beside`` and ``measured``, if there are any: see ``selecting``.
+    """
+    step = _OnThreadsBeside if beside else OnThreads
+    kernel = functools.partial(_unless_empty, kernel)
+    return beam.ParDo(step(kernel), **beside).with_output_types(pa.Table)
+
+
+def _unless_empty(
+    kernel: Callable[..., pa.Table], table: pa.Table, **beside: Any
 ) -> list[pa.Table]:
-    """The kernel's result for a table, if it has rows."""
-    result = kernel(table, **options)
+    result = kernel(table, **beside)
     return [result] if result.num_rows else []
 
 

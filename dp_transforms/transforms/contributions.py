@@ -17,7 +17,7 @@ from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Bound, TellsBound, bound_of, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import refuse_windows
-from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
 
 
 class BoundContributions(TellsBound, beam.PTransform):
@@ -144,10 +144,8 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
       num_buckets: how many parts users, or partitions, are split into.
 
     Raises:
-      ValueError: an argument is out of range, the input is unbounded or windowed or holds counts,
-        pairs are declared distinct after a Flatten, the job is a classic template; at run time,
-        there are nulls.
-      TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
+      ValueError, TypeError: as ``BoundContributions``; or pairs are declared distinct after a
+        Flatten.
 
     >>> with beam.Pipeline() as pipeline:
     ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "jazz"), ("bob", "jazz")])
@@ -188,10 +186,7 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
         add = functools.partial(sum_counts, cap=self._cap)
         return (
             pairs
-            | "Count"
-            >> beam.ParDo(OnThreads(functools.partial(_count, cap=self._cap))).with_output_types(
-                pa.Table
-            )
+            | "Count" >> on_threads(functools.partial(_count, cap=self._cap))
             | "Batch" >> ToTables((PARTITION, COUNT))
             | "ByPartition"
             >> ReduceByHash(add, (PARTITION,), secret.key("route partitions"), self._num_buckets)
@@ -219,8 +214,8 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
         return {} if self._cap is None else {"cap": self._cap}
 
 
-def _count(pairs: pa.Table, cap: int | None) -> list[pa.Table]:
+def _count(pairs: pa.Table, cap: int | None) -> pa.Table:
     # Grouping by partition is done already where the column is a dictionary, as after bounding.
     if not all(is_plain_dictionary(pairs[name]) for name in (USER, PARTITION)):
         pairs = plain_table(pairs, (USER, PARTITION))
-    return [count_pairs(pairs, cap)]
+    return count_pairs(pairs, cap)

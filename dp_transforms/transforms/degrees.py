@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET, neighbours
 from dp_transforms.mechanisms.degree_projection import (
     OUT,
@@ -20,14 +19,13 @@ from dp_transforms.mechanisms.degree_projection import (
     edge_private_sensitivity,
     known_degree,
     node_private_sensitivity,
-    project_degrees,
-    project_directed_degrees,
 )
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Bound, TellsBound
+from dp_transforms.runtime.in_process import projected_degrees
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import refuse_windows
-from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
 from dp_transforms.transforms.contributions import CountDistinctUsers
 from dp_transforms.transforms.release import ON_ONE_WORKER
 
@@ -53,9 +51,7 @@ class CountDegrees(TellsBound, beam.PTransform):
       num_buckets: how many parts edges and nodes are split into.
 
     Raises:
-      ValueError: an argument is out of range, the input is unbounded or windowed, the job is a
-        classic template; at run time, there are nulls.
-      TypeError, at run time: nodes are not strings, bytes or integers of one type.
+      ValueError, TypeError: as ``BoundContributions``, with nodes for users and partitions.
 
     >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("a", "b"), ("b", "a"), ("a", "a"), ("c", "a")])
@@ -78,11 +74,10 @@ class CountDegrees(TellsBound, beam.PTransform):
 
     def expand(self, edges: beam.PCollection) -> beam.PCollection:
         refuse_windows(edges)
-        turn = functools.partial(_neighbours, degree=self._degree)
         return (
             edges
             | "ToTables" >> ToTables((SOURCE, TARGET))
-            | "Neighbours" >> beam.ParDo(OnThreads(turn)).with_output_types(pa.Table)
+            | "Neighbours" >> on_threads(functools.partial(neighbours, degree=self._degree))
             | "Count"
             >> CountDistinctUsers(
                 already_distinct=False, secret=self._secret, num_buckets=self._num_buckets
@@ -147,11 +142,10 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
     def expand(self, edges: beam.PCollection) -> beam.PCollection:
         refuse_windows(edges)
         secret = secret_for(edges.pipeline, self._secret)
-        turn = functools.partial(_neighbours, degree=OUT)
         tables = (
             edges
             | "ToTables" >> ToTables((SOURCE, TARGET))
-            | "Directed" >> beam.ParDo(OnThreads(turn)).with_output_types(pa.Table)
+            | "Directed" >> on_threads(functools.partial(neighbours, degree=OUT))
             | "Distinct"
             >> ReduceByHash(
                 distinct_pairs, (USER, PARTITION), secret.key("route edges"), self._num_buckets
@@ -161,7 +155,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
             edges.pipeline
             | "Once" >> beam.Create([None], reshuffle=False)
             | "Project"
-            >> beam.FlatMap(
+            >> beam.Map(
                 _projected,
                 beam.pvalue.AsIter(tables),
                 self._degree_bound,
@@ -183,22 +177,8 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
         return {"degree": self._degree, "degree_bound": self._degree_bound}
 
 
-def _neighbours(edges: pa.Table, degree: str) -> list[pa.Table]:
-    return [neighbours(edges, degree)]
-
-
 def _projected(
     _: None, tables: Iterable[pa.Table], degree_bound: int, degree: str, order_key: bytes
-) -> Iterator[pa.Table]:
-    edges = itertools.chain.from_iterable(map(_pairs, tables))
-    if degree == UNDIRECTED:
-        projected = project_degrees(edges, degree_bound, order_key)
-    else:
-        projected = project_directed_degrees(edges, degree_bound, order_key)[degree == OUT]
-    yield pa.table({COUNT: projected.frequencies.repeat(projected.multiplicities)})
-
-
-def _pairs(table: pa.Table) -> Iterable[tuple[Any, Any]]:
-    # Of edges out of them, sources are the partitions.
-    columns = decoded(table)
-    return zip(columns[PARTITION].to_pylist(), columns[USER].to_pylist(), strict=True)
+) -> pa.Table:
+    projected = projected_degrees(tables, degree_bound, degree, order_key)
+    return pa.table({COUNT: projected.frequencies.repeat(projected.multiplicities)})

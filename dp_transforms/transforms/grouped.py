@@ -26,26 +26,25 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.columns import PARTITION, USER, single
+from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.runtime import named_lists
-from dp_transforms.runtime.batching import ToTables
+from dp_transforms.runtime.batching import ToTables, plain_column
 from dp_transforms.runtime.bounds import Releases
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.python_values import is_row
 from dp_transforms.runtime.records import RecordKind, check_known_fields, refuse_windows, table_from
-from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash, on_threads
 from dp_transforms.specs import Attribute, GroupsSpec, arguments
-from dp_transforms.transforms.release import ReleaseNamedLists
+from dp_transforms.transforms.release import release_named_lists
 from dp_transforms.transforms.selection import SelectPartitions
 
 
@@ -74,9 +73,8 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         follow from them.
 
     Raises:
-      ValueError: an argument is out of range or missing, attributes have one name, the input is
-        unbounded or windowed, the job is a classic template; at run time, there are nulls.
-      TypeError, at run time: values have a type that cannot be used.
+      ValueError, TypeError: as ``BoundContributions``; an argument is missing, attributes have one
+        name, or, at run time, values of a type that cannot be used.
 
     >>> records = [("ann", "jazz", "f"), ("bob", "jazz", "m"), ("cy", "rock", "m")]
     >>> release = ReleaseGroupedLists(
@@ -118,36 +116,33 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         refuse_windows(records)
         secret, spec = secret_for(records.pipeline, self._secret), self.spec
         bound = named_lists.bounds_of_groups(spec, secret)
+        names = named_lists.columns_of(spec)
+        if RecordKind.of(records) is RecordKind.TABLES:
+            check_known_fields(records, names)
+            tables = records | "Named" >> beam.Map(table_from, names)
+        else:
+            tables = records | "Batch" >> ToTables(names, _column)
+        attribute_table = functools.partial(named_lists.attribute_table, attributes=spec.attributes)
         bounded = (
-            records
-            | "ToAttributeTables" >> _ToAttributeTables(spec.attributes)
-            | "ToTables" >> ToTables((USER, PARTITION, *named_lists.attribute_columns(spec)))
+            tables
+            | "Attributes" >> beam.Map(attribute_table).with_output_types(pa.Table)
+            | "ToTables" >> ToTables(names)
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
         )
-        wanted = records.pipeline | "Public" >> beam.Create(
-            [(name, None) for name in named_lists.public_lists(spec)], reshuffle=False
-        )
+        selected = None
         if spec.names is not None:
-            users = OnThreads(functools.partial(_users_of_lists, attributes=spec.to_select))
+            users = functools.partial(named_lists.users_of_lists, spec=spec)
             select = SelectPartitions(
                 **arguments(spec.names), secret=secret, num_buckets=self._num_buckets
             )
-            selected = (
-                bounded
-                | "UsersOfGroups" >> beam.ParDo(users).with_output_types(pa.Table)
-                | "Select" >> select
-                | "Selected" >> beam.FlatMap(_selected_names)
-            )
-            wanted = (wanted, selected) | "Wanted" >> beam.Flatten()
-        in_lists = OnThreads(
-            functools.partial(named_lists.in_all_lists, attributes=len(spec.attributes))
-        )
+            selected = bounded | "UsersOfGroups" >> on_threads(users) | "Select" >> select
+        in_lists = OnThreads(functools.partial(named_lists.in_all_lists, spec=spec))
         of_name = functools.partial(named_lists.list_of_group, spec=spec)
         kind = tuple[str, str, ReleasedList]
-        return (
-            bounded
-            | "InLists" >> beam.ParDo(in_lists).with_output_types(pa.Table)
-            | "Release" >> ReleaseNamedLists(wanted, of_name, kind, secret, self._num_buckets)
+        listed = bounded | "InLists" >> beam.ParDo(in_lists).with_output_types(pa.Table)
+        public = named_lists.public_lists(spec)
+        return release_named_lists(
+            listed, public, selected, of_name, kind, secret, self._num_buckets
         )
 
     def display_data(self) -> dict[str, Any]:
@@ -162,52 +157,10 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         }
 
 
-class _ToAttributeTables(beam.PTransform):
-    """Makes tables of records of any kind: see ``named_lists.attribute_table``."""
-
-    def __init__(self, attributes: Sequence[Attribute]):
-        super().__init__()
-        self._attributes = attributes
-        self._names = [USER, PARTITION, *(attribute.name for attribute in attributes)]
-
-    def expand(self, records: beam.PCollection) -> beam.PCollection:
-        kind = RecordKind.of(records)
-        if kind is not RecordKind.TUPLES:
-            check_known_fields(records, self._names)
-        if kind is RecordKind.TABLES:
-            return records | beam.Map(self._of_table).with_output_types(pa.Table)
-        # Partition and values travel as a composite partition until they are a table.
-        pairs = records | "Pairs" >> beam.Map(self._pair)
-        return (
-            pairs
-            | "Batch" >> ToTables()
-            | "Split" >> beam.Map(self._of_composite).with_output_types(pa.Table)
-        )
-
-    def _pair(self, record: Any) -> tuple[Any, tuple[Any, ...]]:
-        if is_row(type(record)):
-            record = tuple(getattr(record, name) for name in self._names if hasattr(record, name))
-        elif isinstance(record, dict):
-            # Which keys it has may be private.
-            record = tuple(record[name] for name in self._names if name in record)
-        if not isinstance(record, (tuple, list)) or len(record) != len(self._names):
-            raise ValueError(
-                f"records must have {len(self._names)} parts: user, partition and a value of each "
-                "attribute"
-            )
-        user, partition, *values = record
-        texts = (
-            _text(value, attribute.name)
-            for value, attribute in zip(values, self._attributes, strict=True)
-        )
-        return user, (partition, *texts)
-
-    def _of_composite(self, table: pa.Table) -> pa.Table:
-        partition, *texts = single(table[PARTITION]).flatten()
-        return named_lists.with_texts(table[USER], partition, texts, self._attributes)
-
-    def _of_table(self, batch: Any) -> pa.Table:
-        return named_lists.attribute_table(table_from(batch, self._names), self._attributes)
+def _column(values: Sequence[Any], name: str) -> pa.Array:
+    if name in (USER, PARTITION):
+        return plain_column(values, name)
+    return pa.array([_text(value, name) for value in values], pa.string())
 
 
 def _text(value: Any, name: str) -> str:
@@ -222,11 +175,3 @@ def _text(value: Any, name: str) -> str:
             f"{type(value).__name__}"
         )
     return str(value)
-
-
-def _users_of_lists(table: pa.Table, attributes: Sequence[int]) -> Iterable[pa.Table]:
-    return (named_lists.users_of_lists(named_lists.in_lists_of(table, i)) for i in attributes)
-
-
-def _selected_names(table: pa.Table) -> list[tuple[str, None]]:
-    return [(name, None) for name in table[PARTITION].to_pylist()]

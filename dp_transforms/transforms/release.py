@@ -10,7 +10,7 @@ from typing import Any
 import apache_beam as beam
 
 from dp_transforms.columnar import counting
-from dp_transforms.columnar.columns import COUNT, plain_table
+from dp_transforms.columnar.columns import COUNT, PARTITION, plain_table
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -87,11 +87,11 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         refuse_windows(counts)
         secret = secret_for(counts.pipeline, self._secret)
         max_partitions = known_bound(counts, self._max_partitions, "ReleaseFrequencyList")
-        kind = RecordKind.of(counts)
-        histograms = counts | "Histogram" >> beam.Map(_histogram, kind)
         mechanism = self._mechanism_for(max_partitions)
         return (
-            merged(histograms)
+            counts
+            | "Histogram" >> beam.Map(_histogram, RecordKind.of(counts))
+            | "Merge" >> beam.CombineGlobally(counting.add_histograms)
             | "Release"
             >> beam.Map(release_histogram, mechanism, secret, self._context)
             .with_output_types(ReleasedList)
@@ -167,68 +167,61 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
         bound = BoundContributions(
             self._mechanism.max_degree, secret=secret, num_buckets=self._num_buckets
         )
+        release = functools.partial(
+            self._mechanism.release_under, secret=secret.secret, context=self._context
+        )
         # All of a user's pairs are in one of the bounded tables.
-        degrees = (
+        return (
             records
             | "ToTables" >> ToTables()
             | "Bound" >> bound
             | "Degrees" >> beam.Map(counting.user_degrees)
+            | "Merge" >> beam.CombineGlobally(counting.add_histograms)
+            | "Release" >> beam.Map(release).with_output_types(ReleasedDegrees)
         )
-        release = functools.partial(
-            self._mechanism.release_under, secret=secret.secret, context=self._context
-        )
-        return merged(degrees) | "Release" >> beam.Map(release).with_output_types(ReleasedDegrees)
 
     def display_data(self) -> dict[str, Any]:
         return {"epsilon": self._mechanism.epsilon_cost, "max_degree": self._mechanism.max_degree}
 
 
-class ReleaseNamedLists(beam.PTransform):
+def release_named_lists(
+    pairs: beam.PCollection,
+    public: Iterable[str],
+    selected: beam.PCollection | None,
+    of_name: Callable[[str], NamedList],
+    kind: Any,
+    secret: JobSecret,
+    num_buckets: int | None,
+) -> beam.PCollection:
     """Releases a list for each wanted name, in order: (*label, ReleasedList), of the type ``kind``.
 
     Takes tables of distinct pairs of a ``user`` and a ``partition``, which is a struct of ``list``,
-    the name, and ``partition``; and ``wanted``, pairs of a name and None. A wanted name that no
-    pair has gets an empty list, which is released like any other; one that is not wanted gets none.
+    the name, and ``partition``; and the wanted names, which are public, or in tables of selected
+    partitions. One that no pair has gets an empty list, which is released like any other; a name
+    that is not wanted gets none.
     """
-
-    def __init__(
-        self,
-        wanted: beam.PCollection,
-        of_name: Callable[[str], NamedList],
-        kind: Any,
-        secret: JobSecret,
-        num_buckets: int | None,
-    ):
-        super().__init__()
-        self._wanted, self._kind = wanted, kind
-        self._release = functools.partial(_release_wanted, of_name=of_name, secret=secret)
-        self._count = CountDistinctUsers(
-            already_distinct=True, secret=secret, num_buckets=num_buckets
-        )
-
-    def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        found = (
-            pairs
-            | "Count" >> self._count
-            | "Histograms" >> beam.FlatMap(histograms)
-            | "Merge" >> beam.CombinePerKey(counting.add_histograms)
-        )
-        return (
-            {"found": found, "wanted": self._wanted}
-            | "OfWanted" >> beam.CoGroupByKey()
-            | "Release" >> beam.FlatMap(self._release).with_resource_hints(**ON_ONE_WORKER)
-            # The hints above are for one step: what follows is not fused to it. Lists come in
-            # order, not in that in which the records were read.
-            | "Gather" >> beam.combiners.ToList()
-            | "InOrder" >> beam.FlatMap(_in_order).with_output_types(self._kind)
-        )
-
-
-def merged(histograms: beam.PCollection) -> beam.PCollection:
-    """The sum of histograms {count: number of partitions}; an empty one if there are none."""
-    nothing = histograms.pipeline | "Nothing" >> beam.Create([{}], reshuffle=False)
-    merge = beam.CombineGlobally(counting.add_histograms).without_defaults()
-    return (histograms, nothing) | beam.Flatten() | "Merge" >> merge
+    names = [pairs.pipeline | "Public" >> beam.Create(list(public), reshuffle=False)]
+    if selected is not None:
+        of_table = beam.FlatMap(lambda table: table[PARTITION].to_pylist())
+        names.append(selected | "Selected" >> of_table)
+    wanted = names | "Names" >> beam.Flatten() | "Wanted" >> beam.Map(lambda name: (name, None))
+    count = CountDistinctUsers(already_distinct=True, secret=secret, num_buckets=num_buckets)
+    release = functools.partial(_release_wanted, of_name=of_name, secret=secret)
+    found = (
+        pairs
+        | "Count" >> count
+        | "Histograms" >> beam.FlatMap(histograms)
+        | "Merge" >> beam.CombinePerKey(counting.add_histograms)
+    )
+    return (
+        {"found": found, "wanted": wanted}
+        | "OfWanted" >> beam.CoGroupByKey()
+        | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
+        # The hints above are for one step: what follows is not fused to it. Lists come in order,
+        # not in that in which the records were read.
+        | "Gather" >> beam.combiners.ToList()
+        | "InOrder" >> beam.FlatMap(_in_order).with_output_types(kind)
+    )
 
 
 def _release_wanted(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import WEIGHT, sum_counts
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.selection import (
@@ -81,10 +81,8 @@ class SelectPartitions(Releases, beam.PTransform):
       secret, num_buckets: see ``BoundContributions``.
 
     Raises:
-      ValueError: an argument is out of range or missing, the records are bounded to more than is
-        declared, the input is unbounded or windowed or holds counts, the job is a classic template;
-        at run time, there are nulls.
-      TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
+      ValueError, TypeError: as ``BoundContributions``; an argument is missing, or the records are
+        bounded to more than is declared.
 
     >>> records = [(user, "jazz") for user in range(400)] + [(999, "rock")]
     >>> with beam.Pipeline() as pipeline:
@@ -138,10 +136,8 @@ class SelectPartitions(Releases, beam.PTransform):
                     f"{missing} must be given, unless strategy is one of your own making"
                 )
             options |= {"pre_threshold": pre_threshold, "neighbours": neighbours}
-            name, loss, miss = strategy, epsilon, delta
-            self._make = lambda max_partitions, **more: NamesSpec.of(
-                name, loss, miss, max_partitions, **options | more
-            )
+            of: Callable[..., NamesSpec] = NamesSpec.of
+            self._make = functools.partial(of, strategy, epsilon, delta, **options)
             # Arguments are checked now, whatever kappa will be.
             self._spec = self._make(1 if self._max_partitions is None else self._max_partitions)
         else:
@@ -170,11 +166,11 @@ class SelectPartitions(Releases, beam.PTransform):
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
-        if self._is_auto and isinstance(spec.strategy, MeasuredSelection):
+        measures = self._is_auto and isinstance(spec.strategy, MeasuredSelection)
+        if measures and known is not None and known <= max_partitions:
             # With all users within kappa there is nothing to measure.
-            if known is not None and known <= max_partitions:
-                bounded = self._make(max_partitions, already_bounded=True)
-                spec = dataclasses.replace(spec, strategy=bounded.strategy)
+            bounded = self._make(max_partitions, already_bounded=True)
+            spec = dataclasses.replace(spec, strategy=bounded.strategy)
         return spec
 
     def expand(self, records: beam.PCollection) -> Any:
@@ -189,7 +185,7 @@ class SelectPartitions(Releases, beam.PTransform):
         if spec.already_bounded:
             tables |= "Declare" >> DeclareBounded(max_partitions)
         if isinstance(spec.strategy, WeightedStrategy):
-            selected = tables | "Rounds" >> _SelectInRounds(spec, secret, self._num_buckets)
+            selected = _selected_in_rounds(tables, spec, secret, self._num_buckets)
         else:
             pairs = tables
             if not spec.already_bounded and (known is None or known > max_partitions):
@@ -199,12 +195,12 @@ class SelectPartitions(Releases, beam.PTransform):
             counts = pairs | "Count" >> CountDistinctUsers(
                 spec.cap, secret=secret, num_buckets=self._num_buckets
             )
-            selected = counts | "Select" >> _SelectByCounts(spec, secret, self._num_buckets)
-        names = selected | "FromTables" >> FromTables(records, _columns(spec))
+            selected = _selected_by_counts(counts, spec, secret, self._num_buckets)
+        names = selected | "FromTables" >> FromTables(records, selecting.columns_of(spec))
         if spec.others_epsilon is None:
             return names
-        others = _CountOtherUsers(selected, spec, secret, self._num_buckets)
-        return {"partitions": names, "other_users": tables | "OtherUsers" >> others}
+        others = _other_users(tables, selected, spec, secret, self._num_buckets)
+        return {"partitions": names, "other_users": others}
 
     def display_data(self) -> dict[str, Any]:
         described = {} if self._max_partitions is None else displayed(self._spec.strategy)
@@ -282,86 +278,60 @@ class SelectFromCounts(Releases, beam.PTransform):
                 f"{unit.value}: count the users of records that are bounded by user"
             )
         secret = secret_for(counts.pipeline, self._secret)
-        return (
-            counts
-            | "ToTables" >> ToTables((PARTITION, COUNT))
-            | "Select" >> _SelectByCounts(spec, secret, self._num_buckets)
-            | "FromTables" >> FromTables(counts, _columns(spec), like_names=(PARTITION, COUNT))
-        )
+        tables = counts | "ToTables" >> ToTables((PARTITION, COUNT))
+        selected = _selected_by_counts(tables, spec, secret, self._num_buckets)
+        like_names = (PARTITION, COUNT)
+        return selected | "FromTables" >> FromTables(counts, selecting.columns_of(spec), like_names)
 
     def display_data(self) -> dict[str, Any]:
         return displayed(self._spec.strategy)
 
 
-class _SelectByCounts(beam.PTransform):
+def _selected_by_counts(
+    tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
+) -> beam.PCollection:
     """Selects by tables of counts: tables of names out."""
-
-    def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None):
-        super().__init__()
-        self._decide = selecting.decider(spec, secret)
-        self._spec = spec
-        self._secret = secret
-        self._num_buckets = num_buckets
-
-    def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        chosen = beam.ParDo(
-            shuffle.OnThreads(functools.partial(shuffle.unless_empty, self._decide))
-        )
-        if self._spec.public_distribution is not None:
-            tables, public = self._with_public(tables)
-            chosen = beam.ParDo(shuffle.OnThreadsBeside(self._decide), public)
-        return (
-            tables
-            | "Decide" >> chosen.with_output_types(pa.Table)
-            | "InOrder" >> shuffle.in_order(PARTITION, self._secret.key("order of partitions"))
-        )
-
-    def _with_public(self, tables: beam.PCollection) -> tuple[beam.PCollection, beam.pvalue.AsList]:
-        """Counts that include public partitions without users, and the public names beside them."""
+    beside = {}
+    if spec.public_distribution is not None:
         public = tables.pipeline | "Public" >> beam.Create(
-            [selecting.public_counts(self._spec)], reshuffle=False
+            [selecting.public_counts(spec)], reshuffle=False
         ).with_output_types(pa.Table)
-        add = shuffle.ReduceByHash(
-            sum_counts, (PARTITION,), self._secret.key("route partitions"), self._num_buckets
-        )
-        both = (tables, public) | beam.Flatten() | "ByPartition" >> add
-        return both, beam.pvalue.AsList(public)
+        beside["beside"] = beam.pvalue.AsList(public)
+        # Public partitions without users have counts too.
+        both = (tables, public) | beam.Flatten()
+        tables = both | "ByPartition" >> _add_counts(secret, num_buckets)
+    return (
+        tables
+        | "Decide" >> shuffle.on_threads(selecting.decider(spec, secret), **beside)
+        | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
+    )
 
 
-class _SelectInRounds(beam.PTransform):
-    """The partitions that a weighted strategy selects: record tables in, tables of names out.
+def _selected_in_rounds(
+    tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
+) -> beam.PCollection:
+    """Selects by a weighted strategy: record tables in, tables of names out.
 
     In every round ``bounds`` say which kappa of a user's remaining partitions count, if there are
     more; a user with no more than kappa needs none. All partitions of one user are held together.
     """
+    assert isinstance(spec.strategy, WeightedStrategy)
+    rounds = selecting.bounds(spec.strategy, secret)
+    # A single round needs no more of a user than what counts in it.
+    distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
+    by_user = shuffle.ReduceByHash(distinct, (USER,), secret.key("route users"), num_buckets)
+    engine = _OnBeam(tables | "ByUser" >> by_user, _add_counts(secret, num_buckets))
+    return (
+        tuple(selecting.in_rounds(engine, spec.strategy, spec.context, secret))
+        | beam.Flatten()
+        | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
+    )
 
-    def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None = None):
-        super().__init__()
-        assert isinstance(spec.strategy, WeightedStrategy)
-        self._strategy = spec.strategy
-        self._context = spec.context
-        self._secret = secret
-        self._num_buckets = num_buckets
 
-    def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        rounds = selecting.bounds(self._strategy, self._secret)
-        # A single round needs no more of a user than what counts in it.
-        distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
-        by_user, by_partition = (
-            functools.partial(
-                shuffle.ReduceByHash,
-                names=(name,),
-                key=self._secret.key(f"route {name}s"),
-                num_buckets=self._num_buckets,
-            )
-            for name in (USER, PARTITION)
-        )
-        engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_counts))
-        return (
-            tuple(selecting.in_rounds(engine, self._strategy, self._context, self._secret))
-            | beam.Flatten()
-            | "InOrder" >> shuffle.in_order(PARTITION, self._secret.key("order of partitions"))
-        )
+def _add_counts(secret: JobSecret, num_buckets: int | None) -> shuffle.ReduceByHash:
+    return shuffle.ReduceByHash(
+        sum_counts, (PARTITION,), secret.key("route partitions"), num_buckets
+    )
 
 
 class _OnBeam:
@@ -391,25 +361,26 @@ class _OnBeam:
         earlier: Sequence[beam.PCollection],
         measured: beam.pvalue.AsSingleton | None,
     ) -> beam.PCollection:
-        beside = []
+        told: dict[str, Any] = {"beside": (), "measured": measured}
         if earlier:
-            beside.append(beam.pvalue.AsList(tuple(earlier) | f"Earlier{index}" >> beam.Flatten()))
-        planned = {} if measured is None else {"measured": measured}
-
-        def on_threads(kernel: Callable[..., pa.Table]) -> beam.ParDo:
-            tables = beam.ParDo(shuffle.OnThreadsBeside(kernel), *beside, **planned)
-            return tables.with_output_types(pa.Table)
-
+            named = tuple(earlier) | f"Earlier{index}" >> beam.Flatten()
+            told["beside"] = beam.pvalue.AsList(named)
         return (
             self._users
-            | f"Weigh{index}" >> on_threads(weigh)
+            | f"Weigh{index}" >> shuffle.on_threads(weigh, **told)
             | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
             | f"ByPartition{index}" >> self._add
-            | f"Decide{index}" >> on_threads(decide)
+            | f"Decide{index}" >> shuffle.on_threads(decide, **told)
         )
 
 
-class _CountOtherUsers(beam.PTransform):
+def _other_users(
+    tables: beam.PCollection,
+    named: beam.PCollection,
+    spec: NamesSpec,
+    secret: JobSecret,
+    num_buckets: int | None,
+) -> beam.PCollection:
     """Counts, with noise, the users who have a partition that was not named: tables of records in,
     one integer out, at least 0.
 
@@ -420,38 +391,19 @@ class _CountOtherUsers(beam.PTransform):
     number is epsilon-differentially private given the names, and by adaptive composition costs
     epsilon beside them.
     """
-
-    def __init__(
-        self,
-        named: beam.PCollection,
-        spec: NamesSpec,
-        secret: JobSecret,
-        num_buckets: int | None,
-    ):
-        super().__init__()
-        self._named = named
-        self._noisy = functools.partial(selecting.noisy_users, spec=spec, secret=secret)
-        key = secret.key("route users")
-        self._by_user = shuffle.ReduceByHash(selecting.distinct_users, (USER,), key, num_buckets)
-
-    def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        others = beam.ParDo(
-            shuffle.OnThreadsBeside(selecting.users_of_others), beam.pvalue.AsList(self._named)
-        )
-        return (
-            tables
-            | "Others" >> others.with_output_types(pa.Table)
-            | "ByUser" >> self._by_user
-            | "Users" >> beam.Map(lambda users: users.num_rows).with_output_types(int)
-            | "Sum" >> beam.CombineGlobally(sum)
-            | "Noise" >> beam.Map(self._noisy).with_output_types(int)
-        )
-
-
-def _columns(spec: NamesSpec) -> tuple[str, ...]:
-    """The names of the parts of a selected record."""
-    ends = (LOW, HIGH) if spec.intervals else ()
-    return (PARTITION, NOISY_COUNT, *ends) if spec.noisy_counts else (PARTITION,)
+    noisy = functools.partial(selecting.noisy_users, spec=spec, secret=secret)
+    by_user = shuffle.ReduceByHash(
+        selecting.distinct_users, (USER,), secret.key("route users"), num_buckets
+    )
+    others = shuffle.on_threads(selecting.users_of_others, beside=beam.pvalue.AsList(named))
+    return (
+        tables
+        | "Others" >> others
+        | "ByOtherUser" >> by_user
+        | "OtherUsers" >> beam.Map(lambda users: users.num_rows).with_output_types(int)
+        | "Total" >> beam.CombineGlobally(sum)
+        | "Noise" >> beam.Map(noisy).with_output_types(int)
+    )
 
 
 def displayed(strategy: SelectionStrategy) -> dict[str, Any]:

@@ -37,12 +37,12 @@ from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 
-from dp_transforms.columnar.columns import PARTITION, USER, plain, single
+from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.runtime import named_lists
-from dp_transforms.runtime.batching import ToTables, objects
+from dp_transforms.runtime.batching import ToTables, objects, parts_of
 from dp_transforms.runtime.bounds import Releases, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import (
@@ -52,9 +52,9 @@ from dp_transforms.runtime.records import (
     refuse_windows,
     table_from,
 )
-from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
 from dp_transforms.specs import MOST_PERIODS, PeriodListsSpec, PeriodNamesSpec, arguments
-from dp_transforms.transforms.release import ReleaseNamedLists
+from dp_transforms.transforms.release import release_named_lists
 from dp_transforms.transforms.selection import SelectPartitions, displayed
 
 
@@ -84,13 +84,16 @@ class _ByPeriod(Releases, beam.PTransform):
         if RecordKind.of(tables) is not RecordKind.TABLES:
             raise ValueError(f"{name} takes Arrow tables: declare them as pa.Table")
         secret = secret_for(tables.pipeline, self._secret)
+        names = (USER, PARTITION, named_lists.LIST)
+        known = functools.partial(named_lists.in_known_periods, periods=self.spec.periods)
         bound = named_lists.bounds_of_periods(self.spec, secret)
         pairs = (
             tables
-            | "Known" >> beam.Map(_in_periods, self.spec.periods).with_output_types(pa.Table)
-            | "ToTables" >> ToTables((USER, PARTITION, named_lists.LIST))
+            | "Named" >> beam.Map(table_from, names).with_output_types(pa.Table)
+            | "Known" >> beam.Map(known).with_output_types(pa.Table)
+            | "ToTables" >> ToTables(names)
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
-            | "InLists" >> beam.ParDo(OnThreads(_in_lists)).with_output_types(pa.Table)
+            | "InLists" >> on_threads(named_lists.in_periods)
         )
         return pairs, secret
 
@@ -131,12 +134,10 @@ class ReleaseListsByPeriod(_ByPeriod):
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
         lists = named_lists.lists_of_periods(self.spec)
-        wanted = tables.pipeline | "Public" >> beam.Create(
-            [(name, None) for name in lists], reshuffle=False
-        )
         kind = tuple[str, ReleasedList]
-        release = ReleaseNamedLists(wanted, lists.__getitem__, kind, secret, self._num_buckets)
-        return bounded | "Release" >> release
+        return release_named_lists(
+            bounded, lists, None, lists.__getitem__, kind, secret, self._num_buckets
+        )
 
     def display_data(self) -> dict[str, Any]:
         return super().display_data() | {
@@ -179,8 +180,7 @@ class _ByWindow(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, type(self).__name__)
         names = self._names(_windows_of(records))
-        # The partition travels with its window until it is in a table. Records of windows without a
-        # name are left out.
+        # Records of windows without a name are left out.
         label = beam.ParDo(_Label(names)).with_output_types(
             pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
         )
@@ -188,8 +188,7 @@ class _ByWindow(Releases, beam.PTransform):
             records
             | "Label" >> label
             | "Global" >> beam.WindowInto(GlobalWindows())
-            | "Batch" >> ToTables()
-            | "Split" >> beam.Map(_split).with_output_types(pa.Table)
+            | "Batch" >> ToTables((USER, PARTITION, named_lists.LIST))
             | "ByWindow" >> self._release(list(names.values()))
         )
 
@@ -251,10 +250,8 @@ class SelectPartitionsByPeriod(_ByPeriod):
     (epsilon, delta)-DP over all periods together: see the module.
 
     Args:
-      periods: the names of all periods, which are public. Records of others are left out.
       epsilon, delta: what all periods together cost.
-      max_periods_per_user: w, the most periods in which one user counts.
-      max_partitions_per_user: kappa, the most partitions in which one user counts in each of these.
+      periods, max_periods_per_user, max_partitions_per_user: see ``ReleaseListsByPeriod``.
       strategy, noisy_counts, pre_threshold, neighbours, intervals, secret, num_buckets: see
         ``SelectPartitions``.
 
@@ -262,9 +259,8 @@ class SelectPartitionsByPeriod(_ByPeriod):
       spec: the ``PeriodNamesSpec`` with these arguments; the ``max_partitions_per_user`` of
         ``spec.names.strategy`` is that of all periods together.
 
-    Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
-    Gives tables with the columns ``list``, ``partition`` and, if asked for, ``noisy_count``,
-    ``low`` and ``high``.
+    Takes tables as ``ReleaseListsByPeriod`` does. Gives tables with the columns ``list``,
+    ``partition`` and, if asked for, ``noisy_count``, ``low`` and ``high``.
 
     Raises:
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
@@ -336,23 +332,10 @@ class _Label(beam.DoFn):
             return
         if is_batch(element):
             table = table_from(element, (USER, PARTITION))
-            parts = [pa.repeat(name, table.num_rows), plain(table[PARTITION], PARTITION)]
-            # As a tuple of the two would be.
-            partition = pa.StructArray.from_arrays(parts, names=["0", "1"])
-            yield pa.table({USER: table[USER], PARTITION: partition})
+            yield table.append_column(named_lists.LIST, pa.repeat(name, table.num_rows))
             return
-        if isinstance(element, beam.Row) or hasattr(element, "_fields"):
-            user, partition = getattr(element, USER), getattr(element, PARTITION)
-        elif isinstance(element, dict) and {USER, PARTITION} <= element.keys():
-            user, partition = element[USER], element[PARTITION]
-        elif type(element) in (tuple, list) and len(element) == 2:
-            user, partition = element
-        else:
-            raise TypeError(
-                f"records must be pairs ({USER}, {PARTITION}), or rows, dictionaries or tables "
-                "with these"
-            )
-        yield user, (name, partition)
+        (user,), (partition,) = parts_of([element], (USER, PARTITION))
+        yield user, partition, name
 
 
 def _windows_of(records: beam.PCollection) -> FixedWindows:
@@ -370,18 +353,3 @@ def _windows_of(records: beam.PCollection) -> FixedWindows:
     if not isinstance(windowing.triggerfn, DefaultTrigger):
         raise ValueError("a trigger that fires again would release the same records again")
     return windowing.windowfn
-
-
-def _split(table: pa.Table) -> pa.Table:
-    name, partition = single(table[PARTITION]).flatten()
-    return pa.table({USER: table[USER], PARTITION: partition, named_lists.LIST: name})
-
-
-def _in_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
-    return named_lists.in_known_periods(
-        table_from(table, (USER, PARTITION, named_lists.LIST)), periods
-    )
-
-
-def _in_lists(table: pa.Table) -> list[pa.Table]:
-    return [named_lists.in_periods(table)]

@@ -224,7 +224,7 @@ def test_the_default_strategy_is_that_of_the_known_bound():
     def weighs(max_partitions):
         selected = through(BoundContributions(max_partitions), SelectPartitions(1, 1e-5))
         selected.pipeline.visit(visitor := Labels())
-        return any("Rounds" in label.split("/") for label in visitor.labels)
+        return any("Weigh0" in label.split("/") for label in visitor.labels)
 
     # One partition each: optimal, from counts. Ten: a weighted strategy.
     assert [weighs(max_partitions) for max_partitions in (1, 10)] == [False, True]

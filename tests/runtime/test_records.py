@@ -180,7 +180,7 @@ def test_an_integer_of_more_than_64_bits_is_refused():
 
 
 def test_triples_are_refused():
-    with pytest.raises(ValueError, match="records must be pairs"):
+    with pytest.raises(ValueError, match=r"records must have 2 parts \(user, partition\)"):
         run([("a", "b", "c")], ALL)
 
 

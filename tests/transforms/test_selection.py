@@ -27,7 +27,6 @@ from dp_transforms.mechanisms.selection import (
     TruncatedGeometricSelection,
     make_strategy,
 )
-from dp_transforms.mechanisms.selection.threshold_distribution import count_intervals
 from dp_transforms.runtime import local, shuffle
 from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_of_others
 from dp_transforms.specs import NamesSpec
@@ -320,7 +319,7 @@ class TestPublicPartitions:
                 if name in names
                 else self.strategy.distribution
             )
-            low, high = count_intervals(distribution, np.array([noisy]))
+            low, high = distribution.count_intervals(np.array([noisy]))
             assert ends == [low[0], high[0]]
         # A name that nobody has may be public.
         assert "empty" not in found or found["empty"][1] == 0

@@ -214,7 +214,7 @@ def test_lists_by_period_are_of_tables_in_the_global_window():
     with pytest.raises(ValueError, match="in the global window"):
         run([table], beam.WindowInto(fixed), release)
     bounds = {"max_windows_per_user": 1, "max_partitions_per_user": 1}
-    with pytest.raises(TypeError, match="records must be pairs"):
+    with pytest.raises(TypeError, match="records must be tuples"):
         run(
             ["secret"],
             beam.Map(lambda one: window.TimestampedValue(one, 1)),

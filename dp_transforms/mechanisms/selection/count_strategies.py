@@ -46,8 +46,7 @@ from dp_transforms.mechanisms.selection.strategy import CountStrategy, NoisyCoun
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     ThresholdDistribution,
     calibrated_distribution,
-    public_distribution,
-    truncated_geometric_distribution,
+    truncated_geometric_noise,
 )
 
 Share = tuple[Fraction, Fraction]
@@ -149,20 +148,34 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
 
     @cached_property
     def distribution(self) -> ThresholdDistribution:
-        return truncated_geometric_distribution(*self.share)
+        noise = truncated_geometric_noise(*self.share)
+        return ThresholdDistribution(noise, noise.k, saturation=2 * noise.k + 1)
 
     def public_distribution(self, threshold: int) -> ThresholdDistribution:
-        """The distribution of partitions whose names are public, under the same budget, from 0
-        users on.
+        """The distribution of partitions whose names are public, which may then appear though
+        nobody has them.
+
+        The noise is that of ``distribution``, so that both kinds of partition may stand in one
+        release, and the count is private however it is thresholded.
 
         Args:
-          threshold: from -k (every partition that has users is kept) to k (none without users is);
-            a noisy count must be strictly greater.
+          threshold: what the noisy count must exceed, from -k to k, k the noise's bound. At -k
+            every partition with a user is kept (no false negatives), since noise is never below -k,
+            and so is nearly every one without; at k none without a user is kept (no false
+            positives); between, some of both, and at 0 a partition without users is kept less than
+            half of the time.
 
         Raises:
           ValueError: the threshold is out of range.
         """
-        return public_distribution(*self.share, threshold)
+        noise = truncated_geometric_noise(*self.share)
+        if not -noise.k <= threshold <= noise.k:
+            raise ValueError(
+                f"the threshold of public partitions must be in [-{noise.k}, {noise.k}], got "
+                f"{threshold}"
+            )
+        saturation = max(0, threshold + noise.k + 1)
+        return ThresholdDistribution(noise, threshold, saturation=saturation, smallest=0)
 
     def _parameters(self) -> dict[str, Any]:
         return super()._parameters() | {"threshold": self.distribution.threshold}

@@ -60,7 +60,7 @@ from dp_transforms.mechanisms.enclosure import (
     same,
     smallest_where,
 )
-from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, known_from
+from dp_transforms.mechanisms.randomness import WORD_BITS, known_from
 
 _MOST_NODES = 1 << 11
 """The table's size. A distribution of a longer range is tabulated at every 2**i-th statistic."""
@@ -119,11 +119,6 @@ class KeepDistribution(ABC):
                 keep[i] = self._decide_one(int(statistics[i]), int(words[i]), partial(extend, i))
         return keep
 
-    def select(self, statistics: IntArray, tape: RandomTape, channel: str) -> BoolArray:
-        """``decide`` with the numbers (channel, 0), (channel, 1), ... of a tape."""
-        words = tape.words(channel, len(statistics))
-        return self.decide(statistics, words, lambda i, bits: tape.prefix(channel, i, bits))
-
     def keep_enclosure(self, statistic: int, precision: int) -> Enclosure:
         """(lo, hi) around pi(statistic), exact rationals at most about 2**-precision apart."""
         return 1 - self.drop_enclosure(statistic, precision).rational()
@@ -141,17 +136,10 @@ class KeepDistribution(ABC):
 
     @cached_property
     def reach(self) -> int | None:
-        """The smallest statistic dropped with probability below 2**-64; None if there is none."""
+        """The smallest statistic dropped below a probability of 2**-64; None if pi is 0."""
         if self.saturation is not None:
             return self.saturation
-        if self.never_keeps:
-            return None
         return self._smallest_dropped_at_most(gmpy2.mpq(1, 1 << WORD_BITS))
-
-    @property
-    def never_keeps(self) -> bool:
-        """True if pi is 0 everywhere."""
-        return False
 
     def _smallest_dropped_at_most(self, probability: Any) -> int:
         """The smallest statistic that is dropped with at most this probability."""
@@ -242,8 +230,8 @@ class OptimalDistribution(KeepDistribution):
         return self.crossover + _floor_of_log_ratio(self.epsilon, self._saturation_ratio) + 1
 
     @property
-    def never_keeps(self) -> bool:
-        return self.delta == 0
+    def reach(self) -> int | None:
+        return self.saturation
 
     @cached_property
     def _decay(self) -> Decay:
@@ -309,17 +297,15 @@ def _table(distribution: KeepDistribution) -> tuple[int, WordArray, WordArray]:
     shift = max(0, (span // _MOST_NODES).bit_length())
     nodes = [distribution.smallest + (i << shift) for i in range((span >> shift) + 2)]
     ends = [distribution.drop_enclosure(node, 2 * WORD_BITS) for node in nodes]
-    below, last = [], []
-    for i, (own_lo, own_hi) in enumerate(ends):
-        # Within a cell of several statistics, pi lies between its values at both ends. The last
-        # cell goes on for ever.
-        if i == len(ends) - 1:
-            lo = own_lo if distribution.never_keeps else 0
-        else:
-            lo = own_lo if shift == 0 else ends[i + 1][0]
-        below.append(_word_below(lo))
-        last.append(_word_below(own_hi))
-    return shift, np.array(below, dtype=np.uint64), np.array(last, dtype=np.uint64)
+    lows, highs = zip(*ends, strict=True)
+    # Within a cell of several statistics, pi lies between its values at both ends. The last cell
+    # goes on for ever.
+    below = [*(lows[1:] if shift else lows[:-1]), lows[-1] if distribution.reach is None else 0]
+    drop_below, last_open = (
+        np.array([_word_below(value) for value in values], dtype=np.uint64)
+        for values in (below, highs)
+    )
+    return shift, drop_below, last_open
 
 
 def _word_below(value: Any) -> int:

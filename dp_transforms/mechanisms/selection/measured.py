@@ -178,7 +178,8 @@ class MeasuredSelection(WeightedStrategy):
         """
         # By the counts as well: other counts have noise of their own, even on one tape.
         of_counts = tape.branch(f"of {', '.join(map(str, counts))}")
-        noise = self._noise.sample(of_counts, "statistic of users", len(counts)).tolist()
+        laplace = DiscreteLaplace(self._scale)
+        noise = laplace.sample(of_counts, "statistic of users", len(counts)).tolist()
         return self.plan_of([n + int(x) for n, x in zip(counts, noise, strict=True)])
 
     def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
@@ -261,11 +262,9 @@ class MeasuredSelection(WeightedStrategy):
     @property
     def _usual_plan(self) -> RoundPlan:
         max_partitions = self.max_partitions_per_user
-        return (
-            RoundPlan(1, 1, 1)
-            if max_partitions == 1
-            else RoundPlan(max_partitions, *self._few_rounds, 6)
-        )
+        if max_partitions == 1:
+            return RoundPlan(1, 1, 1)
+        return RoundPlan(max_partitions, *self._few_rounds)
 
     @property
     def _few_rounds(self) -> tuple[int, int]:
@@ -273,10 +272,6 @@ class MeasuredSelection(WeightedStrategy):
         tuning, max_partitions = self.tuning, self.max_partitions_per_user
         large = (max_partitions > 1) + (max_partitions > tuning.small_kappa)
         return tuning.few_rounds, tuning.growths[large]
-
-    @cached_property
-    def _noise(self) -> DiscreteLaplace:
-        return DiscreteLaplace(self._scale)
 
     @property
     def _scale(self) -> Fraction:
@@ -343,9 +338,8 @@ class _ByCounts(WeightedStrategy):
     @cached_property
     def rounds(self) -> tuple[KeepDistribution, ...]:
         max_partitions, neighbours = self.max_partitions_per_user, self.neighbours
-        return (
-            OptimalSelection(*self._budget, max_partitions, neighbours=neighbours).distribution,
-        )
+        optimal = OptimalSelection(*self._budget, max_partitions, neighbours=neighbours)
+        return (optimal.distribution,)
 
     def _parameters(self) -> dict[str, Any]:
         return {}

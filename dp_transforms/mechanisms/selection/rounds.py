@@ -59,10 +59,9 @@ class WeightedStrategy(SelectionStrategy):
     """A selection in rounds, each of the partitions that earlier rounds did not select.
 
     In every round a user has at most ``max_partitions_per_user`` partitions: where more remain, as
-    many are chosen at random. The user adds a weight to each, which follows from their number.
+    many are chosen at random. The user adds a weight to each, which follows from their number, so
+    that counts of users do not suffice.
     """
-
-    uses_weights: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -26,7 +26,6 @@ from dp_transforms.mechanisms.selection.keep_distribution import KeepDistributio
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     CONFIDENCE,
     ThresholdDistribution,
-    count_intervals,
 )
 
 ADD_OR_REMOVE = "add_or_remove"
@@ -68,8 +67,6 @@ class SelectionStrategy(ABC):
     """The name of the strategy in options and reports."""
     has_noisy_counts: ClassVar[bool] = False
     """True if noisy counts come with the selected partitions."""
-    uses_weights: ClassVar[bool] = False
-    """True if users with fewer partitions count for more in each, so that counts do not suffice."""
     needs_positive_budget: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -174,8 +171,10 @@ class CountStrategy(SelectionStrategy):
         return self.distribution.decide(self._beyond(users), words, extend)
 
     def select(self, users: IntArray, tape: RandomTape, channel: str = CHANNEL) -> BoolArray:
-        """Decides which partitions are kept: ``decide`` with numbers of one channel of a tape."""
-        return self.distribution.select(self._beyond(users), tape, channel)
+        """Decides which partitions are kept: ``decide`` with the numbers (channel, 0), (channel,
+        1), ... of a tape."""
+        words = tape.words(channel, len(users))
+        return self.decide(users, words, lambda i, bits: tape.prefix(channel, i, bits))
 
     def _beyond(self, users: IntArray) -> IntArray:
         if self.pre_threshold == 1:
@@ -195,13 +194,8 @@ class NoisyCountStrategy(CountStrategy):
     def decide_with_counts(
         self, users: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
-        """Decides which partitions are kept, and draws noisy counts of these.
-
-        Arguments are those of ``decide``.
-
-        Returns:
-          Bools and int64 noisy counts, both of shape (n,); a dropped partition's noisy count is 0.
-        """
+        """Decides which partitions are kept, and draws noisy counts of these, from the arguments of
+        ``decide``: see ``ThresholdDistribution.decide_with_counts``."""
         keep, noisy = self.distribution.decide_with_counts(self._beyond(users), words, extend)
         noisy[keep] += self.pre_threshold - 1
         return keep, noisy
@@ -209,14 +203,10 @@ class NoisyCountStrategy(CountStrategy):
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
-        """Returns ends of intervals that hold the numbers of users, from noisy counts alone.
-
-        Each interval holds with this confidence given that its partition was selected, whatever the
-        number of users is. Args, returns and errors are those of
-        ``threshold_distribution.count_intervals``.
-        """
+        """Returns ends of intervals that hold the numbers of users, from noisy counts alone: see
+        ``ThresholdDistribution.count_intervals``."""
         hidden = self.pre_threshold - 1
-        low, high = count_intervals(self.distribution, np.asarray(noisy) - hidden, confidence)
+        low, high = self.distribution.count_intervals(np.asarray(noisy) - hidden, confidence)
         return low + hidden, high + hidden
 
 

@@ -158,6 +158,42 @@ class ThresholdDistribution(KeepDistribution):
         noisy[kept] = counts[kept] + noise
         return keep, noisy
 
+    def count_intervals(
+        self, noisy: IntArray, confidence: Number = CONFIDENCE
+    ) -> tuple[IntArray, IntArray]:
+        """The ends of intervals that hold the numbers of users, each with this confidence, given
+        that its partition was selected, and whatever the number of users is.
+
+        Args:
+          noisy: integer array of shape (n,): the noisy counts that were released.
+          confidence: between 0 and 1.
+
+        Returns:
+          Lower and upper ends, int64 arrays of shape (n,).
+
+        Raises:
+          ValueError: the confidence is out of range, or a noisy count is one that is dropped.
+
+        >>> from dp_transforms.mechanisms.selection import LaplaceSelection
+        >>> distribution = LaplaceSelection(1, 1e-5).distribution
+        >>> low, high = distribution.count_intervals(np.array([13, 20, 100]))
+        >>> low.tolist(), high.tolist()
+        ([1, 17, 97], [16, 23, 103])
+        """
+        exact = exact_fraction("confidence", confidence)
+        if not 0 < exact < 1:
+            raise ValueError(f"confidence must be between 0 and 1, got {confidence!r}")
+        noisy = np.asarray(noisy, dtype=np.int64)
+        if noisy.size and noisy.min() < self.threshold + (not self.tie):
+            raise ValueError(
+                f"a noisy count is below the threshold {self.threshold} of this strategy"
+            )
+        beyond, shift, lows = _lower_ends(self, (1 - exact) / 2)
+        places = np.minimum((noisy - self.threshold) >> shift, len(lows) - 1)
+        end = self.threshold + ((len(lows) - 1) << shift)
+        low = lows[places] + np.maximum(noisy - end, 0)
+        return low, np.maximum(noisy + beyond - 1, self.smallest)
+
 
 def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdDistribution:
     """The distribution with this noise that keeps a single user's partition with this probability.
@@ -198,90 +234,20 @@ class TruncatedGeometricNoise(GeometricNoise):
         return self.k
 
 
-def truncated_geometric_distribution(epsilon: Fraction, delta: Fraction) -> ThresholdDistribution:
-    """Returns the distribution of a partition by its number of users, of one partition each.
+def truncated_geometric_noise(epsilon: Fraction, delta: Fraction) -> TruncatedGeometricNoise:
+    """The noise of the smallest k, at least 1, for which P[X = k] <= delta.
 
     Args:
       epsilon: positive; an exact rational number.
       delta: positive and below 1; an exact rational number.
     """
-    k = truncation(epsilon, delta)
-    return ThresholdDistribution(TruncatedGeometricNoise(epsilon, k), k, saturation=2 * k + 1)
-
-
-def public_distribution(
-    epsilon: Fraction, delta: Fraction, threshold: int
-) -> ThresholdDistribution:
-    """The distribution of a partition whose name is public, which may then appear though nobody has
-    it.
-
-    The noise is that of ``truncated_geometric_distribution``, so that both kinds of partition may
-    stand in one release, and the count is private however it is thresholded.
-
-    Args:
-      threshold: what the noisy count must exceed, from -k to k, k the noise's bound. At -k every
-        partition with a user is kept (no false negatives), since noise is never below -k, and so is
-        nearly every one without; at k none without a user is kept (no false positives); between,
-        some of both, and at 0 a partition without users is kept less than half of the time.
-
-    Raises:
-      ValueError: the threshold is out of range.
-    """
-    k = truncation(epsilon, delta)
-    if not -k <= threshold <= k:
-        raise ValueError(
-            f"the threshold of public partitions must be in [-{k}, {k}], got {threshold}"
-        )
-    noise = TruncatedGeometricNoise(epsilon, k)
-    return ThresholdDistribution(noise, threshold, saturation=max(0, threshold + k + 1), smallest=0)
-
-
-def truncation(epsilon: Fraction, delta: Fraction) -> int:
-    """k: the smallest for which P[X = k] <= delta, at least 1."""
     share = gmpy2.mpq(delta)
 
     def is_small(k: int) -> bool:
         noise = TruncatedGeometricNoise(epsilon, k)
         return refine_until_decided(lambda bits: noise.tail(k - 1, bits).is_at_most(share), 128)
 
-    return smallest_where(is_small, 1)
-
-
-def count_intervals(
-    distribution: ThresholdDistribution, noisy: IntArray, confidence: Number = CONFIDENCE
-) -> tuple[IntArray, IntArray]:
-    """The ends of intervals that hold the numbers of users, each with this confidence.
-
-    Args:
-      distribution: what named the partitions.
-      noisy: integer array of shape (n,): the noisy counts that were released.
-      confidence: between 0 and 1.
-
-    Returns:
-      Lower and upper ends, int64 arrays of shape (n,).
-
-    Raises:
-      ValueError: the confidence is out of range, or a noisy count is one that the distribution
-        drops.
-
-    >>> from dp_transforms.mechanisms.selection import LaplaceSelection
-    >>> low, high = count_intervals(LaplaceSelection(1, 1e-5).distribution, np.array([13, 20, 100]))
-    >>> low.tolist(), high.tolist()
-    ([1, 17, 97], [16, 23, 103])
-    """
-    exact = exact_fraction("confidence", confidence)
-    if not 0 < exact < 1:
-        raise ValueError(f"confidence must be between 0 and 1, got {confidence!r}")
-    noisy = np.asarray(noisy, dtype=np.int64)
-    if noisy.size and noisy.min() < distribution.threshold + (not distribution.tie):
-        raise ValueError(
-            f"a noisy count is below the threshold {distribution.threshold} of this strategy"
-        )
-    beyond, shift, lows = _lower_ends(distribution, (1 - exact) / 2)
-    places = np.minimum((noisy - distribution.threshold) >> shift, len(lows) - 1)
-    end = distribution.threshold + ((len(lows) - 1) << shift)
-    low = lows[places] + np.maximum(noisy - end, 0)
-    return low, np.maximum(noisy + beyond - 1, distribution.smallest)
+    return TruncatedGeometricNoise(epsilon, smallest_where(is_small, 1))
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,6 @@ from dp_transforms.mechanisms.selection import (
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     ThresholdDistribution,
-    count_intervals,
 )
 
 STRATEGIES = {
@@ -91,16 +90,9 @@ def test_names_of_public_partitions_are_covered():
     for threshold in (-strategy.distribution.threshold, -2, 0, strategy.distribution.threshold):
         distribution = strategy.public_distribution(threshold)
         named = [users for users in range(30) if users or distribution.keep_probability(0)]
-        covered = [
-            coverage(
-                distribution,
-                lambda y, distribution=distribution: count_intervals(distribution, y),
-                n,
-            )
-            for n in named
-        ]
+        covered = [coverage(distribution, distribution.count_intervals, n) for n in named]
         assert min(covered) >= 0.95 - 1e-12
-        low, high = count_intervals(distribution, np.array([threshold + 1]))
+        low, high = distribution.count_intervals(np.array([threshold + 1]))
         assert low[0] == min(named) <= high[0]
 
 
@@ -108,7 +100,7 @@ def test_names_of_public_partitions_are_covered():
 def test_ends_are_those_of_the_definition(strategy):
     distribution = strategy.distribution
     noisy = np.arange(distribution.threshold + 1, distribution.threshold + 40)
-    low, high = count_intervals(distribution, noisy, 0.9)
+    low, high = distribution.count_intervals(noisy, 0.9)
     (beyond,) = set((high - noisy).tolist())
     assert (
         above(distribution.noise, beyond)
@@ -129,7 +121,7 @@ def test_ends_of_large_noise_are_in_order_and_wider_than_at_every_count():
     # Of noise of 2,000 users low is computed at some counts, and holds for those after them.
     distribution = ThresholdDistribution(RoundedGaussian(Fraction(2000**2)), 9000, Fraction(1, 2))
     noisy = np.arange(9000, 60_000)
-    low, high = count_intervals(distribution, noisy)
+    low, high = distribution.count_intervals(noisy)
     assert (np.diff(low) >= 0).all() and (np.diff(high) == 1).all() and low[0] == 1
     assert noisy[-1] - low[-1] == high[-1] - noisy[-1] == 3920
     for users in (1, 5000, 12_000):
@@ -137,7 +129,7 @@ def test_ends_of_large_noise_are_in_order_and_wider_than_at_every_count():
         # Up to a factor, so that the density is no smaller than floats.
         exponents = -(((released - users) / 2000) ** 2) / 2
         weights = np.exp(exponents - exponents.max())
-        own_low, own_high = count_intervals(distribution, released)
+        own_low, own_high = distribution.count_intervals(released)
         held = (own_low <= users) & (users <= own_high)
         assert (held * weights).sum() / weights.sum() > 0.945
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms.enclosure import exactly, smallest_where
+from dp_transforms.mechanisms.selection.count_strategies import OptimalSelection
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.selection.keep_distribution import (
     KeepDistribution,
@@ -111,13 +112,10 @@ def test_the_table_decides_as_each_probability_does(distribution):
 
 
 def test_a_decision_depends_on_its_own_number_alone():
-    distribution = OptimalDistribution(Fraction(1), Fraction(1, 100))
-    tape = InsecureSeededTape(5)
-    alone = [bool(distribution.select(np.array([4]), tape, str(i))[0]) for i in range(64)]
+    strategy, tape = OptimalSelection(1, "0.01"), InsecureSeededTape(5)
+    alone = [bool(strategy.select(np.array([4]), tape, str(i))[0]) for i in range(64)]
     words = np.concatenate([tape.words(str(i), 1) for i in range(64)])
-    together = distribution.decide(
-        np.full(64, 4), words, lambda i, bits: tape.prefix(str(i), 0, bits)
-    )
+    together = strategy.decide(np.full(64, 4), words, lambda i, bits: tape.prefix(str(i), 0, bits))
     assert together.tolist() == alone and 0 < sum(alone) < 64
 
 

@@ -27,7 +27,7 @@ from dp_transforms.mechanisms.selection.gaussian import (
 from dp_transforms.mechanisms.selection.keep_distribution import OptimalDistribution
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     TruncatedGeometricNoise,
-    truncation,
+    truncated_geometric_noise,
 )
 from tests.noise_checks import drop_probability
 from tests.statistical import distributions
@@ -60,7 +60,7 @@ def delta_of_a_shift(distribution, epsilon):
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_truncated_noise_has_the_smallest_support_that_is_private(epsilon, delta):
-    k = truncation(Fraction(epsilon), Fraction(delta))
+    k = truncated_geometric_noise(Fraction(epsilon), Fraction(delta)).k
     ratio = (math.exp(epsilon) + 2 * delta - 1) / ((math.exp(epsilon) + 1) * delta)
     assert k == math.ceil(math.log(ratio) / epsilon)
     with mpmath.workdps(60):
