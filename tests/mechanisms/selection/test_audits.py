@@ -20,6 +20,7 @@ from dp_transforms.mechanisms.selection import (
     TruncatedGeometricSelection,
 )
 from tests.cases import slow_unless
+from tests.mechanisms.selection.shared import as_mpf
 
 EPSILON, DELTA = 1.5, 0.03
 BITS = 160
@@ -27,9 +28,8 @@ ROUNDING = mpmath.mpf(10) ** -35
 
 
 def exact(value):
-    numerator, denominator = value.as_integer_ratio()
     with mpmath.workprec(200):
-        return mpmath.mpf(int(numerator)) / int(denominator)
+        return as_mpf(value)
 
 
 def worst_delta(distributions, neighbours, epsilon=EPSILON):

@@ -15,7 +15,7 @@ from dp_transforms.mechanisms.selection import (
     TruncatedGeometricSelection,
 )
 from dp_transforms.mechanisms.selection.keep_distribution import OptimalDistribution
-from tests.noise_checks import drop_probability
+from tests.mechanisms.selection.shared import as_mpf, drop_probability
 
 GRID = [
     *((0.001, delta) for delta in (1e-15, 1e-2)),
@@ -55,11 +55,6 @@ def test_the_closed_form_is_the_recursion(epsilon, delta):
             assert as_mpf(lo) - error <= expected <= as_mpf(hi) + error
             assert as_mpf(hi) - as_mpf(lo) < mpmath.mpf(2) ** -250
         assert (expected == 0) == (n >= optimal.saturation)
-
-
-def as_mpf(value):
-    numerator, denominator = value.as_integer_ratio()
-    return mpmath.mpf(int(numerator)) / int(denominator)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), GRID)
