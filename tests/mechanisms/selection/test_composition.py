@@ -1,5 +1,6 @@
 """What partitions may spend together, against enumeration and another accountant."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -33,20 +34,11 @@ def enumerated_delta(share, epsilon, parts):
         second = first[::-1]
         bound = mpmath.exp(as_mpf(epsilon))
         total = mpmath.mpf(0)
-        for a in range(parts + 1):
-            for b in range(parts + 1 - a):
-                for c in range(parts + 1 - a - b):
-                    times = (a, b, c, parts - a - b - c)
-                    ways = math.factorial(parts)
-                    for number in times:
-                        ways //= math.factorial(number)
-                    here, there = (
-                        mpmath.fprod(
-                            p**number for p, number in zip(distribution, times, strict=True)
-                        )
-                        for distribution in (first, second)
-                    )
-                    total += ways * max(0, here - bound * there)
+        for times in itertools.product(range(parts + 1), repeat=4):
+            if sum(times) == parts:
+                ways = math.factorial(parts) // math.prod(map(math.factorial, times))
+                here, there = (mpmath.fprod(map(pow, one, times)) for one in (first, second))
+                total += ways * max(0, here - bound * there)
         return total
 
 
