@@ -14,8 +14,7 @@ small_lists = st.sampled_from(list(enumeration.partitions_of_at_most(9)))
 
 
 def values_of(frequency_list, ranks):
-    values = np.repeat(frequency_list.frequencies, frequency_list.multiplicities)[:ranks]
-    return [*values.tolist(), *[0] * (ranks - len(values))]
+    return frequency_list.at_ranks(np.arange(1, ranks + 1)).tolist()
 
 
 runs = st.lists(

@@ -9,7 +9,6 @@ import pytest
 
 from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.partition.walk import blocks as module
 from dp_transforms.mechanisms.partition.walk.blocks import (
     Splits,
@@ -18,6 +17,7 @@ from dp_transforms.mechanisms.partition.walk.blocks import (
     partitions,
 )
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.randomness import known_from
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
@@ -115,8 +115,7 @@ class Known:
         return int((self._value.numerator << bits) // self._value.denominator)
 
     def enclosure(self, bits):
-        leading = self.prefix(bits)
-        return Enclosure(gmpy2.mpq(leading, 2**bits), gmpy2.mpq(leading + 1, 2**bits))
+        return known_from(self.prefix(bits), bits)
 
 
 def smallest(decay, factor, value, length):
