@@ -1,5 +1,6 @@
 """What the papers state, in their own parameters, beside what is computed here: docs/papers.md."""
 
+import bisect
 import math
 import pathlib
 import re
@@ -96,12 +97,7 @@ def percentile(epsilon, delta, part):
 
 def ours(strategy, part):
     """The same of a strategy."""
-    low, high = 0, 1 << 20
-    while high - low > 1:
-        middle = (low + high) // 2
-        kept = strategy.keep_probability(middle) >= part
-        low, high = (low, middle) if kept else (middle, high)
-    return high
+    return bisect.bisect_left(range(1 << 20), part, key=strategy.keep_probability)
 
 
 def laplace_percentile(epsilon, delta, part):

@@ -140,17 +140,6 @@ def assert_probability(
     )
 
 
-def total_variation(distribution: Mapping[Any, Any], other: Mapping[Any, Any]) -> Any:
-    """Half the sum of absolute differences between two distributions, exact if both are."""
-    return (
-        sum(
-            abs(distribution.get(x, 0) - other.get(x, 0))
-            for x in distribution.keys() | other.keys()
-        )
-        / 2
-    )
-
-
 def _tally(draws: Any) -> Counter[Hashable]:
     if isinstance(draws, Mapping):
         return Counter(draws)
