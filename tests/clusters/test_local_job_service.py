@@ -10,7 +10,7 @@ import pytest
 
 from pipelines import release_frequency_list
 from tests.cases import slow_unless
-from tests.clusters.agreement import FLAGS, JOBS, ROOT, check_agreement, write_records
+from tests.clusters.agreement import FLAGS, JOBS, ROOT, check_agreement, worker_pool, write_records
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +18,8 @@ def job_service(tmp_path_factory):
     directory = tmp_path_factory.mktemp("service")
     port_file = directory / "port"
     module = "apache_beam.runners.portability.local_job_service_main"
-    command = [
-        sys.executable,
-        "-m",
-        module,
-        f"--port_file={port_file}",
-        f"--staging_dir={directory}",
-    ]
+    flags = [f"--port_file={port_file}", f"--staging_dir={directory}"]
+    command = [sys.executable, "-m", module, *flags]
     with open(directory / "log", "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
@@ -40,15 +35,8 @@ def job_service(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pool():
-    """A pool in a process of its own, as on a cluster's node."""
-    command = [sys.executable, "-m", "pipelines.worker_pool", "--port=0"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process.stdout.readline().split()[-1]
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
+    with worker_pool("--port=0") as address:
+        yield address
 
 
 @pytest.mark.parametrize(

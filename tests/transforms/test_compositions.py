@@ -86,17 +86,15 @@ def applied(pcoll, kind, change, given_):
     if change == "redeclare":
         # A step that forgets the bound, and a declaration that is true.
         return pcoll | bound | copy | DeclareBounded(given_)
-    return (
-        pcoll
-        | {
-            "bound": bound,
-            "count": CountDistinctUsers(given_, secret=SECRET),
-            "keep some": beam.Filter(keeps),
-            "reshuffle": beam.Reshuffle(),
-            "copy": copy,
-            "swap": ToRecords(*((1, 0) if kind == "tuples" else ("partition", "user"))),
-        }[change]
-    )
+    steps = {
+        "bound": bound,
+        "count": CountDistinctUsers(given_, secret=SECRET),
+        "keep some": beam.Filter(keeps),
+        "reshuffle": beam.Reshuffle(),
+        "copy": copy,
+        "swap": ToRecords(*((1, 0) if kind == "tuples" else ("partition", "user"))),
+    }
+    return pcoll | steps[change]
 
 
 @beam.ptransform_fn
@@ -147,10 +145,6 @@ def refused(kind, chain, release):
     except ValueError as error:
         return str(error)
     return None
-
-
-def named(element, name):
-    return name, element
 
 
 def both_inputs(accepted):

@@ -34,9 +34,8 @@ def test_tuples_agree_with_the_reference(records, max_partitions, num_buckets):
 @given(st.lists(RECORDS), st.integers(1, 4))
 def test_tables_agree_with_the_reference(batches, max_partitions):
     # Some tables may be empty, and there may be none.
-    columns = ("user", "partition")
-    empty = table_of([("", 0)], columns).slice(0, 0)
-    tables = [table_of(batch, columns) if batch else empty for batch in batches]
+    empty = table_of([("", 0)]).slice(0, 0)
+    tables = [table_of(batch) if batch else empty for batch in batches]
     bounded = rows_of(run(tables, BoundContributions(max_partitions, secret=SECRET)))
     assert len(bounded) == len(set(bounded))
     records = [record for batch in batches for record in batch]

@@ -49,12 +49,6 @@ STRATEGIES = [
 ]
 
 
-def names_of(tables, strategy):
-    select = SelectPartitions(strategy=strategy, secret=SECRET)
-    flat = beam.FlatMap(lambda table: table["partition"].to_pylist())
-    return tables | f"Select {strategy.name}" >> select | f"Names {strategy.name}" >> flat
-
-
 def lists(tables):
     """The steps of a list, and what comes out of each."""
     bounded = tables | BoundContributions(KAPPA, secret=SECRET)
@@ -70,8 +64,11 @@ def lists(tables):
 
 def names(tables, strategies=STRATEGIES):
     """What strategies of both kinds select."""
+    flat = beam.FlatMap(lambda table: table["partition"].to_pylist())
     for strategy in strategies:
-        yield names_of(tables, strategy), selected(RECORDS, strategy, SECRET)
+        select = f"Select {strategy.name}" >> SelectPartitions(strategy=strategy, secret=SECRET)
+        found = tables | select | f"Names {strategy.name}" >> flat
+        yield found, selected(RECORDS, strategy, SECRET)
 
 
 def names_in_rounds(tables):

@@ -203,12 +203,9 @@ def test_declared_bounds_count_users_once_and_no_further_than_needed():
     assert set(run(records, transform)) == expected and "huge" in expected
 
 
-def steps_of(transform, *before):
+def steps_of(transform):
     pipeline = beam.Pipeline()
-    pcoll = pipeline | beam.Create([("a", "b")])
-    for other in before:
-        pcoll |= other
-    _ = pcoll | "Select" >> transform
+    _ = pipeline | beam.Create([("a", "b")]) | "Select" >> transform
     labels = []
 
     class Visitor(beam.pipeline.PipelineVisitor):
