@@ -54,23 +54,6 @@ def test_no_user_is_in_more_than_kappa_partitions():
     assert sum(count for _, count in counted) == sum(sizes.values())
 
 
-def test_a_users_sample_depends_on_its_own_records_alone():
-    ann = [("ann", p) for p in range(20)]
-    others = [(f"user{i}", i % 20) for i in range(500)]
-    alone = run(ann, BoundContributions(3, secret=SECRET, num_buckets=1))
-    among = run(others + ann[::-1], BoundContributions(3, secret=SECRET, num_buckets=5))
-    assert sorted(alone) == sorted(r for r in among if r[0] == "ann")
-    assert {r for r in among if r[0] != "ann"} == set(others)
-
-
-def test_consumers_of_one_bounding_and_of_two_with_one_secret_agree():
-    records = [(u, p) for u in range(10) for p in range(30)]
-    first = run(records, BoundContributions(4, secret=SECRET))
-    again = run(records[::-1], BoundContributions(4, secret=SECRET))
-    other = run(records, BoundContributions(4, secret=JobSecret.insecure_for_testing(6)))
-    assert sorted(first) == sorted(again) != sorted(other)
-
-
 def test_every_application_draws_a_secret_of_its_own():
     records = [(u, p) for u in range(20) for p in range(30)]
     transform = BoundContributions(4)

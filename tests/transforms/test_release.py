@@ -48,24 +48,17 @@ def test_the_transform_releases_what_the_function_does(kind):
     assert release(counts) == expected(COUNTS.values())
 
 
-@pytest.mark.parametrize("element_type", [None, pa.Table])
-def test_no_counts_at_all_still_give_one_release(element_type):
-    (released,) = run(
-        [],
-        DeclareBounded(2),
-        ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
-        element_type=element_type,
-    )
-    assert released == expected([])
-
-
-def test_no_records_at_all_give_one_release():
-    (released,) = run(
-        [],
-        BoundContributions(2),
-        CountDistinctUsers(),
-        ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
-    )
+@pytest.mark.parametrize(
+    ("steps", "element_type"),
+    [
+        ([DeclareBounded(2)], None),
+        ([DeclareBounded(2)], pa.Table),
+        ([BoundContributions(2), CountDistinctUsers()], None),
+    ],
+)
+def test_no_counts_and_no_records_at_all_still_give_one_release(steps, element_type):
+    release = ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET)
+    (released,) = run([], *steps, release, element_type=element_type)
     assert released == expected([])
 
 

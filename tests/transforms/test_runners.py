@@ -164,17 +164,3 @@ def test_a_failure_is_a_failure_if_it_stays(monkeypatch):
     monkeypatch.setattr(OnThreads, "process", fail)
     with pytest.raises(RuntimeError, match="injected"):
         run(RECORDS, BoundContributions(KAPPA), runner=BundleBasedDirectRunner())
-
-
-def test_two_workers_never_share_draws():
-    # All users have the same partitions, in more buckets than there are users. Were samples drawn
-    # alike in different buckets, or workers, users would agree far more often than by chance: each
-    # of 4950 pairs of users agrees with a probability of 1 / C(40, 3) = 1 / 9880.
-    records = [(f"user{u}", p) for u in range(100) for p in range(40)]
-    bounded = run(records, BoundContributions(3, secret=SECRET, num_buckets=500))
-    kept = {}
-    for user, partition in bounded:
-        kept.setdefault(user, set()).add(partition)
-    # By chance, more than 5 agreements have a probability of about 1e-5.
-    assert len(kept) == 100
-    assert len(set(map(frozenset, kept.values()))) >= 95
