@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory)
         copy_tree(copy)
-        targets = sorted({target for mutant in chosen for target in mutant.tests})
+        targets = sorted({target for mutant in chosen for target in mutant.targets})
         failed, _ = first_failure(copy, targets, seconds=len(targets) * _SECONDS)
         if failed:
             print(f"error: without any planted bug, this fails: {failed}", file=sys.stderr)
@@ -150,7 +150,7 @@ def _judge(copy: Path, mutant: Mutant, text: str) -> Verdict:
     original = path.read_text(encoding="utf-8")
     path.write_text(text, encoding="utf-8")
     try:
-        return Verdict(mutant, *first_failure(copy, mutant.tests))
+        return Verdict(mutant, *first_failure(copy, mutant.targets))
     finally:
         path.write_text(original, encoding="utf-8")
 
