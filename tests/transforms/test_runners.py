@@ -136,10 +136,10 @@ def test_failures_change_no_result(monkeypatch):
 
 def test_a_release_that_is_lost_is_made_again(monkeypatch):
     # The worker fails when the list is released and nobody has it yet.
-    made = []
+    made, release = [], job_secret.release_frequency_list
 
     def lost(*arguments):
-        made.append(list(dp.release_frequency_list(*arguments)))
+        made.append(list(release(*arguments)))
         if len(made) < 3:
             raise RuntimeError("injected")
         return FrequencyList.from_counts(f for f, n in made[-1] for _ in range(n))

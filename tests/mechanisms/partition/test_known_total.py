@@ -6,12 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from dp_transforms.mechanisms import (
-    Eta,
-    ExactTotalMechanism,
-    FrequencyList,
-    MaximumTotalMechanism,
-)
+from dp_transforms.mechanisms import Eta, ExactTotalMechanism, FrequencyList, MaximumTotalMechanism
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition import narrowed
 from dp_transforms.mechanisms.partition.mechanism import UnsuitableListError
