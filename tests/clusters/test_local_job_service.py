@@ -65,7 +65,7 @@ def test_agrees_with_the_in_process_runner(
         (["--job_endpoint=SERVICE", "--environment_type=EXTERNAL"], 2, "--environment_config"),
     ],
 )
-def test_what_is_missing_is_said_at_once(flags, code, says, tmp_path, capsys):
+def test_what_is_missing_is_said_at_once(flags, code, says, tmp_path, failure):
     records = write_records(tmp_path / "visits.csv")
     output = tmp_path / "release"
     common = [f"--input={records}", f"--output={output}", "--epsilon=1", *FLAGS]
@@ -73,9 +73,9 @@ def test_what_is_missing_is_said_at_once(flags, code, says, tmp_path, capsys):
     with socket.create_server(("localhost", 0)) as service:
         address = f"localhost:{service.getsockname()[1]}"
         flags = [flag.replace("SERVICE", address) for flag in flags]
-        assert release_frequency_list.main([*common, "--runner=PortableRunner", *flags]) == code
-    said = capsys.readouterr().err
-    assert says in said and said.count("\n") == 1
+        job = [*common, "--runner=PortableRunner", *flags]
+        found, said = failure(release_frequency_list.main, job)
+    assert found == code and says in said
     assert not output.exists()
 
 
