@@ -63,7 +63,7 @@ def test_rows_that_reducing_leaves_none_of_give_nothing():
 
 
 # The small limit makes gather go through a bucket several times, which takes its time.
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(RECORDS, min_size=1, max_size=5), st.integers(1, 4), st.sampled_from([300, 1 << 30])
 )

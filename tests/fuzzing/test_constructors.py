@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import dp_transforms
 from dp_transforms import budget, mechanisms
 from dp_transforms.mechanisms import Eta, FrequencyList, RandomTape, selection
-from tests.fuzzing.limits import fuzz, no_hang
+from tests.fuzzing.shared import fuzz, no_hang
 
 # Not made by users.
 LEFT_OUT = {

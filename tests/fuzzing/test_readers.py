@@ -19,8 +19,7 @@ from dp_transforms.files.parquet_files import ParquetFiles
 from dp_transforms.files.paths import FileRange
 from dp_transforms.mechanisms import FrequencyList
 from pipelines import release_frequency_list
-from tests.fuzzing.limits import MARKER, fuzz, no_hang
-from tests.fuzzing.mutations import damaged
+from tests.fuzzing.shared import MARKER, damaged, fuzz, no_hang
 
 COLUMNS = ("user", "page")
 RECORDS = f"user,page\nann,{MARKER}\n{MARKER},home\n".encode()

@@ -28,7 +28,7 @@ from dp_transforms.files.frame_records import records_of
 from dp_transforms.runtime import batching
 from dp_transforms.runtime.batching import objects
 from dp_transforms.runtime.records import RecordKind, ToRecords
-from tests.fuzzing.limits import MARKER, fuzz
+from tests.fuzzing.shared import MARKER, fuzz
 from tests.fuzzing.test_reading import DAY, NOON, OSLO, USERS, UTC, agree, pairs
 
 NUMBERS = [decimal.Decimal(text) for text in ("0", "1.0", "1", "1.50", "-1.5", "100", "0.1", "7e2")]

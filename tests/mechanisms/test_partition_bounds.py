@@ -72,7 +72,7 @@ def test_of_total_is_the_quotient_at_every_rank(total):
 
 
 @given(small_lists, st.integers(0, 6))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_within_distance_is_what_lists_in_the_ball_reach(reference, distance):
     ball = [
         values_of(enumeration.as_list(x), 16)

@@ -79,7 +79,7 @@ SHAPES = st.one_of(
 ).map(lambda records: [(user, str(partition)) for user, partition in records])
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(SHAPES, st.sampled_from(["optimal", "renyi_rounds"]), st.sampled_from([1, 5]))
 def test_selections_of_odd_shapes_agree_with_the_reference(records, name, num_buckets):
     strategy = make_strategy(name, 3.0, 0.2, max_partitions_per_user=KAPPA)

@@ -176,7 +176,7 @@ def known_kappa(kind, chain, release):
 def test_one_user_moves_a_release_by_no_more_than_its_noise_is_for():
     accepted = []
 
-    @settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.generate])
+    @settings(max_examples=15, derandomize=True, phases=[Phase.generate])
     @given(compositions)
     def draw(composition):
         if refused(*composition) is None:

@@ -45,7 +45,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, ROWS, st.integers(1, 3), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_users_are_bounded_and_parts_merge(some, others, w, max_partitions):
     whole = bounded(some + others, w, max_partitions)
     assert len(set(whole)) == len(whole) and set(whole) <= set(some + others)

@@ -26,8 +26,7 @@ from dp_transforms.mechanisms.selection.renyi_calibration import (
 )
 from dp_transforms.mechanisms.selection.renyi_distribution import RenyiDistribution, _Bound
 from dp_transforms.mechanisms.selection.rounds import Calibration
-from tests.mechanisms.selection.renyi_bounds import bound, noise_delta
-from tests.mechanisms.selection.shared import as_mpf, drop_probability
+from tests.mechanisms.selection.shared import as_mpf, bound, drop_probability, noise_delta
 
 EPSILON, DELTA = 1.0, 1e-5
 LOGS = np.linspace(-3, 7, 2001)

@@ -84,7 +84,7 @@ def test_a_step_between_neighbours_costs_exactly_one_factor():
 
 @pytest.mark.parametrize("q", [Fraction(1, 3), Fraction(1, 10)], ids=str)
 @given(private=frequency_lists(), seed=st.integers(0, 10**6))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_what_floats_settle_enclosures_settle_alike(q, private, seed):
     sampler = GeometricSampler(Blocks.of(private), GeometricWeights(rational_decay(q)))
     released = sampler.release(InsecureSeededTape(seed))
