@@ -17,6 +17,16 @@ def drop_probability(distribution, statistic):
     return as_float(lambda precision: distribution.drop_enclosure(statistic, precision))
 
 
+def drop_recursion(epsilon, delta):
+    """Yields 1 - pi(n) of the optimal distribution for n = 0, 1, ..., by lemma 1 in 100 digits."""
+    drop = mpmath.mpf(1)
+    while True:
+        yield drop
+        with mpmath.workdps(100):
+            grown, share = mpmath.exp(mpmath.mpf(epsilon)), mpmath.mpf(delta)
+            drop = 1 - min(grown * (1 - drop) + share, 1 - (drop - share) / grown, mpmath.mpf(1))
+
+
 def select_with_counts(strategy, users, tape):
     """As ``select``, with noisy counts."""
     words = tape.words("selection", len(users))
