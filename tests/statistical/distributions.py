@@ -50,7 +50,7 @@ class Fit:
 
 def fit(draws: Iterable[Hashable] | Mapping[Hashable, int], distribution: Mapping[Any, Any]) -> Fit:
     """Tests draws (or a mapping from outcome to how often it was drawn) against a distribution."""
-    counts = _tally(draws)
+    counts = Counter(draws.tolist() if isinstance(draws, np.ndarray) else draws)
     total = sum(counts.values())
     if total == 0:
         raise ValueError("there are no draws to test")
@@ -140,15 +140,6 @@ def assert_probability(
     )
 
 
-def _tally(draws: Any) -> Counter[Hashable]:
-    if isinstance(draws, Mapping):
-        return Counter(draws)
-    if isinstance(draws, np.ndarray):
-        values, counts = np.unique(draws, return_counts=True)
-        return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-    return Counter(draws)
-
-
 def _probability(value: Any) -> Fraction:
     if isinstance(value, tuple):
         lo, hi = (_exact(end) for end in value)
@@ -160,9 +151,7 @@ def _probability(value: Any) -> Fraction:
 
 
 def _exact(value: Any) -> Fraction:
-    if hasattr(value, "as_integer_ratio"):
-        return Fraction(*(int(part) for part in value.as_integer_ratio()))
-    return Fraction(int(value.numerator), int(value.denominator))
+    return Fraction(*map(int, value.as_integer_ratio()))
 
 
 def _binomial_p_values(seen: Any, total: int, probabilities: Any) -> Any:

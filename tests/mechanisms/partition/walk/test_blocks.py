@@ -17,9 +17,8 @@ from dp_transforms.mechanisms.partition.walk.blocks import (
     partitions,
 )
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
-from dp_transforms.mechanisms.randomness import known_from
 from tests.statistical import distributions
-from tests.tapes import InsecureSeededTape
+from tests.tapes import InsecureSeededTape, NearlyUndecidable
 
 DRAWS = 2_000
 
@@ -105,22 +104,14 @@ def test_partitions_into_distinct_parts_have_their_distribution():
         distributions.assert_follows(parts, distribution)
 
 
-class Known:
-    """A uniform number that is a rational."""
-
-    def __init__(self, value):
-        self._value = gmpy2.mpq(int(value.numerator), int(value.denominator))
-
-    def prefix(self, bits):
-        return int((self._value.numerator << bits) // self._value.denominator)
-
-    def enclosure(self, bits):
-        return known_from(self.prefix(bits), bits)
+def known(value):
+    """A uniform number that is a rational, but for 2**-4000."""
+    return NearlyUndecidable(0, "known", 0, value, 4000).uniform("known", 0)
 
 
 def smallest(decay, factor, value, length):
     """The x of one known number."""
-    number = Known(value)
+    number = known(value)
     lengths = None if length is None else np.array([length])
     words = np.array([number.prefix(64)], dtype=np.uint64)
     return geometric(decay, np.array([factor]), lengths, words, lambda _: number).item()
@@ -174,5 +165,5 @@ def test_numbers_close_to_the_share_of_a_first_half(eta):
         for count in range(flips):
             below += sum(p for at, p in distribution.items() if sum(x <= near for x in at) == count)
             for side, answer in ((-1, count), (1, count + 1)):
-                number = Known(below + Fraction(side, 2**100))
+                number = known(below + Fraction(side, 2**100))
                 assert splits.in_first_part(near, far, entered, flips, number) == answer
