@@ -74,9 +74,8 @@ def test_bounding_through_buckets_agrees_with_the_reference(batches, num_buckets
             buckets.setdefault(bucket, []).append(piece)
     tables = [t for pieces in buckets.values() for t in gathered(pieces, max_bytes)]
     pairs = [pair for table in tables for pair in rows_of([table])]
-    assert len(pairs) == len(set(pairs))
     records = [record for batch in batches for record in batch]
-    assert set(pairs) == reference.bound(records, 2, KEY)
+    assert sorted(pairs) == sorted(reference.bound(records, 2, KEY))
 
 
 @pytest.mark.parametrize(

@@ -86,5 +86,4 @@ def test_selections_of_odd_shapes_agree_with_the_reference(records, name, num_bu
     tables = [table_of(records)] if records else []
     names, _ = in_process(tables, SECRET, num_buckets).names(NamesSpec(strategy))
     found = [name for (name,) in rows_of(names)]
-    assert len(found) == len(set(found))
-    assert set(found) == selected(records, strategy, SECRET)
+    assert sorted(found) == sorted(selected(records, strategy, SECRET))

@@ -26,8 +26,7 @@ def test_tuples_agree_with_the_reference(records, max_partitions, num_buckets):
     bounded = run(
         records, BoundContributions(max_partitions, secret=SECRET, num_buckets=num_buckets)
     )
-    assert len(bounded) == len(set(bounded))
-    assert set(bounded) == reference.bound(records, max_partitions, KEY)
+    assert sorted(bounded) == sorted(reference.bound(records, max_partitions, KEY))
 
 
 @few_pipelines
@@ -37,9 +36,8 @@ def test_tables_agree_with_the_reference(batches, max_partitions):
     empty = table_of([("", 0)]).slice(0, 0)
     tables = [table_of(batch) if batch else empty for batch in batches]
     bounded = rows_of(run(tables, BoundContributions(max_partitions, secret=SECRET)))
-    assert len(bounded) == len(set(bounded))
     records = [record for batch in batches for record in batch]
-    assert set(bounded) == reference.bound(records, max_partitions, KEY)
+    assert sorted(bounded) == sorted(reference.bound(records, max_partitions, KEY))
 
 
 def test_no_user_is_in_more_than_kappa_partitions():

@@ -99,14 +99,12 @@ def test_one_user_moves_the_number_of_other_users_by_one():
 
 @pytest.mark.parametrize("epsilon", [0.5, 2])
 def test_the_number_of_other_users_has_the_noise_of_its_epsilon(epsilon):
-    # 3,000 draws: a false alarm has probability 1e-5.
-    spec, draws = NamesSpec(OptimalSelection(1, 1e-2), others_epsilon=epsilon), 3000
-    found = [noisy_users(3, spec, JobSecret.insecure_for_testing(n)) for n in range(draws)]
+    spec = NamesSpec(OptimalSelection(1, 1e-2), others_epsilon=epsilon)
+    found = [noisy_users(3, spec, JobSecret.insecure_for_testing(n)) for n in range(3000)]
     q = math.exp(-epsilon)
-    for least, chance in ((5, q**2 / (1 + q)), (1, 1 - q**3 / (1 + q))):
-        deviation = math.sqrt(draws * chance * (1 - chance))
-        assert abs(sum(users >= least for users in found) - draws * chance) < 4.5 * deviation
-    assert min(found) == 0
+    # What is below 1 is 0.
+    expected = {n: (1 - q) / (1 + q) * q ** abs(n - 3) for n in range(1, 25)}
+    distributions.assert_follows(found, expected | {0: q**3 / (1 + q)})
 
 
 def test_another_number_of_other_users_has_other_noise_under_the_same_secret():
