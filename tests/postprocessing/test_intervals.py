@@ -54,7 +54,10 @@ def asked(private, facts, confidence):
         yield facts.frequency_at(index, confidence), int(private.at_ranks([index])[0])
         counted = int(private.at_least([index])[0])
         yield facts.partitions_with_at_least(index, confidence), counted
-        yield (facts.sum_of_top(index, confidence), int(sums_to(private, np.array([index]))[0]))
+        yield (
+            facts.sum_of_top(index, confidence),
+            int(sums_to(private, np.array([index]))[0]),
+        )
         if private.total:
             yield facts.share_of_top(index, confidence), success_rate(private, index)
     if private.total:
