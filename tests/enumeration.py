@@ -1,7 +1,5 @@
 """All small integer partitions, and the distributions of mechanisms over them by the definition."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction

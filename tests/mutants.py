@@ -5,8 +5,6 @@ should notice. The working tree is not touched. A mutant whose text has gone fro
 that no test catches, is an error. The result is a table of which test catches which bug.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

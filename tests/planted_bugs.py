@@ -1,7 +1,5 @@
 """The planted bugs of ``tests.mutants``, and the tests that should notice."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 from typing import NamedTuple
 

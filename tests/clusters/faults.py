@@ -9,8 +9,6 @@ ids, partitions and the secret. Exits with 1 if an output is anything else, some
 job hung or could not be tried, or one failed for which there was all that it needs.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

@@ -13,8 +13,6 @@ released. Exits with 1 if there is.
 A killed process is not a power cut: what it handed to the system is kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import importlib

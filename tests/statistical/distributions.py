@@ -10,8 +10,6 @@ Probabilities are exact rationals, floats, or enclosures (lo, hi). Outcomes that
 does not name are allowed only if its probabilities sum to less than 1; they form one cell.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass

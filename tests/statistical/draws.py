@@ -1,7 +1,5 @@
 """Many releases of one list, and numbers of each of them as arrays."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
