@@ -8,7 +8,7 @@ import apache_beam as beam
 import pyarrow as pa
 from hypothesis import settings
 
-few_pipelines = settings(deadline=None, max_examples=int(os.environ.get("PIPELINE_EXAMPLES", "4")))
+few_pipelines = settings(max_examples=int(os.environ.get("PIPELINE_EXAMPLES", "4")))
 """For properties of which every example is a pipeline; ``make test-long`` tries more of them."""
 
 _collected = collections.defaultdict(list)

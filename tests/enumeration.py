@@ -1,7 +1,6 @@
 """All small integer partitions, and the distributions of mechanisms over them by the definition."""
 
-from __future__ import annotations
-
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
@@ -34,10 +33,7 @@ def partitions_of_at_most(total: int) -> Iterator[tuple[int, ...]]:
 
 def l1_distance(values: Sequence[int], others: Sequence[int]) -> int:
     """The L1 distance of two descending tuples, the shorter one followed by zeros."""
-    ranks = max(len(values), len(others))
-    return sum(
-        abs(a - b) for a, b in zip(_padded(values, ranks), _padded(others, ranks), strict=True)
-    )
+    return sum(abs(a - b) for a, b in itertools.zip_longest(values, others, fillvalue=0))
 
 
 def distribution(
@@ -66,7 +62,3 @@ def conjugate(frequency_list: FrequencyList) -> FrequencyList:
     at_least = frequency_list.multiplicities.cumsum()
     gaps = -np.diff(frequency_list.frequencies, append=0)
     return FrequencyList(at_least[::-1], gaps[::-1])
-
-
-def _padded(values: Sequence[int], ranks: int) -> list[int]:
-    return [*values, *[0] * (ranks - len(values))]

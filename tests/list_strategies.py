@@ -1,7 +1,5 @@
 """Frequency lists for property-based tests."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import FrequencyList

@@ -5,8 +5,6 @@ should notice. The working tree is not touched. A mutant whose text has gone fro
 that no test catches, is an error. The result is a table of which test catches which bug.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -54,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory)
         copy_tree(copy)
-        targets = sorted({target for mutant in chosen for target in mutant.tests})
+        targets = sorted({target for mutant in chosen for target in mutant.targets})
         failed, _ = first_failure(copy, targets, seconds=len(targets) * _SECONDS)
         if failed:
             print(f"error: without any planted bug, this fails: {failed}", file=sys.stderr)
@@ -150,7 +148,7 @@ def _judge(copy: Path, mutant: Mutant, text: str) -> Verdict:
     original = path.read_text(encoding="utf-8")
     path.write_text(text, encoding="utf-8")
     try:
-        return Verdict(mutant, *first_failure(copy, mutant.tests))
+        return Verdict(mutant, *first_failure(copy, mutant.targets))
     finally:
         path.write_text(original, encoding="utf-8")
 

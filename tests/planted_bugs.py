@@ -1,7 +1,6 @@
 """The planted bugs of ``tests.mutants``, and the tests that should notice."""
 
-from __future__ import annotations
-
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 _SELECTION = "dp_transforms/mechanisms/selection"
@@ -17,14 +16,20 @@ class Mutant(NamedTuple):
       path: the file that has it.
       old: a piece of that file, which occurs in it once.
       new: what stands there instead.
-      tests: files or tests that should notice.
+      tests: files or tests that should notice; by default, those of the file.
     """
 
     bug: str
     path: str
     old: str
     new: str
-    tests: tuple[str, ...]
+    tests: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The tests, with the default filled in."""
+        path = PurePosixPath(self.path.removeprefix("dp_transforms/"))
+        return self.tests or (f"tests/{path.with_name(f'test_{path.name}')}",)
 
 
 MUTANTS = (
@@ -95,14 +100,12 @@ MUTANTS = (
         "dp_transforms/mechanisms/noisy_coordinates.py",
         "self._list.at_least(indices) - indices",
         "self._list.at_least(indices) - indices + 1",
-        ("tests/mechanisms/test_noisy_coordinates.py",),
     ),
     Mutant(
         "the geometric mechanism marks corners with the t of another q",
         "dp_transforms/mechanisms/partition/walk/geometric_walk.py",
         "return power / (1 + power)",
         "return power / (2 + power)",
-        ("tests/mechanisms/partition/walk/test_geometric_walk.py",),
     ),
     Mutant(
         "the exponential mechanism's price is that of kappa = 1",
@@ -123,7 +126,6 @@ MUTANTS = (
         "dp_transforms/mechanisms/degree_projection.py",
         "(3 if directed else 2) * positive_integer",
         "(2 if directed else 1) * positive_integer",
-        ("tests/mechanisms/test_degree_projection.py",),
     ),
     Mutant(
         ">= for > at the threshold of noisy counts",
@@ -137,14 +139,12 @@ MUTANTS = (
         f"{_SELECTION}/keep_distribution.py",
         "keep = words > last[cells]",
         "keep = words >= last[cells]",
-        (f"{_TEST_SELECTION}/test_keep_distribution.py",),
     ),
     Mutant(
         "one partition more than kappa",
         "dp_transforms/columnar/bounding.py",
         "np.arange(at_most)).ravel()",
         "np.arange(at_most + 1)).ravel()",
-        ("tests/columnar/test_bounding.py",),
     ),
     Mutant(
         "a line of two JSON objects is two records",
@@ -158,14 +158,12 @@ MUTANTS = (
         "dp_transforms/columnar/bounding.py",
         "priorities <= most[owners.codes]",
         "priorities <= most.min()",
-        ("tests/columnar/test_bounding.py",),
     ),
     Mutant(
         "every job draws the same secret",
         "dp_transforms/runtime/job_secret.py",
         "return cls(secrets.token_bytes(SECRET_BYTES))",
         "return cls(bytes(SECRET_BYTES))",
-        ("tests/runtime/test_job_secret.py",),
     ),
     Mutant(
         "all purposes under one secret share their noise",
@@ -214,7 +212,6 @@ MUTANTS = (
         "dp_transforms/transforms/selection.py",
         "(known is None or known > max_partitions)",
         "(known is not None and known > max_partitions)",
-        ("tests/transforms/test_selection.py",),
     ),
     Mutant(
         "what leaves the window of a question looked ahead from weighs nothing",
@@ -248,7 +245,6 @@ MUTANTS = (
         "dp_transforms/mechanisms/partition/walk/blocks.py",
         "accepted = inside <= lengths[waiting]",
         "accepted = inside <= lengths[waiting] + 1",
-        ("tests/mechanisms/partition/walk/test_blocks.py",),
     ),
     Mutant(
         "dist taken as L1: distances are halved",
@@ -318,21 +314,18 @@ MUTANTS = (
         f"{_SELECTION}/measured.py",
         "DiscreteLaplace(self._scale)",
         "DiscreteLaplace(self._scale / 2)",
-        (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(
         "the statistic of users is not paid for",
         f"{_SELECTION}/measured.py",
         "_ByCounts(left, ",
         "_ByCounts(strategy.epsilon, ",
-        (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(
         "the numbers of users by class are not paid for",
         f"{_SELECTION}/measured.py",
         "_PlannedRounds(left, ",
         "_PlannedRounds(strategy.epsilon, ",
-        (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(
         "what a plan spends before its last round leaves that one as exposed",
@@ -353,14 +346,12 @@ MUTANTS = (
         f"{_SELECTION}/measured.py",
         "np.searchsorted(edges, has)",
         "np.concatenate([np.searchsorted(edges, has), np.searchsorted(edges, has[has < 2])])",
-        (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(
         "all numbers of users by class have the same noise",
         f"{_SELECTION}/measured.py",
         '"statistic of users", len(counts)).tolist()',
         '"statistic of users", 1).tolist() * len(counts)',
-        (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(
         "users of other partitions have half of their noise",
@@ -393,7 +384,6 @@ MUTANTS = (
         "pipelines/release_all.py",
         "for_list = whole - for_selection",
         "for_list = PrivacyBudget(whole.epsilon)",
-        ("tests/pipelines/test_release_all.py",),
     ),
     Mutant(
         "each of kappa partitions gets the whole budget",
@@ -421,7 +411,6 @@ MUTANTS = (
         "dp_transforms/columnar/bounding.py",
         "prf(key, of_owners[owner], hashes)",
         "prf(key, of_owners[owner], of_owners[owner])",
-        ("tests/columnar/test_bounding.py",),
     ),
     Mutant(
         "the PRF that bounds users leaves out the user",
@@ -470,28 +459,24 @@ MUTANTS = (
         "dp_transforms/runtime/python_values.py",
         "        if len(kinds) > 1:",
         "        if False:",
-        ("tests/runtime/test_python_values.py",),
     ),
     Mutant(
         "composites take the names of the first one's fields",
         "dp_transforms/runtime/python_values.py",
         "    names = set(map(_fields, values))",
         "    names = {_fields(values[0])}",
-        ("tests/runtime/test_python_values.py",),
     ),
     Mutant(
         "text may follow a closing quote",
         "dp_transforms/files/delimited_text.py",
         "self._at_end[after[closing]].all()",
         "True",
-        ("tests/files/test_delimited_text.py",),
     ),
     Mutant(
         "a user far in the future is one user for each unit of time",
         "dp_transforms/files/logical_types.py",
         "        raise pa.ArrowInvalid\n    return text",
         "        pass\n    return text",
-        ("tests/files/test_logical_types.py",),
     ),
     Mutant(
         "each window's list costs what all of them together should",
@@ -540,35 +525,30 @@ MUTANTS = (
         "dp_transforms/runtime/bounds.py",
         "partitions=sum(known) if alike else None",
         "partitions=max(known) if alike else None",
-        ("tests/runtime/test_bounds.py",),
     ),
     Mutant(
         "what is known to be less bounded than claimed is released all the same",
         "dp_transforms/runtime/bounds.py",
         "    if bound.partitions > claimed:",
         "    if False:",
-        ("tests/runtime/test_bounds.py",),
     ),
     Mutant(
         "a step that may do anything keeps the bound",
         "dp_transforms/runtime/bounds.py",
         "            bound_after = Bound(counted=True if before.counted else None)",
         "            bound_after = before",
-        ("tests/runtime/test_bounds.py",),
     ),
     Mutant(
         "a second run of a pipeline repeats the secret",
         "dp_transforms/runtime/job_secret.py",
         "    _run_only_once(pipeline)\n",
         "",
-        ("tests/runtime/test_job_secret.py",),
     ),
     Mutant(
         "a secret serves any number of pipelines",
         "dp_transforms/runtime/job_secret.py",
         "    secret.claim(pipeline)\n",
         "",
-        ("tests/runtime/test_job_secret.py",),
     ),
     Mutant(
         "selected names come in the order in which records arrived",
@@ -582,14 +562,12 @@ MUTANTS = (
         "dp_transforms/runtime/records.py",
         "            merged += before",
         "            pass",
-        ("tests/runtime/test_records.py",),
     ),
     Mutant(
         "a ledger takes epsilon to be the range of every loss",
         "dp_transforms/budget/ledger.py",
         "cost = Cost(PrivacyBudget(epsilon, delta), loss_range)",
         "cost = Cost(PrivacyBudget(epsilon, delta), epsilon)",
-        ("tests/budget/test_ledger.py",),
     ),
     Mutant(
         "what has begun to be written is given back",
@@ -610,7 +588,6 @@ MUTANTS = (
         "dp_transforms/budget/ledger.py",
         "        if not found or found[0].state is not State.RESERVED:",
         "        if not found:",
-        ("tests/budget/test_ledger.py",),
     ),
     Mutant(
         "a job writes its release without a note in the ledger",
@@ -624,7 +601,6 @@ MUTANTS = (
         "dp_transforms/budget/ledger.py",
         "        if request.unit is not self.unit:",
         "        if False:",
-        ("tests/budget/test_ledger.py",),
     ),
     Mutant(
         "a tape serves any number of releases",
@@ -638,6 +614,5 @@ MUTANTS = (
         "dp_transforms/files/output.py",
         "            if len(done) == len(contents):\n                return\n",
         "",
-        ("tests/files/test_output.py",),
     ),
 )

@@ -5,8 +5,6 @@ Nothing of the walk is in here. Lists are cut off at so many ranks and so large 
 lost is far below what any number of draws could show.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

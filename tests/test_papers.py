@@ -1,5 +1,6 @@
 """What the papers state, in their own parameters, beside what is computed here: docs/papers.md."""
 
+import bisect
 import math
 import pathlib
 import re
@@ -10,6 +11,7 @@ import pytest
 from dp_transforms.mechanisms import Eta, ExponentialMechanism
 from dp_transforms.mechanisms.partition.narrowed import DistanceBoundedPartitionMechanism
 from dp_transforms.mechanisms.selection import GaussianSelection, LaplaceSelection, OptimalSelection
+from tests.mechanisms.selection.shared import drop_recursion
 
 PAGE = (pathlib.Path(__file__).parents[1] / "docs/papers.md").read_text()
 
@@ -86,22 +88,13 @@ def test_bits_of_lemma_3_4(x, y, z, low, high, most):
 
 def percentile(epsilon, delta, part):
     """The smallest n with pi(n) >= part, by the recursion of lemma 1."""
-    with mpmath.workdps(40):
-        grown, share, drop, n = mpmath.exp(epsilon), mpmath.mpf(delta), mpmath.mpf(1), 0
-        while 1 - drop < part:
-            drop = 1 - min(grown * (1 - drop) + share, 1 - (drop - share) / grown, mpmath.mpf(1))
-            n += 1
-        return n
+    drops = enumerate(drop_recursion(epsilon, delta))
+    return next(n for n, drop in drops if drop <= 1 - mpmath.mpf(part))
 
 
 def ours(strategy, part):
     """The same of a strategy."""
-    low, high = 0, 1 << 20
-    while high - low > 1:
-        middle = (low + high) // 2
-        kept = strategy.keep_probability(middle) >= part
-        low, high = (low, middle) if kept else (middle, high)
-    return high
+    return bisect.bisect_left(range(1 << 20), part, key=strategy.keep_probability)
 
 
 def laplace_percentile(epsilon, delta, part):

@@ -1,7 +1,5 @@
 """The walk's messages by its recurrence, one bit at a time: slow, and without any closed form."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any
 

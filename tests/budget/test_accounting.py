@@ -262,10 +262,8 @@ def test_all_shifts_in_one_coordinate_are_the_worst(q):
     """Of all ways to move coordinates by up to 6. Between multiples of c both deltas are linear in
     e**epsilon, and the distributions of both orders of a pair are the same."""
     for max_partitions in range(1, 7):
-        worst = [
-            delta_at(losses(max_partitions, q), q, t)
-            for t in range(-max_partitions, max_partitions + 1)
-        ]
+        multiples = range(-max_partitions, max_partitions + 1)
+        worst = [delta_at(losses(max_partitions, q), q, t) for t in multiples]
         for shifts in enumeration.partitions_of_at_most(max_partitions):
             distribution = {0: Fraction(1)}
             for shift in shifts:
@@ -275,9 +273,7 @@ def test_all_shifts_in_one_coordinate_are_the_worst(q):
                 ):
                     both[a + b] += p * r
                 distribution = both
-            found = [
-                delta_at(distribution, q, t) for t in range(-max_partitions, max_partitions + 1)
-            ]
+            found = [delta_at(distribution, q, t) for t in multiples]
             assert all(map(operator.le, found, worst))
 
 
@@ -300,19 +296,12 @@ def test_composed_noise_on_coordinates_costs_what_its_exact_distribution_says(
     claimed = compose(times(count, event), delta).epsilon
     pure = compose(times(count, ApproximateDpEvent(epsilon)), delta).epsilon
     q = math.exp(-epsilon / max_partitions)
-    single = np.array(
-        [losses(max_partitions, q)[loss] for loss in range(-max_partitions, max_partitions + 1)]
-    )
+    of_one = losses(max_partitions, q)
+    single = [of_one[loss] for loss in range(-max_partitions, max_partitions + 1)]
     distribution = np.array([1.0])
     for _ in range(count):
         distribution = np.convolve(distribution, single)
-    exact = dict(
-        zip(
-            range(-count * max_partitions, count * max_partitions + 1),
-            distribution.tolist(),
-            strict=True,
-        )
-    )
+    exact = dict(enumerate(distribution.tolist(), -count * max_partitions))
     at, less = (
         delta_at(exact, q, one * max_partitions / epsilon) for one in (claimed, 0.999 * claimed)
     )

@@ -1,9 +1,12 @@
 """The two jobs under a test secret, on some engine and in this process."""
 
+import contextlib
 import gzip
 import json
 import pathlib
 import random
+import subprocess
+import sys
 
 import fastavro
 import pyarrow as pa
@@ -57,6 +60,19 @@ def run(job, records, output, *flags):
     main, own, file_name = JOBS[job]
     assert main([f"--input={records}", f"--output={output}", *FLAGS, *own, *flags]) == 0
     return (output / file_name).read_bytes(), (output / "privacy.json").read_bytes()
+
+
+@contextlib.contextmanager
+def worker_pool(*flags):
+    """A pool in a process of its own, as on a cluster's node; gives its address."""
+    command = [sys.executable, "-m", "pipelines.worker_pool", *flags]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said = process.stdout.readline()
+            assert "serving workers" in said
+            yield said.split()[-1]
+        finally:
+            process.terminate()
 
 
 def check_agreement(job, directory, *flags):

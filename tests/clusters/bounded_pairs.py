@@ -3,8 +3,6 @@
 For data that are made up: nothing here is private.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 

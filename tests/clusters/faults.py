@@ -9,8 +9,6 @@ ids, partitions and the secret. Exits with 1 if an output is anything else, some
 job hung or could not be tried, or one failed for which there was all that it needs.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os
@@ -100,59 +98,42 @@ class Scenario:
     """
 
     name: str
-    kind: JobKind
-    stage: str
-    fault: Callable[[Run], None]
+    stage: str = ""
+    fault: Callable[[Run], None] = nothing
+    kind: JobKind = FREQUENCY_LIST
     at_work: bool = True
 
 
-def starting(name: str, kind: JobKind, stage: str, fault: Callable[[Run], None]) -> Scenario:
-    return Scenario(name, kind, stage, fault, at_work=False)
-
-
+_REPLACED = "task manager killed while reading, replaced"
 SCENARIOS = (
-    Scenario("none", FREQUENCY_LIST, "", nothing),
-    Scenario("none", NAMES, "", nothing),
-    Scenario("task manager killed while reading, replaced", PAIRS, READING, replace_task_manager),
+    Scenario("none"),
+    Scenario("none", kind=NAMES),
+    Scenario(_REPLACED, READING, replace_task_manager, PAIRS),
+    Scenario(_REPLACED, READING, replace_task_manager),
+    Scenario(_REPLACED, NAMING, replace_task_manager, NAMES),
+    Scenario("task manager killed while counting, replaced", COUNTING, replace_task_manager),
+    Scenario("task manager killed while counting, not replaced", COUNTING, kill_task_manager),
+    Scenario("one worker killed at its start", STARTING, Run.kill_a_worker, at_work=False),
+    Scenario("one worker killed at work", READING, Run.kill_a_worker),
     Scenario(
-        "task manager killed while reading, replaced", FREQUENCY_LIST, READING, replace_task_manager
-    ),
-    Scenario("task manager killed while reading, replaced", NAMES, NAMING, replace_task_manager),
-    Scenario(
-        "task manager killed while counting, replaced",
-        FREQUENCY_LIST,
-        COUNTING,
-        replace_task_manager,
-    ),
-    Scenario(
-        "task manager killed while counting, not replaced",
-        FREQUENCY_LIST,
-        COUNTING,
-        kill_task_manager,
-    ),
-    starting("one worker killed at its start", FREQUENCY_LIST, STARTING, Run.kill_a_worker),
-    Scenario("one worker killed at work", FREQUENCY_LIST, READING, Run.kill_a_worker),
-    starting(
         "worker pool killed at its workers' start, started again",
-        FREQUENCY_LIST,
         RELEASING,
         restart_pool,
+        at_work=False,
     ),
-    Scenario("worker pool killed at work, started again", FREQUENCY_LIST, READING, restart_pool),
-    starting(
+    Scenario("worker pool killed at work, started again", READING, restart_pool),
+    Scenario(
         "worker pool killed at its workers' start, not started again",
-        FREQUENCY_LIST,
         RELEASING,
         Run.kill_pool,
+        at_work=False,
     ),
-    Scenario(
-        "worker pool killed at work, not started again", FREQUENCY_LIST, READING, Run.kill_pool
-    ),
-    Scenario("submitting process killed", FREQUENCY_LIST, READING, kill_submitter),
-    Scenario("job cancelled", FREQUENCY_LIST, COUNTING, cancel),
-    Scenario("the same again from scratch", FREQUENCY_LIST, "", nothing),
-    Scenario("job manager killed", FREQUENCY_LIST, COUNTING, kill_job_manager),
-    Scenario("a record without a user in the input", FREQUENCY_LIST, "", nothing),
+    Scenario("worker pool killed at work, not started again", READING, Run.kill_pool),
+    Scenario("submitting process killed", READING, kill_submitter),
+    Scenario("job cancelled", COUNTING, cancel),
+    Scenario("the same again from scratch"),
+    Scenario("job manager killed", COUNTING, kill_job_manager),
+    Scenario("a record without a user in the input"),
 )
 _BAD_RECORD = SCENARIOS[-1]
 # What is lost comes back, or there is another.

@@ -13,8 +13,6 @@ released. Exits with 1 if there is.
 A killed process is not a power cut: what it handed to the system is kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import importlib
@@ -55,7 +53,7 @@ class JobKind:
     title: str
     module: str
     flags: str
-    epsilon: str
+    epsilon: str = "1"
     delta: str = "0"
     table: str = "--input={}/records.csv --user_column=user --partition_column=item"
     unit: PrivacyUnit = PrivacyUnit.USER
@@ -66,31 +64,28 @@ class JobKind:
 
 
 _KAPPA = "--max_partitions_per_user=3"
-_BEAM = "--runner=FnApiRunner"
+_LIST = f"--epsilon=1 {_KAPPA}"
 KINDS = (
-    JobKind("release", "release_frequency_list", f"--epsilon=1 {_KAPPA}", "1"),
-    JobKind("release --report", "release_frequency_list", f"--epsilon=1 {_KAPPA} --report", "1"),
-    JobKind("release on Beam", "release_frequency_list", f"--epsilon=1 {_KAPPA} {_BEAM}", "1"),
+    JobKind("release", "release_frequency_list", _LIST),
+    JobKind("release --report", "release_frequency_list", f"{_LIST} --report"),
+    JobKind("release on Beam", "release_frequency_list", f"{_LIST} --runner=FnApiRunner"),
     JobKind(
         "release --period=day",
         "release_frequency_list",
-        f"--epsilon=1 {_KAPPA} --period=day --time_column=at --periods=2026-01-05..2026-01-06 "
+        f"{_LIST} --period=day --time_column=at --periods=2026-01-05..2026-01-06 "
         "--max_periods_per_user=2",
-        "1",
     ),
     JobKind(
         "select --noisy_counts",
         "select_partitions",
-        f"--epsilon=1 --delta=1e-5 {_KAPPA} --noisy_counts --strategy=laplace",
-        "1",
-        "1e-5",
+        f"{_LIST} --delta=1e-5 --noisy_counts --strategy=laplace",
+        delta="1e-5",
     ),
     JobKind(
         "select, in rounds",
         "select_partitions",
-        f"--epsilon=1 --delta=1e-5 {_KAPPA} --strategy=renyi_rounds",
-        "1",
-        "1e-5",
+        f"{_LIST} --delta=1e-5 --strategy=renyi_rounds",
+        delta="1e-5",
     ),
     JobKind("release-all", "release_all", f"--epsilon=2 --delta=1e-5 {_KAPPA}", "2", "1e-5"),
     JobKind(
@@ -105,7 +100,6 @@ KINDS = (
         "degrees",
         "release_degree_list",
         "--privacy_unit=node --degree_bound=9 --epsilon=1",
-        "1",
         table="--input={}/edges.csv --source_column=a --target_column=b",
         unit=PrivacyUnit.NODE,
     ),

@@ -1,7 +1,5 @@
 """Looks for what must not be there, in all that an engine shows of a job."""
 
-from __future__ import annotations
-
 import base64
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """Jobs on a Flink cluster that are watched while they run, and what they leave behind."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pathlib

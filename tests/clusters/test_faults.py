@@ -4,9 +4,9 @@ import pytest
 
 from tests.clusters import faults
 from tests.clusters.faults import Inputs, Outcome, Scenario
-from tests.clusters.runs import ABSENT, COMPLETE, FREQUENCY_LIST, EndedEarly
+from tests.clusters.runs import ABSENT, COMPLETE, EndedEarly
 
-SCENARIO = Scenario("none", FREQUENCY_LIST, "", faults.nothing)
+SCENARIO = Scenario("none")
 FINISHED = Outcome(0, COMPLETE, 1.0, {})
 
 

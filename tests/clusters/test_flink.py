@@ -3,9 +3,6 @@
 Skipped where Java, Maven or a download is not to be had; everything else is a failure.
 """
 
-import subprocess
-import sys
-
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -21,6 +18,7 @@ from tests.clusters.agreement import (
     SECRET,
     check_agreement,
     check_formats,
+    worker_pool,
     write_records,
 )
 from tests.clusters.leaks import leaks, logs, needles, rest_answers
@@ -42,15 +40,8 @@ def flink():
 
 @pytest.fixture(scope="module")
 def pool():
-    command = [sys.executable, "-m", "pipelines.worker_pool"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert "serving workers" in process.stdout.readline()
+    with worker_pool():
         yield
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines import release_frequency_list
 from tests.cases import slow_unless
-from tests.clusters.agreement import FLAGS, JOBS, ROOT, check_agreement, write_records
+from tests.clusters.agreement import FLAGS, JOBS, ROOT, check_agreement, worker_pool, write_records
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +18,8 @@ def job_service(tmp_path_factory):
     directory = tmp_path_factory.mktemp("service")
     port_file = directory / "port"
     module = "apache_beam.runners.portability.local_job_service_main"
-    command = [
-        sys.executable,
-        "-m",
-        module,
-        f"--port_file={port_file}",
-        f"--staging_dir={directory}",
-    ]
+    flags = [f"--port_file={port_file}", f"--staging_dir={directory}"]
+    command = [sys.executable, "-m", module, *flags]
     with open(directory / "log", "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
@@ -40,15 +35,8 @@ def job_service(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pool():
-    """A pool in a process of its own, as on a cluster's node."""
-    command = [sys.executable, "-m", "pipelines.worker_pool", "--port=0"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process.stdout.readline().split()[-1]
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
+    with worker_pool("--port=0") as address:
+        yield address
 
 
 @pytest.mark.parametrize(
@@ -77,7 +65,7 @@ def test_agrees_with_the_in_process_runner(
         (["--job_endpoint=SERVICE", "--environment_type=EXTERNAL"], 2, "--environment_config"),
     ],
 )
-def test_what_is_missing_is_said_at_once(flags, code, says, tmp_path, capsys):
+def test_what_is_missing_is_said_at_once(flags, code, says, tmp_path, failure):
     records = write_records(tmp_path / "visits.csv")
     output = tmp_path / "release"
     common = [f"--input={records}", f"--output={output}", "--epsilon=1", *FLAGS]
@@ -85,9 +73,9 @@ def test_what_is_missing_is_said_at_once(flags, code, says, tmp_path, capsys):
     with socket.create_server(("localhost", 0)) as service:
         address = f"localhost:{service.getsockname()[1]}"
         flags = [flag.replace("SERVICE", address) for flag in flags]
-        assert release_frequency_list.main([*common, "--runner=PortableRunner", *flags]) == code
-    said = capsys.readouterr().err
-    assert says in said and said.count("\n") == 1
+        job = [*common, "--runner=PortableRunner", *flags]
+        found, said = failure(release_frequency_list.main, job)
+    assert found == code and says in said
     assert not output.exists()
 
 

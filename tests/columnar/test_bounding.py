@@ -1,5 +1,6 @@
 import collections
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,10 @@ from dp_transforms.columnar.columns import concat, decoded
 from dp_transforms.columnar.grouping import group
 from dp_transforms.runtime.job_secret import JobSecret
 from tests import reference
-from tests.columnar.tables import KEY, pairs_of, table_of
+from tests.beam_runs import rows_of, table_of
+from tests.statistical import distributions
 
+KEY = bytes(range(32))
 RECORDS = st.lists(
     st.tuples(st.sampled_from(["", "ann", "bob", "Zoë"]), st.integers(0, 12)), min_size=1
 )
@@ -22,24 +25,22 @@ RECORDS = st.lists(
 
 @given(RECORDS)
 def test_distinct_pairs(records):
-    pairs = pairs_of(distinct_pairs(table_of(records)))
-    assert len(pairs) == len(set(pairs))
-    assert set(pairs) == set(records)
+    pairs = rows_of([distinct_pairs(table_of(records))])
+    assert sorted(pairs) == sorted(set(records))
 
 
 def test_codes_of_a_dictionary_with_values_that_no_row_has():
     users = pa.DictionaryArray.from_arrays(pa.array([0, 0, 2], pa.int32()), ["ann", "bob", "cy"])
     table = pa.table({"user": users, "partition": ["x", "x", "x"]})
-    assert sorted(pairs_of(distinct_pairs(table))) == [("ann", "x"), ("cy", "x")]
+    assert sorted(rows_of([distinct_pairs(table)])) == [("ann", "x"), ("cy", "x")]
 
 
 @given(RECORDS, st.integers(1, 5), st.booleans())
 def test_bounding_agrees_with_the_reference(records, max_partitions, shared_order):
-    pairs = pairs_of(
-        distinct_pairs(table_of(records), max_partitions, KEY, shared_order=shared_order)
+    pairs = rows_of(
+        [distinct_pairs(table_of(records), max_partitions, KEY, shared_order=shared_order)]
     )
-    assert len(pairs) == len(set(pairs))
-    assert set(pairs) == reference.bound(records, max_partitions, KEY, shared_order)
+    assert sorted(pairs) == sorted(reference.bound(records, max_partitions, KEY, shared_order))
 
 
 @pytest.mark.parametrize("dense", [0, 32], ids=["sorted", "looked up"])
@@ -49,9 +50,8 @@ def test_users_with_many_partitions_keep_the_smallest(monkeypatch, dense, spare,
     monkeypatch.setattr(bounding, "_DENSE", dense)
     monkeypatch.setattr(bounding, "_SPARE", spare)
     records = [(user, i * i % 89) for user in range(40) for i in range(user * 4)] * 2
-    pairs = pairs_of(distinct_pairs(table_of(records), max_partitions, KEY))
-    assert len(pairs) == len(set(pairs))
-    assert set(pairs) == reference.bound(records, max_partitions, KEY)
+    pairs = rows_of([distinct_pairs(table_of(records), max_partitions, KEY)])
+    assert sorted(pairs) == sorted(reference.bound(records, max_partitions, KEY))
 
 
 @pytest.mark.parametrize("shared_order", [False, True])
@@ -63,9 +63,8 @@ def test_users_with_very_many_records_keep_the_smallest(monkeypatch, max_partiti
     looked_at = []
     monkeypatch.setattr(bounding, "group", lambda a: looked_at.append(len(a)) or group(a))
     table = table_of(records)
-    pairs = pairs_of(distinct_pairs(table, max_partitions, KEY, shared_order=shared_order))
-    assert len(pairs) == len(set(pairs))
-    assert set(pairs) == reference.bound(records, max_partitions, KEY, shared_order)
+    pairs = rows_of([distinct_pairs(table, max_partitions, KEY, shared_order=shared_order)])
+    assert sorted(pairs) == sorted(reference.bound(records, max_partitions, KEY, shared_order))
     assert looked_at[0] == len(records) > looked_at[1]
 
 
@@ -84,7 +83,7 @@ def test_users_with_few_partitions_in_many_records(shapes, max_partitions, share
         for i in range(partitions * repeats)
     ]
     found = distinct_pairs(table_of(records), max_partitions, key, shared_order=shared_order)
-    assert set(pairs_of(found)) == reference.bound(records, max_partitions, key, shared_order)
+    assert set(rows_of([found])) == reference.bound(records, max_partitions, key, shared_order)
 
 
 @given(RECORDS, RECORDS, st.integers(1, 5))
@@ -94,8 +93,8 @@ def test_bounding_can_be_done_in_parts(some, others, max_partitions):
 
     parts = [bounded(table_of(some)), bounded(table_of(others))]
     whole = bounded(table_of(some + others))
-    assert set(pairs_of(bounded(concat(parts)))) == set(pairs_of(whole))
-    assert sorted(pairs_of(bounded(whole))) == sorted(pairs_of(whole))
+    assert set(rows_of([bounded(concat(parts))])) == set(rows_of([whole]))
+    assert sorted(rows_of([bounded(whole)])) == sorted(rows_of([whole]))
 
 
 @pytest.mark.parametrize("coded", [False, True])
@@ -112,7 +111,7 @@ def test_limits_of_other_tables_change_no_result(monkeypatch, coded, shared_orde
             table = table.set_column(1, "partition", table["partition"].dictionary_encode())
         parts.append(distinct_pairs(table, 3, KEY, shared_order=shared_order, limits=limits))
         records += some
-    pairs = pairs_of(distinct_pairs(concat(parts), 3, KEY, shared_order=shared_order))
+    pairs = rows_of([distinct_pairs(concat(parts), 3, KEY, shared_order=shared_order)])
     assert set(pairs) == reference.bound(records, 3, KEY, shared_order)
     # Of the last table most was seen not to be kept.
     fewer = distinct_pairs(table, 3, KEY, shared_order=shared_order)
@@ -132,7 +131,7 @@ def test_limits_of_users_of_other_types_and_of_too_many(monkeypatch):
 
 @given(RECORDS, st.integers(1, 3))
 def test_limiting_users_per_partition(records, at_most):
-    pairs = pairs_of(distinct_pairs(table_of(records), at_most, KEY, per="partition"))
+    pairs = rows_of([distinct_pairs(table_of(records), at_most, KEY, per="partition")])
     assert len(pairs) == len(set(pairs))
     assert set(pairs) <= set(records)
     counts = collections.Counter(partition for _, partition in pairs)
@@ -148,7 +147,7 @@ def test_ties_are_broken_by_true_values(monkeypatch, constant):
     monkeypatch.setattr(bounding, constant, hashes[constant])
     records = [(user, partition) for user in "ba" for partition in (5, 3, 9, 1, 7)]
     for rows in (records, records[::-1]):
-        assert set(pairs_of(distinct_pairs(table_of(rows), 2, KEY))) == {
+        assert set(rows_of([distinct_pairs(table_of(rows), 2, KEY)])) == {
             (user, partition) for user in "ab" for partition in (1, 3)
         }
 
@@ -157,34 +156,32 @@ def test_composite_partitions():
     fields = [pa.array(["no", "it", "no", "no"]), pa.array([1, 1, 2, 1])]
     partition = pa.StructArray.from_arrays(fields, names=["country", "device"])
     table = pa.table({"user": pa.array(["a", "a", "b", "a"]), "partition": partition})
-    assert sorted(pairs_of(distinct_pairs(table)), key=str) == [
+    assert sorted(rows_of([distinct_pairs(table)]), key=str) == [
         ("a", {"country": "it", "device": 1}),
         ("a", {"country": "no", "device": 1}),
         ("b", {"country": "no", "device": 2}),
     ]
-    bounded = pairs_of(distinct_pairs(table, 1, KEY))
+    bounded = rows_of([distinct_pairs(table, 1, KEY)])
     records = [("a", ("no", 1)), ("a", ("it", 1)), ("b", ("no", 2))]
     assert {(u, tuple(p.values())) for u, p in bounded} == reference.bound(records, 1, KEY)
 
 
 @pytest.mark.slow
 def test_the_sample_is_uniform_over_secrets():
-    # All 20 sets of 3 of 6 partitions, over 4,000 secrets: 19 degrees of freedom, so that the
-    # chi-square statistic is above 50.8 with a probability of 1e-4. The secrets are fixed.
+    # All 20 sets of 3 of 6 partitions, over 4,000 secrets, which are fixed.
     table = table_of([("ann", p) for p in range(6)] + [("bob", p) for p in range(6)])
     tallies = {"ann": collections.Counter(), "bob": collections.Counter()}
     same = 0
     for seed in range(4_000):
         key = JobSecret.insecure_for_testing(seed).key("bound contributions")
         kept = collections.defaultdict(list)
-        for user, partition in pairs_of(distinct_pairs(table, 3, key)):
+        for user, partition in rows_of([distinct_pairs(table, 3, key)]):
             kept[user].append(partition)
         for user, partitions in kept.items():
             tallies[user][tuple(sorted(partitions))] += 1
         same += sorted(kept["ann"]) == sorted(kept["bob"])
     for tally in tallies.values():
-        cells = [tally[c] for c in itertools.combinations(range(6), 3)]
-        assert sum(cells) == 4_000
-        assert sum((n - 200) ** 2 / 200 for n in cells) < 50.8
+        uniform = dict.fromkeys(itertools.combinations(range(6), 3), Fraction(1, 20))
+        distributions.assert_follows(tally, uniform)
     # Users are independent: the same set by chance, 200 of 4,000, within 4.5 standard deviations.
     assert abs(same - 200) < 62

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms.columnar.hashing import hash_rows, prf
-from dp_transforms.runtime.job_secret import JobSecret
 from tests import reference
 
 KEY = bytes(range(7, 39))
@@ -44,27 +43,9 @@ def test_many_rows_of_many_lengths():
         assert int(hashes[i]) == reference.row_hash(values[i], KEY)
 
 
-def test_hashes_fall_evenly_into_buckets():
-    # Consecutive numbers, as text and as integers. 255 degrees of freedom: the chi-square statistic
-    # is above 362 with a probability of 1e-5.
-    numbers = np.arange(100_000)
-    for array in (pa.array(numbers), pa.array([f"user{i}" for i in numbers])):
-        for shift in (0, 56):
-            buckets = (hash_rows(array, KEY) >> np.uint64(shift)).astype(np.uint8)
-            expected = len(numbers) / 256
-            assert (np.bincount(buckets, minlength=256) - expected).__pow__(
-                2
-            ).sum() < 362 * expected
-
-
 @pytest.mark.parametrize("array", [pa.array([], pa.string()), pa.array([], pa.int64())])
 def test_no_rows(array):
     assert hash_rows(array, KEY).shape == (0,)
-
-
-def test_other_keys_give_other_hashes():
-    array = pa.array(["a", "b", ""])
-    assert not set(hash_rows(array, KEY)) & set(hash_rows(array, KEY[::-1]))
 
 
 @pytest.mark.parametrize(
@@ -92,16 +73,3 @@ def test_pairs_are_encrypted_as_row_by_row():
     values = prf(KEY, words, ~words)
     for i in range(0, len(words), 4999):
         assert int(values[i]) == reference.pair_prf(KEY, int(words[i]), int(~words[i]))
-
-
-def test_chosen_differences_do_not_collide():
-    # Top bits that cancel in hashes of words by multiplication, whatever the key.
-    values = []
-    for pattern in range(8):
-        value = bytearray(b"sixteen letters!")
-        for i, byte in enumerate((7, 11, 15)):
-            value[byte] |= (pattern >> i & 1) << 7
-        values.append(bytes(value))
-    for seed in range(20):
-        key = JobSecret.insecure_for_testing(seed).key("test")
-        assert len(set(hash_rows(pa.array(values), key).tolist())) == len(values)

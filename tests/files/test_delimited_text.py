@@ -110,7 +110,7 @@ def test_gzip_members_one_after_another(write):
 FIELDS = st.text(st.sampled_from('a,"é😀 \t'), max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     rows=st.lists(st.tuples(FIELDS, FIELDS, FIELDS), max_size=12),
     cuts=st.lists(st.integers(1, 200), max_size=4),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import dp_transforms
 from dp_transforms import budget, mechanisms
 from dp_transforms.mechanisms import Eta, FrequencyList, RandomTape, selection
-from tests.fuzzing.limits import fuzz, no_hang
+from tests.fuzzing.shared import fuzz, no_hang
 
 # Not made by users.
 LEFT_OUT = {
@@ -74,12 +74,11 @@ JUNK = st.one_of(
 
 
 def required_and_other(thing):
-    parameters = inspect.signature(thing).parameters.values()
-    known = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    return (
-        [p.name for p in known if p.default is p.empty],
-        [p.name for p in known if p.default is not p.empty],
-    )
+    names = ([], [])
+    for one in inspect.signature(thing).parameters.values():
+        if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            names[one.default is not one.empty].append(one.name)
+    return names
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))
@@ -88,11 +87,8 @@ def required_and_other(thing):
 def test_arguments_of_every_kind(name, data):
     thing = PUBLIC[name]
     required, other = required_and_other(thing)
-    chosen = (
-        [*required, *data.draw(st.lists(st.sampled_from(other), unique=True, max_size=2))]
-        if (other)
-        else required
-    )
+    some = st.lists(st.sampled_from(other), unique=True, max_size=2) if other else st.just([])
+    chosen = [*required, *data.draw(some)]
     arguments = {}
     for parameter in chosen:
         # Half of the time something that fits, so that the others are looked at too.

@@ -6,8 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipelines import release_all, release_frequency_list, select_partitions
-from tests.fuzzing.limits import fuzz, no_hang
-from tests.fuzzing.mutations import damaged
+from tests.fuzzing.shared import damaged, fuzz, no_hang
 
 PARSERS = [
     module.make_parser() for module in (release_frequency_list, select_partitions, release_all)

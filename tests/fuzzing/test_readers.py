@@ -19,8 +19,7 @@ from dp_transforms.files.parquet_files import ParquetFiles
 from dp_transforms.files.paths import FileRange
 from dp_transforms.mechanisms import FrequencyList
 from pipelines import release_frequency_list
-from tests.fuzzing.limits import MARKER, fuzz, no_hang
-from tests.fuzzing.mutations import damaged
+from tests.fuzzing.shared import MARKER, damaged, fuzz, no_hang
 
 COLUMNS = ("user", "page")
 RECORDS = f"user,page\nann,{MARKER}\n{MARKER},home\n".encode()
@@ -82,13 +81,16 @@ def read(file_format, path, columns, cuts=()):
     cuts=st.lists(st.integers(1, 10_000), max_size=3),
 )
 def test_delimited_text(directory, content, file_format, cuts):
-    path = directory / "records.csv"
-    path.write_bytes(content)
     columns = COLUMNS if file_format.header else ("1", "2")
+    assert_cuts_change_nothing(file_format, directory / "records.csv", content, columns, cuts)
+
+
+def assert_cuts_change_nothing(file_format, path, content, columns, cuts):
+    """Where workers cut a file changes neither what is read nor whether it can be."""
+    path.write_bytes(content)
     with no_hang():
         whole = read(file_format, path, columns)
         parts = read(file_format, path, columns, cuts)
-    # Where workers cut a file changes neither what is read nor whether it can be.
     assert (whole is None) == (parts is None)
     assert whole is None or whole.equals(parts)
 
@@ -105,13 +107,7 @@ OBJECTS = [
     cuts=st.lists(st.integers(1, 10_000), max_size=3),
 )
 def test_json_lines(directory, content, cuts):
-    path = directory / "records.jsonl"
-    path.write_bytes(content)
-    with no_hang():
-        whole = read(JsonLines(), path, COLUMNS)
-        parts = read(JsonLines(), path, COLUMNS, cuts)
-    assert (whole is None) == (parts is None)
-    assert whole is None or whole.equals(parts)
+    assert_cuts_change_nothing(JsonLines(), directory / "records.jsonl", content, COLUMNS, cuts)
 
 
 @fuzz

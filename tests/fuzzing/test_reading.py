@@ -44,7 +44,7 @@ from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.runtime.batching import objects
 from dp_transforms.runtime.python_values import column_of, has_null
 from dp_transforms.runtime.records import RecordKind, table_from
-from tests.fuzzing.limits import MARKER, fuzz, no_hang
+from tests.fuzzing.shared import MARKER, fuzz, no_hang
 
 RECORD = ("user", "partition")
 USERS = ["ann", "bob", "cyd"]

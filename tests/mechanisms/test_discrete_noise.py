@@ -1,5 +1,6 @@
 """Exact integer noise: thresholds, distributions, and what each draw depends on."""
 
+import math
 from fractions import Fraction
 
 import gmpy2
@@ -8,9 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace, TwoSidedGeometric
+from dp_transforms.mechanisms.discrete_noise import (
+    RELATIVE_ERROR,
+    DiscreteLaplace,
+    TwoSidedGeometric,
+)
 from dp_transforms.mechanisms.eta import Eta
-from tests import noise_checks
+from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
+from dp_transforms.mechanisms.selection.threshold_distribution import TruncatedGeometricNoise
 from tests.cases import slow_unless
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
@@ -28,10 +34,23 @@ LARGE = [
     DiscreteLaplace(2**48),
     TwoSidedGeometric(Eta(2**20 - 1, 20, 1)),
 ]
-
+TRUNCATED = [
+    TruncatedGeometricNoise(Fraction(1), 1),
+    TruncatedGeometricNoise(Fraction(1), 11),
+    TruncatedGeometricNoise(Fraction(20), 3),
+    TruncatedGeometricNoise(Fraction(1, 1000), 6000),
+    TruncatedGeometricNoise(Fraction(1, 10**6), 500),
+]
+GAUSSIANS = [
+    RoundedGaussian(Fraction(1, 4)),
+    RoundedGaussian(Fraction(1000, 7)),
+    RoundedGaussian(Fraction(10**11, 7)),
+    RoundedGaussian(Fraction(2**90)),
+]
+UNBOUNDED = [*SMALL, *LARGE]
+NOISES = [*UNBOUNDED, *TRUNCATED, *GAUSSIANS]
 SCALES = {
-    noise: int(noise.sample(InsecureSeededTape(5), "scale", 100).std()) + 1
-    for noise in SMALL + LARGE
+    noise: int(noise.sample(InsecureSeededTape(5), "scale", 100).std()) + 1 for noise in UNBOUNDED
 }
 
 
@@ -75,27 +94,62 @@ def test_tails_and_probabilities_enclose_the_definition(noise):
         assert hi - lo <= 2.0**-64
 
 
-@pytest.mark.parametrize("noise", LARGE, ids=str)
-def test_floats_enclose_the_tail(noise):
-    noise_checks.assert_floats_enclose_tails(noise, reach=30 * SCALES[noise])
-
-
-@pytest.mark.parametrize("noise", slow_unless([*SMALL, *LARGE], [*SMALL, LARGE[0]]), ids=str)
-def test_fast_draws_equal_exact_ones(noise):
-    noise_checks.assert_fast_draws_equal_exact_ones(noise)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    noise=st.sampled_from([*SMALL, *LARGE]),
-    multiple=st.fractions(0, 5),
-    offset=st.integers(-2, 2),
-    positive=st.booleans(),
-    further_bits=st.integers(1, 2**64 - 1),
+@pytest.mark.parametrize(
+    ("noise", "reach"),
+    [
+        *((noise, 30 * SCALES[noise]) for noise in LARGE),
+        *((noise, min(noise.k - 1, 45 / noise.epsilon - 1)) for noise in TRUNCATED),
+        *((noise, 9.3 * math.sqrt(noise.sigma2) - 0.5) for noise in GAUSSIANS),
+    ],
+    ids=str,
 )
-def test_words_near_a_threshold(noise, multiple, offset, positive, further_bits):
-    x = int(multiple * SCALES[noise])
-    noise_checks.assert_right_near_a_threshold(noise, x, offset, positive, further_bits)
+def test_floats_enclose_the_tail(noise, reach):
+    """The floats that decide are as near to the tails, out to ``reach``, as they claim to be."""
+    points = np.minimum([0, 1, 2, *np.linspace(0, reach, 300)], int(reach)).astype(np.int64)
+    for x, value in zip(points.tolist(), noise._float_tails(points).tolist(), strict=True):
+        lo, hi = noise.tail(x, 160)
+        assert abs(value / lo - 1) < RELATIVE_ERROR / 2 and abs(value / hi - 1) < RELATIVE_ERROR / 2
+
+
+@pytest.mark.parametrize(
+    "noise", slow_unless(NOISES, [*SMALL, LARGE[0], *TRUNCATED, *GAUSSIANS]), ids=str
+)
+def test_fast_draws_equal_exact_ones(noise):
+    tape = InsecureSeededTape(3)
+    for i, draw in enumerate(noise.sample(tape, "test", 200).tolist()):
+        assert draw == noise._exact_draw(lambda bits, i=i: tape.prefix("test", i, bits))
+
+
+@st.composite
+def noises_and_points(draw):
+    noise = draw(st.sampled_from(NOISES))
+    if noise in UNBOUNDED:
+        return noise, int(draw(st.fractions(0, 5)) * SCALES[noise])
+    end = noise.k if noise in TRUNCATED else 9 * math.isqrt(math.ceil(noise.sigma2))
+    return noise, int(draw(st.fractions(0, 1)) * end)
+
+
+@settings(max_examples=120)
+@given(noises_and_points(), st.integers(-2, 2), st.booleans(), st.integers(1, 2**64 - 1))
+def test_words_near_a_threshold(noise_and_point, offset, positive, further_bits):
+    """A word that is ``offset`` from the tail at x decides rightly, with 64 more bits behind it.
+
+    These bits are not all 0: no noise without bounds could settle a number that is 0 for ever.
+    """
+    noise, x = noise_and_point
+    threshold = int(gmpy2.floor(gmpy2.mpq(noise.tail(x, 200)[0]) * 2**64)) + offset
+    folded = min(max(threshold, 0), 2**63 - 1) << 64 | further_bits
+    number = (1 << 128) - 1 - folded if positive else folded
+
+    def extend(element, bits):
+        return number << bits - 128 if bits > 128 else number >> 128 - bits
+
+    (draw,) = noise.from_words(np.array([number >> 64], dtype=np.uint64), extend).tolist()
+    # The magnitude is the number of tails above V, of which the first 128 bits are known.
+    assert draw == 0 or (draw > 0) == positive
+    v = gmpy2.mpq(folded, 1 << 128)
+    assert noise.tail(abs(draw), 256)[0] <= v + gmpy2.mpq(1, 1 << 128)
+    assert draw == 0 or noise.tail(abs(draw) - 1, 256)[1] >= v
 
 
 def test_draw_i_depends_on_channel_and_index_only():

@@ -72,8 +72,13 @@ def text(records, says, *flags):
     return Fault(flags, says, FAILURE, records, ("release",))
 
 
+def only(job, says, *flags, code=FAILURE):
+    """A fault in what one job has."""
+    return Fault(flags, says, code, jobs=(job,))
+
+
 def parquet(name, says, *flags):
-    return Fault((f"--input={{tmp}}/{name}", *flags), says, FAILURE, jobs=("release",))
+    return only("release", says, f"--input={{tmp}}/{name}", *flags)
 
 
 NUMBER = "must be a number above 0 and at most 100"
@@ -194,72 +199,63 @@ FAULTS = {
     "types that differ between files": parquet("mixed-*.parquet", "give both the same type"),
     "text among Parquet": parquet("*.parquet", "parquet"),
     # Frequency lists.
-    "no list": Fault(
-        ("--frequency_list={tmp}/none.csv",), "cannot be read: no such file", jobs=("release",)
+    "no list": only("release", "cannot be read: no such file", "--frequency_list={tmp}/none.csv"),
+    "a list that is a directory": only(
+        "release", "cannot be read: is a directory", "--frequency_list={tmp}"
     ),
-    "a list that is a directory": Fault(
-        ("--frequency_list={tmp}",), "cannot be read: is a directory", jobs=("release",)
+    "a list and records": only(
+        "release", "either --input", "--frequency_list=a.csv", "--input=b.csv", code=USAGE
     ),
-    "a list and records": Fault(
-        ("--frequency_list=a.csv", "--input=b.csv"), "either --input", USAGE, jobs=("release",)
-    ),
-    "a list with columns": Fault(
-        ("--frequency_list=a.csv", "--user_column=user"), "is for --input", USAGE, jobs=("release",)
+    "a list with columns": only(
+        "release", "is for --input", "--frequency_list=a.csv", "--user_column=user", code=USAGE
     ),
     # Names that are public, plots, ledgers.
-    "no public file": Fault(("--public_partitions=none.csv",), "cannot be read", jobs=("select",)),
-    "public file of nothing": Fault(
-        ("--public_partitions={tmp}/blank.csv",), "write one on each line", jobs=("select",)
+    "no public file": only("select", "cannot be read", "--public_partitions=none.csv"),
+    "public file of nothing": only(
+        "select", "write one on each line", "--public_partitions={tmp}/blank.csv"
     ),
-    "public file of two columns": Fault(
-        ("--public_partitions={tmp}/records.csv",), "expected 1 fields", jobs=("select",)
+    "public file of two columns": only(
+        "select", "expected 1 fields", "--public_partitions={tmp}/records.csv"
     ),
-    "public file not UTF-8": Fault(
-        ("--public_partitions={tmp}/bytes.parquet",), "cannot be read", jobs=("select",)
+    "public file not UTF-8": only(
+        "select", "cannot be read", "--public_partitions={tmp}/bytes.parquet"
     ),
-    "public names that are no integers": Fault(
-        ("--input={tmp}/integers.parquet", "--public_partitions={tmp}/names.csv"),
+    "public names that are no integers": only(
+        "select",
         "is not of the type integer",
-        jobs=("select",),
+        "--input={tmp}/integers.parquet",
+        "--public_partitions={tmp}/names.csv",
     ),
     "a threshold of nothing public": flag("--public_threshold=1", "is for public", "select"),
     "a plot of nothing": flag("--plot=a.png", "--plot is for --explain", "select"),
-    "names that are not text": Fault(
-        ("--input={tmp}/binary.parquet", "--epsilon=100", "--delta=0.99"),
-        "not UTF-8",
-        jobs=("select",),
+    "names that are not text": only(
+        "select", "not UTF-8", "--input={tmp}/binary.parquet", "--epsilon=100", "--delta=0.99"
     ),
     "noisy counts of rounds": Fault(
         ("--strategy=renyi_rounds", "--noisy_counts"), "renyi_rounds", USAGE, jobs=("select", "all")
     ),
-    "no ledger": Fault(("--ledger={tmp}/none",), "is not a ledger", jobs=("all",)),
-    "a ledger that is a directory": Fault(("--ledger={tmp}",), "is not a ledger", jobs=("all",)),
-    "a ledger that is none": Fault(
-        ("--ledger={tmp}/records.csv",), "is not a privacy ledger", jobs=("all",)
-    ),
+    "no ledger": only("all", "is not a ledger", "--ledger={tmp}/none"),
+    "a ledger that is a directory": only("all", "is not a ledger", "--ledger={tmp}"),
+    "a ledger that is none": only("all", "is not a privacy ledger", "--ledger={tmp}/records.csv"),
     "a ledger of edges": Fault(
         ("--ledger={tmp}/edges",),
         "is a ledger for neighbours that add or remove all records of one edge",
         jobs=(*MAIN_JOBS, "groups"),
     ),
-    "a ledger of users": Fault(("--ledger={tmp}/ledger",), "one edge", jobs=("degrees",)),
-    "a ledger of users, and nodes": Fault(
-        ("--ledger={tmp}/ledger", "--privacy_unit=node", "--degree_bound=2"),
-        "one node",
-        jobs=("degrees",),
+    "a ledger of users": only("degrees", "one edge", "--ledger={tmp}/ledger"),
+    "a ledger of users, and nodes": only(
+        "degrees", "one node", "--ledger={tmp}/ledger", "--privacy_unit=node", "--degree_bound=2"
     ),
-    "a ledger of users that are replaced": Fault(
-        ("--ledger={tmp}/ledger", "--neighbours=replace"), "replace all records", jobs=("select",)
+    "a ledger of users that are replaced": only(
+        "select", "replace all records", "--ledger={tmp}/ledger", "--neighbours=replace"
     ),
-    "another job's release": Fault(
-        ("--output={tmp}/released", "--overwrite"), "is another job's release", jobs=("select",)
+    "another job's release": only(
+        "select", "is another job's release", "--output={tmp}/released", "--overwrite"
     ),
-    "an old report": Fault(
-        ("--output={tmp}/drawn",), "report.html exists: give another --output", jobs=("release",)
+    "an old report": only(
+        "release", "report.html exists: give another --output", "--output={tmp}/drawn"
     ),
-    "a ledger that is used up": Fault(
-        ("--epsilon=2", "--ledger={tmp}/ledger"), "is left", jobs=("all",)
-    ),
+    "a ledger that is used up": only("all", "is left", "--epsilon=2", "--ledger={tmp}/ledger"),
 }
 
 LISTS = {
@@ -434,7 +430,7 @@ def test_a_fault_is_one_line_and_leaves_nothing(files, tmp_path, capfd, name, jo
 
 
 @pytest.mark.parametrize("change", ["grows", "shrinks", "goes away"])
-def test_a_file_that_changes_while_it_is_read(files, tmp_path, capfd, monkeypatch, change):
+def test_a_file_that_changes_while_it_is_read(files, tmp_path, failure, monkeypatch, change):
     records = tmp_path / "records.csv"
     records.write_text(RECORDS)
     read = DelimitedText.read
@@ -447,10 +443,8 @@ def test_a_file_that_changes_while_it_is_read(files, tmp_path, capfd, monkeypatc
             records.write_text(RECORDS * 2 if change == "grows" else "user,page\n")
 
     monkeypatch.setattr(DelimitedText, "read", read_and_change)
-    code = run("release", files, tmp_path / "out", [f"--input={records}"])
-    out, err = capfd.readouterr()
-    assert (code, out) == (FAILURE, "")
-    assert err.startswith(f"error: {records} ") and err.count("\n") == 1
+    code, err = failure(run, "release", files, tmp_path / "out", [f"--input={records}"])
+    assert code == FAILURE and err.startswith(f"error: {records} ")
     assert ("cannot be opened" if change == "goes away" else "has changed while") in err
     assert not (tmp_path / "out").exists()
 
@@ -469,16 +463,13 @@ def test_what_looks_hostile_and_is_in_order(files, tmp_path, capfd, job, flags):
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_that_is_none_is_not_shown(tmp_path, capfd, name):
+def test_a_list_that_is_none_is_not_shown(tmp_path, failure, name):
     content = LISTS[name]
     path = tmp_path / "counts.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    code = release_frequency_list.main(
-        [f"--frequency_list={path}", "--epsilon=1", f"--output={tmp_path}/out"]
-    )
-    out, err = capfd.readouterr()
-    assert (code, out) == (FAILURE, "")
+    flags = [f"--frequency_list={path}", "--epsilon=1", f"--output={tmp_path}/out"]
+    code, err = failure(release_frequency_list.main, flags)
+    assert code == FAILURE
     assert err.startswith(f"error: {path} is not a frequency list: the first line must be")
-    assert err.count("\n") == 1
     assert "77" not in err.replace(str(path), "") and PRIVATE not in err
     assert [found.name for found in tmp_path.iterdir()] == ["counts.csv"]

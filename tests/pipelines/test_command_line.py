@@ -42,14 +42,6 @@ def config(tmp_path):
     return write
 
 
-def refusal(parser, capsys, *argv):
-    with pytest.raises(SystemExit) as stop:
-        parser.parse_job(argv)
-    err = capsys.readouterr().err
-    assert stop.value.code == 2 and err.startswith("error: ") and err.count("\n") == 1
-    return err
-
-
 def test_flags_of_the_job_and_of_beam(parser):
     flags, options = parser.parse_job(["--epsilon", "2", "--experiments=a", "--experiments", "b"])
     assert flags.epsilon == 2.0
@@ -62,9 +54,9 @@ def test_a_clusters_runner_may_know_other_flags(parser):
     assert options().get_all_options(retain_unknown_options=True)["flag_of_the_server"] == "4"
 
 
-def test_a_misspelt_flag_is_refused_on_a_cluster_as_well(parser, capsys):
-    err = refusal(parser, capsys, "--runner=FlinkRunner", "--epsillon=1")
-    assert "did you mean --epsilon?" in err
+def test_a_misspelt_flag_is_refused_on_a_cluster_as_well(parser, failure):
+    code, err = failure(parser.parse_job, ["--runner=FlinkRunner", "--epsillon=1"])
+    assert code == 2 and "did you mean --epsilon?" in err
 
 
 def test_options_from_files_and_the_command_line_wins(parser, config):
@@ -78,8 +70,9 @@ def test_options_from_files_and_the_command_line_wins(parser, config):
     assert options().view_as(StandardOptions).runner == "DirectRunner"
 
 
-def test_a_misspelt_option_in_a_file_is_refused(parser, config, capsys):
-    assert "did you mean --epsilon?" in refusal(parser, capsys, config("epsilom: 1"))
+def test_a_misspelt_option_in_a_file_is_refused(parser, config, failure):
+    code, err = failure(parser.parse_job, [config("epsilom: 1")])
+    assert code == 2 and "did you mean --epsilon?" in err
 
 
 def test_workers_do_not_log_unless_asked_to(parser):
@@ -177,12 +170,11 @@ def test_flags_may_have_dashes_for_underscores():
 
 
 @pytest.mark.parametrize("flag", ["--user_column", "--user-column"])
-def test_errors_write_flags_as_they_were_typed(flag, capsys):
+def test_errors_write_flags_as_they_were_typed(flag, failure):
     parser = OneLineParser()
     parser.add_argument("--user_column", type=int)
-    with pytest.raises(SystemExit):
-        parser.parse_known_args([f"{flag}=x_y"])
-    assert capsys.readouterr().err.startswith(f"error: argument {flag}: invalid int value: 'x_y'")
+    _, err = failure(parser.parse_known_args, [f"{flag}=x_y"])
+    assert err.startswith(f"error: argument {flag}: invalid int value: 'x_y'")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import csv
 import hashlib
-import json
 import os
 import platform
 import random
@@ -23,7 +22,7 @@ from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec
 from pipelines.release_frequency_list import main, make_parser, mechanism_from_flags
 from tests.engines import NoNoise
-from tests.jobs import job_flags
+from tests.jobs import job_flags, statement
 
 KAPPA = 3
 SECRET = JobSecret.insecure_for_testing(7)
@@ -129,16 +128,13 @@ def test_counts_that_exist_already(tmp_path, capsys):
 VERSIONS = {
     "dp-frequency-lists": __version__,
     "python": platform.python_version(),
-    "apache-beam": metadata.version("apache-beam"),
-    "gmpy2": metadata.version("gmpy2"),
-    "numpy": metadata.version("numpy"),
-    "pyarrow": metadata.version("pyarrow"),
+    **{name: metadata.version(name) for name in ("apache-beam", "gmpy2", "numpy", "pyarrow")},
 }
 
 
 def test_the_statement_says_this_and_no_more(tmp_path):
     assert command(tmp_path, "--max_partitions_per_user=4", privacy=["--epsilon=0.5"]) == 0
-    assert json.loads((tmp_path / "out" / "privacy.json").read_text()) == {
+    assert statement(tmp_path) == {
         "mechanism": "two-sided geometric noise on Frobenius coordinates of integer partitions",
         "epsilon": 0.5,
         "epsilon_exact": "0.5",
@@ -163,11 +159,11 @@ def test_the_statement_in_base_2(tmp_path):
     FrequencyList([5], [1]).to_csv(tmp_path / "counts.csv")
     path = f"--frequency_list={tmp_path}/counts.csv"
     assert command(tmp_path, path, "--max_partitions_per_user=3", privacy=["--eta=1,1,1"]) == 0
-    statement = json.loads((tmp_path / "out" / "privacy.json").read_text())
+    said = statement(tmp_path)
     # 3 ln 2, rounded up.
-    assert statement["epsilon"] == 2.07944154167984
-    assert statement["base_2"] == {"x": 1, "y": 1, "z": 1}
-    assert statement["max_partitions_per_user_is"] == "declared"
+    assert said["epsilon"] == 2.07944154167984
+    assert said["base_2"] == {"x": 1, "y": 1, "z": 1}
+    assert said["max_partitions_per_user_is"] == "declared"
 
 
 def test_progress_has_no_totals_and_private_counters_say_that_they_are(tmp_path, capfd):

@@ -13,12 +13,7 @@ from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
 from dp_transforms.specs import Attribute, GroupsSpec
 from pipelines.release_grouped_lists import main, warnings_of_small_groups
 from tests.jobs import flags_over, job_flags, statement
-from tests.transforms.test_grouped import (
-    KAPPA,
-    SELECTION,
-    TO_SELECT,
-    release,
-)
+from tests.transforms.test_grouped import KAPPA, SELECTION, TO_SELECT, release
 
 PEOPLE = """\
 user,page,sex,tongue

@@ -224,10 +224,10 @@ def test_a_plot_that_cannot_be_drawn_is_named(tmp_path, capsys, name):
 
 
 @pytest.mark.parametrize("missing", ["--epsilon", "--delta", "--max_partitions_per_user"])
-def test_what_must_be_given(tmp_path, capsys, missing):
-    flags = job_flags(tmp_path, *CLEAR)
-    assert main([flag for flag in flags if not flag.startswith(missing)]) == 2
-    assert f"{missing} is needed" in capsys.readouterr().err
+def test_what_must_be_given(tmp_path, failure, missing):
+    flags = [flag for flag in job_flags(tmp_path, *CLEAR) if not flag.startswith(missing)]
+    code, err = failure(main, flags)
+    assert code == 2 and f"{missing} is needed" in err
 
 
 def test_two_jobs_do_not_share_their_numbers(tmp_path):

@@ -4,6 +4,7 @@ import errno
 import json
 import multiprocessing
 import os
+import pathlib
 import pickle
 import shutil
 import signal
@@ -105,35 +106,31 @@ def test_a_job_without_a_shared_ledger_has_one_of_its_own():
         pytest.fail("more than the whole")
 
 
-@pytest.fixture
-def full(monkeypatch):
-    """A function that makes the ledger's disk full."""
+def fill(monkeypatch):
+    """Makes the ledger's disk full."""
 
-    def fill():
-        def write(*_):
-            raise sqlite3.OperationalError("database or disk is full")
+    def write(*_):
+        raise sqlite3.OperationalError("database or disk is full")
 
-        monkeypatch.setattr(ledger_file, "write", write)
-
-    return fill
+    monkeypatch.setattr(ledger_file, "write", write)
 
 
-def test_a_full_disk_before_the_release(tmp_path, path, full, capsys):
+def test_a_full_disk_before_the_release(tmp_path, path, monkeypatch, capsys):
     Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
-    full()
+    fill(monkeypatch)
     assert main(flags(tmp_path, path)) == 1
     assert "the ledger cannot be written: no space left" in capsys.readouterr().err
     assert states(path) == []
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_disk_after_the_release(tmp_path, path, full, monkeypatch, capsys):
+def test_a_full_disk_after_the_release(tmp_path, path, monkeypatch, capsys):
     Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
     publish = ReleaseDirectory.publish
 
     def then_full(*arguments):
         publish(*arguments)
-        full()
+        fill(monkeypatch)
 
     monkeypatch.setattr(ReleaseDirectory, "publish", then_full)
     assert main(flags(tmp_path, path)) == 1
@@ -145,20 +142,16 @@ def test_a_full_disk_after_the_release(tmp_path, path, full, monkeypatch, capsys
     assert Ledger.open(path).remaining() == PrivacyBudget("0.6")
 
 
-def test_a_damaged_ledger_stops_the_job(tmp_path, path, capsys):
+def test_a_damaged_ledger_stops_the_job(tmp_path, path, failure):
     Ledger.create(path, 1, unit=PrivacyUnit.EDGE).reserve(
         "0.51", purpose="earlier", unit=PrivacyUnit.EDGE
     )
-    with open(path, "rb+") as file:
-        damaged = file.read().replace(b"0.51", b"0.11")
-        file.seek(0)
-        file.write(damaged)
-    assert main(flags(tmp_path, path)) == 1
-    err = capsys.readouterr().err
-    assert "ledger is damaged" in err and err.count("\n") == 1
+    damaged = pathlib.Path(path).read_bytes().replace(b"0.51", b"0.11")
+    pathlib.Path(path).write_bytes(damaged)
+    code, err = failure(main, flags(tmp_path, path))
+    assert code == 1 and "ledger is damaged" in err
     assert not (tmp_path / "out").exists()
-    with open(path, "rb") as file:
-        assert file.read() == damaged
+    assert pathlib.Path(path).read_bytes() == damaged
 
 
 def list_flags(tmp_path, path, output="out"):

@@ -1,13 +1,11 @@
 """Releases narrowed by public knowledge, from flags to what the directory says of them."""
 
-import json
-
 import pytest
 
 from dp_transforms.mechanisms import FrequencyList, PartitionBounds
 from pipelines import report
 from pipelines.release_frequency_list import main
-from tests.jobs import job_flags
+from tests.jobs import job_flags, statement
 
 PRIVATE = FrequencyList([400, 60, 7, 1], [1, 5, 30, 200])
 REFERENCE = FrequencyList([390, 70, 6, 1], [1, 5, 30, 210])
@@ -26,7 +24,7 @@ def release(tmp_path, capsys):
             assert not (tmp_path / "out").exists()
             return capsys.readouterr().err
         released = FrequencyList.from_csv(tmp_path / "out" / "released_frequencies.csv")
-        return released, json.loads((tmp_path / "out" / "privacy.json").read_text())
+        return released, statement(tmp_path)
 
     return run
 
@@ -91,9 +89,8 @@ def test_a_report_of_a_narrowed_release_is_refused(release, tmp_path, capsys):
 def test_bounds_are_told_apart_by_their_repr_on_every_machine():
     """Random decisions are derived from it."""
     bounds = PartitionBounds.around(REFERENCE, 2)
-    assert repr(bounds) == repr(
-        PartitionBounds.around(FrequencyList([390, 70, 6, 1], [1, 5, 30, 210]), 2)
-    )
+    again = FrequencyList(REFERENCE.frequencies, REFERENCE.multiplicities)
+    assert repr(bounds) == repr(PartitionBounds.around(again, 2))
     others = [
         PartitionBounds.around(REFERENCE, 3),
         PartitionBounds(bounds.lower, bounds.upper),

@@ -220,7 +220,7 @@ def test_segments_give_what_one_sweep_gives(monkeypatch):
     width=st.integers(0, 5),
     max_total=st.integers(0, 500),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_coordinates_give_a_list(rows, columns, log_rate, width, max_total):
     arrays = np.array(rows, np.int64), np.array(columns, np.int64)
     given_noise = Noisy(*arrays, 2.0**log_rate)

@@ -7,10 +7,7 @@ import pytest
 
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.mechanisms.selection import choose_strategy
-from dp_transforms.mechanisms.user_degrees import (
-    ReleasedDegrees,
-    UserDegreeMechanism,
-)
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
 from dp_transforms.postprocessing.kappa_choice import choose_kappa, kept_part, kept_words
 from tests.tapes import InsecureSeededTape
 

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from dp_transforms import evaluation
-from dp_transforms.mechanisms import (
-    FrequencyList,
-    FrobeniusMechanism,
-    IntegerPartitionMechanism,
-)
+from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism, IntegerPartitionMechanism
 from dp_transforms.postprocessing.planning import (
     expected_dist,
     made_up_lists,

@@ -42,12 +42,16 @@ def differences(f, x):
     return [abs(a - b) for a, b in itertools.zip_longest(f, x, fillvalue=0)]
 
 
+def allows(error, f, x):
+    """Tells whether the bounds do not rule out the private list f, given the released list x."""
+    moved = np.cumsum(differences(f, x) or [0])
+    return moved[-1] <= error.l1 and all(m <= error.up_to(b) for b, m in enumerate(moved, start=1))
+
+
 def lists_within(x, error):
-    """All non-empty lists that the bounds do not rule out, given the released list x."""
-    for f in filter(any, enumeration.partitions_of_at_most(sum(x) + error.l1)):
-        moved = np.cumsum(differences(f, x))
-        if moved[-1] <= error.l1 and all(m <= error.up_to(b) for b, m in enumerate(moved, start=1)):
-            yield f
+    """All non-empty lists that the bounds do not rule out."""
+    nearby = filter(any, enumeration.partitions_of_at_most(sum(x) + error.l1))
+    return (f for f in nearby if allows(error, f, x))
 
 
 def inside(value, interval):
@@ -124,7 +128,7 @@ def test_without_noise_the_intervals_are_points(monkeypatch):
 def distributions(f, decay, max_total):
     """Weights q**||x - f||_1 of all x up to max_total, and a bound on the weight of the rest."""
     outcomes = list(enumeration.partitions_of_at_most(max_total))
-    weights = [math.exp(-decay * sum(differences(f, x))) for x in outcomes]
+    weights = [math.exp(-decay * enumeration.l1_distance(f, x)) for x in outcomes]
     # Numbers of partitions by Euler's product; ||x - f||_1 >= n - sum f for lists of total n.
     counts = np.zeros(400)
     counts[0] = 1
@@ -145,11 +149,7 @@ def test_coverage_under_the_exact_distribution(epsilon, confidence):
             error = ReleaseError.of(
                 FrequencyList.from_counts(x), ExponentialDistribution(epsilon / 2), confidence
             )
-            moved = np.cumsum(differences(f, x) or [0])
-            holds = moved[-1] <= error.l1 and all(
-                m <= error.up_to(b) for b, m in enumerate(moved, start=1)
-            )
-            failed += 0 if holds else weight
+            failed += 0 if allows(error, f, x) else weight
         assert failed / (weights.sum() + rest) <= 1 - confidence
 
 
@@ -209,9 +209,7 @@ def test_both_lemmas_under_the_geometric_distribution(f):
         failed = 0.0
         for x, chance in zip(outcomes, chances, strict=True):
             error = ReleaseError.of(enumeration.as_list(x), distribution, confidence)
-            moved = np.cumsum(differences(f, x) or [0])
-            if moved[-1] > error.l1 or any(m > error.up_to(b) for b, m in enumerate(moved, 1)):
-                failed += chance
+            failed += 0 if allows(error, f, x) else chance
         assert failed <= 1 - confidence - 1e-4
 
 

@@ -6,17 +6,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
-from dp_transforms import (
-    BoundContributions,
-    CountDegrees,
-    CountDistinctUsers,
-    CountProjectedDegrees,
-    DeclareBounded,
-    ReleaseFrequencyList,
-    SelectFromCounts,
-    SelectPartitions,
-    ToRecords,
-)
+import dp_transforms as dp
 from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.selection import OptimalSelection
@@ -28,19 +18,19 @@ RECORDS = {
     "rows": [beam.Row(user="ann", partition="jazz")],
     "tables": [table_of([("ann", "jazz"), ("bob", "jazz")])],
 }
-COUNT = CountDistinctUsers()
+COUNT = dp.CountDistinctUsers()
 
 
 def release(max_partitions=None):
-    return ReleaseFrequencyList(epsilon=1, max_partitions_per_user=max_partitions)
+    return dp.ReleaseFrequencyList(epsilon=1, max_partitions_per_user=max_partitions)
 
 
 def select(max_partitions=None, **options):
-    return SelectPartitions(1, 1e-3, max_partitions, **options)
+    return dp.SelectPartitions(1, 1e-3, max_partitions, **options)
 
 
 def from_counts(max_partitions):
-    return SelectFromCounts(OptimalSelection(1, 1e-3, max_partitions_per_user=max_partitions))
+    return dp.SelectFromCounts(OptimalSelection(1, 1e-3, max_partitions_per_user=max_partitions))
 
 
 def through(*steps, kind="tuples"):
@@ -73,10 +63,13 @@ def composite(*steps):
     return Theirs()
 
 
-BOUND = BoundContributions(2)
+BOUND = dp.BoundContributions(2)
 REFUSED = {
     "not bounded": ((COUNT, release(1)), "not known how many partitions"),
-    "bounded to more": ((BoundContributions(1000), COUNT, release(1)), "up to 1000 of each user"),
+    "bounded to more": (
+        (dp.BoundContributions(1000), COUNT, release(1)),
+        "up to 1000 of each user",
+    ),
     "bounded after counting": ((COUNT, BOUND, release(2)), "BoundContributions takes records"),
     "counted twice": ((BOUND, COUNT, COUNT), "CountDistinctUsers takes records"),
     "not counted": ((BOUND, release(2)), "takes counts, but these are records"),
@@ -84,14 +77,14 @@ REFUSED = {
         (beam.Map(lambda r: (r[0], 5)), BOUND, release(2)),
         "takes counts, but these are records",
     ),
-    "declared less than it is": ((BOUND, DeclareBounded(1)), "contradicts"),
+    "declared less than it is": ((BOUND, dp.DeclareBounded(1)), "contradicts"),
     "declared less in a selection": ((BOUND, select(1, already_bounded=True)), "contradicts"),
-    "declared less after counting": ((BOUND, COUNT, DeclareBounded(1)), "contradicts"),
+    "declared less after counting": ((BOUND, COUNT, dp.DeclareBounded(1)), "contradicts"),
     "a selection without any bound": ((select(),), "not known how many partitions"),
     "a selection from counts": ((BOUND, COUNT, select(2)), "SelectPartitions takes records"),
     "counts not bounded": ((COUNT, from_counts(1)), "not known how many partitions"),
     "counts bounded to more": ((BOUND, COUNT, from_counts(1)), "up to 2 of each user"),
-    "another user after bounding": ((BOUND, ToRecords(1, 0), COUNT, release(2)), "not known"),
+    "another user after bounding": ((BOUND, dp.ToRecords(1, 0), COUNT, release(2)), "not known"),
     "a step that may do anything": ((BOUND, beam.Map(same), COUNT, release(2)), "not known"),
     "a filter of counts": (
         (BOUND, COUNT, beam.Filter(operator.itemgetter(1)), release(2)),
@@ -112,14 +105,14 @@ REFUSED = {
         "one count of each partition",
     ),
     "distinct after Flatten": (
-        (both(BOUND, BOUND), CountDistinctUsers(already_distinct=True)),
+        (both(BOUND, BOUND), dp.CountDistinctUsers(already_distinct=True)),
         "already_distinct cannot be known",
     ),
     "a degree that moves by more than one": (
-        (CountProjectedDegrees(2), from_counts(9)),
+        (dp.CountProjectedDegrees(2), from_counts(9)),
         "one count of each partition",
     ),
-    "less than an edge": ((CountDegrees(), release(1)), "up to 2 of each edge"),
+    "less than an edge": ((dp.CountDegrees(), release(1)), "up to 2 of each edge"),
 }
 
 
@@ -141,16 +134,16 @@ def test_a_filter_that_sees_the_data_keeps_no_bound():
 
 KEPT = {
     "as it is": (BOUND, COUNT),
-    "capped": (BOUND, CountDistinctUsers(cap=5)),
+    "capped": (BOUND, dp.CountDistinctUsers(cap=5)),
     "a filter of records": (BOUND, beam.Filter(operator.itemgetter(1)), COUNT),
     "a lambda": (BOUND, beam.Filter(lambda record: record[1] != "rock"), COUNT),
     "reshuffled": (BOUND, beam.Reshuffle(), COUNT, "again" >> beam.Reshuffle()),
     "in two composites": (composite(BOUND, beam.Reshuffle()), composite(COUNT)),
-    "two branches": (both(BoundContributions(1), BoundContributions(1)), COUNT),
-    "declared": (DeclareBounded(2), COUNT),
-    "declared counts": (COUNT, DeclareBounded(2)),
-    "declared after another step": (BOUND, beam.Map(same), DeclareBounded(2), COUNT),
-    "edges": (CountDegrees(),),
+    "two branches": (both(dp.BoundContributions(1), dp.BoundContributions(1)), COUNT),
+    "declared": (dp.DeclareBounded(2), COUNT),
+    "declared counts": (COUNT, dp.DeclareBounded(2)),
+    "declared after another step": (BOUND, beam.Map(same), dp.DeclareBounded(2), COUNT),
+    "edges": (dp.CountDegrees(),),
 }
 
 
@@ -163,7 +156,7 @@ def test_a_release_needs_no_second_kappa(name):
     _ = counts | "larger" >> release(3)
     own = IntegerPartitionMechanism(epsilon=1, sensitivity=1)
     with pytest.raises(ValueError, match="sensitivity must be at least"):
-        _ = counts | "own" >> ReleaseFrequencyList(mechanism=own)
+        _ = counts | "own" >> dp.ReleaseFrequencyList(mechanism=own)
 
 
 @pytest.mark.parametrize("kind", RECORDS)
@@ -179,8 +172,8 @@ def test_all_kinds_of_records_know_their_bound(kind):
 
 
 def test_graphs_say_whose_records_are_protected():
-    assert bound_of(through(CountDegrees("in"))).unit is PrivacyUnit.EDGE
-    nodes = bound_of(through(CountProjectedDegrees(3)))
+    assert bound_of(through(dp.CountDegrees("in"))).unit is PrivacyUnit.EDGE
+    nodes = bound_of(through(dp.CountProjectedDegrees(3)))
     # Of a node, and of each of its neighbours: 2 D.
     assert (nodes.partitions, nodes.unit) == (6, PrivacyUnit.NODE)
 
@@ -194,10 +187,10 @@ def test_a_selection_bounds_what_is_not_bounded_enough_and_nothing_else():
         return any("Bound" in label.split("/") for label in visitor.labels - before)
 
     def select(max_partitions=None, **options):
-        return SelectPartitions(1, 1e-3, max_partitions, strategy="optimal", **options)
+        return dp.SelectPartitions(1, 1e-3, max_partitions, strategy="optimal", **options)
 
     assert bounds_again(through(), select(2))
-    assert bounds_again(through(BoundContributions(3)), select(2))
+    assert bounds_again(through(dp.BoundContributions(3)), select(2))
     assert not bounds_again(through(BOUND), select(2))
     assert not bounds_again(through(BOUND), select(5))
     assert not bounds_again(through(BOUND), select())
@@ -219,10 +212,10 @@ def test_the_default_strategy_is_that_of_the_known_bound():
     with pytest.raises(ValueError, match="give max_partitions_per_user"):
         _ = select().strategy
     with pytest.raises(ValueError, match="delta"):
-        SelectPartitions(1, 2)
+        dp.SelectPartitions(1, 2)
 
     def weighs(max_partitions):
-        selected = through(BoundContributions(max_partitions), SelectPartitions(1, 1e-5))
+        selected = through(dp.BoundContributions(max_partitions), dp.SelectPartitions(1, 1e-5))
         selected.pipeline.visit(visitor := Labels())
         return any("Weigh0" in label.split("/") for label in visitor.labels)
 
@@ -237,9 +230,9 @@ def test_the_element_type_has_no_say():
 
 
 def test_counts_of_edges_are_not_taken_for_counts_of_users():
-    degrees = through(ToRecords(0, 1), CountDegrees(), kind="tuples")
+    degrees = through(dp.ToRecords(0, 1), dp.CountDegrees(), kind="tuples")
     assert bound_of(degrees).unit is PrivacyUnit.EDGE
     with pytest.raises(ValueError, match=r"protects users, but .* for each edge"):
         _ = degrees | from_counts(9)
     with pytest.raises(ValueError, match="protects users"):
-        _ = degrees | DeclareBounded(9) | "again" >> from_counts(9)
+        _ = degrees | dp.DeclareBounded(9) | "again" >> from_counts(9)

@@ -79,12 +79,11 @@ SHAPES = st.one_of(
 ).map(lambda records: [(user, str(partition)) for user, partition in records])
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(SHAPES, st.sampled_from(["optimal", "renyi_rounds"]), st.sampled_from([1, 5]))
 def test_selections_of_odd_shapes_agree_with_the_reference(records, name, num_buckets):
     strategy = make_strategy(name, 3.0, 0.2, max_partitions_per_user=KAPPA)
     tables = [table_of(records)] if records else []
     names, _ = in_process(tables, SECRET, num_buckets).names(NamesSpec(strategy))
     found = [name for (name,) in rows_of(names)]
-    assert len(found) == len(set(found))
-    assert set(found) == selected(records, strategy, SECRET)
+    assert sorted(found) == sorted(selected(records, strategy, SECRET))

@@ -6,27 +6,15 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dp_transforms import (
-    Attribute,
-    BoundContributions,
-    CountDegrees,
-    CountDistinctUsers,
-    CountProjectedDegrees,
-    DeclareBounded,
-    JobSecret,
-    ReleaseFrequencyList,
-    ReleaseGroupedLists,
-    SelectFromCounts,
-    SelectPartitions,
-)
+import dp_transforms as dp
 from dp_transforms.mechanisms.selection import OptimalSelection
 from dp_transforms.runtime.job_secret import refuse_reruns
 
-SECRET = JobSecret.insecure_for_testing(1)
+SECRET = dp.JobSecret.insecure_for_testing(1)
 
 
 def test_secrets_of_the_system_differ():
-    assert JobSecret.from_os() != JobSecret.from_os()
+    assert dp.JobSecret.from_os() != dp.JobSecret.from_os()
 
 
 def test_nothing_shows_the_secret():
@@ -39,7 +27,7 @@ def test_nothing_shows_the_secret():
 @pytest.mark.parametrize("secret", [b"", b"x" * 31, b"x" * 33, "x" * 32, bytearray(32)])
 def test_a_secret_has_32_bytes(secret):
     with pytest.raises(ValueError, match="secret must be 32 bytes") as error:
-        JobSecret(secret)
+        dp.JobSecret(secret)
     assert "x" * 31 not in str(error.value)
 
 
@@ -50,12 +38,12 @@ def test_it_is_frozen_and_travels():
 
 
 def test_every_purpose_has_its_own_randomness():
-    others = [JobSecret.insecure_for_testing(2), SECRET]
+    others = [dp.JobSecret.insecure_for_testing(2), SECRET]
     keys = {secret.key(context) for secret in others for context in ("a", "b", "ab")}
     words = {int(s.tape(p).words("w", 1)[0]) for s in others for p in ("a", "b", "ab")}
     assert len(keys) == len(words) == 6
     assert {len(key) for key in keys} == {32}
-    assert JobSecret.insecure_for_testing(1).key("a") == SECRET.key("a")
+    assert dp.JobSecret.insecure_for_testing(1).key("a") == SECRET.key("a")
     assert SECRET.tape("a").words("w", 3).tolist() == SECRET.tape("a").words("w", 3).tolist()
 
 
@@ -74,16 +62,16 @@ def test_what_could_be_run_again_is_refused(flag):
 
 RECORDS = [("ann", "jazz"), ("bob", "jazz")]
 TRANSFORMS = {
-    "bound": BoundContributions(1),
-    "count": CountDistinctUsers(),
-    "degrees": CountDegrees(),
-    "projected degrees": CountProjectedDegrees(2),
-    "release": DeclareBounded(1) | ReleaseFrequencyList(epsilon=1),
-    "select": SelectPartitions(1, 1e-3, 1),
-    "select in rounds": SelectPartitions(1, 1e-3, 2, strategy="renyi_rounds"),
-    "select from counts": DeclareBounded(1) | SelectFromCounts(OptimalSelection(1, 1e-3)),
-    "groups": ReleaseGroupedLists(
-        [Attribute("a", ("x",))], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=1
+    "bound": dp.BoundContributions(1),
+    "count": dp.CountDistinctUsers(),
+    "degrees": dp.CountDegrees(),
+    "projected degrees": dp.CountProjectedDegrees(2),
+    "release": dp.DeclareBounded(1) | dp.ReleaseFrequencyList(epsilon=1),
+    "select": dp.SelectPartitions(1, 1e-3, 1),
+    "select in rounds": dp.SelectPartitions(1, 1e-3, 2, strategy="renyi_rounds"),
+    "select from counts": dp.DeclareBounded(1) | dp.SelectFromCounts(OptimalSelection(1, 1e-3)),
+    "groups": dp.ReleaseGroupedLists(
+        [dp.Attribute("a", ("x",))], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=1
     ),
 }
 
@@ -97,7 +85,7 @@ def test_a_pipeline_runs_once(name):
         pipeline.run()
     # Not one that was extended meanwhile, either.
     with pytest.raises(ValueError, match="this pipeline has run"), pipeline:
-        _ = pipeline | "More" >> beam.Create(RECORDS) | "Bound more" >> BoundContributions(1)
+        _ = pipeline | "More" >> beam.Create(RECORDS) | "Bound more" >> dp.BoundContributions(1)
 
 
 def test_other_pipelines_run_as_often_as_they_like():
@@ -113,16 +101,16 @@ def test_parts_of_a_pipeline_are_not_run_again():
 
     pipeline = beam.Pipeline(runner=InteractiveRunner())
     with pytest.raises(ValueError, match="the InteractiveRunner runs parts"):
-        _ = pipeline | beam.Create(RECORDS) | BoundContributions(1)
+        _ = pipeline | beam.Create(RECORDS) | dp.BoundContributions(1)
 
 
 def test_a_secret_serves_one_pipeline():
-    secret = JobSecret.from_os()
+    secret = dp.JobSecret.from_os()
     first, second = (beam.Pipeline(runner=Silent()) for _ in range(2))
-    bounded = first | beam.Create(RECORDS) | BoundContributions(1, secret=secret)
-    _ = bounded | CountDistinctUsers(secret=secret)
+    bounded = first | beam.Create(RECORDS) | dp.BoundContributions(1, secret=secret)
+    _ = bounded | dp.CountDistinctUsers(secret=secret)
     with pytest.raises(ValueError, match="this secret serves another pipeline"):
-        _ = second | beam.Create(RECORDS) | BoundContributions(1, secret=secret)
+        _ = second | beam.Create(RECORDS) | dp.BoundContributions(1, secret=secret)
     # Nor does it after the first one is gone.
     del bounded, first
     gc.collect()
@@ -130,13 +118,13 @@ def test_a_secret_serves_one_pipeline():
         _ = (
             second
             | "again" >> beam.Create(RECORDS)
-            | "Bound" >> BoundContributions(1, secret=secret)
+            | "Bound" >> dp.BoundContributions(1, secret=secret)
         )
     for pipeline in (second, beam.Pipeline(runner=Silent())):
         _ = (
             pipeline
             | "tests" >> beam.Create(RECORDS)
-            | "Fixed" >> BoundContributions(1, secret=SECRET)
+            | "Fixed" >> dp.BoundContributions(1, secret=SECRET)
         )
 
 

@@ -49,13 +49,13 @@ def expected(records, max_partitions):
     return sorted((user, p, *(of_user.get(user, "") for of_user in values)) for user, p in pairs)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(RECORDS, st.integers(1, 3))
 def test_one_value_for_each_user_and_attribute(records, max_partitions):
     assert rows(bounded(table_of(records), max_partitions)) == expected(records, max_partitions)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(RECORDS, RECORDS, st.integers(1, 3))
 def test_it_can_be_taken_in_parts(one, other, max_partitions):
     parts = [bounded(table_of(part), max_partitions) for part in (one, other)]
@@ -63,7 +63,7 @@ def test_it_can_be_taken_in_parts(one, other, max_partitions):
     assert rows(bounded(parts[0], max_partitions)) == rows(parts[0])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(RECORDS, RECORDS, st.integers(1, 3))
 def test_a_user_moves_one_list_of_each_attribute(others, own, max_partitions):
     """The sensitivity that the guarantee rests on, for neighbouring inputs."""

@@ -9,21 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_transforms import (
-    Attribute,
-    BoundContributions,
-    CountDistinctUsers,
-    JobSecret,
-    ReleaseFrequencyList,
-    ReleaseGroupedLists,
-    SelectPartitions,
-    ToRecords,
-)
+import dp_transforms as dp
 from dp_transforms.runtime.records import RecordKind
 from tests.beam_runs import rows_of, run, same
 
-SECRET = JobSecret.insecure_for_testing(8)
-NAMED = ToRecords(user="visitor", partition=["country", "device"])
+SECRET = dp.JobSecret.insecure_for_testing(8)
+NAMED = dp.ToRecords(user="visitor", partition=["country", "device"])
 VISITS = [
     {"visitor": visitor, "country": country, "device": device, "note": 0.5}
     for visitor, country, device in [(1, "no", "tv")] * 2 + [(2, "no", "tv"), (2, "it", "pc")]
@@ -82,8 +73,8 @@ def test_records_of_every_source_are_counted_and_come_back_alike(name, files):
             | read
             | beam.Reshuffle()
             | NAMED
-            | BoundContributions(9)
-            | CountDistinctUsers()
+            | dp.BoundContributions(9)
+            | dp.CountDistinctUsers()
         )
         kinds.append(RecordKind.of(counted))
         return counted
@@ -103,14 +94,18 @@ def test_a_misspelt_field_is_an_error_when_the_pipeline_is_built(name, files):
     records = pipeline | SOURCES[name](files)
     there = "visitor, country, device, note"
     with pytest.raises(ValueError, match=f"no (field|column) 'visiter', only {there}"):
-        _ = records | ToRecords("visiter", "device")
+        _ = records | dp.ToRecords("visiter", "device")
     with pytest.raises(ValueError, match=f"'user', only {there}: name yours with ToRecords"):
-        _ = records | BoundContributions(max_partitions_per_user=1)
+        _ = records | dp.BoundContributions(max_partitions_per_user=1)
 
 
 def test_a_misspelt_key_shows_no_others():
     with pytest.raises(ValueError, match="a record has no key 'visiter'") as error:
-        run(lambda p: p | FakeBigQuery("t"), ToRecords("visiter", "device"), CountDistinctUsers())
+        run(
+            lambda p: p | FakeBigQuery("t"),
+            dp.ToRecords("visiter", "device"),
+            dp.CountDistinctUsers(),
+        )
     assert "country" not in str(error.value)
 
 
@@ -124,36 +119,36 @@ UNDECLARED = {
 
 @pytest.mark.parametrize("kind", UNDECLARED)
 def test_what_is_not_declared_comes_back_as_tuples(kind):
-    counts = run(UNDECLARED[kind], NAMED, CountDistinctUsers(), element_type=typing.Any)
+    counts = run(UNDECLARED[kind], NAMED, dp.CountDistinctUsers(), element_type=typing.Any)
     assert sorted((*partition, count) for partition, count in counts) == sorted(COUNTED)
 
 
 def test_batches_are_declared_by_their_type():
-    counts = rows_of(run(UNDECLARED["record batches"], NAMED, CountDistinctUsers()))
+    counts = rows_of(run(UNDECLARED["record batches"], NAMED, dp.CountDistinctUsers()))
     assert sorted((*partition.values(), count) for partition, count in counts) == sorted(COUNTED)
 
 
 def test_dictionaries_are_named_and_dropped_with_nulls():
     visits = [*VISITS, {"visitor": None, "country": "no", "device": "tv"}]
-    names = ToRecords("visitor", "device", drop_nulls=True)
+    names = dp.ToRecords("visitor", "device", drop_nulls=True)
     selected = run(
         visits,
         names,
-        SelectPartitions(30, 0.9, max_partitions_per_user=1, noisy_counts=True, secret=SECRET),
+        dp.SelectPartitions(30, 0.9, max_partitions_per_user=1, noisy_counts=True, secret=SECRET),
     )
     assert all(row.keys() == {"partition", "noisy_count"} for row in selected)
     assert {"tv"} <= {row["partition"] for row in selected}
     with pytest.raises(ValueError, match="has nulls"):
-        run(visits, ToRecords("visitor", "device"), CountDistinctUsers())
+        run(visits, dp.ToRecords("visitor", "device"), dp.CountDistinctUsers())
 
 
 def test_a_release_from_dictionaries():
-    release = ReleaseFrequencyList(epsilon=90, secret=SECRET)
+    release = dp.ReleaseFrequencyList(epsilon=90, secret=SECRET)
     records = [{"user": user, "partition": "p"} for user in range(7)]
-    (released,) = run(records, BoundContributions(1), CountDistinctUsers(), release)
+    (released,) = run(records, dp.BoundContributions(1), dp.CountDistinctUsers(), release)
     assert released.to_dict() == {"frequency": [7], "multiplicity": [1]}
-    groups = ReleaseGroupedLists(
-        [Attribute("of", ("a",))],
+    groups = dp.ReleaseGroupedLists(
+        [dp.Attribute("of", ("a",))],
         epsilon_all=90,
         epsilon_groups=90,
         max_partitions_per_user=1,
@@ -166,7 +161,7 @@ def test_a_release_from_dictionaries():
 def test_values_that_are_no_names_are_refused():
     days = [{"user": 1, "partition": datetime.date(2024, 1, 3)}]
     with pytest.raises(TypeError, match="column 'partition' has type date32"):
-        run(days, CountDistinctUsers())
+        run(days, dp.CountDistinctUsers())
 
 
 def test_data_frames():
@@ -174,15 +169,15 @@ def test_data_frames():
     from apache_beam.dataframe.convert import to_pcollection
 
     frame = pandas.DataFrame(VISITS)
-    rows = run(lambda p: to_pcollection(frame, pipeline=p), NAMED, CountDistinctUsers())
+    rows = run(lambda p: to_pcollection(frame, pipeline=p), NAMED, dp.CountDistinctUsers())
     assert sorted(map(plain, rows)) == sorted(COUNTED)
     frames = run(
         lambda p: to_pcollection(frame, pipeline=p, yield_elements="pandas"),
         NAMED,
-        CountDistinctUsers(),
+        dp.CountDistinctUsers(),
     )
     assert sorted((*partition.values(), n) for partition, n in rows_of(frames)) == sorted(COUNTED)
     mixed = pandas.DataFrame({"user": ["secret", 1], "partition": [1, 1]})
     with pytest.raises(TypeError, match="must be of one type") as error:
-        run([mixed], CountDistinctUsers())
+        run([mixed], dp.CountDistinctUsers())
     assert "secret" not in str(error.value)

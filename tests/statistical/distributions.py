@@ -10,8 +10,6 @@ Probabilities are exact rationals, floats, or enclosures (lo, hi). Outcomes that
 does not name are allowed only if its probabilities sum to less than 1; they form one cell.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -50,7 +48,7 @@ class Fit:
 
 def fit(draws: Iterable[Hashable] | Mapping[Hashable, int], distribution: Mapping[Any, Any]) -> Fit:
     """Tests draws (or a mapping from outcome to how often it was drawn) against a distribution."""
-    counts = _tally(draws)
+    counts = Counter(draws.tolist() if isinstance(draws, np.ndarray) else draws)
     total = sum(counts.values())
     if total == 0:
         raise ValueError("there are no draws to test")
@@ -140,26 +138,6 @@ def assert_probability(
     )
 
 
-def total_variation(distribution: Mapping[Any, Any], other: Mapping[Any, Any]) -> Any:
-    """Half the sum of absolute differences between two distributions, exact if both are."""
-    return (
-        sum(
-            abs(distribution.get(x, 0) - other.get(x, 0))
-            for x in distribution.keys() | other.keys()
-        )
-        / 2
-    )
-
-
-def _tally(draws: Any) -> Counter[Hashable]:
-    if isinstance(draws, Mapping):
-        return Counter(draws)
-    if isinstance(draws, np.ndarray):
-        values, counts = np.unique(draws, return_counts=True)
-        return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-    return Counter(draws)
-
-
 def _probability(value: Any) -> Fraction:
     if isinstance(value, tuple):
         lo, hi = (_exact(end) for end in value)
@@ -171,9 +149,7 @@ def _probability(value: Any) -> Fraction:
 
 
 def _exact(value: Any) -> Fraction:
-    if hasattr(value, "as_integer_ratio"):
-        return Fraction(*(int(part) for part in value.as_integer_ratio()))
-    return Fraction(int(value.numerator), int(value.denominator))
+    return Fraction(*map(int, value.as_integer_ratio()))
 
 
 def _binomial_p_values(seen: Any, total: int, probabilities: Any) -> Any:

@@ -1,7 +1,5 @@
 """Many releases of one list, and numbers of each of them as arrays."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -53,16 +51,10 @@ class Numbers:
 
     def __init__(self, lists: Mapping[FrequencyList, int], private: Sequence[int]):
         ranks = max(8, len(private))
-        rows = np.zeros((len(lists), ranks), dtype=np.int64)
-        for row, released in zip(rows, lists, strict=True):
-            repeats = np.minimum(released.multiplicities[:ranks], ranks)
-            head = np.repeat(released.frequencies[:ranks], repeats)[:ranks]
-            row[: len(head)] = head
+        rows = [released.at_ranks(np.arange(1, ranks + 1)) for released in lists]
         times = list(lists.values())
         self.values = np.repeat(rows, times, axis=0)
         self.distinct = np.repeat([x.distinct for x in lists], times)
         self.total = np.repeat([x.total for x in lists], times)
-        padded = [*private, *[0] * (ranks - len(private))]
-        # |x - f| = x + f - 2 min(x, f)
-        in_common = np.minimum(self.values, padded).sum(axis=1)
-        self.distance = self.total + sum(private) - 2 * in_common
+        own = FrequencyList.from_counts(private)
+        self.distance = np.repeat([x.l1_distance(own) for x in lists], times)

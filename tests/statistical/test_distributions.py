@@ -103,12 +103,6 @@ def test_the_false_alarm_rate_is_the_one_stated():
     assert 1 <= alarms <= 80
 
 
-def test_total_variation():
-    assert distributions.total_variation(
-        {0: Fraction(1)}, {0: Fraction(1, 4), 1: Fraction(3, 4)}
-    ) == (Fraction(3, 4))
-
-
 def test_assert_probability():
     distributions.assert_probability(500, 1_000, Fraction(1, 2))
     with pytest.raises(AssertionError):

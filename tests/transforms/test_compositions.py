@@ -11,21 +11,12 @@ import apache_beam as beam
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_transforms import (
-    BoundContributions,
-    CountDistinctUsers,
-    DeclareBounded,
-    JobSecret,
-    ReleaseFrequencyList,
-    SelectFromCounts,
-    SelectPartitions,
-    ToRecords,
-)
+import dp_transforms as dp
 from dp_transforms.mechanisms.selection import LaplaceSelection
 from dp_transforms.runtime.bounds import bound_of
 from tests.beam_runs import run, same, table_of
 
-SECRET = JobSecret.insecure_for_testing(3)
+SECRET = dp.JobSecret.insecure_for_testing(3)
 ITEMS = range(12)
 PLANTED = [(100, item) for item in ITEMS] * 2
 OTHERS = [(user, item) for user in range(5) for item in ITEMS[user % 3 :: 2]]
@@ -82,21 +73,21 @@ def applied(pcoll, kind, change, given_):
         )
         return (left, right) | beam.Flatten()
     copy = beam.Map(same).with_output_types(pcoll.element_type)
-    bound = BoundContributions(given_, secret=SECRET) if change in ("bound", "redeclare") else None
+    bound = (
+        dp.BoundContributions(given_, secret=SECRET) if change in ("bound", "redeclare") else None
+    )
     if change == "redeclare":
         # A step that forgets the bound, and a declaration that is true.
-        return pcoll | bound | copy | DeclareBounded(given_)
-    return (
-        pcoll
-        | {
-            "bound": bound,
-            "count": CountDistinctUsers(given_, secret=SECRET),
-            "keep some": beam.Filter(keeps),
-            "reshuffle": beam.Reshuffle(),
-            "copy": copy,
-            "swap": ToRecords(*((1, 0) if kind == "tuples" else ("partition", "user"))),
-        }[change]
-    )
+        return pcoll | bound | copy | dp.DeclareBounded(given_)
+    steps = {
+        "bound": bound,
+        "count": dp.CountDistinctUsers(given_, secret=SECRET),
+        "keep some": beam.Filter(keeps),
+        "reshuffle": beam.Reshuffle(),
+        "copy": copy,
+        "swap": dp.ToRecords(*((1, 0) if kind == "tuples" else ("partition", "user"))),
+    }
+    return pcoll | steps[change]
 
 
 @beam.ptransform_fn
@@ -113,15 +104,15 @@ def composed(pcoll, kind, chain, label):
 def released(pcoll, release, max_partitions):
     """Releases from the records, in tuples or lists of integers."""
     if release == "release":
-        found = pcoll | ReleaseFrequencyList(
+        found = pcoll | dp.ReleaseFrequencyList(
             epsilon=EPSILON, max_partitions_per_user=max_partitions, secret=SECRET
         )
         return found | beam.Map(lambda one: (one.mechanism.sensitivity, one))
     if release == "from counts":
         strategy = LaplaceSelection(EPSILON, DELTA, max_partitions or 2)
-        select = SelectFromCounts(strategy, noisy_counts=True, secret=SECRET)
+        select = dp.SelectFromCounts(strategy, noisy_counts=True, secret=SECRET)
     else:
-        select = SelectPartitions(
+        select = dp.SelectPartitions(
             EPSILON, DELTA, max_partitions, strategy="laplace", noisy_counts=True, secret=SECRET
         )
     return pcoll | select | "Plain" >> beam.FlatMap(plain_counts)
@@ -147,10 +138,6 @@ def refused(kind, chain, release):
     except ValueError as error:
         return str(error)
     return None
-
-
-def named(element, name):
-    return name, element
 
 
 def both_inputs(accepted):
@@ -189,7 +176,7 @@ def known_kappa(kind, chain, release):
 def test_one_user_moves_a_release_by_no_more_than_its_noise_is_for():
     accepted = []
 
-    @settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.generate])
+    @settings(max_examples=15, derandomize=True, phases=[Phase.generate])
     @given(compositions)
     def draw(composition):
         if refused(*composition) is None:

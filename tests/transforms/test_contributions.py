@@ -26,21 +26,18 @@ def test_tuples_agree_with_the_reference(records, max_partitions, num_buckets):
     bounded = run(
         records, BoundContributions(max_partitions, secret=SECRET, num_buckets=num_buckets)
     )
-    assert len(bounded) == len(set(bounded))
-    assert set(bounded) == reference.bound(records, max_partitions, KEY)
+    assert sorted(bounded) == sorted(reference.bound(records, max_partitions, KEY))
 
 
 @few_pipelines
 @given(st.lists(RECORDS), st.integers(1, 4))
 def test_tables_agree_with_the_reference(batches, max_partitions):
     # Some tables may be empty, and there may be none.
-    columns = ("user", "partition")
-    empty = table_of([("", 0)], columns).slice(0, 0)
-    tables = [table_of(batch, columns) if batch else empty for batch in batches]
+    empty = table_of([("", 0)]).slice(0, 0)
+    tables = [table_of(batch) if batch else empty for batch in batches]
     bounded = rows_of(run(tables, BoundContributions(max_partitions, secret=SECRET)))
-    assert len(bounded) == len(set(bounded))
     records = [record for batch in batches for record in batch]
-    assert set(bounded) == reference.bound(records, max_partitions, KEY)
+    assert sorted(bounded) == sorted(reference.bound(records, max_partitions, KEY))
 
 
 def test_no_user_is_in_more_than_kappa_partitions():
@@ -53,23 +50,6 @@ def test_no_user_is_in_more_than_kappa_partitions():
         assert sizes == {f"user{n}": min(n, max_partitions) for n in range(1, 61)}
     counted = rows_of(run(tables, BoundContributions(59), CountDistinctUsers()))
     assert sum(count for _, count in counted) == sum(sizes.values())
-
-
-def test_a_users_sample_depends_on_its_own_records_alone():
-    ann = [("ann", p) for p in range(20)]
-    others = [(f"user{i}", i % 20) for i in range(500)]
-    alone = run(ann, BoundContributions(3, secret=SECRET, num_buckets=1))
-    among = run(others + ann[::-1], BoundContributions(3, secret=SECRET, num_buckets=5))
-    assert sorted(alone) == sorted(r for r in among if r[0] == "ann")
-    assert {r for r in among if r[0] != "ann"} == set(others)
-
-
-def test_consumers_of_one_bounding_and_of_two_with_one_secret_agree():
-    records = [(u, p) for u in range(10) for p in range(30)]
-    first = run(records, BoundContributions(4, secret=SECRET))
-    again = run(records[::-1], BoundContributions(4, secret=SECRET))
-    other = run(records, BoundContributions(4, secret=JobSecret.insecure_for_testing(6)))
-    assert sorted(first) == sorted(again) != sorted(other)
 
 
 def test_every_application_draws_a_secret_of_its_own():

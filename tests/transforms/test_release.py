@@ -8,32 +8,25 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.common_urns import resource_hints
 from apache_beam.transforms.display import DisplayData
 
-from dp_transforms import (
-    BoundContributions,
-    CountDistinctUsers,
-    DeclareBounded,
-    JobSecret,
-    ReleaseFrequencyList,
-    release_frequency_list,
-)
+import dp_transforms as dp
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from tests.beam_runs import run, table_of
 
-SECRET = JobSecret.insecure_for_testing(5)
+SECRET = dp.JobSecret.insecure_for_testing(5)
 MECHANISM = FrobeniusMechanism(epsilon=0.5, sensitivity=2)
 COUNTS = {"a": 40, "b": 40, "c": 7, "d": 1, "e": 1, "f": 1}
 
 
 def release(counts, **options):
     given = {"epsilon": 0.5, "max_partitions_per_user": 2, "secret": SECRET} | options
-    (released,) = run(counts, DeclareBounded(2), ReleaseFrequencyList(**given))
+    (released,) = run(counts, dp.DeclareBounded(2), dp.ReleaseFrequencyList(**given))
     return released
 
 
 def expected(counts, mechanism=MECHANISM):
-    return release_frequency_list(FrequencyList.from_counts(counts), mechanism, SECRET)
+    return dp.release_frequency_list(FrequencyList.from_counts(counts), mechanism, SECRET)
 
 
 @pytest.mark.parametrize("kind", ["tuples", "rows", "tables"])
@@ -48,24 +41,17 @@ def test_the_transform_releases_what_the_function_does(kind):
     assert release(counts) == expected(COUNTS.values())
 
 
-@pytest.mark.parametrize("element_type", [None, pa.Table])
-def test_no_counts_at_all_still_give_one_release(element_type):
-    (released,) = run(
-        [],
-        DeclareBounded(2),
-        ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
-        element_type=element_type,
-    )
-    assert released == expected([])
-
-
-def test_no_records_at_all_give_one_release():
-    (released,) = run(
-        [],
-        BoundContributions(2),
-        CountDistinctUsers(),
-        ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
-    )
+@pytest.mark.parametrize(
+    ("steps", "element_type"),
+    [
+        ([dp.DeclareBounded(2)], None),
+        ([dp.DeclareBounded(2)], pa.Table),
+        ([dp.BoundContributions(2), dp.CountDistinctUsers()], None),
+    ],
+)
+def test_no_counts_and_no_records_at_all_still_give_one_release(steps, element_type):
+    release = dp.ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET)
+    (released,) = run([], *steps, release, element_type=element_type)
     assert released == expected([])
 
 
@@ -94,9 +80,9 @@ def test_a_tape_serves_one_list_of_one_mechanism():
     some, other = FrequencyList([5], [2]), FrequencyList([2], [5])
     words = collections.Counter()
     for mechanism in (Recording("one"), Recording("two")):
-        for secret in (SECRET, JobSecret.insecure_for_testing(6)):
+        for secret in (SECRET, dp.JobSecret.insecure_for_testing(6)):
             for frequency_list in (some, other, FrequencyList(), some):
-                release_frequency_list(frequency_list, mechanism, secret)
+                dp.release_frequency_list(frequency_list, mechanism, secret)
         words.update(mechanism.words)
     # Each of four pairs of mechanism and secret has three lists, of which one comes twice.
     assert sorted(words.values()) == [1] * 8 + [2] * 4
@@ -124,12 +110,12 @@ def test_counts_must_be_positive_and_are_not_shown(count):
 )
 def test_arguments_are_checked_at_once(options, message):
     with pytest.raises(ValueError, match=message):
-        ReleaseFrequencyList(**({"max_partitions_per_user": 1} | options))
+        dp.ReleaseFrequencyList(**({"max_partitions_per_user": 1} | options))
 
 
 def test_display_data():
     def shown(**options):
-        transform = ReleaseFrequencyList(max_partitions_per_user=2, secret=SECRET, **options)
+        transform = dp.ReleaseFrequencyList(max_partitions_per_user=2, secret=SECRET, **options)
         return {item.key: item.value for item in DisplayData.create_from(transform).items}
 
     common = {"mechanism": "FrobeniusMechanism", "delta": 0.0, "max_partitions_per_user": 2}
@@ -143,8 +129,8 @@ def test_display_data():
 
 def test_hints_are_for_the_release_alone():
     pipeline = beam.Pipeline(options=PipelineOptions())
-    counts = pipeline | beam.Create([("a", 1)]) | DeclareBounded(1)
-    _ = counts | ReleaseFrequencyList(epsilon=1, max_partitions_per_user=1) | beam.Map(repr)
+    counts = pipeline | beam.Create([("a", 1)]) | dp.DeclareBounded(1)
+    _ = counts | dp.ReleaseFrequencyList(epsilon=1, max_partitions_per_user=1) | beam.Map(repr)
     proto = pipeline.to_runner_api()
     hinted = {}
     for transform in proto.components.transforms.values():

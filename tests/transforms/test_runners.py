@@ -10,14 +10,7 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from dp_transforms import (
-    BoundContributions,
-    CountDistinctUsers,
-    JobSecret,
-    ReleaseFrequencyList,
-    SelectPartitions,
-    release_frequency_list,
-)
+import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.selection import make_strategy
@@ -28,14 +21,14 @@ from tests import reference
 from tests.beam_runs import run, table_of
 from tests.selection_reference import selected
 
-SECRET = JobSecret.insecure_for_testing(9)
+SECRET = dp.JobSecret.insecure_for_testing(9)
 KAPPA = 3
 RNG = random.Random(1)
 RECORDS = [(f"user{RNG.randrange(60)}", f"item{RNG.randrange(9) ** 2}") for _ in range(2_000)]
 BOUNDED = reference.bound(RECORDS, KAPPA, SECRET.key("bound contributions"))
 COUNTS = reference.count(BOUNDED)
 RELEASED = list(
-    release_frequency_list(
+    dp.release_frequency_list(
         FrequencyList.from_counts(COUNTS.values()),
         FrobeniusMechanism(epsilon=1, sensitivity=KAPPA),
         SECRET,
@@ -49,17 +42,11 @@ STRATEGIES = [
 ]
 
 
-def names_of(tables, strategy):
-    select = SelectPartitions(strategy=strategy, secret=SECRET)
-    flat = beam.FlatMap(lambda table: table["partition"].to_pylist())
-    return tables | f"Select {strategy.name}" >> select | f"Names {strategy.name}" >> flat
-
-
 def lists(tables):
     """The steps of a list, and what comes out of each."""
-    bounded = tables | BoundContributions(KAPPA, secret=SECRET)
-    counts = bounded | CountDistinctUsers(secret=SECRET)
-    released = counts | ReleaseFrequencyList(
+    bounded = tables | dp.BoundContributions(KAPPA, secret=SECRET)
+    counts = bounded | dp.CountDistinctUsers(secret=SECRET)
+    released = counts | dp.ReleaseFrequencyList(
         epsilon=1, max_partitions_per_user=KAPPA, secret=SECRET
     )
     for name, pcoll, rows in (("Bounded", bounded, BOUNDED), ("Counts", counts, COUNTS.items())):
@@ -70,8 +57,11 @@ def lists(tables):
 
 def names(tables, strategies=STRATEGIES):
     """What strategies of both kinds select."""
+    flat = beam.FlatMap(lambda table: table["partition"].to_pylist())
     for strategy in strategies:
-        yield names_of(tables, strategy), selected(RECORDS, strategy, SECRET)
+        select = f"Select {strategy.name}" >> dp.SelectPartitions(strategy=strategy, secret=SECRET)
+        found = tables | select | f"Names {strategy.name}" >> flat
+        yield found, selected(RECORDS, strategy, SECRET)
 
 
 def names_in_rounds(tables):
@@ -146,10 +136,10 @@ def test_failures_change_no_result(monkeypatch):
 
 def test_a_release_that_is_lost_is_made_again(monkeypatch):
     # The worker fails when the list is released and nobody has it yet.
-    made = []
+    made, release = [], job_secret.release_frequency_list
 
     def lost(*arguments):
-        made.append(list(release_frequency_list(*arguments)))
+        made.append(list(release(*arguments)))
         if len(made) < 3:
             raise RuntimeError("injected")
         return FrequencyList.from_counts(f for f, n in made[-1] for _ in range(n))
@@ -166,18 +156,4 @@ def test_a_failure_is_a_failure_if_it_stays(monkeypatch):
 
     monkeypatch.setattr(OnThreads, "process", fail)
     with pytest.raises(RuntimeError, match="injected"):
-        run(RECORDS, BoundContributions(KAPPA), runner=BundleBasedDirectRunner())
-
-
-def test_two_workers_never_share_draws():
-    # All users have the same partitions, in more buckets than there are users. Were samples drawn
-    # alike in different buckets, or workers, users would agree far more often than by chance: each
-    # of 4950 pairs of users agrees with a probability of 1 / C(40, 3) = 1 / 9880.
-    records = [(f"user{u}", p) for u in range(100) for p in range(40)]
-    bounded = run(records, BoundContributions(3, secret=SECRET, num_buckets=500))
-    kept = {}
-    for user, partition in bounded:
-        kept.setdefault(user, set()).add(partition)
-    # By chance, more than 5 agreements have a probability of about 1e-5.
-    assert len(kept) == 100
-    assert len(set(map(frozenset, kept.values()))) >= 95
+        run(RECORDS, dp.BoundContributions(KAPPA), runner=BundleBasedDirectRunner())

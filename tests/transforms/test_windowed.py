@@ -12,20 +12,14 @@ from apache_beam.transforms import trigger, window
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms import (
-    JobSecret,
-    ReleaseListsByPeriod,
-    ReleaseWindowedLists,
-    SelectPartitionsByPeriod,
-    SelectWindowedPartitions,
-)
+import dp_transforms as dp
 from dp_transforms.evaluation.auditing import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.runtime.bounds import Bound, bound_of
 from dp_transforms.runtime.named_lists import bound_periods
 from tests.beam_runs import run, same, table_of
 
-SECRET = JobSecret.insecure_for_testing(9)
+SECRET = dp.JobSecret.insecure_for_testing(9)
 KEYS = [SECRET.key("a"), SECRET.key("b")]
 DAY = 24 * 60 * 60
 NO_NOISE = 400
@@ -45,7 +39,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, ROWS, st.integers(1, 3), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_users_are_bounded_and_parts_merge(some, others, w, max_partitions):
     whole = bounded(some + others, w, max_partitions)
     assert len(set(whole)) == len(whole) and set(whole) <= set(some + others)
@@ -84,7 +78,7 @@ def tiny_neighbours(w, max_partitions):
 
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
-    release = ReleaseListsByPeriod(
+    release = dp.ReleaseListsByPeriod(
         "ab", epsilon=1, max_periods_per_user=w, max_partitions_per_user=max_partitions
     )
 
@@ -138,7 +132,7 @@ def test_one_user_moves_so_many_lists_and_each_by_so_much():
             pipeline
             | f"{i} {len(records)}" >> InWindows(kind, size, records)
             | f"Release {i} {len(records)}"
-            >> ReleaseWindowedLists(
+            >> dp.ReleaseWindowedLists(
                 **ALL, max_windows_per_user=w, max_partitions_per_user=max_partitions
             )
             | f"Named {i} {len(records)}"
@@ -162,7 +156,7 @@ def test_each_list_is_that_of_its_window():
     (first, *others) = run(
         lambda p: p | timed([(1, "a", 5), (2, "a", DAY - 1), (2, "b", DAY), (2, "b", 9 * DAY)])
         | beam.WindowInto(window.FixedWindows(DAY)),
-        ReleaseWindowedLists(**ALL, max_windows_per_user=9, max_partitions_per_user=2),
+        dp.ReleaseWindowedLists(**ALL, max_windows_per_user=9, max_partitions_per_user=2),
     )  # fmt: skip
     assert first[0] == "1970-01-01T00:00:00Z" and list(first[1]) == [(2, 1)]
     assert [list(released) for _, released in others] == [[(1, 1)], [], [], []]
@@ -190,7 +184,7 @@ REFUSED = {
 def test_other_windows_are_refused_with_the_reason(name):
     steps, message = REFUSED[name]
     records = beam.Pipeline() | beam.Create([("a", 1)]) | "Into" >> steps
-    release = ReleaseWindowedLists(**ALL, max_windows_per_user=1, max_partitions_per_user=1)
+    release = dp.ReleaseWindowedLists(**ALL, max_windows_per_user=1, max_partitions_per_user=1)
     with pytest.raises(ValueError, match=message):
         _ = records | release
     # A Flatten has the windows of its first input.
@@ -204,7 +198,7 @@ def test_other_windows_are_refused_with_the_reason(name):
 
 def test_lists_by_period_are_of_tables_in_the_global_window():
     bounds = {"max_periods_per_user": 2, "max_partitions_per_user": 1}
-    release = ReleaseListsByPeriod("ab", epsilon=NO_NOISE, **bounds, secret=SECRET)
+    release = dp.ReleaseListsByPeriod("ab", epsilon=NO_NOISE, **bounds, secret=SECRET)
     table = table_of([(1, 7, "b"), (2, 7, "b"), (2, 7, "c")], ("user", "partition", "list"))
     first, second = run([table], release)
     assert (*first, *second) == ("a", FrequencyList(), "b", FrequencyList([2], [1]))
@@ -219,13 +213,13 @@ def test_lists_by_period_are_of_tables_in_the_global_window():
             ["secret"],
             beam.Map(lambda one: window.TimestampedValue(one, 1)),
             beam.WindowInto(fixed),
-            ReleaseWindowedLists(**ALL | {"stop": 60}, **bounds),
+            dp.ReleaseWindowedLists(**ALL | {"stop": 60}, **bounds),
         )
 
 
 def test_a_release_is_no_longer_any_users():
     records = beam.Pipeline() | beam.Create([("a", 1)]) | WINDOWED
-    release = ReleaseWindowedLists(**ALL | {"stop": 60 * 9}, max_windows_per_user=1,
+    release = dp.ReleaseWindowedLists(**ALL | {"stop": 60 * 9}, max_windows_per_user=1,
                                    max_partitions_per_user=1)  # fmt: skip
     assert bound_of(records | release) == Bound()
 
@@ -241,11 +235,11 @@ def test_a_release_is_no_longer_any_users():
 )
 def test_arguments_are_checked_at_once(options, message):
     with pytest.raises(ValueError, match=message):
-        ReleaseWindowedLists(
+        dp.ReleaseWindowedLists(
             **{**ALL, "max_windows_per_user": 1, "max_partitions_per_user": 1, **options}
         )
     with pytest.raises(ValueError, match="1 to 10,000 different periods"):
-        ReleaseListsByPeriod(
+        dp.ReleaseListsByPeriod(
             ["a", "a"], epsilon=1, max_periods_per_user=1, max_partitions_per_user=1
         )
 
@@ -253,7 +247,7 @@ def test_arguments_are_checked_at_once(options, message):
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_partitions):
     epsilon, delta = 0.5, 0.05
-    select = SelectPartitionsByPeriod(
+    select = dp.SelectPartitionsByPeriod(
         "ab",
         epsilon=epsilon,
         delta=delta,
@@ -308,7 +302,7 @@ def selected(kind, **options):
         "num_buckets": 2,
     } | options
     return run(
-        lambda begin: begin | InWindows(kind, DAY, records) | SelectWindowedPartitions(**options)
+        lambda begin: begin | InWindows(kind, DAY, records) | dp.SelectWindowedPartitions(**options)
     )
 
 
@@ -332,14 +326,14 @@ def test_names_of_sessions_are_refused_and_arguments_checked_at_once():
     pipeline = beam.Pipeline()
     sessions = pipeline | timed(OTHERS) | beam.WindowInto(window.Sessions(60))
     with pytest.raises(ValueError, match="sessions tell by where they begin"):
-        _ = sessions | SelectWindowedPartitions(epsilon=1, delta=1e-6, **options)
+        _ = sessions | dp.SelectWindowedPartitions(epsilon=1, delta=1e-6, **options)
     with pytest.raises(ValueError, match="delta must be in"):
-        SelectWindowedPartitions(epsilon=1, delta=2, **options)
+        dp.SelectWindowedPartitions(epsilon=1, delta=2, **options)
     with pytest.raises(ValueError, match="max_windows_per_user must be"):
-        SelectWindowedPartitions(epsilon=1, delta=0.1, **options | {"max_windows_per_user": 0})
+        dp.SelectWindowedPartitions(epsilon=1, delta=0.1, **options | {"max_windows_per_user": 0})
     with pytest.raises(ValueError, match="start must be before stop"):
-        SelectWindowedPartitions(epsilon=1, delta=0.1, **options | {"stop": 0})
+        dp.SelectWindowedPartitions(epsilon=1, delta=0.1, **options | {"stop": 0})
     with pytest.raises(ValueError, match="different periods"):
-        SelectPartitionsByPeriod(
+        dp.SelectPartitionsByPeriod(
             "aa", epsilon=1, delta=0.1, max_periods_per_user=1, max_partitions_per_user=1
         )

@@ -96,7 +96,7 @@ def test_neighbours_are_within_twice_eta_times_the_sensitivity(eta, utilities, s
         assert 1 / bound <= p / q <= bound
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data())
 def test_rounding_costs_the_sensitivity_rounded_up(data):
     eta = Eta(1, 1, 1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp_transforms.mechanisms.exponential import round_at_random
 from tests.statistical import distributions
-from tests.tapes import InsecureSeededTape
+from tests.tapes import InsecureSeededTape, NearlyUndecidable
 
 TAPE = InsecureSeededTape(1)
 
@@ -40,32 +40,21 @@ def test_floats_and_fractions_round_alike(values, seed):
         assert abs(rounded - clamped) < 1 or abs(clamped) < 1e-10
 
 
-class FixedWords:
-    """A tape whose leading words are all the same, and whose further bits are given."""
-
-    def __init__(self, word, further):
-        self.word, self.further = word, further
-
-    def words(self, channel, count):
-        return np.full(count, self.word, dtype=np.uint64)
-
-    def uniform(self, channel, index):
-        return InsecureSeededTape.uniform(self, channel, index)
-
-    def prefix(self, channel, index, bits):
-        return (self.word << 64 | self.further) << bits >> 128
+def rounded(value, word, further):
+    """A number between 0 and 1 rounded by a uniform one of these 128 bits."""
+    uniform = Fraction(word << 64 | further, 2**128)
+    tape = NearlyUndecidable(1, "c", 0, uniform, 128)
+    return round_at_random(np.array([value]), 0, 1, tape, "c").item()
 
 
 def test_equality_in_64_bits_is_settled_by_further_bits():
     # 2**-64 * 1.5: the leading word of the fractional part is 1, and a half is left over.
-    value = np.array([1.5 * 2.0**-64])
-    assert round_at_random(value, 0, 1, FixedWords(0, 2**64 - 1), "c") == [1]
-    assert round_at_random(value, 0, 1, FixedWords(1, 2**63 - 1), "c") == [1]
-    assert round_at_random(value, 0, 1, FixedWords(1, 2**63), "c") == [0]
-    assert round_at_random(value, 0, 1, FixedWords(2, 0), "c") == [0]
+    value = 1.5 * 2.0**-64
+    assert rounded(value, 0, 2**64 - 1) == rounded(value, 1, 2**63 - 1) == 1
+    assert rounded(value, 1, 2**63) == rounded(value, 2, 0) == 0
     # U < 1/2 is strict: at U = 1/2 exactly the number is not rounded up.
-    assert round_at_random(np.array([0.5]), 0, 1, FixedWords(2**63, 0), "c") == [0]
-    assert round_at_random(np.array([0.5]), 0, 1, FixedWords(2**63 - 1, 2**64 - 1), "c") == [1]
+    assert rounded(0.5, 2**63, 0) == 0
+    assert rounded(0.5, 2**63 - 1, 2**64 - 1) == 1
 
 
 @pytest.mark.parametrize(

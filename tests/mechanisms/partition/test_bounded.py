@@ -42,11 +42,6 @@ BOUNDS = {
 }
 
 
-def release_seeds(private, bounds, rate, seeds):
-    sampler = Sampler(Blocks.of(private, bounds), decay_of(rate))
-    return [sampler.release(InsecureSeededTape(seed)) for seed in range(seeds)]
-
-
 def decay_of(rate):
     return Decay(base=rate) if isinstance(rate, Eta) else Decay(Fraction(rate))
 
@@ -175,8 +170,9 @@ def test_the_mechanism_is_its_sampler_and_keeps_its_parameters():
     bounds = BOUNDS["total"]
     mechanism = IntegerPartitionMechanism(bounds=bounds, eta=HALF)
     private = enumeration.as_list((4, 2, 1))
-    tapes = (InsecureSeededTape(seed) for seed in range(20))
-    assert mechanism.release_many(private, 20, tapes) == release_seeds(private, bounds, HALF, 20)
+    sampler, tapes = Sampler(Blocks.of(private, bounds), decay_of(HALF)), range(20)
+    released = mechanism.release_many(private, 20, map(InsecureSeededTape, tapes))
+    assert released == [sampler.release(InsecureSeededTape(tape)) for tape in tapes]
     with pytest.raises(ValueError, match="epsilon"):
         IntegerPartitionMechanism(bounds=bounds, epsilon=0)
     with pytest.raises(ValueError, match="2\\*\\*62"):

@@ -28,7 +28,7 @@ def number(value):
     return mpmath.mpf(value.numerator) / value.denominator
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.fractions(Fraction(1, 100), 60, max_denominator=1000))
 def test_the_rate_costs_no_more_than_epsilon_and_nearly_as_much(epsilon):
     rate = rate_of(epsilon)

@@ -6,12 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from dp_transforms.mechanisms import (
-    Eta,
-    ExactTotalMechanism,
-    FrequencyList,
-    MaximumTotalMechanism,
-)
+from dp_transforms.mechanisms import Eta, ExactTotalMechanism, FrequencyList, MaximumTotalMechanism
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition import narrowed
 from dp_transforms.mechanisms.partition.mechanism import UnsuitableListError
@@ -34,42 +29,36 @@ def release(mechanism, target, draws, first=0):
     return mechanism.release_many(enumeration.as_list(target), draws, tapes)
 
 
-def exact_distribution(base, target, total):
-    return enumeration.distribution(
-        base, target, enumeration.partitions_of_at_most(total), lambda x: sum(x) == total
-    )
-
-
-def fit_exact(target, total, eta, draws, first=0):
-    mechanism = ExactTotalMechanism(total=total, eta=eta, sensitivity=9)
-    distribution = exact_distribution(eta.base, target, total)
-    return distributions.fit(release(mechanism, target, draws, first), distribution)
-
-
-def fit_maximum(target, total, eta, draws, first=0):
-    mechanism = MaximumTotalMechanism(max_total=total, eta=eta, sensitivity=9)
+def fit(kind, target, total, eta, draws, first=0):
+    if kind == "exact":
+        mechanism = ExactTotalMechanism(total=total, eta=eta, sensitivity=9)
+    else:
+        mechanism = MaximumTotalMechanism(max_total=total, eta=eta, sensitivity=9)
+    outcomes = enumeration.partitions_of_at_most(total)
     distribution = enumeration.distribution(
-        eta.base, target, enumeration.partitions_of_at_most(total)
+        eta.base, target, outcomes, lambda x: sum(x) == total or kind == "maximum"
     )
     return distributions.fit(release(mechanism, target, draws, first), distribution)
 
 
-@pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[3:5]), ids=str)
-def test_the_exact_total_has_the_distribution_of_enumeration(target, total):
-    assert fit_exact(target, total, HALF, 300).p_value >= distributions.SIGNIFICANCE
-
-
-@pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[3:4]), ids=str)
-def test_the_maximum_total_has_the_distribution_of_enumeration(target, total):
-    assert fit_maximum(target, total, HALF, 600).p_value >= distributions.SIGNIFICANCE
+@pytest.mark.parametrize(
+    ("kind", "draws", "case"),
+    slow_unless(
+        [(*kind, case) for kind in (("exact", 300), ("maximum", 600)) for case in CASES],
+        [("exact", 300, CASES[3]), ("exact", 300, CASES[4]), ("maximum", 600, CASES[3])],
+    ),
+    ids=str,
+)
+def test_releases_have_the_distribution_of_enumeration(kind, draws, case):
+    assert fit(kind, *case, HALF, draws).p_value >= distributions.SIGNIFICANCE
 
 
 @pytest.mark.law
 @pytest.mark.parametrize("eta", [HALF, Eta(3, 2, 1)], ids=str)
-@pytest.mark.parametrize("fit", [fit_exact, fit_maximum])
-def test_many_releases_of_each(fit, eta):
+@pytest.mark.parametrize("kind", ["exact", "maximum"])
+def test_many_releases_of_each(kind, eta):
     draws = RELEASES // 2
-    fits = {case: fit(*case, eta, draws, i * draws) for i, case in enumerate(CASES)}
+    fits = {case: fit(kind, *case, eta, draws, i * draws) for i, case in enumerate(CASES)}
     distributions.assert_all_follow(fits)
 
 

@@ -16,7 +16,7 @@ from dp_transforms.mechanisms import (
 from tests.tapes import InsecureSeededTape
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 10**4), st.data())
 def test_a_cost_in_base_2_is_rounded_up(y, z, sensitivity, data):
     x = data.draw(st.integers(1, 2**y - 1 - (2**y >> 5)))

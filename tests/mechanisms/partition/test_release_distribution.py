@@ -16,17 +16,13 @@ SMALL = 14
 """Lists of more users have a probability of 1e-5 together at q = 1/9."""
 
 
-def padded(values, ranks):
-    return np.array([*values, *[0] * (ranks - len(values))])
-
-
 @pytest.mark.parametrize("private", LISTS, ids=str)
 def test_cells_and_the_expected_distance_are_sums_over_all_lists(private):
-    q, ranks = Fraction(1, 9), SMALL + 1
+    q, ranks = Fraction(1, 9), np.arange(1, SMALL + 2)
     outcomes = list(enumeration.partitions_of_at_most(SMALL))
     chances = np.array([float(probability(q, x, private)) for x in outcomes])
-    values = np.array([padded(x, ranks) for x in outcomes])
-    own = padded(private, ranks)
+    values = np.array([enumeration.as_list(x).at_ranks(ranks) for x in outcomes])
+    own = enumeration.as_list(private).at_ranks(ranks)
     for rank in (1, 2, 4):
         cells = frequency_distribution(math.log(9), enumeration.as_list(private), rank, 5)
         for value, chance in enumerate(cells):

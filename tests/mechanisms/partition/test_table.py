@@ -34,7 +34,7 @@ def exact_distribution(target, eta, upper, lower=()):
 bounds = st.lists(st.integers(0, 5), min_size=0, max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(TARGETS), st.sampled_from(ETAS), bounds, bounds)
 def test_probabilities_are_those_of_the_definition(target, eta, upper, lower):
     lower = lower[: len(upper)]
@@ -50,7 +50,7 @@ def test_probabilities_are_those_of_the_definition(target, eta, upper, lower):
         assert table.probability(released) == expected.get(released, 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(TARGETS), st.sampled_from(ETAS), bounds)
 def test_bias_marginals_and_distance(target, eta, upper):
     expected = exact_distribution(target, eta, upper)

@@ -9,7 +9,7 @@ import pytest
 
 from dp_transforms.mechanisms.selection import STRATEGIES, choose_strategy, explain, make_strategy
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
-from tests.mechanisms.selection.test_noisy_thresholds import select_with_counts
+from tests.mechanisms.selection.shared import select_with_counts
 from tests.tapes import InsecureSeededTape
 
 NAMES = ["optimal", "truncated_geometric", "laplace", "gaussian", "renyi_rounds", "measured"]

@@ -1,5 +1,6 @@
 """What partitions may spend together, against enumeration and another accountant."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -18,6 +19,7 @@ from dp_transforms.mechanisms.selection.count_strategies import (
     largest_delta_share,
     response_delta,
 )
+from tests.mechanisms.selection.shared import as_mpf
 
 SPLIT = [OptimalSelection, TruncatedGeometricSelection, LaplaceSelection]
 
@@ -26,26 +28,17 @@ def enumerated_delta(share, epsilon, parts):
     """The delta of the worst pair of distributions, by all multisets of its four outcomes, in 60
     digits."""
     with mpmath.workdps(60):
-        grown = mpmath.exp(mpmath.mpf(share[0].numerator) / share[0].denominator)
-        known = mpmath.mpf(share[1].numerator) / share[1].denominator
+        grown = mpmath.exp(as_mpf(share[0]))
+        known = as_mpf(share[1])
         first = [known, (1 - known) * grown / (1 + grown), (1 - known) / (1 + grown), 0]
         second = first[::-1]
-        bound = mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+        bound = mpmath.exp(as_mpf(epsilon))
         total = mpmath.mpf(0)
-        for a in range(parts + 1):
-            for b in range(parts + 1 - a):
-                for c in range(parts + 1 - a - b):
-                    times = (a, b, c, parts - a - b - c)
-                    ways = math.factorial(parts)
-                    for number in times:
-                        ways //= math.factorial(number)
-                    here, there = (
-                        mpmath.fprod(
-                            p**number for p, number in zip(distribution, times, strict=True)
-                        )
-                        for distribution in (first, second)
-                    )
-                    total += ways * max(0, here - bound * there)
+        for times in itertools.product(range(parts + 1), repeat=4):
+            if sum(times) == parts:
+                ways = math.factorial(parts) // math.prod(map(math.factorial, times))
+                here, there = (mpmath.fprod(map(pow, one, times)) for one in (first, second))
+                total += ways * max(0, here - bound * there)
         return total
 
 
@@ -76,7 +69,7 @@ def test_composition_is_that_of_the_worst_pair(share, epsilon, parts):
 def test_long_sums_are_rounded_and_cut_off_on_the_safe_side(epsilon0, epsilon, parts):
     # The same number by a sum of all its terms.
     with mpmath.workdps(80):
-        rate, allowed = (mpmath.mpf(e.numerator) / e.denominator for e in (epsilon0, epsilon))
+        rate, allowed = as_mpf(epsilon0), as_mpf(epsilon)
         full = (
             mpmath.fsum(
                 math.comb(parts, lost)
@@ -85,8 +78,7 @@ def test_long_sums_are_rounded_and_cut_off_on_the_safe_side(epsilon0, epsilon, p
             )
             / (1 + mpmath.exp(rate)) ** parts
         )
-        numerator, denominator = response_delta(epsilon0, epsilon, parts).as_integer_ratio()
-        found = mpmath.mpf(int(numerator)) / int(denominator)
+        found = as_mpf(response_delta(epsilon0, epsilon, parts))
         assert full * (1 - mpmath.mpf(10) ** -60) <= found <= full * (1 + mpmath.mpf(2) ** -60)
 
 

@@ -14,7 +14,7 @@ from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from dp_transforms.runtime.selecting import users_by_partitions
 from tests.beam_runs import table_of
-from tests.mechanisms.selection.renyi_bounds import bound
+from tests.mechanisms.selection.shared import bound
 from tests.tapes import InsecureSeededTape
 
 RECORDS = [(0, "a"), (1, "a"), (1, "b"), (2, "b"), (2, "b"), (3, "a"), (3, "b"), (3, "c")]

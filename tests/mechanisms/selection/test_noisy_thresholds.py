@@ -5,7 +5,6 @@ import math
 from fractions import Fraction
 from functools import partial
 
-import gmpy2
 import mpmath
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
     TruncatedGeometricNoise,
     truncated_geometric_noise,
 )
-from tests.noise_checks import drop_probability
+from tests.mechanisms.selection.shared import as_mpf, drop_probability, select_with_counts
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
@@ -81,7 +80,7 @@ def test_truncated_tails_sum_their_distribution(epsilon, k):
     with mpmath.workdps(60):
         for x in {*range(min(k, 20) + 2), k - 1, k, k + 5} - {-1}:
             expected = mpmath.fsum(p for y, p in distribution.items() if y > x)
-            lo, hi = (mpmath.mpf(str(gmpy2.mpfr(end, 200))) for end in noise.tail(x, 180))
+            lo, hi = map(as_mpf, noise.tail(x, 180))
             assert lo - mpmath.mpf(10) ** -50 <= expected <= hi + mpmath.mpf(10) ** -50
 
 
@@ -95,14 +94,6 @@ def test_truncated_noise_is_optimal_where_its_formula_needs_no_rounding():
     assert noisy.saturation_count == optimal.saturation == 2 * k + 1
     for n in range(2 * k + 2):
         assert noisy.keep_probability(n) == pytest.approx(optimal.keep_probability(n), rel=1e-9)
-
-
-def select_with_counts(strategy, users, tape):
-    """As ``select``, with noisy counts."""
-    words = tape.words("selection", len(users))
-    return strategy.decide_with_counts(
-        users, words, lambda i, bits: tape.prefix("selection", i, bits)
-    )
 
 
 @pytest.mark.parametrize("strategy", NOISY)

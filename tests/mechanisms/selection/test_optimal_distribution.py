@@ -15,7 +15,7 @@ from dp_transforms.mechanisms.selection import (
     TruncatedGeometricSelection,
 )
 from dp_transforms.mechanisms.selection.keep_distribution import OptimalDistribution
-from tests.noise_checks import drop_probability
+from tests.mechanisms.selection.shared import as_mpf, drop_probability, drop_recursion
 
 GRID = [
     *((0.001, delta) for delta in (1e-15, 1e-2)),
@@ -27,19 +27,6 @@ GRID = [
 ]
 
 
-def recursion(epsilon, delta, last):
-    """Lemma 1 in 100 decimal digits: 1 - pi(n) for n = 0..last."""
-    with mpmath.workdps(100):
-        grown, share = mpmath.exp(mpmath.mpf(epsilon)), mpmath.mpf(delta)
-        drops = [mpmath.mpf(1)]
-        for _ in range(last):
-            kept = min(
-                grown * (1 - drops[-1]) + share, 1 - (drops[-1] - share) / grown, mpmath.mpf(1)
-            )
-            drops.append(1 - kept)
-        return drops
-
-
 def distribution(epsilon, delta):
     return OptimalDistribution(Fraction(epsilon), Fraction(delta))
 
@@ -48,18 +35,13 @@ def distribution(epsilon, delta):
 def test_the_closed_form_is_the_recursion(epsilon, delta):
     optimal = distribution(epsilon, delta)
     last = min(optimal.saturation + 2, 3000)
-    for n, expected in enumerate(recursion(epsilon, delta, last)):
+    for n, expected in enumerate(itertools.islice(drop_recursion(epsilon, delta), last + 1)):
         lo, hi = optimal.drop_enclosure(n, 256)
         with mpmath.workdps(100):
             error = mpmath.mpf(10) ** -70
             assert as_mpf(lo) - error <= expected <= as_mpf(hi) + error
             assert as_mpf(hi) - as_mpf(lo) < mpmath.mpf(2) ** -250
         assert (expected == 0) == (n >= optimal.saturation)
-
-
-def as_mpf(value):
-    numerator, denominator = value.as_integer_ratio()
-    return mpmath.mpf(int(numerator)) / int(denominator)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), GRID)

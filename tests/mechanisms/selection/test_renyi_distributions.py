@@ -26,8 +26,7 @@ from dp_transforms.mechanisms.selection.renyi_calibration import (
 )
 from dp_transforms.mechanisms.selection.renyi_distribution import RenyiDistribution, _Bound
 from dp_transforms.mechanisms.selection.rounds import Calibration
-from tests.mechanisms.selection.renyi_bounds import bound, noise_delta
-from tests.noise_checks import drop_probability
+from tests.mechanisms.selection.shared import as_mpf, bound, drop_probability, noise_delta
 
 EPSILON, DELTA = 1.0, 1e-5
 LOGS = np.linspace(-3, 7, 2001)
@@ -156,19 +155,16 @@ def test_divergences_hold_between_knots_too(epsilon, max_partitions, rounds):
         least = mpmath.mpf(2) ** -100
 
         def log_odds(x):
-            numerator, denominator = distribution.drop_enclosure(x, 160)[0].as_integer_ratio()
-            drop = mpmath.mpf(int(numerator)) / int(denominator)
+            drop = as_mpf(distribution.drop_enclosure(x, 160)[0])
             return mpmath.log((1 - drop) / drop)
 
         for step, partitions in distribution.constraints:
-            share = distribution.budget.divergence / partitions
-            allowed = (
-                (distribution.budget.order - 1) * mpmath.mpf(share.numerator) / share.denominator
-            )
+            order = distribution.budget.order
+            allowed = (order - 1) * as_mpf(distribution.budget.divergence / partitions)
             for x in places:
                 base = log_odds(x + 1)
                 rise = log_odds(x + 1 + step) - base
-                assert max(log_moments(distribution.budget.order, base, rise)) <= allowed + least
+                assert max(log_moments(order, base, rise)) <= allowed + least
 
 
 @pytest.mark.parametrize("order", [3, 20])

@@ -9,7 +9,6 @@ import pytest
 
 from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.partition.walk import blocks as module
 from dp_transforms.mechanisms.partition.walk.blocks import (
     Splits,
@@ -19,7 +18,7 @@ from dp_transforms.mechanisms.partition.walk.blocks import (
 )
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests.statistical import distributions
-from tests.tapes import InsecureSeededTape
+from tests.tapes import InsecureSeededTape, NearlyUndecidable
 
 DRAWS = 2_000
 
@@ -105,23 +104,14 @@ def test_partitions_into_distinct_parts_have_their_distribution():
         distributions.assert_follows(parts, distribution)
 
 
-class Known:
-    """A uniform number that is a rational."""
-
-    def __init__(self, value):
-        self._value = gmpy2.mpq(int(value.numerator), int(value.denominator))
-
-    def prefix(self, bits):
-        return int((self._value.numerator << bits) // self._value.denominator)
-
-    def enclosure(self, bits):
-        leading = self.prefix(bits)
-        return Enclosure(gmpy2.mpq(leading, 2**bits), gmpy2.mpq(leading + 1, 2**bits))
+def known(value):
+    """A uniform number that is a rational, but for 2**-4000."""
+    return NearlyUndecidable(0, "known", 0, value, 4000).uniform("known", 0)
 
 
 def smallest(decay, factor, value, length):
     """The x of one known number."""
-    number = Known(value)
+    number = known(value)
     lengths = None if length is None else np.array([length])
     words = np.array([number.prefix(64)], dtype=np.uint64)
     return geometric(decay, np.array([factor]), lengths, words, lambda _: number).item()
@@ -175,5 +165,5 @@ def test_numbers_close_to_the_share_of_a_first_half(eta):
         for count in range(flips):
             below += sum(p for at, p in distribution.items() if sum(x <= near for x in at) == count)
             for side, answer in ((-1, count), (1, count + 1)):
-                number = Known(below + Fraction(side, 2**100))
+                number = known(below + Fraction(side, 2**100))
                 assert splits.in_first_part(near, far, entered, flips, number) == answer

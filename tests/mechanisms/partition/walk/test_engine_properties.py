@@ -24,7 +24,7 @@ small_counts = st.lists(st.integers(1, 12), max_size=10)
 epsilons = st.sampled_from([0.1, 0.5, 1.0, 4.0])
 rates = st.sampled_from([0.1, 0.5, 2.0])
 tapes = st.integers(0, 10**6).map(InsecureSeededTape)
-few = settings(deadline=None, max_examples=15)
+few = settings(max_examples=15)
 
 
 # Frequency lists.
