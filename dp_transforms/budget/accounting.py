@@ -42,6 +42,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import attr
 import numpy as np
@@ -64,9 +65,17 @@ _GRID_POINTS = 10_000  # Points of the privacy-loss grid per unit of basic compo
 _FOURIER_ERROR = 1e-12
 """More than the error in delta of a composition of privacy-loss distributions."""
 
-_NOT_NEGATIVE = attr.validators.ge(0.0)
-_FINITE = attr.validators.and_(_NOT_NEGATIVE, attr.validators.lt(math.inf))
-_BELOW_ONE = attr.validators.and_(_NOT_NEGATIVE, attr.validators.lt(1.0))
+_RANGES = {
+    "epsilon": ("a finite number and not negative", lambda value: 0 <= value < math.inf),
+    "pure": ("at least 0", lambda value: value >= 0),
+    "delta": ("at least 0 and below 1", lambda value: 0 <= value < 1),
+}
+
+
+def _check(event: dp_event.DpEvent, attribute: Any, value: float) -> None:
+    words, holds = _RANGES[attribute.name]
+    if math.isnan(value) or not holds(value):
+        raise ValueError(f"{attribute.name} must be {words}, got {value}")
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -98,8 +107,8 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
         gives less.
     """
 
-    epsilon: float = attr.ib(validator=_FINITE)
-    pure: float = attr.ib(default=math.inf, validator=_NOT_NEGATIVE)
+    epsilon: float = attr.ib(validator=_check)
+    pure: float = attr.ib(default=math.inf, validator=_check)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -111,8 +120,8 @@ class ApproximateDpEvent(dp_event.DpEvent):
       delta: in [0, 1).
     """
 
-    epsilon: float = attr.ib(validator=_FINITE)
-    delta: float = attr.ib(default=0.0, validator=_BELOW_ONE)
+    epsilon: float = attr.ib(validator=_check)
+    delta: float = attr.ib(default=0.0, validator=_check)
 
 
 def partition_event(mechanism: PartitionMechanism) -> dp_event.DpEvent:

@@ -320,9 +320,9 @@ def test_bad_arguments_are_refused():
         compose([dp_event.UnsupportedDpEvent()], 1e-6)
     with pytest.raises(ValueError, match="delta must be at least 0 and below 1, got 1"):
         compose([], 1)
-    with pytest.raises(ValueError, match="epsilon' must be < inf"):
+    with pytest.raises(ValueError, match="epsilon must be a finite number"):
         BoundedRangeDpEvent(float("inf"))
-    with pytest.raises(ValueError, match="delta' must be >= 0"):
+    with pytest.raises(ValueError, match="delta must be at least 0"):
         ApproximateDpEvent(1.0, -1e-9)
     with pytest.raises(ValueError, match="count must be positive, got 0"):
         largest_epsilon(0, PrivacyBudget(1))

@@ -22,9 +22,10 @@ from dp_transforms.runtime import local
 from dp_transforms.runtime.local import Buckets, SpillError
 from dp_transforms.specs import Attribute, GroupsSpec, ListSpec, NamesSpec
 from tests import reference
-from tests.columnar.tables import KEY, pairs_of, table_of
+from tests.beam_runs import rows_of, table_of
 from tests.engines import NoNoise, in_process
 
+KEY = bytes(range(32))
 SECRET = JobSecret.insecure_for_testing(3)
 PIECES = [(i * i % 7, bytes([i]) * (i % 11)) for i in range(200)]
 TABLES = [
@@ -74,9 +75,8 @@ def test_batches_of_many_duplicates_travel_together(monkeypatch):
     monkeypatch.setattr(Buckets, "add", lambda *args: sent.append(len(args[1])) or add(*args))
     monkeypatch.setattr(columns, "_BATCH_ROWS", 8_000)
     bound = functools.partial(distinct_pairs, at_most=3, key=KEY)
-    found = list(local.reduced(repeated, ("user", "partition"), bound, KEY, 16))
-    pairs = [pair for table in found for pair in pairs_of(table)]
-    assert sorted(pairs) == sorted(reference.bound(itertools.chain(*batches), 3, KEY))
+    found = local.reduced(repeated, ("user", "partition"), bound, KEY, 16)
+    assert sorted(rows_of(found)) == sorted(reference.bound(itertools.chain(*batches), 3, KEY))
     # A batch of 8,000 records keeps at most 1,200: those of several make one.
     assert len(sent) <= 6
 

@@ -38,7 +38,7 @@ NOISY = [name for name, strategy in STRATEGIES.items() if strategy.has_noisy_cou
 def few_buckets(monkeypatch):
     """Small tables in few parts: a run is a matter of overhead."""
     monkeypatch.setattr(shuffle, "DEFAULT_BUCKETS", 3)
-    monkeypatch.setattr(local, "buckets_by_size", lambda number, *_: (number, local.MAX_HELD_BYTES))
+    monkeypatch.setattr(local, "buckets_by_size", lambda number, *_: (number, 1 << 25))
 
 
 @pytest.mark.parametrize("max_partitions", [1, 3, 50])
