@@ -91,7 +91,7 @@ bench-large: .venv-bench/installed
 	@touch $@
 
 coverage: .venv/installed-test
-	$(BIN)/python -m pytest -q tests/mechanisms tests/statistical tests/evaluation/test_auditing.py dp_transforms/mechanisms \
+	$(BIN)/python -m pytest -q tests/mechanisms tests/statistical tests/test_evaluation.py dp_transforms/mechanisms \
 	  --cov --cov-report=term-missing:skip-covered
 
 test-flink: .venv/installed-test

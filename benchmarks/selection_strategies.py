@@ -44,8 +44,8 @@ from typing import Any, ClassVar
 
 import gmpy2
 
+from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
-from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.selection import CountStrategy, SelectionStrategy, WeightedStrategy
 from dp_transforms.mechanisms.selection import rounds as renyi
 from dp_transforms.mechanisms.selection.gaussian import (

@@ -15,13 +15,12 @@ from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
 from dp_transforms.mechanisms import DiscreteLaplace
-from dp_transforms.mechanisms.decimals import Number, Real, positive_rational
+from dp_transforms.mechanisms.decimals import Number, positive_integer, positive_rational
 from dp_transforms.mechanisms.degree_projection import (
     UNDIRECTED,
     edge_private_sensitivity,
     node_private_sensitivity,
 )
-from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
@@ -435,8 +434,8 @@ class GroupsSpec(Spec):
 
     verb = "grouped_lists"
     attributes: Sequence[Attribute]
-    epsilon_all: Real
-    epsilon_groups: Real
+    epsilon_all: Number
+    epsilon_groups: Number
     max_partitions_per_user: int
     selection: PrivacyBudget | None = None
     mechanism: str = AUTO

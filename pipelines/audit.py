@@ -27,7 +27,7 @@ from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, NOISY_COUNT, PARTITION, USER, decoded
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
 from dp_transforms.errors import InputError
-from dp_transforms.evaluation.auditing import (
+from dp_transforms.evaluation import (
     Statistic,
     epsilon_lower_bound,
     exact_epsilon,

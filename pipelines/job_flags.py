@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.files.filenames import FORMATS, REPORT_FILE
+from dp_transforms.files.filenames import FORMATS, PERIODS, REPORT_FILE
 from dp_transforms.files.output import FORMATS as OUTPUT_FORMATS
-from dp_transforms.files.period_names import PERIODS
 from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction
 from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
 from pipelines.command_line import JobParser, refuse

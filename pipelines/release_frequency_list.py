@@ -8,8 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dp_transforms import mechanisms
-from dp_transforms.files.filenames import FREQUENCIES_FILE
-from dp_transforms.files.period_names import period_names
+from dp_transforms.files.filenames import FREQUENCIES_FILE, period_names
 from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import (

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.files.filenames import PARTITIONS_FILE
-from dp_transforms.files.period_names import period_names
+from dp_transforms.files.filenames import PARTITIONS_FILE, period_names
 from dp_transforms.mechanisms.selection import STRATEGIES, WeightedStrategy, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE

@@ -36,7 +36,7 @@ from functools import cached_property
 import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.decimals import ExactNumber, Real, exact_fraction, round_down
+from dp_transforms.mechanisms.decimals import ExactNumber, Number, exact_fraction, round_down
 
 _PRECISION = 128
 _DIGITS = 12
@@ -93,7 +93,7 @@ class PrivacyBudget:
     epsilon: ExactNumber
     delta: ExactNumber
 
-    def __init__(self, epsilon: Real, delta: Real = 0):
+    def __init__(self, epsilon: Number, delta: Number = 0):
         exact_epsilon = exact_fraction("epsilon", epsilon)
         exact_delta = exact_fraction("delta", delta)
         if exact_epsilon < 0:
@@ -114,7 +114,7 @@ class PrivacyBudget:
         return PrivacyBudget(self.epsilon / parts, self.delta / parts)
 
     def split_by(
-        self, weights: Mapping[str, Real], delta_weights: Mapping[str, Real] | None = None
+        self, weights: Mapping[str, Number], delta_weights: Mapping[str, Number] | None = None
     ) -> dict[str, PrivacyBudget]:
         """Returns shares by name, which make up the whole by basic composition.
 
@@ -159,7 +159,7 @@ class PrivacyBudget:
         return f"epsilon {self.epsilon}, delta {self.delta}"
 
 
-def _parts(weights: Mapping[str, Real]) -> dict[str, Fraction]:
+def _parts(weights: Mapping[str, Number]) -> dict[str, Fraction]:
     """Weights as parts of their sum."""
     exact = {name: exact_fraction("weight", weight) for name, weight in weights.items()}
     if not exact or min(exact.values()) <= 0:
@@ -185,7 +185,7 @@ class Cost:
     budget: PrivacyBudget
     loss_range: ExactNumber
 
-    def __init__(self, budget: PrivacyBudget, loss_range: Real | None = None):
+    def __init__(self, budget: PrivacyBudget, loss_range: Number | None = None):
         _check_budget(budget)
         largest = 2 * budget.epsilon
         given = largest if loss_range is None else exact_fraction("loss_range", loss_range)
@@ -229,7 +229,7 @@ class PrivacyFilter:
     budget: PrivacyBudget
     composition_delta: ExactNumber
 
-    def __init__(self, budget: PrivacyBudget, composition_delta: Real = 0):
+    def __init__(self, budget: PrivacyBudget, composition_delta: Number = 0):
         _check_budget(budget)
         share = exact_fraction("composition_delta", composition_delta)
         if not 0 <= share <= budget.delta:
@@ -256,7 +256,7 @@ class PrivacyFilter:
             return True
         return sum(c.rho for c in costs) <= self.rho_limit
 
-    def remaining(self, spent: Iterable[Cost], ranges: Real = 2) -> PrivacyBudget:
+    def remaining(self, spent: Iterable[Cost], ranges: Number = 2) -> PrivacyBudget:
         """Returns the most that one more mechanism may cost; epsilon is rounded down to 12 places.
 
         Args:
@@ -284,7 +284,7 @@ def _check_budget(budget: PrivacyBudget) -> None:
         raise ValueError(f"budget must be a PrivacyBudget, got {budget!r}")
 
 
-def zcdp_of(epsilon: Real, delta: Real) -> Fraction:
+def zcdp_of(epsilon: Number, delta: Number) -> Fraction:
     """A rho such that rho-zCDP implies (epsilon, delta)-DP, within a millionth of the best known.
 
     For every order a > 1, rho-zCDP implies (epsilon, delta)-DP with

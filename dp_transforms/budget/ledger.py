@@ -57,7 +57,7 @@ from dp_transforms.budget.ledger_file import (
     check_text,
     transaction,
 )
-from dp_transforms.mechanisms.decimals import Real
+from dp_transforms.mechanisms.decimals import Number
 
 
 class BudgetExceededError(ValueError):
@@ -113,9 +113,9 @@ class Ledger:
     def create(
         cls,
         path: str | os.PathLike[str],
-        epsilon: Real,
-        delta: Real = 0,
-        composition_delta: Real = 0,
+        epsilon: Number,
+        delta: Number = 0,
+        composition_delta: Number = 0,
         unit: PrivacyUnit = PrivacyUnit.USER,
     ) -> Ledger:
         """Starts a ledger. The file appears whole or not at all.
@@ -164,7 +164,7 @@ class Ledger:
         """Adds up the epsilons and deltas of all reservations that count as spent."""
         return sum((cost.budget for cost in _spent(self.lines())), PrivacyBudget(0))
 
-    def remaining(self, ranges: Real = 2) -> PrivacyBudget:
+    def remaining(self, ranges: Number = 2) -> PrivacyBudget:
         """Returns the largest epsilon, and the largest delta, that one more reservation may have.
 
         Args:
@@ -178,12 +178,12 @@ class Ledger:
 
     def reserve(
         self,
-        epsilon: Real,
-        delta: Real = 0,
+        epsilon: Number,
+        delta: Number = 0,
         *,
         purpose: str,
         unit: PrivacyUnit = PrivacyUnit.USER,
-        loss_range: Real | None = None,
+        loss_range: Number | None = None,
         origin: Origin | None = None,
     ) -> Reservation:
         """Spends a part of the budget, before anything is computed for release.

@@ -1,8 +1,17 @@
-"""Names of files: those of a release, with the headers of their tables, and those of records."""
+"""Names of files: those of a release, with the headers of their tables, and those of records; and
+names of periods, by which the directories of their releases are called."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from dp_transforms.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Arrow is imported where it is applied: a command's help needs the names alone.
 
 PRIVACY_FILE = "privacy.json"
 
@@ -67,3 +76,88 @@ FORMATS = {
 
 RELEASED_FILES = (FREQUENCIES_FILE, PARTITIONS_FILE, LISTS_FILE, DEGREES_FILE)
 """The releases of all jobs. A directory holds one of them, since it has one privacy.json."""
+
+PERIODS = ("hour", "day", "week", "month")
+MOST_PERIODS = 10_000
+FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%Y-%m-%d", "month": "%Y-%m"}
+"""The form of the names of each kind of period: its first day, or hour."""
+
+_TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
+_HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"
+
+
+def period_names(period: str, span: str) -> list[str]:
+    """The names of all periods from one to another, which is included.
+
+    Args:
+      period: one of ``PERIODS``.
+      span: two days, as 2026-01-01..2026-01-31.
+
+    Raises:
+      ValueError: there is no such period; the span is none, or has too many of them.
+
+    >>> period_names("week", "2026-01-01..2026-01-12")
+    ['2025-12-29', '2026-01-05', '2026-01-12']
+    """
+    if period not in PERIODS:
+        raise ValueError(f"period must be one of {', '.join(PERIODS)}, got {period!r}")
+    try:
+        first, last = (datetime.datetime.strptime(day, "%Y-%m-%d") for day in span.split(".."))
+        if first > last:
+            raise ValueError
+    except ValueError:
+        raise ValueError(
+            f"periods must be FIRST..LAST, two days such as 2026-01-01..2026-01-31, got {span!r}"
+        ) from None
+    names: dict[str, None] = {}
+    step = datetime.timedelta(hours=1) if period == "hour" else datetime.timedelta(days=1)
+    moment, end = first, last + datetime.timedelta(days=1)
+    while moment < end:
+        monday = moment - datetime.timedelta(days=moment.weekday() if period == "week" else 0)
+        names[monday.strftime(FORMS[period])] = None
+        moment += step
+        if len(names) > MOST_PERIODS:
+            raise ValueError(f"periods has more than {MOST_PERIODS:,} periods: give fewer")
+    return list(names)
+
+
+def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
+    """The names of the periods in which times are, each as it is written: text such as 2026-01-31,
+    2026-01-31 23:59 or 2026-01-31T23:59:59Z.
+
+    Raises:
+      InputError: a time is missing, or is written in another way.
+
+    >>> import pyarrow as pa
+    >>> times = pa.chunked_array([["2026-01-31", "2026-02-01 23:59"]])
+    >>> periods_of("visits.csv", times, "week").to_pylist()
+    ['2026-01-26', '2026-01-26']
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from dp_transforms.columnar.columns import single
+
+    values = single(times)
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    text = values.dictionary
+    hour = period == "hour"
+    try:
+        if (
+            times.null_count
+            or False in pc.match_substring_regex(text, _HOUR if hour else _TIME).to_pylist()
+        ):
+            raise pa.ArrowInvalid
+        days = pc.utf8_slice_codeunits(text, 0, 10).cast(pa.date32())
+    except pa.ArrowInvalid:
+        example = "2026-01-31 23:59" if hour else "2026-01-31 or 2026-01-31 23:59"
+        raise InputError(
+            f"{path}: not all records have a time that is written like {example}: write it so"
+        ) from None
+    if hour:
+        names = pc.replace_substring(pc.utf8_slice_codeunits(text, 0, 13), " ", "T")
+    else:
+        begin = pc.floor_temporal(days.cast(pa.timestamp("s")), unit=period)
+        names = pc.strftime(begin, FORMS[period])
+    return names.take(values.indices)

@@ -29,13 +29,12 @@ from dp_transforms.files.filenames import (
     PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
     PRIVACY_FILE,
+    period_names,
 )
 from dp_transforms.files.output import csv_lines
 from dp_transforms.files.paths import faults, filesystem, local_path, reason
-from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms.arrays import IntArray
-from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.eta import Eta
+from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism

@@ -19,7 +19,7 @@ from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.release_files import Tables, list_tables
 from dp_transforms.frames.tables import PicturedTable, Release
-from dp_transforms.mechanisms.decimals import Real
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Answers, Estimate, ReleaseIntervals
 from dp_transforms.postprocessing.guessing_metrics import check_positive
@@ -111,7 +111,7 @@ class ListRelease(Release, Answers):
     def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
         return self.intervals._ends(name, index, value, confidence)
 
-    def guesswork_bits(self, alpha: Real = "0.5", confidence: float = CONFIDENCE) -> Estimate:
+    def guesswork_bits(self, alpha: Number = "0.5", confidence: float = CONFIDENCE) -> Estimate:
         """Estimates how hard it is to guess the passwords of a part of the accounts, in bits.
 
         Args:

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
-from dp_transforms.files.filenames import COUNTS
+from dp_transforms.files.filenames import COUNTS, period_names
 from dp_transforms.files.frame_records import Names, records_of
 from dp_transforms.files.partition_file import names_table
-from dp_transforms.files.period_names import period_names
 from dp_transforms.frames.answers import ListRelease, NamesRelease
 from dp_transforms.frames.releases import GroupReleases, Releases
-from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees

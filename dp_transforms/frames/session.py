@@ -24,7 +24,7 @@ from dp_transforms.budget.budget import Cost, PrivacyFilter
 from dp_transforms.frames import api
 from dp_transforms.frames.answers import ListRelease, NamesRelease
 from dp_transforms.frames.releases import GroupReleases, Releases
-from dp_transforms.mechanisms.decimals import Real
+from dp_transforms.mechanisms.decimals import Number
 
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
@@ -65,10 +65,10 @@ class Session:
 
     def __init__(
         self,
-        epsilon: Real,
-        delta: Real = 0,
+        epsilon: Number,
+        delta: Number = 0,
         *,
-        composition_delta: Real = 0,
+        composition_delta: Number = 0,
         unit: str | PrivacyUnit = PrivacyUnit.USER,
     ):
         self._filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)

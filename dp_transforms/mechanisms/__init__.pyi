@@ -1,8 +1,8 @@
 # The public names and their homes: see public_names.
 
+from .decay import Eta as Eta
 from .discrete_noise import DiscreteLaplace as DiscreteLaplace
 from .discrete_noise import TwoSidedGeometric as TwoSidedGeometric
-from .eta import Eta as Eta
 from .exponential import ClampedLaplace as ClampedLaplace
 from .exponential import ExponentialMechanism as ExponentialMechanism
 from .frequency_list import FrequencyList as FrequencyList

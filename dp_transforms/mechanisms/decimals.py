@@ -16,8 +16,6 @@ Number = int | float | Decimal | Fraction | str
 """A parameter as callers write it: a float stands for the decimal that it prints as, and a text is
 "0.25", "1e-6" or "1/3"."""
 
-Real = Number
-
 _FLOAT_DIGITS = 15
 """A float prints these as they are: rounded up to them, both the number and its text are."""
 
@@ -106,6 +104,21 @@ def integer(name: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError(f"{name} must be an integer, got {value!r}")
     return operator.index(value)
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """The value as Python's own integer.
+
+    Raises:
+      ValueError: it is not a positive integer; the message names it by ``name``.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1 or isinstance(value, bool):
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    return number
 
 
 def float_above(value: Fraction) -> float:

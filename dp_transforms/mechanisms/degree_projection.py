@@ -36,7 +36,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable
 
-from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 UNDIRECTED = "undirected"

@@ -24,7 +24,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray, WordArray
-from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
@@ -32,7 +32,6 @@ from dp_transforms.mechanisms.enclosure import (
     refine_until_decided,
     smallest_where,
 )
-from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, known_from
 from dp_transforms.mechanisms.taylor import exp_minus, one_minus_exp_minus
 

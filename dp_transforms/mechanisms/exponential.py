@@ -26,9 +26,9 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import Array, IntArray
+from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
 from dp_transforms.mechanisms.enclosure import exactly
-from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform, draw_below, is_below
 
 LARGEST_BOUND = 2**62

@@ -24,9 +24,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from dp_transforms.mechanisms.decimals import ExactNumber, Number, float_above, positive_rational
+from dp_transforms.mechanisms.decimals import (
+    ExactNumber,
+    Number,
+    float_above,
+    positive_integer,
+    positive_rational,
+)
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
-from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.randomness import RandomTape
 
 MAX_DEGREE = 1_000

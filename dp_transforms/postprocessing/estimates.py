@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.decimals import Real
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.postprocessing import guessing_metrics
@@ -120,7 +120,7 @@ class Answers(ABC):
         return Estimate(value, low, high, confidence, rate.kind)
 
     @abstractmethod
-    def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
+    def alpha_guesswork_bits(self, alpha: Number, confidence: float = 0.95) -> Estimate:
         """Estimates ``guessing_metrics.alpha_guesswork_bits``."""
 
     def _estimate(self, name: str, confidence: float, index: int = 0) -> Estimate:
@@ -157,7 +157,7 @@ class ReleaseIntervals(Answers):
     def _rate_curve(self, confidence: float) -> RateCurve:
         """Bounds on the success rates of all numbers of guesses together."""
 
-    def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
+    def alpha_guesswork_bits(self, alpha: Number, confidence: float = 0.95) -> Estimate:
         """G-tilde_alpha, see ``guessing_metrics``.
 
         Proof. The metric grows with G_alpha and falls with lambda_mu. G_alpha is the sum of 1 -
@@ -284,7 +284,7 @@ class ModelIntervals(Answers):
         self.released = released
         self._samples = samples
 
-    def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
+    def alpha_guesswork_bits(self, alpha: Number, confidence: float = 0.95) -> Estimate:
         def bits(one: FrequencyList) -> float:
             return guessing_metrics.alpha_guesswork_bits(one, alpha) if len(one) else 0.0
 

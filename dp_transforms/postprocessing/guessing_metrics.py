@@ -26,7 +26,7 @@ from typing import TypeVar
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.decimals import Real, exact_fraction
+from dp_transforms.mechanisms.decimals import Number, exact_fraction
 from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
 
 _Number = TypeVar("_Number", float, Fraction)
@@ -69,7 +69,7 @@ def min_entropy(frequency_list: FrequencyList) -> float:
     return success_rate_bits(frequency_list, 1)
 
 
-def guesses_to_reach(frequency_list: FrequencyList, alpha: Real) -> int:
+def guesses_to_reach(frequency_list: FrequencyList, alpha: Number) -> int:
     """mu_alpha: the fewest guesses per account that break at least a fraction alpha of the
     accounts.
 
@@ -83,7 +83,7 @@ def guesses_to_reach(frequency_list: FrequencyList, alpha: Real) -> int:
     return ranks.rank_reaching(check_alpha(alpha) * ranks.total)
 
 
-def alpha_guesswork(frequency_list: FrequencyList, alpha: Real) -> float:
+def alpha_guesswork(frequency_list: FrequencyList, alpha: Number) -> float:
     """G_alpha: the mean guesses per account of an attacker who gives up after mu_alpha of them.
 
     Raises:
@@ -96,7 +96,7 @@ def alpha_guesswork(frequency_list: FrequencyList, alpha: Real) -> float:
     return float(work)
 
 
-def alpha_guesswork_bits(frequency_list: FrequencyList, alpha: Real) -> float:
+def alpha_guesswork_bits(frequency_list: FrequencyList, alpha: Number) -> float:
     """G-tilde_alpha: G_alpha as an effective key length, in bits; resistance to offline guessing.
 
     >>> alpha_guesswork_bits(FrequencyList([4], [16]), alpha=0.5)
@@ -142,7 +142,7 @@ class Attack:
     profit: float
 
 
-def rational_attack(frequency_list: FrequencyList, value_per_cost: Real) -> Attack:
+def rational_attack(frequency_list: FrequencyList, value_per_cost: Number) -> Attack:
     """The attack that pays best, if a broken account is worth ``value_per_cost`` guesses.
 
     Blocki, Harsha and Zhou, "On the economics of offline password cracking" (IEEE S&P 2018): an
@@ -178,7 +178,7 @@ def rational_attack(frequency_list: FrequencyList, value_per_cost: Real) -> Atta
     )
 
 
-def check_alpha(alpha: Real) -> Fraction:
+def check_alpha(alpha: Number) -> Fraction:
     """alpha as an exact fraction, if it is in (0, 1]."""
     fraction = exact_fraction("alpha", alpha)
     if not 0 < fraction <= 1:
@@ -192,7 +192,7 @@ def check_positive(name: str, number: int) -> None:
         raise ValueError(f"{name} must be at least 1, got {number}")
 
 
-def _guesswork_and_rate(frequency_list: FrequencyList, alpha: Real) -> tuple[Fraction, Fraction]:
+def _guesswork_and_rate(frequency_list: FrequencyList, alpha: Number) -> tuple[Fraction, Fraction]:
     """G_alpha and lambda_{mu_alpha}, exactly.
 
     G_alpha = (1 - lambda_mu) mu + sum of i p_i over i <= mu. An account still costs a guess at step

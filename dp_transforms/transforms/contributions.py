@@ -12,7 +12,7 @@ import pyarrow as pa
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, is_plain_dictionary, plain_table
 from dp_transforms.columnar.counting import count_pairs, sum_counts
-from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Bound, TellsBound, bound_of, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for

@@ -34,7 +34,7 @@ import pyarrow as pa
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar.columns import PARTITION, USER
-from dp_transforms.mechanisms.decimals import Real
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.runtime import named_lists
@@ -92,8 +92,8 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         self,
         attributes: Sequence[Attribute],
         *,
-        epsilon_all: Real,
-        epsilon_groups: Real,
+        epsilon_all: Number,
+        epsilon_groups: Number,
         max_partitions_per_user: int,
         selection: PrivacyBudget | None = None,
         mechanism: str = AUTO,

@@ -11,8 +11,7 @@ import apache_beam as beam
 
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.columns import COUNT, PARTITION, plain_table
-from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism

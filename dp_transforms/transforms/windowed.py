@@ -38,8 +38,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 
 from dp_transforms.columnar.columns import PARTITION, USER
-from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.runtime import named_lists
 from dp_transforms.runtime.batching import ToTables, objects, parts_of

@@ -38,8 +38,8 @@ from dp_transforms.errors import InputError
 from dp_transforms.files import json_lines, parquet_files, text_lines
 from dp_transforms.files.database import query_of
 from dp_transforms.files.delimited_text import DelimitedText
+from dp_transforms.files.filenames import periods_of
 from dp_transforms.files.json_lines import JsonLines
-from dp_transforms.files.period_names import periods_of
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.runtime.batching import objects
 from dp_transforms.runtime.python_values import column_of, has_null

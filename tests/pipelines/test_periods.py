@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms.budget import Ledger
-from dp_transforms.files.period_names import period_names, periods_of
+from dp_transforms.files.filenames import period_names, periods_of
 from dp_transforms.mechanisms import FrequencyList
 from pipelines import select_partitions
 from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR

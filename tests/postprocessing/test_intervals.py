@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from dp_transforms.mechanisms import FrequencyList, ReleasedList
-from dp_transforms.mechanisms.eta import Eta
+from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.frequency_list import RankSums
 from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates, NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism

@@ -9,10 +9,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.decimals import ExactNumber, Number, float_above, positive_rational
+from dp_transforms.mechanisms.decay import Decay, Eta
+from dp_transforms.mechanisms.decimals import (
+    ExactNumber,
+    Number,
+    float_above,
+    positive_integer,
+    positive_rational,
+)
 from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
-from dp_transforms.mechanisms.eta import Eta, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,

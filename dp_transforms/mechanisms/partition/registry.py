@@ -10,9 +10,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
-from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.decimals import Number, positive_rational
-from dp_transforms.mechanisms.eta import Eta, positive_integer
+from dp_transforms.mechanisms.decay import Decay, Eta
+from dp_transforms.mechanisms.decimals import Number, positive_integer, positive_rational
 from dp_transforms.mechanisms.partition.exponential import (
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,

@@ -33,7 +33,7 @@ from typing import Any
 import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.eta import Eta
+from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape, draw_below
 

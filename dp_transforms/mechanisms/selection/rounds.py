@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.discrete_noise import Extend
 from dp_transforms.mechanisms.enclosure import Enclosure, exactly, smallest_where
-from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
 from dp_transforms.mechanisms.selection.renyi_calibration import (
     RenyiBudget,

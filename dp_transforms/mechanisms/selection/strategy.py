@@ -17,10 +17,10 @@ from dp_transforms.mechanisms.decimals import (
     decimal_text,
     exact_fraction,
     float_above,
+    positive_integer,
 )
 from dp_transforms.mechanisms.discrete_noise import Extend
 from dp_transforms.mechanisms.enclosure import Enclosure
-from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution, as_float
 from dp_transforms.mechanisms.selection.threshold_distribution import (

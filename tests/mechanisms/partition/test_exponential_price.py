@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms.evaluation.auditing import exact_partition_epsilon
+from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism, PartitionBounds
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition.exponential import rate_of, unit_cost

@@ -1,4 +1,6 @@
-"""Auditing: how much privacy loss do two neighbouring inputs show?
+"""PRIVATE: computes from the private list. For experiments and audits; never publish it.
+
+An audit asks how much privacy loss two neighbouring inputs show.
 
 An (epsilon, delta)-DP mechanism gives every event S about its output probabilities with
 
@@ -53,6 +55,21 @@ Statistic = Callable[[Any], Hashable]
 _LEAST_SEEN = 10
 _BITS = 128
 _ROUNDING = 2.0**-40
+
+
+def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> float:
+    """Returns the exact mean of ||x - f||_1 over a mechanism's releases x of f; as private as f.
+
+    ``dist`` of Blocki et al. (2016) is half of it. Nothing is drawn.
+
+    Raises:
+      ValueError: the mechanism's distribution has no formula.
+
+    >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
+    >>> round(expected_l1(IntegerPartitionMechanism(epsilon=1), FrequencyList([9, 1], [1, 20])), 1)
+    7.3
+    """
+    return mechanism.distribution.expected_l1(frequency_list)
 
 
 @dataclass(frozen=True)

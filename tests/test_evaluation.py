@@ -7,7 +7,7 @@ import gmpy2
 import pytest
 from scipy import stats
 
-from dp_transforms.evaluation.auditing import (
+from dp_transforms.evaluation import (
     epsilon_lower_bound,
     exact_epsilon,
     exact_partition_epsilon,
