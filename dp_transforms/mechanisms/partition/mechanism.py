@@ -107,6 +107,7 @@ class PartitionMechanism(ABC):
     def __post_init__(self) -> None:
         sensitivity = positive_integer("sensitivity", self.sensitivity)
         object.__setattr__(self, "sensitivity", sensitivity)
+        written = self.epsilon
         if self.eta is not None:
             if self.epsilon is not None:
                 raise ValueError("give epsilon or eta, not both")
@@ -120,22 +121,22 @@ class PartitionMechanism(ABC):
             object.__setattr__(self, "epsilon", epsilon)
             decay = Decay(self._rate(epsilon))
         lowest, highest = decay.log_enclosure(64)
-        given = f"got epsilon={self.epsilon}, eta={self.eta}, sensitivity={self.sensitivity}"
+        given = f"got epsilon={written}, eta={self.eta}, sensitivity={self.sensitivity}"
         if lowest > MAX_RATE:
             raise ValueError(
                 f"the rate of the weights must be at most {MAX_RATE}, {given}: lower epsilon"
             )
         if highest < self.min_rate:
             advice = "raise epsilon or bound each user to fewer partitions"
-            if self.epsilon is None:
+            if written is None:
                 raise ValueError(
                     f"the rate of the weights must be at least {self.min_rate}, {given}: {advice}"
                 )
             # So small a rate is in proportion to epsilon.
-            least = float(self.epsilon) * self.min_rate / float(highest)
+            least = float(epsilon * self.min_rate / as_fraction(highest))
             raise ValueError(
                 f"epsilon must be at least {1.001 * least:.3g} where a user counts in up to "
-                f"{self.sensitivity} partitions, got {self.epsilon}: {advice}"
+                f"{self.sensitivity} partitions, got {written}: {advice}"
             )
         object.__setattr__(self, "decay", decay)
 

@@ -229,8 +229,9 @@ def test_public_bounds_hold_and_cost_nothing():
 
 
 def test_bad_parameters_are_named():
-    with pytest.raises(ValueError, match=r"epsilon must be at least .*raise epsilon"):
-        FrobeniusMechanism(epsilon=1e-7)
+    for tiny in (1e-7, 5e-324, "1e-300"):
+        with pytest.raises(ValueError, match=rf"epsilon must be at least .* {tiny}: raise epsilon"):
+            FrobeniusMechanism(epsilon=tiny)
     with pytest.raises(ValueError, match="max_total must be an integer"):
         FrobeniusMechanism(epsilon=1, max_total=-1)
     with pytest.raises(ValueError, match=r"2\*\*24"):
