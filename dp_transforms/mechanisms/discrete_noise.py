@@ -203,7 +203,7 @@ class DiscreteLaplace(GeometricNoise):
     def __post_init__(self) -> None:
         exact = positive_rational("scale", self.scale)
         if exact > _LARGEST_SCALE:
-            raise ValueError(f"scale must be at most 2**48, got {self.scale!r}")
+            raise ValueError("scale must be at most 2**48: raise epsilon, if it is 1 / epsilon")
         object.__setattr__(self, "scale", exact)
 
     @cached_property

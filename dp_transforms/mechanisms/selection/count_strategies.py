@@ -261,8 +261,10 @@ def naive_share(epsilon: Fraction, delta: Fraction, parts: int) -> Share:
 def composed_delta(share: Share, epsilon: Fraction, parts: int) -> Any:
     """The delta at ``epsilon`` of ``parts`` mechanisms that spend ``share`` each, rounded up."""
     down, up = rounding_pair(_PRECISION)
-    undisclosed = down.exp(down.mul(down.log1p(-gmpy2.mpq(share[1])), parts))
-    return up.sub(1, down.mul(undisclosed, down.sub(1, response_delta(share[0], epsilon, parts))))
+    undisclosed = down.mul(down.log1p(-gmpy2.mpq(share[1])), parts)
+    # 1 - e**undisclosed (1 - H), in full relative precision, however small delta is.
+    responses = up.mul(up.exp(undisclosed), response_delta(share[0], epsilon, parts))
+    return up.sub(responses, down.expm1(undisclosed))
 
 
 @lru_cache(maxsize=4096)

@@ -129,8 +129,8 @@ def is_private(
         down, up = rounding_pair(_PRECISION)
         exposed = gmpy2.mpq(last * budget.exposure)
         noise = gaussian_delta((users_changed - first) * budget.mu2, epsilon - exposed)
-        none_new = down.exp(-exposed)
-        return bool(up.sub(1, down.mul(none_new, down.sub(1, noise))) <= target)
+        # 1 - e**-exposed (1 - noise), in full relative precision, however small delta is.
+        return bool(up.sub(up.mul(up.exp(-exposed), noise), down.expm1(-exposed)) <= target)
 
     holds_at = cache(lambda f: bound(f, f))
     pending = [(Fraction(0), Fraction(users_changed))]

@@ -32,6 +32,9 @@ ADD_OR_REMOVE = "add_or_remove"
 REPLACE = "replace"
 CHANNEL = "selection"
 
+_LEAST_EPSILON, _LARGEST_EPSILON = ExactNumber(1e-18), 10**6
+"""Machine numbers hold all powers e**epsilon in between, and their differences from one."""
+
 
 class StrategyRefusal(ValueError):
     """A strategy cannot be had at parameters that other strategies take."""
@@ -222,5 +225,9 @@ def _budget_part(name: str, value: Any, below: int | None, positive: bool) -> Ex
         raise ValueError(
             f"{name} must be positive for this strategy, got {value!r}; "
             'the strategy "optimal" has no noise and allows 0'
+        )
+    if name == "epsilon" and exact and not _LEAST_EPSILON <= exact <= _LARGEST_EPSILON:
+        raise ValueError(
+            f"epsilon must be from {_LEAST_EPSILON!r} to {_LARGEST_EPSILON:,}, got {value!r}"
         )
     return exact
