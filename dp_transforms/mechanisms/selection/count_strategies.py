@@ -267,6 +267,14 @@ def composed_delta(share: Share, epsilon: Fraction, parts: int) -> Any:
     return up.sub(responses, down.expm1(undisclosed))
 
 
+def _ways(parts: int, some: int) -> Any:
+    """parts! / (some! (parts - some)!), rounded up."""
+    # The logarithms have about 60 bits before the point at most.
+    down, up = rounding_pair(_PRECISION + 64)
+    others = down.add(down.lngamma(some + 1), down.lngamma(parts - some + 1))
+    return up.exp(up.sub(up.lngamma(parts + 1), others))
+
+
 @lru_cache(maxsize=4096)
 def response_delta(epsilon0: Fraction, epsilon: Fraction, parts: int) -> Any:
     """H above, rounded up: the delta of ``parts`` randomised responses that spend epsilon0 each."""
@@ -278,7 +286,7 @@ def response_delta(epsilon0: Fraction, epsilon: Fraction, parts: int) -> Any:
     rate = gmpy2.mpq(epsilon0)
     # Running products, with what is added rounded up and what is taken off rounded down.
     grown, shrunk = up.exp(rate), down.exp(-rate)
-    ways = gmpy2.mpz(math.comb(parts, last))
+    ways = _ways(parts, last)
     large, small = up.exp((parts - last) * rate), down.exp(gmpy2.mpq(epsilon) + last * rate)
     total = gmpy2.mpfr(0)
     for left in range(last, -1, -1):

@@ -32,6 +32,8 @@ ADD_OR_REMOVE = "add_or_remove"
 REPLACE = "replace"
 CHANNEL = "selection"
 
+_MOST_PARTITIONS = 10**7
+"""What a user of more would cost takes minutes to compute."""
 _LEAST_EPSILON, _LARGEST_EPSILON = ExactNumber(1e-18), 10**6
 """Machine numbers hold all powers e**epsilon in between, and their differences from one."""
 
@@ -50,7 +52,7 @@ class SelectionStrategy(ABC):
     Args:
       epsilon, delta: the budget of the whole selection. Floats stand for the decimals that they
         print as.
-      max_partitions_per_user: kappa, a positive integer.
+      max_partitions_per_user: kappa, a positive integer up to 10**7.
       pre_threshold: partitions with fewer users than this are never selected, beside what privacy
         demands.
       neighbours: "add_or_remove" one user's records, or "replace" one user's by another's (bounded
@@ -78,6 +80,11 @@ class SelectionStrategy(ABC):
             object.__setattr__(self, name, exact)
         for field in ("max_partitions_per_user", "pre_threshold"):
             object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
+        if self.max_partitions_per_user > _MOST_PARTITIONS:
+            raise ValueError(
+                f"max_partitions_per_user must be at most {_MOST_PARTITIONS:,} in a selection, "
+                f"got {self.max_partitions_per_user}: bound users to fewer"
+            )
         if self.neighbours not in (ADD_OR_REMOVE, REPLACE):
             raise ValueError(
                 f"neighbours must be {ADD_OR_REMOVE!r} or {REPLACE!r}, got {self.neighbours!r}"

@@ -165,6 +165,12 @@ def test_an_epsilon_of_which_machines_hold_no_power_is_refused(epsilon):
             make_strategy(name, epsilon, 1e-6, max_partitions_per_user=3)
 
 
+def test_kappas_of_which_no_cost_is_computed_are_refused():
+    assert make_strategy("optimal", 1, 1e-6, max_partitions_per_user=10**6).median_users > 50_000
+    with pytest.raises(ValueError, match="max_partitions_per_user must be at most 10,000,000"):
+        make_strategy("auto", 1, 1e-6, max_partitions_per_user=10**9)
+
+
 @pytest.mark.parametrize("max_partitions", [1, 1000])
 def test_budgets_for_which_there_are_not_enough_users_are_refused(max_partitions):
     message = (
