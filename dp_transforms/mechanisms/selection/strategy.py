@@ -32,7 +32,7 @@ ADD_OR_REMOVE = "add_or_remove"
 REPLACE = "replace"
 CHANNEL = "selection"
 
-_MOST_PARTITIONS = 10**7
+_MOST_PARTITIONS = 10**6
 """What a user of more would cost takes minutes to compute."""
 _LEAST_EPSILON, _LARGEST_EPSILON = ExactNumber(1e-18), 10**6
 """Machine numbers hold all powers e**epsilon in between, and their differences from one."""
@@ -52,7 +52,7 @@ class SelectionStrategy(ABC):
     Args:
       epsilon, delta: the budget of the whole selection. Floats stand for the decimals that they
         print as.
-      max_partitions_per_user: kappa, a positive integer up to 10**7.
+      max_partitions_per_user: kappa, a positive integer up to 10**6.
       pre_threshold: partitions with fewer users than this are never selected, beside what privacy
         demands.
       neighbours: "add_or_remove" one user's records, or "replace" one user's by another's (bounded

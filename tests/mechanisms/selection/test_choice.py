@@ -167,7 +167,7 @@ def test_an_epsilon_of_which_machines_hold_no_power_is_refused(epsilon):
 
 def test_kappas_of_which_no_cost_is_computed_are_refused():
     assert make_strategy("optimal", 1, 1e-6, max_partitions_per_user=10**6).median_users > 50_000
-    with pytest.raises(ValueError, match="max_partitions_per_user must be at most 10,000,000"):
+    with pytest.raises(ValueError, match="max_partitions_per_user must be at most 1,000,000"):
         make_strategy("auto", 1, 1e-6, max_partitions_per_user=10**9)
 
 
