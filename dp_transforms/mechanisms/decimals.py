@@ -58,6 +58,10 @@ class ExactNumber(Fraction):
     def __str__(self) -> str:
         return decimal_text(self)
 
+    def __format__(self, form: str) -> str:
+        # From Python 3.13 on a Fraction without a form would be written 1/10.
+        return super().__format__(form) if form else str(self)
+
     def __mpq__(self) -> Any:
         # gmpy2 takes a Fraction as it is, but not what is derived from one.
         return gmpy2.mpq(self.numerator, self.denominator)

@@ -55,6 +55,7 @@ def test_a_repr_says_which_number_it_is(one, other):
     for value in (one, other):
         assert ExactNumber(eval(repr(ExactNumber(value)))) == value
         assert exact_fraction("value", str(ExactNumber(value))) == value
+        assert f"{ExactNumber(value)}" == str(ExactNumber(value))
     assert (repr(ExactNumber(one)) == repr(ExactNumber(other))) == (one == other)
 
 
