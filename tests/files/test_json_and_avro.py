@@ -123,7 +123,7 @@ LINE = '{"user": "a", "page": "b"}'
         [LINE, "null"],
         [LINE, '{"user": "a", "page": "\\udc00"}'],
         [LINE, '{"user": "a", "page": "\x1f"}'],
-        [LINE, '{"user": "a", "page": "b", "x": ' + 2000 * "[" + 2000 * "]" + "}"],
+        [LINE, '{"user": "a", "page": "b", "x": ' + 10**5 * "[" + 10**5 * "]" + "}"],
         [LINE, '{"user": "a", "page": "b", "x": ' + 5000 * "1" + "}"],
     ],
 )
