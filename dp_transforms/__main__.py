@@ -6,6 +6,7 @@ directory or on PYTHONPATH, so the jobs are loaded from beside this package.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import runpy
@@ -13,6 +14,7 @@ import signal
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import NoReturn
 
 RUN_MODULE = "import sys; from dp_transforms.__main__ import run; run(sys.argv.pop(1))"
 """For ``python -c``, before a module's name and its arguments: runs a module of ``pipelines``."""
@@ -44,10 +46,19 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if code == sys.modules["pipelines"].INTERRUPTED:
         # An interrupt leaves threads of libraries in any state, whose end may change the exit code.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        leave(code)
+    if "grpc" in sys.modules:
+        # At the end of a failed job gRPC's threads may wait for one another forever.
+        atexit._run_exitfuncs()
+        leave(code)
     return code
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process with this exit code, whatever its threads do."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ For data that are made up, never for a release.
 import importlib
 import sys
 
+from dp_transforms.__main__ import leave
 from dp_transforms.runtime.job_secret import JobSecret
 
 
@@ -19,4 +20,4 @@ def main(seed: str, module: str, *flags: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    leave(main(*sys.argv[1:]))

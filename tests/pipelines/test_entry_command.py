@@ -145,3 +145,18 @@ def test_an_interrupt_after_the_end_is_no_traceback():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+def test_threads_of_grpc_do_not_keep_the_command_from_ending():
+    code = (
+        "import sys, threading, types; from dp_transforms.__main__ import main\n"
+        "class Stream:\n"
+        "    def __del__(self): threading.Event().wait()\n"
+        "sys.modules['grpc'] = types.ModuleType('grpc')\n"
+        "sys.modules['grpc'].stream = Stream()\n"
+        "sys.argv = ['dp-frequency-lists', 'no-such-command']; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, "no-such-command" in done.stderr) == (2, True)
