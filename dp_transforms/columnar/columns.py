@@ -28,6 +28,7 @@ LOW, HIGH = "low", "high"
 """The ends of an interval that holds the number of users."""
 
 _BATCH_ROWS = 1 << 20
+_FEW_VALUES = 1 / 32
 _BATCH_BYTES = 1 << 26
 
 
@@ -296,6 +297,8 @@ def compacted_array(array: pa.Array) -> pa.Array:
     if not pa.types.is_dictionary(array.type):
         return array
     values, codes = array.dictionary, to_numpy(array.indices)
+    if len(values) <= _FEW_VALUES * len(codes):
+        return array
     used = np.zeros(len(values), bool)
     used[codes] = True
     found = np.flatnonzero(used)

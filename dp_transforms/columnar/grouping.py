@@ -18,9 +18,13 @@ from dp_transforms.columnar.hashing import (
 )
 
 _SAMPLE_ROWS = 1 << 12
+_SAMPLE_BITS = 14
+_LEAST_STEP = 16
 _MOSTLY = 0.9
-# To hash each integer takes less time than to group them, unless their hash table fits a cache.
 _MOSTLY_OF_INTEGERS = 0.5
+# Integers are sorted; of text, hashes are, and equal ones have to be compared. A composite is
+# grouped field by field if not by its hashes.
+_WORTH_SORTING = 0.995
 _DENSE = 8
 # Equal hashes of different values only cost time here, so this need not be secret.
 _KEY = bytes(range(32))
@@ -55,9 +59,12 @@ def group(array: pa.Array) -> Groups:
     """
     if pa.types.is_dictionary(array.type):
         return Groups(to_numpy(array.indices), array.dictionary)
-    if _all_distinct(array):
-        return Groups(np.arange(len(array), dtype=np.int32), array)
-    if pa.types.is_int64(array.type) and (groups := _dense_groups(array)) is not None:
+    groups = None
+    if pa.types.is_int64(array.type) and len(array):
+        groups = _dense_groups(array)
+    if groups is None and len(array) > _SAMPLE_ROWS and _differ_mostly(array):
+        groups = _sorted_groups(array)
+    if groups is not None:
         return groups
     if not pa.types.is_struct(array.type):
         encoded = array.dictionary_encode()
@@ -82,8 +89,48 @@ def _dense_groups(array: pa.Array) -> Groups | None:
     codes = np.zeros(size, np.int32)
     codes[numbers] = 1
     found = np.flatnonzero(codes)
+    if len(found) == len(numbers):
+        return _each_of_its_own(array)
     codes[found] = np.arange(len(found), dtype=np.int32)
     return Groups(codes[numbers], to_arrow(found + least))
+
+
+def _sorted_groups(array: pa.Array) -> Groups | None:
+    """Groups values by sorting words of a key and a row each, which does not slow down where a hash
+    table leaves the cache. None, by chance, if values that differ have one key."""
+    bits = np.uint64(len(array).bit_length())
+    words, exact = _keys(array, int(bits))
+    words <<= bits
+    words |= np.arange(len(array), dtype=np.uint64)
+    words.sort()
+    rows = (words & (np.uint64(1) << bits) - np.uint64(1)).view(np.int64)
+    words >>= bits
+    first = np.append(True, words[1:] != words[:-1])
+    again = np.flatnonzero(~first)
+    if not len(again):
+        return _each_of_its_own(array)
+    if not exact:
+        others = array.take(to_arrow(rows[again - 1]))
+        if not array.take(to_arrow(rows[again])).equals(others):
+            return None
+    codes = np.empty(len(array), np.int32)
+    codes[rows] = np.cumsum(first, dtype=np.int32) - 1
+    return Groups(codes, array.take(to_arrow(rows[first])))
+
+
+def _keys(array: pa.Array, spare_bits: int) -> tuple[Hashes, bool]:
+    """Returns a key of each value, with some leading bits to spare, and whether keys are equal only
+    where values are: integers in a range, and hashes of others."""
+    if pa.types.is_integer(array.type):
+        numbers = to_numpy(array)
+        least, most = int(numbers.min()), int(numbers.max())
+        if (most - least).bit_length() + spare_bits <= 64:
+            return (numbers - least).view(np.uint64), True
+    return hash_rows(array, _KEY) >> np.uint64(spare_bits), False
+
+
+def _each_of_its_own(array: pa.Array) -> Groups:
+    return Groups(np.arange(len(array), dtype=np.int32), array)
 
 
 def repeats(array: pa.Array) -> bool:
@@ -93,34 +140,15 @@ def repeats(array: pa.Array) -> bool:
     return len(group(sample).values) <= share * len(sample)
 
 
-def _all_distinct(array: pa.Array) -> bool:
-    """Tells whether no two rows have equal hashes, so that all values differ.
-
-    Hashes take a fraction of the time of a hash table of many values.
-    """
-    if len(array) > 2 * _SAMPLE_ROWS:
-        # From all over: of several dictionaries, one after the other, each has distinct values.
-        rows = np.arange(0, len(array), len(array) // _SAMPLE_ROWS)
-        if not _all_distinct(array.take(to_arrow(rows))):
-            return False
-    return _no_two_equal(hash_rows(array, _KEY))
-
-
-def _no_two_equal(hashes: Hashes) -> bool:
-    # Of the rows in a slot one wins it, and the others are compared with it: most rows have a slot
-    # of their own, and need no sorting. Of two equal hashes one wins or both lose.
-    while len(hashes):
-        rows = np.arange(len(hashes), dtype=np.int32)
-        bits = len(hashes).bit_length()
-        slots = (hashes >> np.uint64(64 - bits)).view(np.int64)
-        table = np.empty(1 << bits, np.int32)
-        table[slots] = rows
-        winners = table[slots]
-        lost = np.flatnonzero(winners != rows)
-        if (hashes[lost] == hashes[winners[lost]]).any():
-            return False
-        hashes = hashes[lost]
-    return True
+def _differ_mostly(array: pa.Array) -> bool:
+    """Tells whether so many values differ, by a sample, that a hash table would leave the cache."""
+    if pa.types.is_struct(array.type):
+        return True
+    # From all over: of several dictionaries, one after the other, each has distinct values.
+    rows = np.arange(0, len(array), max(_LEAST_STEP, len(array) >> _SAMPLE_BITS))
+    sample = hash_rows(array.take(to_arrow(rows)), _KEY)
+    share = _MOSTLY_OF_INTEGERS if pa.types.is_integer(array.type) else _WORTH_SORTING
+    return len(np.unique(sample)) >= share * len(sample)
 
 
 def order(values: pa.Array) -> Int64Array:

@@ -48,16 +48,32 @@ def test_values_that_look_distinct_at_first(repeated):
     assert_groups(pa.array(values))
 
 
-@given(st.lists(st.integers(0, 40)), st.sampled_from([0, 30, 58]))
-def test_equal_hashes_are_found(numbers, shift):
-    # Some share their leading bits and differ, and rows in threes may have a slot of two values.
-    hashes = np.array(numbers, np.uint64) << np.uint64(shift)
-    assert grouping._no_two_equal(hashes) == (len(set(numbers)) == len(numbers))
+WIDE = st.lists(st.sampled_from([-(2**63), -5, 0, 1, 7 << 40, 2**63 - 1]) | st.integers(0, 9))
 
 
-def test_equal_hashes_change_nothing(monkeypatch):
-    monkeypatch.setattr(grouping, "hash_rows", lambda array, key: np.zeros(len(array), np.uint64))
+@given(WIDE.map(lambda numbers: pa.array(numbers, pa.int64())) | VALUES.map(pa.array))
+def test_values_that_are_sorted(array):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grouping, "_SAMPLE_ROWS", 0)
+        patch.setattr(grouping, "_WORTH_SORTING", 0)
+        patch.setattr(grouping, "_MOSTLY_OF_INTEGERS", 0)
+        patch.setattr(grouping, "_DENSE", 0)
+        if len(array):
+            assert_groups(array)
+
+
+@pytest.mark.parametrize("bits", [0, 1, 64])
+def test_equal_hashes_change_nothing(monkeypatch, bits):
+    hashes = grouping.hash_rows
+    monkeypatch.setattr(grouping, "_SAMPLE_ROWS", 0)
+    monkeypatch.setattr(grouping, "_WORTH_SORTING", 0)
+    monkeypatch.setattr(
+        grouping,
+        "hash_rows",
+        lambda array, key: hashes(array, key) & np.uint64(-1 << 64 - bits & 2**64 - 1),
+    )
     assert_groups(pa.array(["a", "b", "a", "c"]))
+    assert_groups(pa.array([2**62, -(2**62), 2**62, 3]))
     assert_groups(struct(["a", "b", "a"], [1, 1, 1]))
 
 
