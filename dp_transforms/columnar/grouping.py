@@ -22,9 +22,10 @@ _SAMPLE_BITS = 14
 _LEAST_STEP = 16
 _MOSTLY = 0.9
 _MOSTLY_OF_INTEGERS = 0.5
-# Integers are sorted; of text, hashes are, and equal ones have to be compared. A composite is
-# grouped field by field if not by its hashes.
-_WORTH_SORTING = 0.995
+# Integers are sorted where a hash table of their values would leave the cache. Of text, hashes are
+# sorted and values that seem equal compared, which pays if these are few. Composites have no table.
+_OUT_OF_CACHE = 40_000
+_HARDLY_REPEATED = 8
 _DENSE = 8
 # Equal hashes of different values only cost time here, so this need not be secret.
 _KEY = bytes(range(32))
@@ -62,7 +63,7 @@ def group(array: pa.Array) -> Groups:
     groups = None
     if pa.types.is_int64(array.type) and len(array):
         groups = _dense_groups(array)
-    if groups is None and len(array) > _SAMPLE_ROWS and _differ_mostly(array):
+    if groups is None and len(array) > _SAMPLE_ROWS and _is_worth_sorting(array):
         groups = _sorted_groups(array)
     if groups is not None:
         return groups
@@ -140,15 +141,20 @@ def repeats(array: pa.Array) -> bool:
     return len(group(sample).values) <= share * len(sample)
 
 
-def _differ_mostly(array: pa.Array) -> bool:
-    """Tells whether so many values differ, by a sample, that a hash table would leave the cache."""
+def _is_worth_sorting(array: pa.Array) -> bool:
+    """Tells whether sorting is faster than a hash table, by a sample of values."""
     if pa.types.is_struct(array.type):
         return True
     # From all over: of several dictionaries, one after the other, each has distinct values.
     rows = np.arange(0, len(array), max(_LEAST_STEP, len(array) >> _SAMPLE_BITS))
     sample = hash_rows(array.take(to_arrow(rows)), _KEY)
-    share = _MOSTLY_OF_INTEGERS if pa.types.is_integer(array.type) else _WORTH_SORTING
-    return len(np.unique(sample)) >= share * len(sample)
+    times = np.bincount(np.unique(sample, return_counts=True)[1], minlength=3)
+    # A lower bound on the number of distinct values (A. Chao, "Nonparametric estimation of the
+    # number of classes in a population", 1984).
+    distinct = times.sum() + times[1] ** 2 / (2 * times[2] + 1)
+    if pa.types.is_integer(array.type):
+        return bool(min(distinct, len(array)) > _OUT_OF_CACHE)
+    return bool(distinct > _HARDLY_REPEATED * len(array))
 
 
 def order(values: pa.Array) -> Int64Array:

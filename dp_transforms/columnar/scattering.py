@@ -13,18 +13,25 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import compacted, concat, single
-from dp_transforms.columnar.hashing import Hashes, Int64Array, hash_column, prf, to_arrow, to_numpy
+from dp_transforms.columnar.hashing import (
+    Hashes,
+    Int64Array,
+    hash_column,
+    hash_rows,
+    prf,
+    to_arrow,
+    to_numpy,
+)
 
 Reduce = Callable[[pa.Table], pa.Table]
 """An idempotent, mergeable function, such as ``distinct_pairs``."""
-Route = Callable[[pa.Table], Hashes]
-"""The hash by which the rows of a table travel. Rows that must meet have equal hashes."""
 
 DEFAULT_BUCKETS = 64
 MAX_BUCKETS = 1 << 16
@@ -53,18 +60,59 @@ _ALIGNMENT = 8
 _NUMBER = np.dtype("<i8")
 
 
-def buckets_of(hashes: Hashes, num_buckets: int) -> np.ndarray:
+def buckets_of(hashes: Hashes, num_buckets: int) -> npt.NDArray[np.uint16]:
     """The bucket in [0, num_buckets) of each hash, by its upper half."""
-    return (hashes >> np.uint64(32)) * np.uint64(num_buckets) >> np.uint64(32)
+    found = (hashes >> np.uint64(32)) * np.uint64(num_buckets) >> np.uint64(32)
+    return found.astype(np.uint16)
+
+
+@dataclasses.dataclass(frozen=True)
+class Route:
+    """The hash by which the rows of a table travel. Rows that must meet have equal hashes.
+
+    Attributes:
+      names: the columns whose values are hashed.
+      key: 32 secret bytes.
+    """
+
+    names: tuple[str, ...]
+    key: bytes
+
+    def __call__(self, table: pa.Table) -> Hashes:
+        """Returns the hash of each row."""
+        return self.by_row(table, self.hashes(table))
+
+    def hashes(self, table: pa.Table) -> Hashes:
+        """Returns the hash of each row or, if rows are codes of a column, of each of its values."""
+        if self.is_coded(table):
+            return hash_rows(single(table[self.names[0]]).dictionary, self.key)
+        first, *others = (hash_column(single(table[name]), self.key) for name in self.names)
+        return functools.reduce(functools.partial(prf, self.key), others, first)
+
+    def by_row(self, table: pa.Table, found: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Returns for each row what was found for its entry in ``hashes``."""
+        return (
+            found[to_numpy(single(table[self.names[0]]).indices)] if self.is_coded(table) else found
+        )
+
+    def is_coded(self, table: pa.Table) -> bool:
+        """Tells whether rows are codes of values, each of which has to be hashed only once."""
+        return len(self.names) == 1 and pa.types.is_dictionary(table[self.names[0]].type)
+
+    def part(self, table: pa.Table, hashes: Hashes, residue: int, bits: int) -> pa.Table:
+        """Returns the rows whose hash ends in these bits; buckets go by its upper half."""
+        mask = np.uint64((1 << bits) - 1)
+        rows = np.flatnonzero(self.by_row(table, hashes & mask == np.uint64(residue)))
+        return compacted(_taken(table, rows))
 
 
 @dataclasses.dataclass(frozen=True)
 class Routed:
-    """Rows with their hashes.
+    """Rows to be cut into buckets.
 
     Attributes:
       table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
-      hashes: one by row.
+      hashes: see ``Route.hashes``.
       is_reduced: whether the rows were reduced.
     """
 
@@ -74,13 +122,13 @@ class Routed:
 
     @classmethod
     def of(cls, table: pa.Table, route: Route, reduce: Reduce) -> Routed:
-        """Routes a table after reducing it, if a sample shrinks well (many duplicates)."""
+        """Reduces a table if a sample shrinks well (many duplicates)."""
         table = pa.table({name: single(table[name]) for name in table.column_names})
-        hashes = route(table)
-        if not _shrinks(table, hashes, reduce):
+        hashes = route.hashes(table)
+        if not _shrinks(table, hashes, route, reduce):
             return cls(table, hashes, False)
         table = compacted(reduce(table))
-        return cls(table, route(table), True)
+        return cls(table, route.hashes(table), True)
 
 
 def scatter(
@@ -92,33 +140,34 @@ def scatter(
 
     Args:
       table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
-      route: gives the rows' hashes.
+      route: by which rows travel.
       num_buckets: between 1 and 2**16.
       reduce: what the receiver will apply anyway.
     """
-    return cut(Routed.of(table, route, reduce), num_buckets, reduce)
+    return cut(Routed.of(table, route, reduce), route, num_buckets, reduce)
 
 
 def cut(
-    rows: Routed, num_buckets: int, reduce: Reduce, compress: bool = True
+    rows: Routed, route: Route, num_buckets: int, reduce: Reduce, compress: bool = True
 ) -> Iterator[tuple[int, bytes]]:
     """Cuts rows into packed pieces by bucket, and reduces a piece that is far larger than the
     others (a hot user or partition).
 
     Args:
       rows: to be sent to their buckets.
-      num_buckets, reduce: see ``scatter``.
+      route, num_buckets, reduce: see ``scatter``.
       compress: see ``pack``.
     """
-    table, hashes = rows.table, rows.hashes
+    table = rows.table
     if not table.num_rows:
         return
+    all_buckets = route.by_row(table, buckets_of(rows.hashes, num_buckets))
     codes = pa.table({name: _codes(single(table[name])) for name in table.column_names})
     # Where all are codes, they are small enough to be near the cache.
-    rows_at_once = len(hashes) if _is_coded(table) else _SORTED_ROWS
+    rows_at_once = table.num_rows if _is_coded(table) else _SORTED_ROWS
     slices: dict[int, list[pa.Table]] = {}
-    for start in range(0, len(hashes), rows_at_once):
-        buckets = buckets_of(hashes[start : start + rows_at_once], num_buckets).astype(np.uint16)
+    for start in range(0, table.num_rows, rows_at_once):
+        buckets = all_buckets[start : start + rows_at_once]
         part = _taken(
             codes.slice(start, rows_at_once),
             np.argsort(buckets, kind="stable"),  # a radix sort on 16 bits
@@ -157,16 +206,16 @@ def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _shrinks(table: pa.Table, hashes: Hashes, reduce: Reduce) -> bool:
+def _shrinks(table: pa.Table, hashes: Hashes, route: Route, reduce: Reduce) -> bool:
     """Tells whether a table is reduced to a half or less, by the rows of a part of the hashes."""
     if table.num_rows < _SAMPLE_ROWS // 4:
         return False
     bits = (table.num_rows // _SAMPLE_ROWS).bit_length()
-    rows = np.empty(0, np.int64)
-    while len(rows) < _SAMPLE_ROWS // 4:  # of few users, say, a larger part
+    sample = table.slice(0, 0)
+    while sample.num_rows < _SAMPLE_ROWS // 4:  # of few users, say, a larger part
         bits = max(0, bits - 1)
-        rows = np.flatnonzero(hashes & np.uint64((1 << bits) - 1) == 0)
-    return reduce(compacted(_taken(table, rows))).num_rows <= _WORTH * len(rows)
+        sample = route.part(table, hashes, 0, bits)
+    return reduce(sample).num_rows <= _WORTH * sample.num_rows
 
 
 def _taken(table: pa.Table, rows: Int64Array) -> pa.Table:
@@ -200,13 +249,17 @@ def gather(
     Yields:
       Reduced tables that share no hash.
     """
+
+    def part_of(table: pa.Table) -> pa.Table:
+        return route.part(table, route.hashes(table), residue, bits) if bits else table
+
     parts = [(0, 0)]
     while parts:
         residue, bits = parts.pop()
         held: list[pa.Table] = []
         size, limit = 0, max_bytes
         for piece in pieces:
-            table = _part(unpack(piece), route, residue, bits)
+            table = part_of(unpack(piece))
             held.append(table)
             size += table.nbytes
             if size <= limit:
@@ -220,7 +273,7 @@ def gather(
                 # The other half of what is held here has its own turn later.
                 parts.append((residue | 1 << bits, bits + 1))
                 bits += 1
-                held = [_part(held[0], route, residue, bits)]
+                held = [part_of(held[0])]
             size = held[0].nbytes
             # At least as much again before the next reduction, or these would take quadratic time.
             limit = max(max_bytes, 2 * size)
@@ -233,14 +286,6 @@ def _has_crowded_hash(table: pa.Table, route: Route) -> bool:
     step = max(1, table.num_rows // _SAMPLE_ROWS)
     sample = route(table.take(to_arrow(np.arange(0, table.num_rows, step))))
     return 2 * int(np.unique(sample, return_counts=True)[1].max()) >= len(sample)
-
-
-def _part(table: pa.Table, route: Route, residue: int, bits: int) -> pa.Table:
-    """The rows whose hash ends in these bits; buckets go by the upper half of a hash."""
-    if not bits:
-        return table
-    mask = np.uint64((1 << bits) - 1)
-    return compacted(_taken(table, np.flatnonzero(route(table) & mask == np.uint64(residue))))
 
 
 def num_buckets_for(rows: int) -> int:
@@ -273,19 +318,6 @@ def buckets_by_size(num_buckets: int, rows: int, size: int, most_held: int) -> t
     total = num_buckets * _BUCKET_ROWS * size // max(rows, 1)
     held = max(MAX_HELD_BYTES, min(2 * total // _MANY_BUCKETS, most_held))
     return min(num_buckets, max(2 * total // held, _FEWEST)), held
-
-
-def by_hash(names: tuple[str, ...], key: bytes) -> Route:
-    """The route by the values of these columns; see ``hash_columns``."""
-    return functools.partial(hash_columns, names=names, key=key)
-
-
-def hash_columns(table: pa.Table, names: tuple[str, ...], key: bytes) -> Hashes:
-    """A route (see ``scattering``): the hash of one or more columns of a row."""
-    hashes = hash_column(single(table[names[0]]), key)
-    for name in names[1:]:
-        hashes = prf(key, hashes, hash_column(single(table[name]), key))
-    return hashes
 
 
 def pack(table: pa.Table, compress: bool = True) -> bytes:

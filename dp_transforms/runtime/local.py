@@ -40,9 +40,9 @@ from dp_transforms.columnar.columns import (
 )
 from dp_transforms.columnar.scattering import (
     Reduce,
+    Route,
     Routed,
     buckets_by_size,
-    by_hash,
     compressed,
     cut,
     decompressed,
@@ -80,7 +80,7 @@ def reduced(
       ValueError, TypeError: there are nulls, or several types in one column.
       SpillError: rows that are too many for the memory do not fit on the disk either.
     """
-    route = by_hash(names[:1], key)
+    route = Route(names[:1], key)
     kinds: set[tuple[str, str]] = set()
     rows = size = 0
 
@@ -101,7 +101,7 @@ def reduced(
         part = some[0]
         if len(some) > 1:
             part = Routed.of(concat([part.table for part in some]), route, reduce)
-        return list(cut(part, num_buckets, reduce, compress=False))
+        return list(cut(part, route, num_buckets, reduce, compress=False))
 
     # Parts that were reduced are brought together again: each has a piece for each bucket.
     joint = _batches(parts(), lambda part: part.table)

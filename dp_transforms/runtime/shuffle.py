@@ -25,7 +25,6 @@ from dp_transforms.columnar.scattering import (
     MAX_HELD_BYTES,
     Reduce,
     Route,
-    by_hash,
     gather,
     scatter,
 )
@@ -64,7 +63,7 @@ class ReduceByHash(beam.PTransform):
     ):
         super().__init__()
         self._reduce = reduce
-        self._route = by_hash(names, key)
+        self._route = Route(names, key)
         self._num_buckets = DEFAULT_BUCKETS if num_buckets is None else num_buckets
         if not 1 <= self._num_buckets <= MAX_BUCKETS:
             raise ValueError(

@@ -55,8 +55,7 @@ WIDE = st.lists(st.sampled_from([-(2**63), -5, 0, 1, 7 << 40, 2**63 - 1]) | st.i
 def test_values_that_are_sorted(array):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grouping, "_SAMPLE_ROWS", 0)
-        patch.setattr(grouping, "_WORTH_SORTING", 0)
-        patch.setattr(grouping, "_MOSTLY_OF_INTEGERS", 0)
+        patch.setattr(grouping, "_is_worth_sorting", lambda array: True)
         patch.setattr(grouping, "_DENSE", 0)
         if len(array):
             assert_groups(array)
@@ -66,7 +65,7 @@ def test_values_that_are_sorted(array):
 def test_equal_hashes_change_nothing(monkeypatch, bits):
     hashes = grouping.hash_rows
     monkeypatch.setattr(grouping, "_SAMPLE_ROWS", 0)
-    monkeypatch.setattr(grouping, "_WORTH_SORTING", 0)
+    monkeypatch.setattr(grouping, "_is_worth_sorting", lambda array: True)
     monkeypatch.setattr(
         grouping,
         "hash_rows",

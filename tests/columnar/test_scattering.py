@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from dp_transforms.columnar import scattering
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.scattering import (
+    Route,
     buckets_of,
     gather,
-    hash_columns,
     pack,
     scatter,
     unpack,
@@ -20,7 +20,7 @@ from tests import reference
 from tests.beam_runs import rows_of, table_of
 
 KEY = bytes(range(32))
-BY_USER = functools.partial(hash_columns, names=("user",), key=KEY)
+BY_USER = Route(("user",), KEY)
 BOUND = functools.partial(distinct_pairs, at_most=2, key=KEY)
 
 RECORDS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1)

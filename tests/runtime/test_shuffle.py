@@ -1,4 +1,3 @@
-import functools
 import random
 import threading
 
@@ -7,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.scattering import hash_columns, pack
+from dp_transforms.columnar.scattering import Route, pack
 from dp_transforms.runtime import shuffle, threads
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 from tests.beam_runs import rows_of, run, table_of
@@ -83,7 +82,7 @@ def test_a_large_bucket_is_fetched_in_the_bundle_s_own_thread(monkeypatch):
             threads.add(threading.get_ident())
             return iter([pack(table_of([(i, 1) for i in range(100)]))] * 3)
 
-    route = functools.partial(hash_columns, names=("user",), key=KEY)
+    route = Route(("user",), KEY)
     step = shuffle._Gather(route, distinct_pairs)
     step.start_bundle()
     tables = [*step.process((0, Lazy())), *(value.value for value in step.finish_bundle())]
@@ -95,9 +94,7 @@ def test_a_large_bucket_is_fetched_in_the_bundle_s_own_thread(monkeypatch):
 @pytest.mark.parametrize("users", [["1"], [b"1"]])
 def test_types_differ_that_never_meet_in_a_bucket(users):
     tables = [pa.table({"user": kind, "partition": ["a"]}) for kind in ([1], users)]
-    step = shuffle._Gather(
-        functools.partial(hash_columns, names=("user",), key=KEY), distinct_pairs
-    )
+    step = shuffle._Gather(Route(("user",), KEY), distinct_pairs)
     pieces = [
         list(shuffle._cut(table, step._kernel.keywords["route"], 99, distinct_pairs))
         for table in tables
