@@ -99,7 +99,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes each into a directory of its name, as the job does with ``--period``. Errors: see
+        """Writes each into a directory of its name, as the job does with ``--period``: see
         ``ListRelease.save``."""
         for name, one in self.items():
             one.save(os.path.join(os.fspath(directory), name), overwrite)
@@ -142,7 +142,7 @@ class GroupReleases(Releases):
         return dict(zip(("attribute", "group"), name, strict=True))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes the lists into a directory, as the job does. Errors: see ``ListRelease.save``."""
+        """Writes the lists into a directory, as the job does: see ``ListRelease.save``."""
         tables = grouped_tables((*name, one.released) for name, one in self.items())
         if not is_decoded(self.statement):
             del tables[COORDINATES_FILE]
@@ -197,14 +197,14 @@ def load(directory: str | os.PathLike[str]) -> Any:
     Raises:
       ValueError: there is no release, or it cannot be read.
     """
+
+    def answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
+        kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
+        return kind(found, statement)
+
     found, statement, kind = read_release(os.fspath(directory))
     if not isinstance(found, dict):
-        return _answering(found, statement)
+        return answering(found, statement)
     if kind is None:
         return GroupReleases(found, statement)
-    return Releases({name: _answering(*one) for name, one in found.items()}, kind)
-
-
-def _answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
-    kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
-    return kind(found, statement)
+    return Releases({name: answering(*one) for name, one in found.items()}, kind)

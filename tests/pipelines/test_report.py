@@ -39,7 +39,8 @@ from dp_transforms.postprocessing.guessing_metrics import (
 from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from dp_transforms.reports import page as page_module
-from dp_transforms.reports.privacy_statement import frequency_list_statement
+from dp_transforms.reports.privacy_statement import statement_of
+from dp_transforms.specs import ListSpec
 from pipelines.release_all import main as release_all
 from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
@@ -124,7 +125,7 @@ MECHANISMS = [
 def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enforced):
     released = mechanism.release(PRIVATE, InsecureSeededTape(5))
     (tmp_path / "released_frequencies.csv").write_bytes(FREQUENCIES_HEADER + csv_lines(released))
-    statement = frequency_list_statement(mechanism, enforced)
+    statement = statement_of(ListSpec(mechanism), None, enforced)
     (tmp_path / "privacy.json").write_text(json.dumps(statement))
     if released.coordinates is not None:
         assert main([str(tmp_path)]) == 1  # without them
@@ -169,7 +170,7 @@ def test_coordinates_that_are_none_are_refused(tmp_path, lines, capsys):
     mechanism = FrobeniusMechanism(0.5)
     released = mechanism.release(PRIVATE, InsecureSeededTape(1))
     (tmp_path / "released_frequencies.csv").write_bytes(FREQUENCIES_HEADER + csv_lines(released))
-    (tmp_path / "privacy.json").write_text(json.dumps(frequency_list_statement(mechanism, True)))
+    (tmp_path / "privacy.json").write_text(json.dumps(statement_of(ListSpec(mechanism), None)))
     (tmp_path / COORDINATES_FILE).write_bytes(COORDINATES_HEADER + lines)
     assert main([str(tmp_path)]) == 1
     assert "does not hold a released frequency list" in capsys.readouterr().err
@@ -490,6 +491,6 @@ def test_a_statement_names_its_mechanism_exactly(epsilon, max_partitions):
             mechanism = kind(Fraction(epsilon), max_partitions)
         except ValueError:
             continue  # There is no such mechanism at so low a rate.
-        said = json.loads(json.dumps(frequency_list_statement(mechanism, bounded_by_job=True)))
+        said = json.loads(json.dumps(statement_of(ListSpec(mechanism), None)))
         assert Fraction(said["epsilon_exact"]) == Fraction(epsilon)
         assert Fraction(said["rate_exact"]) == mechanism.decay.rate
