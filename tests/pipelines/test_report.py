@@ -16,19 +16,19 @@ from dp_transforms.files.filenames import (
     COORDINATES_FILE,
     COORDINATES_HEADER,
     CURVE_FILE,
-    FREQUENCIES_HEADER,
     GROUPS_FILE,
     LISTS_HEADER,
     RANKS_FILE,
     REPORT_FILE,
 )
-from dp_transforms.files.output import csv_lines
 from dp_transforms.files.release_files import parse_lists
+from dp_transforms.frames.answers import ListRelease
 from dp_transforms.mechanisms import (
     Eta,
     FrequencyList,
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,
+    ReleasedList,
 )
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.guessing_metrics import (
@@ -52,6 +52,7 @@ from tests.tapes import InsecureSeededTape
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
 
+COLUMNS = "--user_column=user --partition_column=page"
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
@@ -92,15 +93,21 @@ onmessage = message => { document.title = `[${seen.push(message.data) && seen}]`
 """
 
 
+def made(where, job, lines, *flags, source="--input"):
+    """The directory in which a job has written a release of these lines of CSV."""
+    (where / "records.csv").write_text("\n".join([*lines, ""]))
+    flags = [flag for flags_together in flags for flag in flags_together.split()]
+    assert job([f"{source}={where}/records.csv", f"--output={where}/release", *flags]) == 0
+    return where / "release"
+
+
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    path = tmp_path_factory.mktemp("report")
-    (path / "counts.csv").write_text(
-        "frequency,multiplicity\n90000,1\n4000,2\n300,40\n20,900\n3,10000\n1,200000\n"
+    where, flags = (
+        tmp_path_factory.mktemp("list"),
+        "--epsilon=1 --max_partitions_per_user=2 --report",
     )
-    arguments = [f"--frequency_list={path}/counts.csv", "--epsilon=1", f"--output={path}/release"]
-    assert release([*arguments, "--max_partitions_per_user=2", "--report"]) == 0
-    return path / "release"
+    return made(where, release, str(PUBLIC).split(), flags, source="--frequency_list")
 
 
 @pytest.fixture
@@ -109,7 +116,7 @@ def no_drawing(monkeypatch):
     monkeypatch.setattr(page_module, "png", lambda figure: b"")
 
 
-PRIVATE = FrequencyList([90_000, 4_000, 300, 20, 3, 1], [1, 2, 40, 900, 10_000, 200_000])
+PUBLIC = ReleasedList([90_000, 4_000, 300, 20, 3, 1], [1, 2, 40, 900, 10_000, 200_000])
 MECHANISMS = [
     FrobeniusMechanism(0.4, 3),
     FrobeniusMechanism(eta=Eta(1, 1, 1), sensitivity=3),
@@ -123,14 +130,8 @@ MECHANISMS = [
     ("mechanism", "enforced"), [*zip(MECHANISMS, [True, False, False, True], strict=True)], ids=repr
 )
 def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enforced):
-    released = mechanism.release(PRIVATE, InsecureSeededTape(5))
-    (tmp_path / "released_frequencies.csv").write_bytes(FREQUENCIES_HEADER + csv_lines(released))
-    statement = statement_of(ListSpec(mechanism), None, enforced)
-    (tmp_path / "privacy.json").write_text(json.dumps(statement))
-    if released.coordinates is not None:
-        assert main([str(tmp_path)]) == 1  # without them
-        lines = COORDINATES_HEADER + csv_lines(released.coordinates)
-        (tmp_path / COORDINATES_FILE).write_bytes(lines)
+    released = mechanism.release(PUBLIC, InsecureSeededTape(5))
+    ListRelease(released, statement_of(ListSpec(mechanism), None, enforced)).save(tmp_path)
     assert main([str(tmp_path)]) == 0
     page = html.unescape((tmp_path / REPORT_FILE).read_text())
     facts = intervals_of(released)
@@ -164,16 +165,16 @@ def test_the_page_tells_what_the_release_says(directory):
 
 
 @pytest.mark.parametrize(
-    "lines", [b"rows,2,5\n", b"rows,1,5\nrows,1,4\n", b"arms,1,5\n", b"rows,1,five\n", b""]
+    "lines", [b"rows,2,5\n", b"rows,1,5\nrows,1,4\n", b"arms,1,5\n", b"rows,1,five\n", b"", None]
 )
-def test_coordinates_that_are_none_are_refused(tmp_path, lines, capsys):
-    mechanism = FrobeniusMechanism(0.5)
-    released = mechanism.release(PRIVATE, InsecureSeededTape(1))
-    (tmp_path / "released_frequencies.csv").write_bytes(FREQUENCIES_HEADER + csv_lines(released))
-    (tmp_path / "privacy.json").write_text(json.dumps(statement_of(ListSpec(mechanism), None)))
-    (tmp_path / COORDINATES_FILE).write_bytes(COORDINATES_HEADER + lines)
+def test_coordinates_that_are_none_are_refused(directory, tmp_path, lines, capsys):
+    shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
+    (tmp_path / COORDINATES_FILE).unlink()
+    if lines is not None:
+        (tmp_path / COORDINATES_FILE).write_bytes(COORDINATES_HEADER + lines)
     assert main([str(tmp_path)]) == 1
-    assert "does not hold a released frequency list" in capsys.readouterr().err
+    missing = f"{COORDINATES_FILE} cannot be read" if lines is None else "a released frequency list"
+    assert missing in capsys.readouterr().err
 
 
 def test_the_page_is_self_contained_and_the_pictures_lie_beside_it(directory):
@@ -216,25 +217,18 @@ def test_a_directory_without_a_release(tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def degrees(tmp_path_factory):
-    path = tmp_path_factory.mktemp("degrees")
-    edges = [f"{a},{b}" for a in range(400) for b in range(a + 1, 400) if b % (a + 3) == 0]
-    (path / "edges.csv").write_text("\n".join(["a,b", *edges, ""]))
-    flags = ["--source_column=a", "--target_column=b", "--privacy_unit=node", "--degree_bound=9"]
-    flags += ["--epsilon=2", f"--output={path}/release", "--report"]
-    assert release_degrees([f"--input={path}/edges.csv", *flags]) == 0
-    return path / "release"
+    edges = (f"{a},{b}" for a in range(400) for b in range(a + 1, 400) if b % (a + 3) == 0)
+    flags = "--source_column=a --target_column=b --privacy_unit=node --degree_bound=9 --epsilon=2"
+    where = tmp_path_factory.mktemp("degrees")
+    return made(where, release_degrees, ["a,b", *edges], flags, "--report")
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    path = tmp_path_factory.mktemp("both")
     pages = [("home", 400), ("<b>news</b>", 300), ("a, $b$", 200), ("rare", 1)]
-    rows = [f'{user},"{name}"' for name, users in pages for user in range(users)]
-    (path / "visits.csv").write_text("\n".join(["user,page", *rows, ""]))
-    flags = [f"--input={path}/visits.csv", "--user_column=user", "--partition_column=page"]
-    flags += ["--epsilon=4", "--delta=1e-6", "--max_partitions_per_user=3", "--noisy_counts"]
-    assert release_all([*flags, f"--output={path}/release"]) == 0
-    return path / "release"
+    rows = (f'{user},"{name}"' for name, users in pages for user in range(users))
+    flags = "--epsilon=4 --delta=1e-6 --max_partitions_per_user=3 --noisy_counts"
+    return made(tmp_path_factory.mktemp("both"), release_all, ["user,page", *rows], COLUMNS, flags)
 
 
 def test_both_releases_of_a_directory_get_a_page(both, capsys):
@@ -242,9 +236,8 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
     paths = [both / name / REPORT_FILE for name in ("frequency_list", "partitions")]
     assert capsys.readouterr().out.split() == list(map(str, paths))
     assert show([str(both)]) == 0
-    assert all(
-        f"{path.parent}\n\n" in shown for shown in [capsys.readouterr().out] for path in paths
-    )
+    shown = capsys.readouterr().out
+    assert all(f"{path.parent}\n\n" in shown for path in paths)
     with pytest.raises(InputError, match="holds two releases: give "):
         load(both)
     _, names = (html.unescape(path.read_text()) for path in paths)
@@ -261,17 +254,15 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
 
 
 def test_a_page_of_names_without_counts(tmp_path, capsys):
-    (tmp_path / "visits.csv").write_text("user,page\n" + "".join(f"{u},home\n" for u in range(90)))
-    flags = [f"--input={tmp_path}/visits.csv", "--user_column=user", "--partition_column=page"]
-    flags += ["--epsilon=20", "--delta=1e-6", "--max_partitions_per_user=1", "--others_share=0.5"]
-    assert select([*flags, "--pre_threshold=7", f"--output={tmp_path}/out"]) == 0
-    assert main([f"{tmp_path}/out"]) == 0
-    page = html.unescape((tmp_path / "out" / REPORT_FILE).read_text())
+    flags = "--epsilon=20 --delta=1e-6 --max_partitions_per_user=1 --others_share=0.5"
+    lines = ["user,page", *(f"{user},home" for user in range(90))]
+    names = made(tmp_path, select, lines, COLUMNS, flags, "--pre_threshold=7")
+    assert main([str(names)]) == 0
+    page = html.unescape((names / REPORT_FILE).read_text())
     assert "1 names" not in page and "1 name of a partition was released" in page
     assert "<td>home</td>" in page and "users, about" not in page
     assert "Partitions of fewer than 7 users are never named" in page
-    said = json.loads((tmp_path / "out/privacy.json").read_text())
-    others = said["users_of_other_partitions"]
+    others = json.loads((names / "privacy.json").read_text())["users_of_other_partitions"]
     # The ends that noise of rate 10 leaves with less than 2.5%: P[X >= 1] = q / (1 + q) is less.
     assert f"between {others} and {others} (95% confidence)" in page
 
@@ -297,16 +288,12 @@ def test_a_page_of_degrees_speaks_of_graphs(degrees):
 
 @pytest.fixture(scope="module")
 def groups(tmp_path_factory):
-    path = tmp_path_factory.mktemp("groups")
     words = ["no", "it", "a language with a long name, and <b>tags</b>"]
-    records = [(f"u{i}", f"p{i % 7 * (i % 3)}", words[i % 3]) for i in range(3000)]
-    rows = "".join(f'{user},{page},"{word}"\n' for user, page, word in records)
-    (path / "users.csv").write_text("user,password,tongue\n" + rows)
-    flags = ["--user_column=user", "--partition_column=password", "--max_partitions_per_user=1"]
-    flags += ["--group_by=tongue", "--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=2"]
-    flags += ["--epsilon_groups=0.5", f"--output={path}/release", "--report"]
-    assert release_groups([f"--input={path}/users.csv", *flags]) == 0
-    return path / "release"
+    rows = (f'u{i},p{i % 7 * (i % 3)},"{words[i % 3]}"' for i in range(3000))
+    flags = "--user_column=user --partition_column=password --max_partitions_per_user=1 --report"
+    costs = "--epsilon_selection=1 --delta=1e-6 --epsilon_all=2 --epsilon_groups=0.5"
+    where, lines = tmp_path_factory.mktemp("groups"), ["user,password,tongue", *rows]
+    return made(where, release_groups, lines, flags, costs, "--group_by=tongue")
 
 
 def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
@@ -321,10 +308,8 @@ def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
         label = f"{attribute}: {group}" if attribute else "all users"
         sizes, _, part = page.partition("<h2>How hard to guess</h2>")
         row = sizes[sizes.index(f"<td>{label}</td>") :].partition("</tr>")[0]
-        for one in (
-            found[attribute, group].total(),
-            found[attribute, group].number_of_partitions(),
-        ):
+        answers = found[attribute, group]
+        for one in (answers.total(), answers.number_of_partitions()):
             assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in row
         row = part[part.index(f"<td>{label}</td>") :].partition("</tr>")[0]
         cells = re.findall(r">([\d.]+)\n([\d.]+) (?:to ([\d.]+)|or more)<", row)
@@ -368,14 +353,11 @@ def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups
 
 @pytest.fixture(scope="module")
 def days(tmp_path_factory):
-    path = tmp_path_factory.mktemp("days")
-    lines = [f"{user},/{user % 7 * (user % 3)},2026-01-{5 + user % 7:02}" for user in range(900)]
-    (path / "visits.csv").write_text("\n".join(["user,url,at", *lines, ""]))
-    flags = ["--user_column=user", "--partition_column=url", "--max_partitions_per_user=2"]
-    flags += ["--period=day", "--time_column=at", "--periods=2026-01-05..2026-01-11"]
-    flags += ["--max_periods_per_user=2", "--epsilon=4", f"--output={path}/out"]
-    assert release([f"--input={path}/visits.csv", *flags]) == 0
-    return path / "out"
+    rows = (f"{user},/{user % 7 * (user % 3)},2026-01-{5 + user % 7:02}" for user in range(900))
+    flags = "--user_column=user --partition_column=url --max_partitions_per_user=2 --epsilon=4"
+    periods = "--period=day --time_column=at --periods=2026-01-05..2026-01-11"
+    where, lines = tmp_path_factory.mktemp("days"), ["user,url,at", *rows]
+    return made(where, release, lines, flags, periods, "--max_periods_per_user=2")
 
 
 def words_of(page):

@@ -10,6 +10,7 @@ from dp_transforms.mechanisms import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.frequency_list import RankSums
 from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates, NoisyCoordinates
+from dp_transforms.mechanisms.partition.distributions import ExponentialDistribution
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.estimates import Estimate, ModelIntervals, RateCurve
 from dp_transforms.postprocessing.guessing_metrics import (
@@ -23,7 +24,7 @@ from dp_transforms.postprocessing.intervals import (
     largest_sum,
     model_intervals_of,
 )
-from dp_transforms.postprocessing.walk_intervals import closed
+from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
 from tests import enumeration
 from tests.tapes import InsecureSeededTape
 
@@ -54,10 +55,7 @@ def asked(private, facts, confidence):
         yield facts.frequency_at(index, confidence), int(private.at_ranks([index])[0])
         counted = int(private.at_least([index])[0])
         yield facts.partitions_with_at_least(index, confidence), counted
-        yield (
-            facts.sum_of_top(index, confidence),
-            RankSums(private).sum_to(index),
-        )
+        yield facts.sum_of_top(index, confidence), RankSums(private).sum_to(index)
         if private.total:
             yield facts.share_of_top(index, confidence), success_rate(private, index)
     if private.total:
@@ -243,16 +241,28 @@ def test_a_release_has_both_kinds_of_intervals_and_those_of_the_model_are_shorte
         intervals_of(ReleasedList([1], [1]))
 
 
-def test_bad_questions_are_refused():
-    facts = noisy(LISTS["empty"], 1, 0)
-    for ask, words in (
-        (lambda: facts.total(1), "between 0 and 1"),
-        (lambda: facts.total(1 - 1e-13), r"below 1 - 2\*\*-35"),
-        (lambda: facts.frequency_at(0), "rank must be at least 1"),
-        (lambda: facts.partitions_with_at_least(0), "users must be at least 1"),
-        (lambda: facts.sum_of_top(0), "partitions must be at least 1"),
-        (lambda: facts.share_of_top(0), "partitions must be at least 1"),
-        (lambda: facts.alpha_guesswork_bits(2), "alpha must be in"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            ask()
+@pytest.mark.parametrize(
+    "facts",
+    [noisy(LISTS["empty"], 1, 0), WalkIntervals(LISTS["empty"], ExponentialDistribution(0.5))],
+)
+@pytest.mark.parametrize(
+    ("question", "arguments", "words"),
+    [
+        ("total", [1], "between 0 and 1"),
+        ("number_of_partitions", [1], "between 0 and 1"),
+        ("frequency_at", [1, 0], "between 0 and 1"),
+        ("frequency_at", [0], "rank must be at least 1"),
+        ("partitions_with_at_least", [0], "users must be at least 1"),
+        ("sum_of_top", [0], "partitions must be at least 1"),
+        ("share_of_top", [0], "partitions must be at least 1"),
+        ("alpha_guesswork_bits", [2], "alpha must be in"),
+    ],
+)
+def test_bad_questions_are_refused(facts, question, arguments, words):
+    with pytest.raises(ValueError, match=words):
+        getattr(facts, question)(*arguments)
+
+
+def test_no_interval_of_coordinates_is_surer_than_their_length():
+    with pytest.raises(ValueError, match=r"below 1 - 2\*\*-35"):
+        noisy(LISTS["empty"], 1, 0).total(1 - 1e-13)
