@@ -96,18 +96,15 @@ onmessage = message => { document.title = `[${seen.push(message.data) && seen}]`
 def made(where, job, lines, *flags, source="--input"):
     """The directory in which a job has written a release of these lines of CSV."""
     (where / "records.csv").write_text("\n".join([*lines, ""]))
-    flags = [flag for flags_together in flags for flag in flags_together.split()]
-    assert job([f"{source}={where}/records.csv", f"--output={where}/release", *flags]) == 0
+    places = [f"{source}={where}/records.csv", f"--output={where}/release"]
+    assert job([*places, *" ".join(flags).split()]) == 0
     return where / "release"
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    where, flags = (
-        tmp_path_factory.mktemp("list"),
-        "--epsilon=1 --max_partitions_per_user=2 --report",
-    )
-    return made(where, release, str(PUBLIC).split(), flags, source="--frequency_list")
+    flags, lines = "--epsilon=1 --max_partitions_per_user=2 --report", str(PUBLIC).split()
+    return made(tmp_path_factory.mktemp("list"), release, lines, flags, source="--frequency_list")
 
 
 @pytest.fixture
@@ -173,8 +170,8 @@ def test_coordinates_that_are_none_are_refused(directory, tmp_path, lines, capsy
     if lines is not None:
         (tmp_path / COORDINATES_FILE).write_bytes(COORDINATES_HEADER + lines)
     assert main([str(tmp_path)]) == 1
-    missing = f"{COORDINATES_FILE} cannot be read" if lines is None else "a released frequency list"
-    assert missing in capsys.readouterr().err
+    fault = "cannot be read" if lines is None else "does not hold a released frequency list"
+    assert fault in capsys.readouterr().err
 
 
 def test_the_page_is_self_contained_and_the_pictures_lie_beside_it(directory):
