@@ -260,17 +260,15 @@ def _budget(statement: Mapping[str, Any]) -> str:
         lines["Base 2"] = f"(x, y, z) = ({base_2['x']}, {base_2['y']}, {base_2['z']})"
     for name, version in statement.get("versions", {}).items():
         lines[f"Version of {name}"] = version
-    return _table([_row(line, ("th", "td")) for line in lines.items()]) + _ledger(statement)
-
-
-def _ledger(statement: Mapping[str, Any]) -> str:
-    """The releases that shared a budget with this one, where the statement lists them."""
-    budget = statement.get("budget")
+    content, budget = (
+        _table(_row(line, ("th", "td")) for line in lines.items()),
+        statement.get("budget"),
+    )
     if not budget:
-        return ""
+        return content
     names = ("purpose", "epsilon", "delta", "state")
     rows = [[str(line[name]) for name in names] for line in budget["ledger"]]
-    return f"""<p>It is a part of a budget of epsilon = {budget["epsilon"]} and delta =
+    return f"""{content}<p>It is a part of a budget of epsilon = {budget["epsilon"]} and delta =
 {budget["delta"]}, with these releases when it was made:</p>
 {table([names, *rows], numbers=0)}"""
 

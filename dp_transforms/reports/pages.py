@@ -157,15 +157,13 @@ well.</p>
 
 
 def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
-    columns = [
-        [_name(one) if place < release._words else f"{one:,}" for one in column.to_pylist()]
-        for place, column in enumerate(release.names[:shown].columns)
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
+    def text(value: Any, place: int) -> str:
+        if place >= release._words:
+            return f"{value:,}"
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
-
-def _name(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    columns = release.names[:shown].to_pydict().values()
+    return [[*map(text, row, range(len(row)))] for row in zip(*columns, strict=True)]
 
 
 def _counted(statement: dict[str, Any], said: Wording) -> str:

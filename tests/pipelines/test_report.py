@@ -152,8 +152,11 @@ def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enfo
         assert bounded not in page and f"There are {text} partitions" in page
 
 
-def test_the_page_tells_what_the_release_says(directory):
+def test_the_page_tells_what_the_release_says_and_is_self_contained(directory):
     page = html.unescape((directory / REPORT_FILE).read_text())
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    for name in (RANKS_FILE, CURVE_FILE):
+        assert (directory / name).read_bytes().startswith(b"\x89PNG")
     released = FrequencyList.from_csv(directory / "released_frequencies.csv")
     assert f"{released.total:,} contributions of users to {released.distinct:,}" in page
     assert "epsilon = 1." in page and "at most 2 partitions" in page
@@ -174,13 +177,6 @@ def test_coordinates_that_are_none_are_refused(directory, tmp_path, lines, capsy
     assert fault in capsys.readouterr().err
 
 
-def test_the_page_is_self_contained_and_the_pictures_lie_beside_it(directory):
-    page = (directory / REPORT_FILE).read_text()
-    assert not re.search(r'(src|href)="(?!data:)', page)
-    for name in (RANKS_FILE, CURVE_FILE):
-        assert (directory / name).read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.usefixtures("no_drawing")
 def test_a_shared_budget_has_its_lines(directory, tmp_path):
     shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
@@ -196,8 +192,10 @@ def test_a_shared_budget_has_its_lines(directory, tmp_path):
 
 
 def test_a_directory_without_a_release(tmp_path, capsys):
-    assert main([str(tmp_path)]) == 1
-    assert "cannot be read" in capsys.readouterr().err
+    for command in (main, show):
+        assert command([str(tmp_path)]) == 1
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and "cannot be read" in error
     (tmp_path / "released_frequencies.csv").write_text("partition\na\n")
     (tmp_path / "privacy.json").write_text("{}")
     with pytest.raises(InputError, match="does not hold a released frequency list"):
@@ -233,8 +231,9 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
     paths = [both / name / REPORT_FILE for name in ("frequency_list", "partitions")]
     assert capsys.readouterr().out.split() == list(map(str, paths))
     assert show([str(both)]) == 0
-    shown = capsys.readouterr().out
-    assert all(f"{path.parent}\n\n" in shown for path in paths)
+    shown, released = capsys.readouterr().out, load(both / "partitions")
+    assert shown.startswith(f"{paths[0].parent}\n\n")
+    assert shown.endswith(f"{paths[1].parent}\n\n{released!r}\n\n{released.privacy}\n")
     with pytest.raises(InputError, match="holds two releases: give "):
         load(both)
     _, names = (html.unescape(path.read_text()) for path in paths)
@@ -408,7 +407,9 @@ def test_show_page_and_python_say_the_same_numbers(days, capsys):
     text, found = words_of((day / REPORT_FILE).read_text()), load(day)
     capsys.readouterr()
     assert show([str(day)]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"{found!r}\n\n") and shown.endswith(f"\n\n{found.privacy}\n")
+    shown = " ".join(shown.split())
     numbers = found.numbers()
     assert {"partitions", "partitions with at least 10", "users at rank 1"} <= numbers.keys()
     for name, one in numbers.items():

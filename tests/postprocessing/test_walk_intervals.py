@@ -17,7 +17,6 @@ from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     GeometricDistribution,
 )
-from dp_transforms.postprocessing.estimates import GRID
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
     success_rate,
@@ -33,6 +32,7 @@ from dp_transforms.postprocessing.walk_intervals import (
 from dp_transforms.sample_data import yahoo
 from tests import enumeration
 from tests.geometric_reference import probability
+from tests.postprocessing.test_intervals import between
 from tests.tapes import InsecureSeededTape
 
 EXACT = 1e-9
@@ -224,9 +224,7 @@ def test_bands_hold_every_list_within_their_tails(distribution):
     """A list whose every row and column is as far away as bounds that hold together allow."""
     released = FrequencyList([300, 41, 40, 7, 1], [1, 3, 20, 90, 5000])
     lower, upper = WalkIntervals(released, distribution).bands(0.9)
-    ranks = np.arange(1, upper.distinct + 2)
-    assert (lower.at_ranks(ranks) <= released.at_ranks(ranks)).all()
-    assert (released.at_ranks(ranks) <= upper.at_ranks(ranks)).all()
+    assert between(lower, released, upper)
     # Of the first rank and of the number of partitions: rows and columns of level 0.1 / 8.
     first = distribution.largest_excess(0.1 / 8)
     assert upper.frequencies[0] == 300 + distribution.largest_shortfalls(0.1 / 8, [1])[0]
@@ -242,7 +240,5 @@ def test_bands_hold_a_large_list(mechanism):
     private = yahoo()
     # The bounds fail once in 1e9 runs, and the seed is fixed.
     lower, upper = intervals_of(mechanism.release(private, InsecureSeededTape(1))).bands(1 - 1e-9)
-    ranks = np.concatenate([GRID[GRID < 2 * private.distinct], [private.distinct]])
-    truth = private.at_ranks(ranks)
-    assert (lower.at_ranks(ranks) <= truth).all() and (truth <= upper.at_ranks(ranks)).all()
+    assert between(lower, private, upper)
     assert upper.total - lower.total < private.total / 50
