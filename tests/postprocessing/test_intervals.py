@@ -9,7 +9,12 @@ from scipy.stats import binom
 from dp_transforms.mechanisms import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.frequency_list import RankSums
-from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates, NoisyCoordinates
+from dp_transforms.mechanisms.noisy_coordinates import (
+    COLUMNS,
+    ROWS,
+    FrobeniusCoordinates,
+    NoisyCoordinates,
+)
 from dp_transforms.mechanisms.partition.distributions import ExponentialDistribution
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.estimates import Estimate, ModelIntervals, RateCurve
@@ -139,27 +144,17 @@ def test_bounds_on_coordinates_close_to_the_tightest_lists():
     coordinates within the bounds if there is such a list at both ends."""
     rng = np.random.default_rng(4)
     lists = [enumeration.as_list(x) for x in enumeration.partitions_of_at_most(9)]
-    index = np.arange(1, 6)
-    arms = [[FrobeniusCoordinates(x).of(arm, index) for arm in ("rows", "columns")] for x in lists]
-    sides = [FrobeniusCoordinates(x).square for x in lists]
+    found = [FrobeniusCoordinates(x) for x in lists]
+    arms = np.array([[x.of(arm, np.arange(1, 6)) for arm in (ROWS, COLUMNS)] for x in found])
     for _ in range(60):
         center = arms[rng.integers(len(arms))]
-        lower = [one - rng.integers(0, 3, 5) for one in center]
-        upper = [one + rng.integers(0, 3, 5) for one in center]
-        least, most = 0, 5
-        found = closed(lower, upper, least, most)
-        inside = [
-            x
-            for x, pair in zip(lists, arms, strict=True)
-            if all(
-                ((lo <= a) & (a <= up)).all() for lo, a, up in zip(lower, pair, upper, strict=True)
-            )
-        ]
-        assert inside and all(between(found[0], x, found[1]) for x in inside)
-        fewer = closed(lower, upper, 1, 1)
-        for x, side in zip(lists, sides, strict=True):
-            if side == 1 and x in inside:
-                assert between(fewer[0], x, fewer[1])
+        lower, upper = (center + sign * rng.integers(0, 3, (2, 5)) for sign in (-1, 1))
+        outer, inner = closed(lower, upper, 0, 5), closed(lower, upper, 1, 1)
+        inside = np.flatnonzero(((lower <= arms) & (arms <= upper)).all((1, 2)))
+        assert len(inside)
+        for i in inside:
+            assert between(outer[0], lists[i], outer[1])
+            assert found[i].square != 1 or between(inner[0], lists[i], inner[1])
 
 
 def test_rates_between_ranks_are_bounded_for_every_list():
