@@ -142,7 +142,8 @@ class ListRelease(Release, Answers):
     def plot(
         self, path: str | os.PathLike[str] | None = None, confidence: float = CONFIDENCE
     ) -> Any:
-        """Draws frequencies by rank, with error bars that all hold together, into an image.
+        """Draws frequencies by rank, with error bars that all hold together; writes an image to
+        ``path``, if one is given.
 
         Returns:
           The ``matplotlib`` figure.

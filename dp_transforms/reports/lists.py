@@ -15,7 +15,13 @@ from dp_transforms.files.filenames import COMPARISON_PICTURE, CURVE_FILE, RANKS_
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.postprocessing import guessing_metrics
-from dp_transforms.postprocessing.estimates import CONFIDENCE, GRID, Answers, ReleaseIntervals
+from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
+    GRID,
+    Answers,
+    Estimate,
+    ReleaseIntervals,
+)
 from dp_transforms.postprocessing.intervals import intervals_of
 from dp_transforms.reports import page
 from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
@@ -88,7 +94,7 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
             )
     answers = (comparison.first, comparison.second, comparison.differences)
     rows = [
-        (_named(question, told[0]), *(_text(question, each) for each in answered))
+        (_named(question, told[0]), *map(_text, answered))
         for question, *answered in zip(comparison.questions, *answers, strict=True)
     ]
     confidence = comparison.differences[0].confidence
@@ -253,8 +259,7 @@ def _numbers(release: ListRelease, said: Wording) -> str:
         for by_model in (False, True)[: 1 + (release.released.coordinates is not None)]
     ]
     rows = [
-        (name[:1].upper() + name[1:], *(_text(name, each[name]) for each in kinds))
-        for name in kinds[0]
+        (name[:1].upper() + name[1:], *(_text(each[name]) for each in kinds)) for name in kinds[0]
     ]
     return _section("Numbers", "", "", rows)
 
@@ -304,5 +309,6 @@ def _named(question: str, said: Wording) -> str:
     return named[:1].upper() + named[1:]
 
 
-def _text(question: str, estimate: Any) -> str:
-    return (page.share_text if "share of" in question.lower() else page.count_text)(estimate)
+def _text(estimate: Estimate) -> str:
+    """A number of a list: shares are floats, and the others are integers."""
+    return (page.share_text if isinstance(estimate.value, float) else page.count_text)(estimate)

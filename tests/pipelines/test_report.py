@@ -392,10 +392,12 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
     text = words_of(page)
     assert text.count("is of at most 2 urls of each user, chosen at random") == 2
     assert text.count("Privacy statement: 2026-01-0") == 2
-    odd = ["--about=a$b$_{<i>", "--users=$x^$", "--data_name=$\\frac$"]
+    odd = ["--about=share of a$b$_{<i>", "--users=$x^$", "--data_name=$\\frac$"]
     odd_place = shutil.copytree(second, days.parent / "$odd^$")
     assert main([str(first), str(odd_place), *odd]) == main([str(first), *odd]) == 0
-    assert "<i>" not in (first / REPORT_FILE).read_text()
+    page, number = (first / REPORT_FILE).read_text(), load(first).number_of_partitions()
+    # Numbers of what is called a share are none.
+    assert "<i>" not in page and f">{number.value:,}\n{number.low:,} to" in page
     assert main([str(first)] * 3) == 2
     assert "one directory, or two" in capsys.readouterr().err
 
