@@ -39,7 +39,7 @@ from dp_transforms.mechanisms.partition.exponential import (
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,
 )
-from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism, WithinBounds
 from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
@@ -187,7 +187,7 @@ def exact_partition_epsilon(
     which every decoded list is a function.
 
     Raises:
-      TypeError: the mechanism has other total weights, as with bounds all but Frobenius's have.
+      TypeError: the mechanism is another one, or has bounds and is not Frobenius's.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> lists = FrequencyList([3, 1], [1, 2]), FrequencyList([4, 1], [1, 2])
@@ -202,11 +202,13 @@ def exact_partition_epsilon(
 
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
     """ln Z."""
-    unbounded = isinstance(mechanism, GeometricPartitionMechanism) and mechanism.bounds is None
-    if unbounded or mechanism.decodes:
+    if mechanism.decodes:
         return 0
-    if isinstance(mechanism, IntegerPartitionMechanism):
-        return gmpy2.log(_total_weight(frequency_list, mechanism.decay))
+    if isinstance(mechanism, WithinBounds) and mechanism.bounds is None:
+        if isinstance(mechanism, GeometricPartitionMechanism):
+            return 0
+        if isinstance(mechanism, IntegerPartitionMechanism):
+            return gmpy2.log(_total_weight(frequency_list, mechanism.decay))
     raise TypeError(
         f"what a pair costs is known exactly of mechanisms over all lists, not of "
         f"{type(mechanism).__name__}: bound it with epsilon_lower_bound"
@@ -214,7 +216,7 @@ def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> 
 
 
 def proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, Any]:
-    """(lo, hi): each is on the wrong side of the true proportion with half of error_rate."""
+    """(lo, hi), or arrays of both: each is wrong with half of error_rate at most."""
     half = error_rate / 2
     # Where the formulas do not hold, the bounds are 0 and 1.
     some, rest = np.maximum(hits, 1), np.maximum(draws - hits, 1)

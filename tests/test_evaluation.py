@@ -18,7 +18,9 @@ from dp_transforms.mechanisms import (
     ExactTotalMechanism,
     FrequencyList,
     FrobeniusMechanism,
+    GeometricPartitionMechanism,
     IntegerPartitionMechanism,
+    PartitionBounds,
     PartitionTable,
 )
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
@@ -132,9 +134,20 @@ def test_no_pair_of_small_lists_costs_more_than_epsilon():
     assert max(found) == pytest.approx(mechanism.epsilon_cost, abs=1e-9)
 
 
-def test_the_exact_epsilon_of_lists_is_for_the_mechanism_over_all_lists():
-    mechanism = ExactTotalMechanism(epsilon=1.0, total=3)
-    with pytest.raises(TypeError, match="not of ExactTotalMechanism: bound it"):
+BOUNDS = PartitionBounds(upper=FrequencyList([9], [9]))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        ExactTotalMechanism(epsilon=1.0, total=3),
+        IntegerPartitionMechanism(epsilon=1, bounds=BOUNDS),
+        GeometricPartitionMechanism(epsilon=3, bounds=BOUNDS),
+    ],
+    ids=repr,
+)
+def test_the_exact_epsilon_of_lists_is_for_the_mechanism_over_all_lists(mechanism):
+    with pytest.raises(TypeError, match=f"not of {type(mechanism).__name__}: bound it"):
         exact_partition_epsilon(mechanism, FrequencyList([3], [1]), FrequencyList([2], [1]))
 
 

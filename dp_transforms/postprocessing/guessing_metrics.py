@@ -11,6 +11,9 @@ are singletons, the population's tail is harder to guess than the list's.
 
 All is exact over the distinct frequencies; only the last step is a float. On a released list this
 is post-processing, and ``intervals`` bounds the effect of the noise.
+
+Every metric raises a ValueError for an empty list, or an argument that is out of range: guesses are
+positive, alpha is in (0, 1], and value_per_cost is not negative.
 """
 
 from __future__ import annotations
@@ -39,9 +42,6 @@ def rank_sums(frequency_list: FrequencyList) -> RankSums:
 def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
     """lambda_beta: the fraction of accounts that beta guesses per account break.
 
-    Raises:
-      ValueError: the list is empty, or guesses is not positive.
-
     >>> success_rate(FrequencyList([5, 2, 1], [1, 1, 3]), guesses=2)
     0.7
     """
@@ -68,9 +68,6 @@ def min_entropy(frequency_list: FrequencyList) -> float:
 
 def guesses_to_reach(frequency_list: FrequencyList, alpha: Number) -> int:
     """mu_alpha: the fewest guesses per account that break a fraction alpha of the accounts.
-
-    Raises:
-      ValueError: the list is empty, or alpha is not in (0, 1].
 
     >>> guesses_to_reach(FrequencyList([5, 2, 1], [1, 1, 3]), alpha=0.7)
     2
@@ -140,9 +137,6 @@ def rational_attack(frequency_list: FrequencyList, value_per_cost: Number) -> At
     attacker who gives up on an account after B guesses gains value * lambda_B, and makes on average
     as many guesses as the sum of 1 - lambda_j over 0 <= j < B. The profit may fall and rise again:
     this is its global maximum, with the fewest guesses among equals.
-
-    Raises:
-      ValueError: the list is empty, or value_per_cost is negative.
 
     >>> rational_attack(FrequencyList([50, 1], [1, 50]), value_per_cost=4)
     Attack(guesses=1, success_rate=0.5, profit=1.0)

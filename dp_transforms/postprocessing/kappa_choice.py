@@ -180,7 +180,7 @@ class _Degrees:
         self.last = np.append(self.first[1:] - 1, self.first[-1])
         self.users = _without_noise(np.array(released.users, np.float64))
         # In a cell, users of degree d are taken to be as many as 1 / d**2.
-        cells = [np.arange(a, b + 1) for a, b in zip(self.first, self.last, strict=True)]
+        cells = (np.arange(a, b + 1) for a, b in zip(self.first, self.last, strict=True))
         self.means = np.array([(1 / d).sum() / (1 / d**2).sum() for d in cells])
         self.total = float(self.users @ self.means)
 

@@ -108,7 +108,7 @@ def plan_releases(
       epsilons: the budgets to compare.
       delta: of the selection; without it none is planned.
       max_partitions_per_user: kappa.
-      made_up: the reference stands for a list of an unknown kind: plan the other ``KINDS`` as well.
+      made_up: plan the other ``KINDS`` as well, since the reference stands for a list of any kind.
 
     Raises:
       ValueError: the reference is empty, or a parameter is out of range.

@@ -260,10 +260,8 @@ def _budget(statement: Mapping[str, Any]) -> str:
         lines["Base 2"] = f"(x, y, z) = ({base_2['x']}, {base_2['y']}, {base_2['z']})"
     for name, version in statement.get("versions", {}).items():
         lines[f"Version of {name}"] = version
-    content, budget = (
-        _table(_row(line, ("th", "td")) for line in lines.items()),
-        statement.get("budget"),
-    )
+    content = _table(_row(line, ("th", "td")) for line in lines.items())
+    budget = statement.get("budget")
     if not budget:
         return content
     names = ("purpose", "epsilon", "delta", "state")

@@ -34,7 +34,8 @@ def page_of(release: Any, words: Words = NO_WORDS) -> page.Page:
 
 def figure_of(release: Any) -> Any:
     """The figure of several lists, or of two that are compared."""
-    return (comparison_figure if release.page_kind == "comparison" else _series_figure)(release)
+    compared = release.page_kind == "comparison"
+    return comparison_figure(release) if compared else _series_figure(release)
 
 
 def _series_page(releases: Releases, words: Words) -> page.Page:

@@ -53,19 +53,19 @@ def files(tmp_path_factory):
 
 
 KINDS = {
-    "polars": FRAME,
-    "lazy polars": FRAME.lazy(),
-    "categories": FRAME.with_columns(pl.all().cast(pl.Categorical)),
-    "pandas": pd.DataFrame(COLUMNS),
-    "pandas categories": pd.DataFrame(RECORDS, dtype="category"),
-    "arrow": TABLE,
-    "batch": pa.RecordBatch.from_pydict(RECORDS),
-    "reader": TABLE.to_reader(max_chunksize=700),
-    "duckdb": duckdb.from_arrow(TABLE),
-    "columns": COLUMNS,
-    "arrays": {"who": np.array(USERS), "page": np.array(PAGES)},
-    "dictionaries": ({"page": page, "who": user} for page, user in PAIRS),
-    "named tuples": [Visit(*pair) for pair in PAIRS],
+    "polars": lambda: FRAME,
+    "lazy polars": lambda: FRAME.lazy(),
+    "categories": lambda: FRAME.with_columns(pl.all().cast(pl.Categorical)),
+    "pandas": lambda: pd.DataFrame(COLUMNS),
+    "pandas categories": lambda: pd.DataFrame(RECORDS, dtype="category"),
+    "arrow": lambda: TABLE,
+    "batch": lambda: pa.RecordBatch.from_pydict(RECORDS),
+    "reader": lambda: TABLE.to_reader(max_chunksize=700),
+    "duckdb": lambda: duckdb.from_arrow(TABLE),
+    "columns": lambda: COLUMNS,
+    "arrays": lambda: {"who": np.array(USERS), "page": np.array(PAGES)},
+    "dictionaries": lambda: ({"page": page, "who": user} for page, user in PAIRS),
+    "named tuples": lambda: [Visit(*pair) for pair in PAIRS],
 }
 
 
@@ -81,7 +81,7 @@ def expected(files):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_data_has_the_release_of_the_job(kind, expected):
-    released = dp.release(KINDS[kind], **LIST, secret=SECRET)
+    released = dp.release(KINDS[kind](), **LIST, secret=SECRET)
     assert released.released == expected
     assert released.released.coordinates == expected.coordinates
 
