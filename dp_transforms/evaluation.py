@@ -1,28 +1,22 @@
 """PRIVATE: computes from the private list. For experiments and audits; never publish it.
 
-An audit asks how much privacy loss two neighbouring inputs show.
-
-An (epsilon, delta)-DP mechanism gives every event S about its output probabilities with
-
-    P[S] <= e**epsilon * Q[S] + delta
-
-under any two neighbours, in both directions. So every event gives a lower bound,
+An (epsilon, delta)-DP mechanism has P[S] <= e**epsilon * Q[S] + delta for every event S about its
+output, under any two neighbours and in both directions. So every event gives a lower bound,
 
     epsilon >= ln((P[S] - delta) / Q[S]),
 
-and the largest over all events is the exact epsilon of the pair at this delta. Where both
-distributions can be enumerated, ``exact_epsilon`` finds it. Where they can only be sampled,
-``epsilon_lower_bound`` certifies a part of it: one half of the draws chooses the event, and the
-other half bounds its two probabilities by the intervals of Clopper and Pearson. The event does not
-depend on the draws that test it, so the error rate holds for that one test, however the event was
-found.
+and the largest is the exact epsilon of the pair at this delta. ``exact_epsilon`` finds it where
+both distributions can be enumerated. Where they can only be sampled, ``epsilon_lower_bound``
+certifies a part of it: one half of the draws chooses the event, and the other half bounds its two
+probabilities by the intervals of Clopper and Pearson. The event does not depend on the draws that
+test it, so the error rate holds, however the event was found.
 
-An audit can show that a promise is broken. It cannot show that it is kept: other neighbours and
-other events may be worse.
+An audit can show that a promise is broken, and not that it is kept: other neighbours and other
+events may be worse.
 
-Sources: C. Clopper, E. Pearson, "The use of confidence or fiducial limits illustrated in the case
-of the binomial" (1934); Z. Ding, Y. Wang, G. Wang, D. Zhang, D. Kifer, "Detecting violations of
-differential privacy" (CCS 2018), for choosing an event on draws of its own.
+Sources: Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of
+the binomial" (1934); Ding, Wang, Wang, Zhang and Kifer, "Detecting violations of differential
+privacy" (CCS 2018), for choosing an event on draws of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +39,7 @@ from dp_transforms.mechanisms.partition.exponential import (
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,
 )
-from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism, WithinBounds
 from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
@@ -60,7 +54,7 @@ _ROUNDING = 2.0**-40
 def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> float:
     """Returns the exact mean of ||x - f||_1 over a mechanism's releases x of f; as private as f.
 
-    ``dist`` of Blocki et al. (2016) is half of it. Nothing is drawn.
+    Nothing is drawn. ``dist`` of Blocki et al. (2016) is half of it.
 
     Raises:
       ValueError: the mechanism's distribution has no formula.
@@ -77,13 +71,12 @@ class EpsilonBound:
     """A lower bound on epsilon, with the counts that it follows from.
 
     Attributes:
-      epsilon: with probability 1 - error_rate at least, the exact epsilon is not below this. 0
+      epsilon: the exact epsilon is not below this, with probability 1 - error_rate at least. 0
         where nothing is shown.
-      delta: the delta at which epsilon is bounded.
+      delta: at which epsilon is bounded.
       error_rate: how often a bound like this may be too large.
-      hits: how many of the draws that test the event are in it, under the input that makes it
-        likely.
-      other_hits: the same under the other input.
+      hits, other_hits: how many of the draws that test the event are in it, under the input that
+        makes it likely and under the other.
       draws: how many draws of each input test it.
     """
 
@@ -118,8 +111,7 @@ def epsilon_lower_bound(
         probabilities, the closer the bound comes. Values seen fewer than ten times are in no event.
 
     Raises:
-      ValueError: there are not as many of both outputs, or fewer than two; delta or error_rate is
-        out of range.
+      ValueError: outputs are not equally many, or fewer than two; a number is out of range.
 
     >>> bound = epsilon_lower_bound([1, 2, 2] * 999, [1, 1, 2] * 999)
     >>> 0 < bound.epsilon < math.log(2)
@@ -140,8 +132,8 @@ def epsilon_lower_bound(
         counts = [Counter(map(statistic, side[::2])) for side in (outputs, other_outputs)]
         for order in (1, -1):
             here, there = counts[::order]
-            guess, event = _best_event(here, there, delta, error_rate)
-            events.append((guess, event, statistic, order))
+            found = _best_event(here, there, delta, error_rate)
+            events.append((*found, statistic, order))
     _, event, statistic, order = max(events, key=operator.itemgetter(0))
     hits, other_hits = (
         sum(statistic(output) in event for output in side[1::2])
@@ -160,10 +152,8 @@ def exact_epsilon(
     The best events are those of the outcomes whose ratio of probabilities is above some value.
 
     Args:
-      distribution: the probability of every outcome under one input: rationals, or floats that are
-        as good as exact.
-      other: the same under its neighbour. An outcome that is not in a distribution has probability
-        0.
+      distribution, other: the probability of every outcome under an input and under its neighbour,
+        0 if it is not there: rationals, or floats that are as good as exact.
       delta: the delta at which epsilon is asked for.
 
     >>> exact_epsilon({"yes": 0.75, "no": 0.25}, {"yes": 0.25, "no": 0.75}) == math.log(3)
@@ -188,21 +178,16 @@ def exact_partition_epsilon(
 ) -> float:
     """Returns the exact epsilon, at delta = 0, of a mechanism over all lists for a pair of lists.
 
-    Pr[x] / Pr'[x] = q**(||x - f||_1 - ||x - f'||_1) Z' / Z, with Z and Z' the total weights. The
-    exponent is at least -||f - f'||_1, which x = f attains; with both directions,
+    Pr[x] / Pr'[x] = q**(||x - f||_1 - ||x - f'||_1) Z' / Z for f, its neighbour f' and their total
+    weights. The exponent is at least -||f - f'||_1, which x = f attains; with both directions,
 
         epsilon = ||f - f'||_1 ln(1/q) + |ln(Z' / Z)|.
 
     The total weights of the geometric mechanism are one, and so are those of noisy coordinates, of
     which every decoded list is a function.
 
-    Args:
-      mechanism: without bounds, but for the Frobenius mechanism. Others have other total weights.
-      frequency_list: f.
-      neighbour: f'.
-
     Raises:
-      TypeError: the mechanism is another one.
+      TypeError: the mechanism is another one, or has bounds and is not Frobenius's.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> lists = FrequencyList([3, 1], [1, 2]), FrequencyList([4, 1], [1, 2])
@@ -217,11 +202,13 @@ def exact_partition_epsilon(
 
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
     """ln Z."""
-    unbounded = isinstance(mechanism, GeometricPartitionMechanism) and mechanism.bounds is None
-    if unbounded or mechanism.decodes:
+    if mechanism.decodes:
         return 0
-    if isinstance(mechanism, IntegerPartitionMechanism):
-        return gmpy2.log(_total_weight(frequency_list, mechanism.decay))
+    if isinstance(mechanism, WithinBounds) and mechanism.bounds is None:
+        if isinstance(mechanism, GeometricPartitionMechanism):
+            return 0
+        if isinstance(mechanism, IntegerPartitionMechanism):
+            return gmpy2.log(_total_weight(frequency_list, mechanism.decay))
     raise TypeError(
         f"what a pair costs is known exactly of mechanisms over all lists, not of "
         f"{type(mechanism).__name__}: bound it with epsilon_lower_bound"
@@ -229,10 +216,7 @@ def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> 
 
 
 def proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, Any]:
-    """(lo, hi): each is on the wrong side of the true proportion with half of error_rate at most.
-
-    The interval of Clopper and Pearson (1934); arrays of it for an array of hits.
-    """
+    """(lo, hi), or arrays of both: each is wrong with half of error_rate at most."""
     half = error_rate / 2
     # Where the formulas do not hold, the bounds are 0 and 1.
     some, rest = np.maximum(hits, 1), np.maximum(draws - hits, 1)
@@ -244,7 +228,7 @@ def proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, An
 def _best_event(
     here: Counter[Hashable], there: Counter[Hashable], delta: float, error_rate: float
 ) -> tuple[float, frozenset[Hashable]]:
-    """(what it would certify on these draws, the event) for the best event found."""
+    """The best event, behind the epsilon that it would certify on these draws."""
     seen = [value for value in here | there if here[value] + there[value] >= _LEAST_SEEN]
     if not seen:
         return -math.inf, frozenset()

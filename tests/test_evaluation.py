@@ -18,7 +18,9 @@ from dp_transforms.mechanisms import (
     ExactTotalMechanism,
     FrequencyList,
     FrobeniusMechanism,
+    GeometricPartitionMechanism,
     IntegerPartitionMechanism,
+    PartitionBounds,
     PartitionTable,
 )
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
@@ -44,16 +46,13 @@ def test_a_right_mechanism_is_not_accused():
 
     A false alarm of this test has a probability below 1e-9.
     """
-    repeats, epsilon = 100, 1.0
-    bounds = [
-        epsilon_lower_bound(
-            noisy(7, epsilon, 1000, 2 * i), noisy(8, epsilon, 1000, 2 * i + 1), error_rate=0.05
-        )
-        for i in range(repeats)
-    ]
-    too_large = sum(bound.epsilon > epsilon for bound in bounds)
-    assert stats.binom.sf(too_large - 1, repeats, 0.05) > 1e-9
-    assert sum(bound.epsilon for bound in bounds) / repeats > 0.6
+    found = []
+    for seed in range(0, 200, 2):
+        outputs, others = noisy(7, 1.0, 1000, seed), noisy(8, 1.0, 1000, seed + 1)
+        found.append(epsilon_lower_bound(outputs, others, error_rate=0.05).epsilon)
+    too_large = sum(one > 1 for one in found)
+    assert stats.binom.sf(too_large - 1, len(found), 0.05) > 1e-9
+    assert sum(found) / len(found) > 0.6
 
 
 def test_a_chosen_event_is_tested_on_other_draws():
@@ -80,12 +79,9 @@ def test_a_leak_of_probability_delta_is_forgiven():
 
 
 def test_exact_epsilon_is_the_smallest_that_any_event_allows():
-    distributions_of_pair = [
-        dict(zip("abcd", row, strict=True)) for row in ([1, 2, 3, 4], [4, 1, 2, 3])
-    ]
     first, second = (
-        {x: gmpy2.mpq(w, 10) for x, w in distribution.items()}
-        for distribution in distributions_of_pair
+        {x: gmpy2.mpq(int(w), 10) for x, w in zip("abcd", weights, strict=True)}
+        for weights in ("1234", "4123")
     )
     for delta in (0, gmpy2.mpq(1, 20), gmpy2.mpq(1, 5)):
         ratios = [
@@ -106,33 +102,23 @@ def test_what_only_one_input_can_give_has_no_epsilon():
 def test_selection_spends_its_delta_and_no_more():
     epsilon, delta = 1.0, 1e-3
     strategy = OptimalSelection(epsilon, delta)
-    spent = []
-    for users in range(1, strategy.saturation_count + 1):
-        pair = []
-        for n in (users - 1, users):
-            keep = strategy.keep_enclosure(n, 200)[0]
-            pair.append({True: keep, False: 1 - keep})
-        spent.append(exact_epsilon(*pair, gmpy2.mpq(delta)))
-    assert max(spent) == pytest.approx(epsilon, abs=1e-9)
-    assert max(spent) <= epsilon + 1e-12
+    keep = [strategy.keep_enclosure(n, 200)[0] for n in range(strategy.saturation_count + 1)]
+    pairs = itertools.pairwise({True: p, False: 1 - p} for p in keep)
+    spent = max(exact_epsilon(*pair, gmpy2.mpq(delta)) for pair in pairs)
+    assert epsilon - 1e-9 <= spent <= epsilon + 1e-12
 
 
+@pytest.mark.parametrize("pair", [((3, 1), (3, 2)), ((2, 2, 2), (3, 2, 2))], ids=str)
 @pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)
-def test_exact_epsilon_of_lists_is_that_of_the_enumerated_distribution(eta):
+def test_exact_epsilon_of_lists_is_that_of_the_enumerated_distribution(eta, pair):
     """The distribution by the table, within bounds that leave out next to nothing."""
-    mechanism = IntegerPartitionMechanism(eta=eta)
-    f, g = ((3, 1), (3, 2)), ((2, 2, 2), (3, 2, 2))
-    for here, there in (f, g):
-        lists = [enumeration.as_list(target) for target in (here, there)]
-        tables = [PartitionTable(one, eta, [60] * 60) for one in lists]
-        ratios = [
-            tables[0].probability(x) / tables[1].probability(x)
-            for x in map(enumeration.as_list, enumeration.partitions(4, 5))
-        ]
-        expected = max(abs(math.log(ratio)) for ratio in ratios)
-        found = exact_partition_epsilon(mechanism, *lists)
-        assert found == pytest.approx(expected, rel=1e-6)
-        assert found <= 2 * eta.epsilon
+    lists = [*map(enumeration.as_list, pair)]
+    here, there = (PartitionTable(one, eta, [60] * 60) for one in lists)
+    outcomes = map(enumeration.as_list, enumeration.partitions(4, 5))
+    expected = max(abs(math.log(here.probability(x) / there.probability(x))) for x in outcomes)
+    found = exact_partition_epsilon(IntegerPartitionMechanism(eta=eta), *lists)
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert found <= 2 * eta.epsilon
 
 
 def test_no_pair_of_small_lists_costs_more_than_epsilon():
@@ -148,9 +134,20 @@ def test_no_pair_of_small_lists_costs_more_than_epsilon():
     assert max(found) == pytest.approx(mechanism.epsilon_cost, abs=1e-9)
 
 
-def test_the_exact_epsilon_of_lists_is_for_the_mechanism_over_all_lists():
-    mechanism = ExactTotalMechanism(epsilon=1.0, total=3)
-    with pytest.raises(TypeError, match="not of ExactTotalMechanism: bound it"):
+BOUNDS = PartitionBounds(upper=FrequencyList([9], [9]))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        ExactTotalMechanism(epsilon=1.0, total=3),
+        IntegerPartitionMechanism(epsilon=1, bounds=BOUNDS),
+        GeometricPartitionMechanism(epsilon=3, bounds=BOUNDS),
+    ],
+    ids=repr,
+)
+def test_the_exact_epsilon_of_lists_is_for_the_mechanism_over_all_lists(mechanism):
+    with pytest.raises(TypeError, match=f"not of {type(mechanism).__name__}: bound it"):
         exact_partition_epsilon(mechanism, FrequencyList([3], [1]), FrequencyList([2], [1]))
 
 

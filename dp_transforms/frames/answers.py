@@ -1,12 +1,12 @@
 """Releases that answer questions: a list of frequencies, or names. All that is in them is public.
 
 A function returns the same object as ``load`` does for the directory that a job, or ``save``, has
-written. Intervals are for the noise alone; where a user has more partitions than count, they are
-about the records that do.
+written. Intervals are for the noise alone, and about the records that count.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """A question that lists are often asked: its words, and a method of ``Answers`` with arguments.
-
-    In the words, ``{things}`` and ``{users}`` stand for what partitions and users are called.
-    """
+    """A question that lists are often asked: its words, in which ``{things}`` and ``{users}`` are
+    to be filled in, and a method of ``Answers`` with arguments."""
 
     words: str
     method: str
@@ -65,8 +63,8 @@ _ALWAYS = 2
 class ListRelease(Release, Answers):
     """A released frequency list: how many users partitions have, and not which.
 
-    Every answer is an ``Estimate`` with an interval that is proved, each with its confidence by
-    itself unless it says otherwise. Choose what to ask without looking at the release.
+    Intervals are proved, and hold each by itself unless a method says otherwise. Choose what to ask
+    without looking at the release.
 
     Attributes:
       released: the list itself; it serves wherever a ``FrequencyList`` does.
@@ -99,10 +97,7 @@ class ListRelease(Release, Answers):
         return WalkIntervals(self.released, distribution_of_statement(dict(self.statement)))
 
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
-        """Estimates the k largest frequencies; all intervals hold together with the confidence.
-
-        Values are as released. One that is outside its interval is moved to the nearer end.
-        """
+        """Estimates the k largest frequencies; all intervals hold together with the confidence."""
         check_positive("k", k)
         each = 1 - (1 - confidence) / k
         told = (self.frequency_at(rank, each) for rank in range(1, k + 1))
@@ -112,14 +107,8 @@ class ListRelease(Release, Answers):
         return self.intervals._ends(name, index, value, confidence)
 
     def guesswork_bits(self, alpha: Number = "0.5", confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates how hard it is to guess the passwords of a part of the accounts, in bits.
-
-        Args:
-          alpha: the part of accounts, above 0 and at most 1; partitions are their passwords.
-          confidence: of the interval.
-
-        See ``guessing_metrics.alpha_guesswork_bits``.
-        """
+        """Estimates how hard it is to guess the passwords, which are the partitions, of a part
+        alpha of the accounts, in bits: see ``guessing_metrics.alpha_guesswork_bits``."""
         return self.intervals.alpha_guesswork_bits(alpha, confidence)
 
     alpha_guesswork_bits = guesswork_bits
@@ -136,8 +125,7 @@ class ListRelease(Release, Answers):
 
         Args:
           confidence: of each interval by itself.
-          by_model: intervals of the decoder's model, which are shorter and not proved; they need
-            noisy coordinates. The same numbers are estimated either way.
+          by_model: the same numbers with the intervals of ``model``.
           things, users: what partitions and users are called in the keys.
         """
         asked = _asked(self, confidence)
@@ -147,21 +135,15 @@ class ListRelease(Release, Answers):
 
     @cached_property
     def model(self) -> Answers:
-        """Intervals of the decoder's model: shorter, and not proved but as good as the model.
-
-        Raises:
-          ValueError: the list has no noisy coordinates.
-        """
+        """Intervals of the decoder's model: shorter, and not proved but as good as the model. A
+        ValueError if the list has no noisy coordinates."""
         return model_intervals_of(self.released)
 
     def plot(
         self, path: str | os.PathLike[str] | None = None, confidence: float = CONFIDENCE
     ) -> Any:
-        """Draws frequencies by rank, with error bars that all hold together.
-
-        Args:
-          path: write an image there.
-          confidence: of all error bars together.
+        """Draws frequencies by rank, with error bars that all hold together; writes an image to
+        ``path``, if one is given.
 
         Returns:
           The ``matplotlib`` figure.
@@ -182,10 +164,9 @@ class ListRelease(Release, Answers):
         publish(directory, list_tables([self.released]), self.statement, overwrite)
 
     def _known(self) -> ReleaseIntervals | None:
-        try:
+        with contextlib.suppress(ValueError):  # of a list that public knowledge has narrowed
             return self.intervals
-        except ValueError:  # of a list that public knowledge has narrowed
-            return None
+        return None
 
     def _columns(self) -> dict[str, Any]:
         """One row for each stretch of ranks with the same numbers, by its first rank: frequencies,
@@ -231,7 +212,7 @@ class NamesRelease(Release):
         return int(self.names.num_columns) - counts
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes the names and privacy.json, as the job does. Errors: see ``ListRelease.save``."""
+        """Writes the names and privacy.json, as the job does: see ``ListRelease.save``."""
         from dp_transforms.files.partition_file import names_lines
 
         noisy = bool(self.statement["noisy_counts"])
@@ -290,8 +271,7 @@ def compare(
 
     Proof. Let the interval of each list fail with probability at most a / 2. Where both hold, the
     difference of the true numbers is between the low end of the second less the high end of the
-    first, and the converse. So this fails with probability at most a, whatever the two noises have
-    in common. QED.
+    first, and the converse: so with probability 1 - a, whatever the two noises have in common. QED.
 
     Args:
       first, second: about the same users or others.
@@ -311,18 +291,13 @@ def compare(
     """
     if not all(isinstance(one, ListRelease) for one in (first, second)):
         raise ValueError("compare takes two lists, not names, groups or periods")
-    ones, twos = (_asked(one, half(confidence)) for one in (first, second))
-    shown = {*_shown(ones), *_shown(twos)}
-    asked = [one for one in ones if one in twos and one in shown]
-    names = names_of(first.statement)
-    return Comparison(
-        (first, second),
-        labels,
-        tuple(one.words.format(**names) for one in asked),
-        tuple(ones[one] for one in asked),
-        tuple(twos[one] for one in asked),
-        tuple(difference(ones[one], twos[one], confidence) for one in asked),
-    )
+    told = [_asked(one, half(confidence)) for one in (first, second)]
+    shown = {*_shown(told[0]), *_shown(told[1])}
+    asked = [one for one in QUESTIONS if one in shown and all(one in each for each in told)]
+    words = tuple(one.words.format(**names_of(first.statement)) for one in asked)
+    ones, twos = (tuple(each[one] for one in asked) for each in told)
+    differences = (difference(*pair, confidence) for pair in zip(ones, twos, strict=True))
+    return Comparison((first, second), labels, words, ones, twos, tuple(differences))
 
 
 def publish(
@@ -332,8 +307,7 @@ def publish(
     overwrite: bool,
     numbers: int = 2,
 ) -> None:
-    """Writes the files of a job, of which the first table is the release, with Python's words in
-    errors."""
+    """Writes the files of a job, the release first, with Python's words in errors."""
     file_name, *beside = tables
     try:
         place = ReleaseDirectory(

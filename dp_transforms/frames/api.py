@@ -1,8 +1,8 @@
 """Functions from records of this process, or files, to releases: no pipeline is needed.
 
-They bound, count and draw by the kernels of the jobs and under the same keys, so that function,
-transform and command line give the same release under one secret. Arguments are checked, and a
-session's budget is spent, before a record is used.
+Under one secret, function, transform and command line give the same release: by the same kernels,
+and under the same keys. Arguments are checked, and a session's budget is spent, before a record is
+used.
 """
 
 from __future__ import annotations
@@ -90,17 +90,12 @@ def release_counts(
 ) -> ListRelease:
     """Releases counts that were made elsewhere, one for each partition.
 
-    Counts do not tell in how many partitions one user is counted: ``max_partitions_per_user`` is
-    the caller's declaration, on which the guarantee rests, and the statement says so. Where there
-    are records, take ``release``, which bounds them.
-
     Args:
       counts: the number of distinct users of each partition.
-      epsilon, mechanism, session, secret: see ``release``.
-      max_partitions_per_user: kappa, the most partitions in which one user is counted.
-
-    Raises:
-      ValueError, BudgetExceededError: see ``release``.
+      epsilon, mechanism, session, secret: see ``release``, also for errors.
+      max_partitions_per_user: kappa, the most partitions in which one user is counted. Counts do
+        not tell it: the guarantee rests on this declaration, and the statement says so. Where there
+        are records, take ``release``, which bounds them.
 
     >>> import dp_transforms as dp
     >>> dp.release_counts([7, 1, 1], epsilon=1, max_partitions_per_user=3).statement[
@@ -141,14 +136,12 @@ def select(
     records of one user.
 
     Args:
-      data, user, partition, max_partitions_per_user, drop_nulls, session, secret: see ``release``.
+      data, user, partition, max_partitions_per_user, drop_nulls, session, secret: see ``release``,
+        also for errors.
       epsilon, delta: what the selection costs; take a delta far below 1 / number of users.
       counts: also release noisy numbers of users, with intervals, at no further cost.
       strategy: see ``mechanisms.selection.make_strategy``.
       pre_threshold: never name a partition with fewer users than this.
-
-    Raises:
-      ValueError, TypeError, BudgetExceededError: see ``release``.
 
     >>> import dp_transforms as dp
     >>> visits = {"who": list(range(100)), "page": ["home"] * 99 + ["diary"]}
@@ -183,9 +176,7 @@ def _made(
     spec: specs.Spec, session: Session | None, secret: JobSecret | None, *records: Any
 ) -> tuple[Any, dict[str, Any]]:
     """Makes a release of records as ``records_of`` takes them; returns what came out of the engine,
-    and the statement. What a session has not left is refused before data are looked at, and its
-    budget is spent before records are used.
-    """
+    and the statement."""
     charge = _charge(session, spec.requests)
     source = records_of(*records)
     if isinstance(spec, specs.GroupsSpec):
@@ -199,6 +190,8 @@ def _made(
 def _charge(
     session: Session | None, requests: Sequence[Request]
 ) -> contextlib.AbstractContextManager[dict[str, Any]]:
+    """Spends a session's budget on entry. More than is left is refused now: before data are looked
+    at."""
     if session is None:
         return contextlib.nullcontext({})
     session.check(requests)
@@ -231,7 +224,8 @@ def release_by_period(
     """Releases a list for each hour, day, week or month: epsilon-DP for all of them together.
 
     Args:
-      data, user, partition, mechanism, drop_nulls, session, secret: see ``release``.
+      data, user, partition, mechanism, drop_nulls, session, secret: see ``release``, also for
+        errors.
       time: the column of dates, timestamps, or text such as 2026-01-31 23:59.
       period: "hour", "day", "week" or "month".
       periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
@@ -242,10 +236,7 @@ def release_by_period(
       max_partitions_per_user: the most partitions in which one user counts in each of these.
 
     Returns:
-      ``Releases``: a ``ListRelease`` by the name of each period, with or without records.
-
-    Raises:
-      ValueError, TypeError, BudgetExceededError: see ``release``.
+      A ``ListRelease`` by the name of each period, with or without records.
 
     >>> import dp_transforms as dp
     >>> visits = {"who": [1, 2, 1], "page": ["a", "a", "b"], "when": ["2026-01-01"] * 3}
@@ -293,7 +284,8 @@ def release_groups(
     removing all records of one user: see ``transforms.grouped`` for the argument.
 
     Args:
-      data, user, partition, mechanism, drop_nulls, session, secret: see ``release``.
+      data, user, partition, mechanism, drop_nulls, session, secret: see ``release``, also for
+        errors.
       groups: for each column by whose values users are grouped, such as "gender", the values that
         are public and get a list each; None where the values are to be selected.
       epsilon_all: what the list of all users costs.
@@ -302,10 +294,7 @@ def release_groups(
       epsilon_selection, delta: what the selection of names costs, for columns with None.
 
     Returns:
-      ``GroupReleases``: a ``ListRelease`` by column and value, and that of all users by ("", "").
-
-    Raises:
-      ValueError, TypeError, BudgetExceededError: see ``release``.
+      A ``ListRelease`` by column and value, and that of all users by ("", "").
 
     >>> import dp_transforms as dp
     >>> visits = {"who": [1, 2, 3], "page": ["a", "a", "b"], "sex": ["f", "m", "m"]}
@@ -361,11 +350,8 @@ def degrees(
       degree_bound: the most edges that are kept at a node; further ones are dropped. Public: choose
         it without looking at the graph.
       nodes: the number of nodes, if it is public and edges are protected.
-      mechanism, drop_nulls, session, secret: see ``release``. The session is for the unit "edge" or
-        "node".
-
-    Raises:
-      ValueError, TypeError, BudgetExceededError: see ``release``.
+      mechanism, drop_nulls, session, secret: see ``release``, also for errors. The session is for
+        the unit "edge" or "node".
 
     >>> import dp_transforms as dp
     >>> edges = [("hub", leaf) for leaf in "abcd"]
@@ -394,18 +380,17 @@ def choose_kappa(
     of how many partitions users have: epsilon-DP, and added to what follows.
 
     Args:
-      data, user, partition, drop_nulls, session, secret: see ``release``.
+      data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
       epsilon: what this release costs; a tenth of ``for_epsilon`` is plenty.
       for_epsilon: the epsilon of the release that follows.
       for_delta: the delta of a selection of names that follows; by default a list follows.
       max_degree: the largest value to try. Public: choose it without looking at the data.
 
     Returns:
-      ``postprocessing.kappa_choice.KappaChoice``, whose ``recommended`` is the best.
+      A choice whose ``recommended`` is the best.
 
     Raises:
-      ValueError, TypeError, BudgetExceededError: see ``release``; ValueError too if the noisy
-        numbers show no user.
+      ValueError: also if the noisy numbers show no user.
 
     >>> import dp_transforms as dp
     >>> visits = [(user, page) for user in range(2_000) for page in range(user % 4)]

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 class Releases(PicturedTable, Release, Mapping[Any, Any]):
-    """A mapping of releases that were made together, such as those of each day, by name.
-
-    Args:
-      lists: a ``ListRelease`` or a ``NamesRelease`` by each name, in order.
-      kind: what the names are, such as "day".
+    """A mapping of lists, or names, that were released together, by names of a kind such as "day".
 
     Attributes:
       statement: the guarantee of all of them together, as in privacy.json.
@@ -59,6 +55,10 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         """The names of the lists in tables and pictures."""
         return list(self)
 
+    @property
+    def _are_lists(self) -> bool:
+        return all(isinstance(one, ListRelease) for one in self.values())
+
     def _label_columns(self, name: Any) -> dict[str, str]:
         return {self.kind: name}
 
@@ -84,7 +84,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         Raises:
           ValueError: there is no such number, or these are names and not lists.
         """
-        if not all(isinstance(one, ListRelease) for one in self.values()):
+        if not self._are_lists:
             raise ValueError("numbers have a series in lists, not in names")
         names = names_of(self.statement)
         by_words = {one.words.format(**names): one for one in QUESTIONS}
@@ -99,14 +99,14 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes each into a directory of its name, as the job does with ``--period``. Errors: see
+        """Writes each into a directory of its name, as the job does with ``--period``: see
         ``ListRelease.save``."""
         for name, one in self.items():
             one.save(os.path.join(os.fspath(directory), name), overwrite)
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {self.kind: self.labels}
-        if not all(isinstance(one, ListRelease) for one in self.values()):
+        if not self._are_lists:
             return columns | {"names": [len(one) for one in self.values()]}
         for number in ("partitions", "total"):
             names = (number, f"{number}, low", f"{number}, high")
@@ -115,12 +115,8 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
 
 class GroupReleases(Releases):
-    """A mapping of the list of each group, by (attribute, value); that of all users is at ("", "").
-
-    Args:
-      lists: by these names, in order.
-      statement: the guarantee of all of them together, as in privacy.json.
-    """
+    """A mapping of the list of each group, by (attribute, value); that of all users is at ("", ""),
+    and ``statement`` is the guarantee of all of them together, as in privacy.json."""
 
     def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
         prices = {one.get("attribute", ""): one for one in statement["lists"]}
@@ -142,7 +138,7 @@ class GroupReleases(Releases):
         return dict(zip(("attribute", "group"), name, strict=True))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes the lists into a directory, as the job does. Errors: see ``ListRelease.save``."""
+        """Writes the lists into a directory, as the job does: see ``ListRelease.save``."""
         tables = grouped_tables((*name, one.released) for name, one in self.items())
         if not is_decoded(self.statement):
             del tables[COORDINATES_FILE]
@@ -159,11 +155,10 @@ class Series(Table):
 
     Attributes:
       kind: what the lists are by, such as "day".
-      number: the number in words, as ``ListRelease.numbers`` has it.
+      number: in words, as ``ListRelease.numbers`` has it.
       names: of the lists.
-      estimates: the number of each list.
-      changes: of each list but the first, from the list before. Each interval, here and in
-        ``estimates``, holds with its confidence by itself.
+      estimates: the number of each list; each interval holds by itself.
+      changes: of each list but the first, from the list before, likewise.
     """
 
     kind: str
@@ -197,14 +192,14 @@ def load(directory: str | os.PathLike[str]) -> Any:
     Raises:
       ValueError: there is no release, or it cannot be read.
     """
+
+    def answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
+        kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
+        return kind(found, statement)
+
     found, statement, kind = read_release(os.fspath(directory))
     if not isinstance(found, dict):
-        return _answering(found, statement)
+        return answering(found, statement)
     if kind is None:
         return GroupReleases(found, statement)
-    return Releases({name: _answering(*one) for name, one in found.items()}, kind)
-
-
-def _answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
-    kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
-    return kind(found, statement)
+    return Releases({name: answering(*one) for name, one in found.items()}, kind)

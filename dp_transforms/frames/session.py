@@ -33,14 +33,13 @@ if TYPE_CHECKING:
 class Session:
     """Releases about the same users, which together cost no more than a budget.
 
-    The cost of a release is taken off before any record is read, and a release that costs more than
-    is left is refused. Epsilons may be chosen after seeing earlier releases (see
-    ``budget.budget``).
+    The cost of a release is taken off before any record is read, and more than is left is refused.
+    Epsilons may be chosen after seeing earlier releases (see ``budget.budget``).
 
     The cost of a release that fails is given back: a release is handed out after its cost is
     committed, so that with an error nothing has come out but that there is one. Whether there is
     one may depend on the data, and is not charged for (see docs/guarantee). If a process is killed,
-    the next reservation on its ledger gives back what it had reserved.
+    the next reservation on its ledger gives back its own.
 
     Args:
       epsilon, delta: the whole budget.
@@ -88,9 +87,8 @@ class Session:
           ValueError: the file is damaged, or no ledger.
         """
         ledger = Ledger.open(path)
-        budget = ledger.budget
-        share = ledger.composition_delta
-        session = cls(budget.epsilon, budget.delta, composition_delta=share, unit=ledger.unit)
+        epsilon, delta, share = ledger.budget.epsilon, ledger.budget.delta, ledger.composition_delta
+        session = cls(epsilon, delta, composition_delta=share, unit=ledger.unit)
         session._ledger = ledger
         return session
 
@@ -133,12 +131,8 @@ class Session:
         return api.choose_kappa(data, **options, session=self)
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Checks that a release could be paid for now. Nothing is spent.
-
-        Raises:
-          BudgetExceededError: it is more than is left.
-          PrivacyUnitError: the budget is for other neighbours.
-        """
+        """Checks that a release could be paid for now; else raises a BudgetExceededError, or a
+        PrivacyUnitError if the budget is for other neighbours. Nothing is spent."""
         for request in requests:
             if request.unit is not self._unit:
                 raise PrivacyUnitError(
@@ -161,10 +155,11 @@ class Session:
 
     @contextlib.contextmanager
     def spending(self, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:
-        """Spends what is requested before its block is entered; yields its part of a privacy.json.
+        """Spends what is requested, or raises as ``check``, before its block is entered; yields its
+        part of a privacy.json.
 
         What the block makes must be handed out after it alone: with an error in it, the cost is
-        given back. Errors of this itself are those of ``check``, and then nothing is spent.
+        given back.
         """
         spend = self._in_memory if self._ledger is None else self._on_disk
         with spend(requests) as lines:

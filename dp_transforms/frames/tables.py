@@ -31,19 +31,11 @@ class Table:
         return pa.table(self._columns())
 
     def to_pandas(self) -> Any:
-        """Returns the table as a ``pandas.DataFrame``.
-
-        Raises:
-          ImportError: pandas is not installed.
-        """
+        """Returns the table as a ``pandas.DataFrame``; ImportError without pandas."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """Returns the table as a ``polars.DataFrame``.
-
-        Raises:
-          ImportError: polars is not installed.
-        """
+        """Returns the table as a ``polars.DataFrame``; ImportError without polars."""
         import polars
 
         return polars.from_arrow(self.to_arrow())
@@ -78,10 +70,9 @@ class Table:
 
 
 class PagedTable(Table):
-    """A table that a page can be about."""
+    """A table that a page can be about, which is ``page_kind`` of ``reports.pages``."""
 
     page_kind: str
-    """Which page of ``reports.pages`` it is."""
 
     def report(
         self,
@@ -113,10 +104,8 @@ class PicturedTable(PagedTable):
     """A table of several lists that one picture can show."""
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draws one number of every list, or two lists by rank, with 95% intervals.
-
-        Args and errors: see ``ListRelease.plot``.
-        """
+        """Draws one number of every list, or two lists by rank, with 95% intervals: see
+        ``ListRelease.plot``."""
         figure = figure_of(self)
         if path is not None:
             figure.savefig(path)

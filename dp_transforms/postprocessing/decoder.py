@@ -1,7 +1,7 @@
 """Frequency lists from noisy Frobenius coordinates: posterior medians, intervals and samples.
 
-Data: z = (a, b) + noise. a and b are the rows and columns of a list (``noisy_coordinates``), and
-noise n has probability proportional to exp(-c |n|).
+Data: z = (a, b) + noise, the rows and columns of a list (``noisy_coordinates``) and noise n with
+probability proportional to exp(-c |n|).
 
 Prior: gaps of rows and columns are those of a Poisson process with a smooth rate, a geometric
 distribution or a heavy tail (``gap_model``). An arm ends where a gap leads below 1; D rows and D or
@@ -11,8 +11,6 @@ Inference: EM fits the mean gaps and the weights of the three distributions, fro
 least squares on. Given them, both arms are Markov chains that D alone connects, and the posterior
 is exact (``gap_chains``) but for cells of 0.04 / c integers where c is small. Released are lower
 medians: those of falling chains with a common D are the rows and columns of a list.
-
-All of this is computed from public values and costs no privacy.
 """
 
 from __future__ import annotations
@@ -38,12 +36,8 @@ LARGEST = 2**62  # No coordinate is taken to be larger, so that differences fit 
 
 
 class Posterior:
-    """The distribution of rows and columns, given their noisy values.
-
-    Args:
-      coordinates: noisy rows and columns, any integers; these may differ in length.
-      bounds: public bounds on the list.
-    """
+    """The distribution of rows and columns, given their noisy values, any integers, and public
+    bounds on the list."""
 
     def __init__(self, coordinates: NoisyCoordinates, bounds: PartitionBounds | None = None):
         self._bounds = bounds
@@ -66,9 +60,7 @@ class Posterior:
     def sample(self, number: int, seed: int = 0) -> tuple[IntArray, IntArray]:
         """Rows and columns of lists drawn from the posterior: draws x places each.
 
-        Any statistic of the lists has its posterior quantiles among those of the draws
-        (``list_of_coordinates`` makes a list of a draw). Bounds are kept as far as cells are single
-        integers. The seed is public.
+        Bounds are kept as far as cells are single integers. The seed is public.
         """
         rows, columns = (
             np.array([_strictly_falling(draw) for draw in arm])
@@ -77,12 +69,8 @@ class Posterior:
         return rows, columns
 
     def median(self, max_total: int | None = None) -> FrequencyList:
-        """Returns the list of medians, which keeps the bounds.
-
-        Args:
-          max_total: a public bound on the total, which the list keeps; some list within the bounds
-            must be able to.
-        """
+        """Returns the list of medians, which keeps the bounds and a public bound on the total, if
+        any list can keep both."""
         rows, columns = self.quantiles(0.5)
         size = int(np.count_nonzero(rows))
         # A no-op but for ties among floats: as many columns as rows, or one less.
@@ -144,18 +132,14 @@ def _pooled(levels: IntArray) -> IntArray:
 
 
 def _strictly_falling(values: IntArray) -> IntArray:
-    """Returns the values if they fall strictly, and else a fit in least squares that does.
-
-    They may not fall where a cell holds several integers, or behind a cliff, where a Fourier
-    transform rounds off probabilities that matter.
-    """
+    """Returns the values if they fall strictly, or a fit in least squares that does: cells may hold
+    several integers, and Fourier transforms round off probabilities that matter behind a cliff."""
     size = int(np.count_nonzero(values))
     index = np.arange(size)
     levels = values[:size] + index
     if (np.diff(levels) <= 0).all():
         return values
-    fitted = np.maximum(_pooled(levels), size) - index
-    return np.append(fitted, values[size:])
+    return np.append(np.maximum(_pooled(levels), size) - index, values[size:])
 
 
 def _limits(bounds: PartitionBounds | None, length: int, rows: bool) -> tuple[IntArray, IntArray]:

@@ -4,8 +4,7 @@
 with its confidence for every private list, over the noise alone; one of kind "model" holds as far
 as the decoder's model of lists does. All are about the list that was released, in which each user
 counts in at most kappa partitions: where records were dropped for that, true numbers are larger.
-Post-processing: no privacy cost. Choose what to ask without looking at the release, or let all of
-``bands`` hold together.
+Choose what to ask without looking at the release, or let all of ``bands`` hold together.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Estimate:
       value: the estimate, within the interval.
       low, high: the ends of the interval, which belong to it.
       confidence: the probability with which it holds the true number.
-      kind: ``PROVED`` if that is so for every list, ``MODEL`` if under the decoder's model.
+      kind: ``PROVED`` for every list, or ``MODEL`` under the decoder's model.
 
     >>> print(Estimate(169, 160, 177))
     169 (160 to 177, 95% confidence)
@@ -68,8 +67,7 @@ class Estimate:
 
 
 class Answers(ABC):
-    """Estimates from one release: values of its list, moved into intervals of a confidence, which
-    is 0.95 by default.
+    """Estimates from one release: values of its list, moved into intervals.
 
     Attributes:
       released: the released list.
@@ -142,13 +140,8 @@ class ReleaseIntervals(Answers):
     def success_rates(
         self, guesses: Sequence[int], confidence: float = 0.95
     ) -> tuple[FloatArray, FloatArray]:
-        """Returns bounds on ``share_of_top`` of several numbers of guesses.
-
-        The bounds on all numbers of guesses hold together with the confidence.
-
-        Returns:
-          Lower and upper bounds, arrays of the shape of ``guesses``.
-        """
+        """Returns lower and upper bounds on ``share_of_top`` of several numbers of guesses, which
+        all hold together; arrays of the shape of ``guesses``."""
         curve = self._rate_curve(confidence)
         ranks = np.minimum(np.asarray(guesses, np.int64), curve.last)
         return curve.low(ranks), curve.high(ranks)
@@ -179,15 +172,11 @@ class ReleaseIntervals(Answers):
 
 
 class RateCurve:
-    """Bounds on lambda_0, lambda_1, ..., from bounds at some ranks.
+    """Bounds on lambda_0, lambda_1, ..., from bounds at some ranks, from 0 to one where it is 1.
 
     lambda is concave, since frequencies fall, and rises. So between two ranks it is at least
     its chord, at most its value at the later one, and below the lines through two ranks before and
     through two ranks after.
-
-    Args:
-      ranks: strictly ascending, from 0; lambda is 1 at the last.
-      low, high: bounds there.
     """
 
     def __init__(self, ranks: IntArray, low: FloatArray, high: FloatArray):
@@ -246,7 +235,7 @@ def around(
 
 def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
     """The length of a row or a column of a list's diagram, the total, or the sum or the share of
-    the largest frequencies, at so many ranks; an empty list has the share 0."""
+    so many largest frequencies; an empty list has the share 0."""
     if name == TOTAL:
         return frequency_list.total
     if name == SHARE:
@@ -258,23 +247,15 @@ def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
 
 
 def failure_probability(confidence: float) -> float:
-    """1 - confidence.
-
-    Raises:
-      ValueError: confidence is not between 0 and 1.
-    """
+    """1 - confidence; a ValueError if that is not between 0 and 1."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
     return 1 - confidence
 
 
 class ModelIntervals(Answers):
-    """Quantiles of numbers of lists drawn from a posterior: shorter, and no better than its model.
-
-    Args:
-      released: the released list.
-      samples: lists drawn from the posterior, some hundred or more.
-    """
+    """Quantiles of numbers of some hundred lists drawn from a posterior: shorter, and no better
+    than its model."""
 
     _kind = MODEL
 
@@ -288,8 +269,9 @@ class ModelIntervals(Answers):
         def bits(one: FrequencyList) -> float:
             return guessing_metrics.alpha_guesswork_bits(one, alpha) if len(one) else 0.0
 
-        low, high = self._quantiles(bits, confidence)
-        return around(bits(self.released), low, high, confidence, MODEL)
+        return around(
+            bits(self.released), *self._quantiles(bits, confidence), confidence, self._kind
+        )
 
     def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
         return self._quantiles(lambda one: _number_of(one, name, index), confidence)

@@ -30,13 +30,7 @@ AGREEMENT, ROUGH_AGREEMENT = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Arm:
-    """One noisy chain.
-
-    Args:
-      values: z_1, z_2, ...
-      guess: a falling guess of the chain; windows are around it.
-      lowest, highest: what is known of each x_j.
-    """
+    """One noisy chain z, a falling guess of it, and bounds on each x_j."""
 
     values: IntArray
     guess: IntArray
@@ -51,8 +45,7 @@ class GapChains:
 
     Args:
       arms: the rows and the columns.
-      means: the mean gaps behind each place of each arm.
-      weights: for each arm those of the distributions of gaps.
+      means, weights: of each arm, mean gaps behind its places, and of the distributions of gaps.
       rate: c; noise n has probability proportional to exp(-c |n|).
       cell: the number of integers of a state.
       reach: how far windows go to either side of the guess.
@@ -103,21 +96,14 @@ class GapChains:
         self._final = np.isin(count, [len(indices[0]) - 1, count[-1]])
 
     def _until_they_agree(
-        self,
-        sweep: Callable[..., FloatArray],
-        begin: int,
-        towards: int,
-        weight: FloatArray,
+        self, sweep: Callable[..., FloatArray], begin: int, towards: int, weight: FloatArray
     ) -> None:
         """Sweeps all segments, and those again that were entered by another message than their
         neighbour was left with.
 
-        Args:
-          sweep: takes segments, the messages that enter them and a step to begin at, the first one
-            if there is none; returns the messages that leave.
-          begin: the step before which first guesses of messages begin.
-          towards: 1 forwards, -1 backwards.
-          weight: how much the message that enters a segment matters.
+        ``sweep`` takes segments, the messages that enter them and perhaps a step to begin at, as
+        first guesses do at ``begin``; it returns the messages that leave, ``towards`` 1 forwards or
+        -1 backwards. ``weight`` says how much the message that enters a segment matters.
         """
         which = np.arange(len(self._begin))
         leaving = sweep(which, self._like[self._index[begin]], begin)

@@ -24,18 +24,16 @@ SHAPE = 64.0  # Of negative binomial counts: Poisson but for an eighth of the me
 KNOT, KINK, RIDGE = 0.4, 0.3, 0.01
 """Distance of knots in log index; standard deviation of a kink; precision around the start."""
 END = 1e-3  # The probability that an arm ends for no reason.
-DISTRIBUTIONS = 3
 PRIOR_WEIGHTS = np.array([0.9, 0.05, 0.05])
 """Weights of the Poisson process, the geometric distribution and the heavy tail."""
+DISTRIBUTIONS = len(PRIOR_WEIGHTS)
 PRIOR_GAPS = 20  # The number of gaps that they are worth when learning.
 
 
 class SmoothGaps:
     """The mean gaps of both arms of a list, as one spline, fitted to expected gaps.
 
-    Args:
-      lengths: the number of coordinates of rows and of columns.
-      side: a guess of the side D of the Durfee square.
+    ``lengths`` are the numbers of rows and of columns, and ``side`` is a guess of D.
     """
 
     def __init__(self, lengths: list[int], side: int):
@@ -59,13 +57,8 @@ class SmoothGaps:
         return np.split(np.exp(np.clip(self._sign * curve, -7, 25)), [self._split])
 
     def fit(self, gaps: FloatArray, weights: FloatArray, steps: int) -> None:
-        """Takes scoring steps of penalised likelihood.
-
-        Args:
-          gaps: the expected gap behind each coordinate, rows first.
-          weights: the probability that there is a gap, likewise.
-          steps: how many steps.
-        """
+        """Takes scoring steps of penalised likelihood, given the expected gap behind each
+        coordinate, rows first, and the probability that there is one."""
         left, part = self._left, self._part
         size = len(self._penalty)
         for _ in range(steps):
@@ -87,14 +80,8 @@ class SmoothGaps:
 
 
 def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatArray:
-    """Weights of the distributions after a pass of EM.
-
-    Args:
-      used: the weights of the pass.
-      shares: sums over gaps of the probability under a distribution alone over that under the
-        mixture.
-      gaps: the expected number of gaps.
-    """
+    """Weights of the distributions after a pass of EM with the weights ``used``, from sums over so
+    many gaps: of the probability under each distribution over that under the mixture."""
     wide = PRIOR_GAPS * PRIOR_WEIGHTS[1:] + (1 - END) * used[1:] * shares[1:]
     wide /= PRIOR_GAPS + gaps
     wide *= min(1.0, 0.99 / wide.sum())
@@ -102,16 +89,9 @@ def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatA
 
 
 def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -> FloatArray:
-    """Returns probabilities of gaps in cells around some points, by each distribution.
+    """Returns probabilities of gaps in cells of so many integers: distributions x places x points.
 
-    Args:
-      gaps: points, places x points; those of a place are ``cell`` apart.
-      means: the mean gap of each place.
-      cell: the number of integers of a cell.
-      columns: whether these are gaps of columns, and not of rows.
-
-    Returns:
-      An array of distributions x places x points.
+    ``gaps`` are the middles of the cells, places x points, ``cell`` apart.
     """
     mean = means[:, None]
     masses = np.empty((DISTRIBUTIONS, *gaps.shape))
@@ -145,8 +125,7 @@ def _heavy(mean: FloatArray, least: FloatArray) -> FloatArray:
 
 
 def _smooth_at_least(mean: FloatArray, least: FloatArray, columns: bool) -> FloatArray:
-    """Pr[gap >= least] of the Poisson process; of columns a logistic distribution of the same
-    moments."""
+    """Pr[gap >= least] of the Poisson process; for columns of a logistic one of its moments."""
     if columns:
         scale = np.sqrt(3 * (mean + mean**2 / SHAPE)) / math.pi
         above = np.minimum((least - 0.5 - mean) / scale, 700)

@@ -1,19 +1,19 @@
 """Guessing metrics of a frequency list: how hard are its items to guess, most frequent first?
 
-Item i of a list of N users has probability p_i = f_i / N, and p_1 >= p_2 >= ... An attacker who
-knows the list guesses in that order. The metrics are those of Bonneau, "The science of guessing:
-analyzing an anonymized corpus of 70 million passwords" (IEEE S&P 2012), which are also the columns
-of Table III of Blocki, Datta and Bonneau, "Differentially private password frequency lists" (NDSS
-2016).
+Item i of a list of N users has probability p_i = f_i / N, and an attacker who knows the list
+guesses in that order. The metrics are those of Bonneau, "The science of guessing: analyzing an
+anonymized corpus of 70 million passwords" (IEEE S&P 2012), and the columns of Table III of Blocki,
+Datta and Bonneau, "Differentially private password frequency lists" (NDSS 2016).
 
-Those in bits are effective key lengths: a uniform choice among 2**b items has b bits in every
-metric, and each bit doubles the attacker's work. A metric describes the sample in the list, not the
-population that it was drawn from: where most items are singletons, the population's tail is harder
-to guess than the list's.
+Bits are effective key lengths: a uniform choice among 2**b items has b bits in every metric. A
+metric describes the sample in the list, not the population that it was drawn from: where most items
+are singletons, the population's tail is harder to guess than the list's.
 
-Everything runs over the distinct frequencies and in exact integers; only the last step is a float.
-On a released list the metrics are post-processing and cost no privacy; ``intervals`` bounds
-what the noise can have done to them.
+All is exact over the distinct frequencies; only the last step is a float. On a released list this
+is post-processing, and ``intervals`` bounds the effect of the noise.
+
+Every metric raises a ValueError for an empty list, or an argument that is out of range: guesses are
+positive, alpha is in (0, 1], and value_per_cost is not negative.
 """
 
 from __future__ import annotations
@@ -42,9 +42,6 @@ def rank_sums(frequency_list: FrequencyList) -> RankSums:
 def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
     """lambda_beta: the fraction of accounts that beta guesses per account break.
 
-    Raises:
-      ValueError: the list is empty, or guesses is not positive.
-
     >>> success_rate(FrequencyList([5, 2, 1], [1, 1, 3]), guesses=2)
     0.7
     """
@@ -70,11 +67,7 @@ def min_entropy(frequency_list: FrequencyList) -> float:
 
 
 def guesses_to_reach(frequency_list: FrequencyList, alpha: Number) -> int:
-    """mu_alpha: the fewest guesses per account that break at least a fraction alpha of the
-    accounts.
-
-    Raises:
-      ValueError: the list is empty, or alpha is not in (0, 1].
+    """mu_alpha: the fewest guesses per account that break a fraction alpha of the accounts.
 
     >>> guesses_to_reach(FrequencyList([5, 2, 1], [1, 1, 3]), alpha=0.7)
     2
@@ -86,14 +79,10 @@ def guesses_to_reach(frequency_list: FrequencyList, alpha: Number) -> int:
 def alpha_guesswork(frequency_list: FrequencyList, alpha: Number) -> float:
     """G_alpha: the mean guesses per account of an attacker who gives up after mu_alpha of them.
 
-    Raises:
-      ValueError: the list is empty, or alpha is not in (0, 1].
-
     >>> alpha_guesswork(FrequencyList([5, 2, 1], [1, 1, 3]), alpha=0.7)  # 1 for half, else 2
     1.5
     """
-    work, _ = _guesswork_and_rate(frequency_list, alpha)
-    return float(work)
+    return float(_guesswork_and_rate(frequency_list, alpha)[0])
 
 
 def alpha_guesswork_bits(frequency_list: FrequencyList, alpha: Number) -> float:
@@ -114,9 +103,8 @@ def guesswork_key_space(work: _Number, rate: _Number) -> _Number:
 
 
 def guessing_curve(frequency_list: FrequencyList) -> tuple[IntArray, FloatArray]:
-    """Guesses per account, and the fraction of accounts that they break.
-
-    One point per distinct frequency; the curve between two points is a straight line.
+    """Guesses per account, and the fraction of accounts that they break, at the last item of each
+    frequency. Between two such points the curve is a straight line.
 
     >>> guesses, rates = guessing_curve(FrequencyList([5, 2, 1], [1, 1, 3]))
     >>> guesses.tolist(), rates.tolist()
@@ -146,13 +134,9 @@ def rational_attack(frequency_list: FrequencyList, value_per_cost: Number) -> At
     """The attack that pays best, if a broken account is worth ``value_per_cost`` guesses.
 
     Blocki, Harsha and Zhou, "On the economics of offline password cracking" (IEEE S&P 2018): an
-    attacker who gives up on an account after B guesses gains value * lambda_B and spends one unit
-    for every guess made, on average the sum of 1 - lambda_j over 0 <= j < B. Guess B pays for
-    itself if value * p_B >= 1 - lambda_{B-1}. The profit may fall and rise again, so this is the
-    global maximum and not the first guess that does not pay; among equals it is the fewest guesses.
-
-    Raises:
-      ValueError: the list is empty, or value_per_cost is negative.
+    attacker who gives up on an account after B guesses gains value * lambda_B, and makes on average
+    as many guesses as the sum of 1 - lambda_j over 0 <= j < B. The profit may fall and rise again:
+    this is its global maximum, with the fewest guesses among equals.
 
     >>> rational_attack(FrequencyList([50, 1], [1, 50]), value_per_cost=4)
     Attack(guesses=1, success_rate=0.5, profit=1.0)
@@ -162,8 +146,7 @@ def rational_attack(frequency_list: FrequencyList, value_per_cost: Number) -> At
         raise ValueError(f"value_per_cost must not be negative, got {value_per_cost}")
     ranks = rank_sums(frequency_list)
     best_profit, best_guesses = Fraction(0), 0
-    # Inside a run p is constant while 1 - lambda falls, so the profit is convex: only run ends can
-    # win.
+    # Inside a run p is constant while 1 - lambda falls: the profit is convex, and ends of runs win.
     spent = 0
     for run, frequency in enumerate(ranks.frequencies):
         width = ranks.ends[run + 1] - ranks.ends[run]

@@ -4,13 +4,13 @@ Let a_i, b_j be the coordinates of the private list, D the side of its square, z
 q**|n| the noise, see ``noisy_coordinates`` and ``partition.frobenius``. An arm is drawn up
 to a length R that depends on the noise, and D is private. Two ideas give intervals all the same.
 
-1. What is asked at a fixed index has noise of a fixed distribution, Pr[|n| > t] = 2 q**(t + 1) / (1
-   + q), whether that index is drawn or not. An index that was not drawn has the coordinate 0: the
-   probability that any arm ends before its last positive coordinate is at most 2 D 2**-60, which is
-   below 2**-35, since lists of D > 2**24 are refused. It is taken off every confidence.
+1. Noise at a fixed index has a fixed distribution, Pr[|n| > t] = 2 q**(t + 1) / (1 + q), drawn or
+   not. An index that was not drawn has the coordinate 0: the probability that any arm ends before
+   its last positive coordinate is at most 2 D 2**-60, which is below 2**-35, since lists of D >
+   2**24 are refused. It is taken off every confidence.
 2. Test inversion (Neyman, 1937). D, or the answer itself, is unknown but no random number. Test
-   every value of it at level alpha and keep what is not refuted: the true value is tested once,
-   and is kept with probability 1 - alpha. No price is paid for the number of values.
+   every value of it at level alpha and keep those that are not refuted: the true value is tested
+   once, and is kept with probability 1 - alpha, however many values there are.
 
 The square. For D = d the coordinates behind d are 0, so that the mean over several k and h of
 
@@ -72,8 +72,7 @@ _NOT_DRAWN = 2.0**-35
 _OF_SQUARE = 0.1  # The part of the failure probability that bounds on D have.
 _LONGEST_PATH = 2048
 _HEIGHTS = (4, 16, 64)  # h, times c.
-_ROUNDING = 1 - 1e-9
-"""Failure probabilities are made smaller by this, which is more than all rounding below."""
+_ROUNDING = 1 - 1e-9  # Failure probabilities are made smaller by more than all rounding below.
 
 
 def intervals_of(released: ReleasedList) -> ReleaseIntervals:
@@ -170,23 +169,15 @@ class CoordinateIntervals(ReleaseIntervals):
 
     @cached_property
     def _sums(self) -> dict[str, IntArray]:
-        """The sums of the first 0, 1, ... noisy coordinates, up to the largest possible D."""
-        return {
-            name: np.append(0, arm[: self._largest_square].cumsum())
-            for name, arm in self._arms.items()
-        }
-
-    @property
-    def _largest_square(self) -> int:
-        """a_i is 0 from the last row drawn on, and b_j from the last column drawn on, where D - 1
-        columns are positive."""
-        return max(0, min(len(self._arms[ROWS]) - 1, len(self._arms[COLUMNS])))
+        """The sums of the first 0, 1, ... noisy coordinates, up to the largest possible D: a_i is 0
+        from the last row drawn on, and b_j from the last column, where D - 1 are positive."""
+        largest = max(0, min(len(self._arms[ROWS]) - 1, len(self._arms[COLUMNS])))
+        return {name: np.append(0, arm[:largest].cumsum()) for name, arm in self._arms.items()}
 
     @cached_property
     def _refutations(self) -> tuple[FloatArray, FloatArray]:
         """Logarithms of the evidence that D is larger, and that it is less, for D = 0, 1, ..."""
-        count = self._largest_square + 1
-        rate = self._rate
+        count, rate = len(self._sums[ROWS]), self._rate
         longest = math.ceil((60 / rate**2) ** (1 / 3) + math.sqrt(20 / rate)) + 1
         lengths = [1 << k for k in range(min(longest, _LONGEST_PATH).bit_length())]
         larger, less = np.full(count, -np.inf), np.full(count, -np.inf)
@@ -237,8 +228,8 @@ class CoordinateIntervals(ReleaseIntervals):
     def _parts(
         self, rank: int, square: tuple[int, int], failure: float
     ) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Bounds on the sum of the frequencies at ranks up to ``rank``, and on that of the others:
-        each fails with this probability at most, where D is within ``square``."""
+        """Bounds on the sums of the frequencies at ranks up to ``rank``, and behind it: each fails
+        with this probability at most, where D is within ``square``."""
         first, last = square
         rows, columns = self._sums[ROWS], self._sums[COLUMNS]
         tops, rests, noises = [], [], [0, 0]
@@ -323,9 +314,13 @@ def largest_sum(rate: float, count: int, failure: float) -> int:
         return 0
     if count == 1:
         return int(_largest_noise(rate, failure))
+
+    def chernoff(failure: float) -> int:
+        return math.ceil(sum_of_noises(rate, np.ones(1), failure / 2, count))
+
     if failure < 1e-6:
-        return _chernoff(rate, count, failure)
-    half = _chernoff(rate, count, 1e-18)
+        return chernoff(failure)
+    half = chernoff(1e-18)
     size = 2 * half + 1
     q = math.exp(-rate)
     # exp(-26) bounds what is left out of the series: each term is below it, over k.
@@ -358,8 +353,3 @@ def sum_of_noises(rate: float, weights: FloatArray, failure: float, count: int =
     up, down = -np.expm1(powers * weights - rate), -np.expm1(-powers * weights - rate)
     moments = (2 * math.log(-math.expm1(-rate)) - np.log(up) - np.log(down)).sum(1)
     return float(((count * moments - math.log(failure)) / powers[:, 0]).min())
-
-
-def _chernoff(rate: float, count: int, failure: float) -> int:
-    """Returns a t with Pr[|S| > t] <= failure for the sum S of ``count`` noises."""
-    return math.ceil(sum_of_noises(rate, np.ones(1), failure / 2, count))

@@ -1,16 +1,16 @@
 """Chooses kappa, from a release of how many partitions users have: at no further cost.
 
-A small kappa drops partitions of users, a large one adds noise. How much is dropped follows from
-the released degrees; the noise is that of the release which is planned, of a public list.
+A small kappa drops partitions of users, a large one adds noise. The released degrees tell how much
+is dropped; the noise is that of the release which is planned, of a public list.
 
 For a frequency list: half the L1 distance between the list of all records and the release from
 bounded ones is at most half of what is dropped and the noise of the release. The noise is simulated
 on made-up lists of as many contributions as the degrees tell.
 
-For names: a count strategy sees the part of a partition's users whose records are kept, and a
-weighted one sees users of fewer partitions weigh more; so a partition needs ``median_users`` over
-the mean weight of a record to be named half of the time. Whatever the list is, most names come out
-where that is least.
+For names: a count strategy sees the part of a partition's users whose records are kept, and to a
+weighted one users of fewer partitions weigh more; so a partition needs ``median_users`` over the
+mean weight of a record to be named half of the time. Most names come out where that is least,
+whatever the list is.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from dp_transforms.postprocessing.planning import made_up_dists
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
 _LEAST_RATE = Fraction(1, 512)
-"""The least epsilon / kappa that is tried above kappa = 1: below, lists are mostly noise, and take
-seconds each."""
+"""Of epsilon / kappa above kappa = 1: below, lists are mostly noise, and take seconds each."""
 _STEP = 4  # Noise is simulated at powers of this kappa; between them it follows a power law.
 
 _Effect = tuple[float | None, tuple[float, float] | None, float]
@@ -55,9 +54,8 @@ class KappaPlan:
       dropped: about how many contributions are dropped.
       noise: half the expected L1 distance that the mechanism adds to a Zipf list. None for names.
       other_noise: the same for lists of other kinds, the least and the most.
-      error: the number to compare; less is better. For a list it is about half the largest L1
-        distance to the list of all records; for names, how many users a partition needs, of all
-        records, to be named half of the time.
+      error: less is better. For a list, about half the largest L1 distance to that of all records;
+        for names, how many users of all records a partition needs to be named half of the time.
     """
 
     kappa: int
@@ -96,8 +94,7 @@ def choose_kappa(
 
     Args:
       released: what ``UserDegreeMechanism`` released.
-      epsilon: of the release that follows: a frequency list or, with delta, a selection of names.
-      delta: of the selection.
+      epsilon, delta: of the release that follows: a list or, with delta, a selection of names.
 
     Raises:
       ValueError: a parameter is out of range, or the released degrees show no user.
@@ -121,9 +118,9 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -
     with more partitions than the largest degree counts as one with so many.
 
     Proof. Users of degree d keep min(d, kappa) pairs and lose the rest. Within a cell both rise
-    with d: its ends bound them. What is kept is thus bounded by two sums over cells, and what is
-    lost by two others; noise moves each of them too far with a quarter of the failure probability
-    at most (Chernoff). The part rises with what is kept, and falls with what is lost. QED.
+    with d: its ends bound them. So two sums over cells bound the pairs that are kept, and two the
+    lost ones; noise moves each of the four too far with a quarter of the failure probability at
+    most (Chernoff). The part rises with the first pair and falls with the second. QED.
 
     Raises:
       ValueError: kappa is below 1, confidence is not between 0 and 1, or the degrees show no user.
@@ -163,10 +160,8 @@ def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) 
 
 
 def _without_noise(noisy: FloatArray) -> FloatArray:
-    """The nearest histogram in L2 without negative entries that has the same sum.
-
-    To set negative entries to zero alone would add users, most of them to cells that have none.
-    """
+    """The nearest histogram in L2 without negative entries that has the same sum: zeros alone in
+    their place would add users, most of them to cells that have none."""
     total = noisy.sum()
     if total <= 0:
         raise ValueError(
@@ -184,7 +179,9 @@ class _Degrees:
         self.first: IntArray = np.array(released.lowest)
         self.last = np.append(self.first[1:] - 1, self.first[-1])
         self.users = _without_noise(np.array(released.users, np.float64))
-        self.means = np.array([*map(_mean, self.first, self.last)])
+        # In a cell, users of degree d are taken to be as many as 1 / d**2.
+        cells = (np.arange(a, b + 1) for a, b in zip(self.first, self.last, strict=True))
+        self.means = np.array([(1 / d).sum() / (1 / d**2).sum() for d in cells])
         self.total = float(self.users @ self.means)
 
     def kept(self, kappa: int) -> float:
@@ -197,12 +194,6 @@ class _Degrees:
             yield kappa
             if self.kept(kappa) >= _NEARLY_ALL * self.total:
                 return
-
-
-def _mean(first: int, last: int) -> float:
-    """The mean degree of a cell in which users of degree d are taken to be as many as 1 / d**2."""
-    degrees = np.arange(first, last + 1)
-    return float((1 / degrees).sum() / (1 / degrees**2).sum())
 
 
 def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[tuple[int, _Effect]]:

@@ -44,7 +44,7 @@ class SelectionPlan:
 
     Attributes:
       strategy: its name.
-      chosen: whether it is the one that ``strategy="auto"`` takes.
+      chosen: ``strategy="auto"`` takes it.
       half_from: the fewest users with which a partition is kept half of the time; None if never.
       named: how many partitions of the reference list have at least that many users.
     """
@@ -61,7 +61,7 @@ class MechanismPlan:
 
     Attributes:
       mechanism: its name.
-      chosen: whether it is the one that jobs take if none is named.
+      chosen: jobs take it if none is named.
       expected_dist: half the expected L1 distance between the released and the reference list; None
         if the mechanism is not for this epsilon, or is not the default and far worse.
     """
@@ -108,8 +108,7 @@ def plan_releases(
       epsilons: the budgets to compare.
       delta: of the selection; without it none is planned.
       max_partitions_per_user: kappa.
-      made_up: whether the reference stands for a list of which not even the kind is known: then
-        lists of the other ``KINDS`` are planned as well.
+      made_up: plan the other ``KINDS`` as well, since the reference stands for a list of any kind.
 
     Raises:
       ValueError: the reference is empty, or a parameter is out of range.
@@ -133,11 +132,9 @@ def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
     """The list in which rank i has floor(c / i**exponent) users, c as large as the total allows.
 
     Args:
-      contributions: an upper bound on the sum of all frequencies.
-      exponent: how fast frequencies fall; about 1 for words and pages, below 1 for passwords.
-
-    Raises:
-      ValueError: contributions is below 1, or exponent is not between 0.5 and 3.
+      contributions: an upper bound on the sum of all frequencies, at least 1.
+      exponent: how fast frequencies fall, from 0.5 to 3; about 1 for words and pages, below 1 for
+        passwords.
 
     >>> list(zipf_list(10))
     [(5, 1), (2, 1), (1, 3)]
@@ -228,10 +225,10 @@ def made_up_dists(
 
 
 class ExpectedDist(NamedTuple):
-    """The answer of ``expected_dist``."""
+    """The answer of ``expected_dist``, and the seconds that a release or the formula takes."""
 
     dist: float
-    seconds: float  # of one release, or of the formula that stands for all
+    seconds: float
 
 
 def expected_dist(
@@ -240,19 +237,14 @@ def expected_dist(
     largest_square: int = _EXACT,
     least_moved: int = _MOVED,
 ) -> ExpectedDist:
-    """Half the mean L1 distance of releases of a PUBLIC list.
+    """Half the mean L1 distance of releases of a PUBLIC list, by a mechanism without bounds.
 
     Exact where the distribution of releases has a formula; else the mean of draws from fixed seeds,
-    of four at most.
+    until ``least_moved`` users have been moved, and of four at most.
 
-    A list with a larger Durfee square is taken at a smaller scale: noise moves each stretch of a
-    diagram's boundary by what its slope tells, so that dist grows in proportion to the square.
-
-    Args:
-      mechanism: one without bounds.
-      reference: the list.
-      largest_square: the largest side of a Durfee square that is computed with.
-      least_moved: draw until so many users have been moved.
+    A list with a Durfee square of a larger side is taken at a smaller scale: noise moves each
+    stretch of a diagram's boundary by what its slope tells, so that dist grows in proportion to the
+    square.
     """
     side = FrobeniusCoordinates(reference).square
     small = scaled_down(reference, -(-side // largest_square))

@@ -1,10 +1,10 @@
 """Intervals from lists of the geometric and exponential mechanisms, proved for every private list.
 
-A released list x is not the private list f, but close to it. Let q = e**-c be the ratio of the
-mechanism's weights, and ``distribution`` its ``ReleaseDistribution``, which bounds the tails of x_i
-- f_i: the probability of x is at most q**||x - f||_1 e**(distribution.log_weight(x)), for every f.
-Conjugation of lists keeps L1 distances and corners, so that tails of the numbers of partitions with
-at least t users are those of the frequencies at rank t.
+Let x be the released list, f the private one and q = e**-c the ratio of the mechanism's weights.
+Its ``distribution`` bounds the tails of x_i - f_i, and the probability of x by q**||x - f||_1
+e**(distribution.log_weight(x)), for every f. Conjugation of lists keeps L1 distances and corners,
+so that tails of the numbers of partitions with at least t users are those of the frequencies at
+rank t.
 
 Lemma 1. Let w be any probability distribution over lists. Except with probability gamma, c ||x -
 f||_1 < ln(1 / w(x)) + distribution.log_weight(x) + ln(1 / gamma). Proof. The contrary says that the
@@ -18,8 +18,7 @@ E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**(distribution.log_head), which is prove
 inequality W_b is bounded for every b, and for all b at once with probabilities that fall
 geometrically in b.
 
-The lemmas are for the unrestricted mechanism, whose outcomes are all lists, and for the geometric
-mechanism between walls.
+The lemmas are for unrestricted mechanisms, and for the geometric mechanism between walls.
 """
 
 from __future__ import annotations
@@ -45,7 +44,8 @@ from dp_transforms.postprocessing.estimates import (
 )
 from dp_transforms.postprocessing.guessing_metrics import rank_sums
 
-_RANK_DECAY = 0.9  # Rank b is given this share of the failure probability of rank b - 1.
+_RANK_DECAY = 0.9  # r: rank b is given this share of the failure probability of rank b - 1.
+_LOG_DECAY = math.log(_RANK_DECAY)
 
 
 class WalkIntervals(ReleaseIntervals):
@@ -115,8 +115,8 @@ class WalkIntervals(ReleaseIntervals):
 
         Let the first b ranks of the released list hold S of its N users. On the private list a more
         or fewer are at these ranks, a <= w = up_to(b), and the rest changes by at most d - a,
-        d = l1. So lambda_b is at most (S + a) / (N + a - (d - a)) for some a in [0, w], and this is
-        monotone in a: the extremes are a = 0 and a = w. The same with signs changed from below.
+        d = l1. So lambda_b is at most (S + a) / (N + a - (d - a)) for some a in [0, w]. This is
+        monotone in a: a = 0 and a = w are the extremes. The same with signs changed from below.
         """
         sums, l1 = rank_sums(self.released), float(error.l1)
         total = float(sums.total)
@@ -134,13 +134,8 @@ class WalkIntervals(ReleaseIntervals):
 
 @dataclass(frozen=True)
 class ReleaseError:
-    """Bounds on the distance between a released list x and the private list f.
-
-    Attributes:
-      l1: the sum of |x_i - f_i| over all ranks i is at most this.
-      head_base: over the ranks i <= b it is at most head_base + head_slope * b, for every b.
-      head_slope: see head_base.
-    """
+    """Bounds on the sum of |x_i - f_i| over all ranks i, ``l1``, and over the ranks i <= b, which
+    are ``head_base + head_slope * b`` for every b."""
 
     l1: int
     head_base: float
@@ -160,17 +155,16 @@ class ReleaseError:
         (30, 113)
         """
         # Each lemma may fail half of the time.
-        log_failure = math.log(2 / failure_probability(confidence))
+        log_failure, rate = math.log(2 / failure_probability(confidence)), distribution.rate
         code_length = min(_log_uniform(released), _log_runs(released)) + math.log(2)
-        base, slope = min(
-            (
-                _head_bound(distribution, share * distribution.rate, log_failure)
-                for share in np.linspace(0.02, 0.98, 49).tolist()
-            ),
-            key=lambda bound: bound[0] + 10 * bound[1],
-        )
         nats = code_length + distribution.log_weight(released) + log_failure
-        return cls(math.ceil(nats / distribution.rate), base, slope)
+        # Rank b may fail with probability failure * (1 - r) * r**(b-1).
+        t = np.linspace(0.02, 0.98, 49) * rate
+        log_power = np.log1p(np.exp(t - rate)) - np.log(-np.expm1(t - rate))
+        log_base = distribution.log_head + log_failure - math.log(1 - _RANK_DECAY)
+        bases, slopes = (log_base + _LOG_DECAY) / t, (log_power - _LOG_DECAY) / t
+        best = np.argmin(bases + 10 * slopes)
+        return cls(math.ceil(nats / rate), float(bases[best]), float(slopes[best]))
 
     def up_to(self, rank: int) -> int:
         """A bound on the sum of |x_i - f_i| over the ranks i <= rank."""
@@ -180,14 +174,11 @@ class ReleaseError:
 def closed(
     lower: Sequence[IntArray], upper: Sequence[IntArray], least: int, most: int
 ) -> tuple[FrequencyList, FrequencyList]:
-    """Two lists below and above every list with coordinates within bounds.
+    """Two lists below and above every list with coordinates within bounds, and D too.
 
     Rows and columns of a list fall strictly until they are 0, D rows and D or D - 1 columns are
-    positive, and lists are ordered as their coordinates are.
-
-    Args:
-      lower, upper: bounds on rows and columns, equally many; behind them all are 0.
-      least, most: bounds on D.
+    positive, and lists are ordered as their coordinates are. There are bounds on equally many rows
+    and columns; behind them all are 0.
     """
     index = np.arange(len(lower[0]))
     lowers, uppers = [], []
@@ -207,20 +198,6 @@ def closed(
     return list_of_coordinates(*lowers), list_of_coordinates(*uppers)
 
 
-def _head_bound(
-    distribution: ReleaseDistribution, t: float, log_failure: float
-) -> tuple[float, float]:
-    """head_base and head_slope of Lemma 2 for one t between 0 and c.
-
-    Rank b may fail with probability failure * (1 - r) * r**(b-1).
-    """
-    log_power = math.log1p(math.exp(t - distribution.rate)) - math.log(
-        -math.expm1(t - distribution.rate)
-    )
-    log_base = distribution.log_head + log_failure - math.log(1 - _RANK_DECAY)
-    return (log_base + math.log(_RANK_DECAY)) / t, (log_power - math.log(_RANK_DECAY)) / t
-
-
 def _log_uniform(frequency_list: FrequencyList) -> float:
     """ln(1 / w) for the lists of one total, as in Lemma 1."""
     total = frequency_list.total
@@ -230,11 +207,8 @@ def _log_uniform(frequency_list: FrequencyList) -> float:
 def _log_runs(frequency_list: FrequencyList) -> float:
     """ln(1 / w) for the code of runs, as in Lemma 1."""
     differences = -np.diff(frequency_list.frequencies, append=0)
-    lengths = sum(
-        float(_log_code(values.astype(np.float64)).sum())
-        for values in (differences, frequency_list.multiplicities)
-    )
-    return float(lengths + _log_code(len(frequency_list) + 1))
+    codes = (_log_code(one.astype(float)) for one in (differences, frequency_list.multiplicities))
+    return float(sum(one.sum() for one in codes) + _log_code(len(frequency_list) + 1))
 
 
 def _log_code(k: Any) -> Any:

@@ -12,9 +12,16 @@ import numpy as np
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import COMPARISON_PICTURE, CURVE_FILE, RANKS_FILE
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.postprocessing import guessing_metrics
-from dp_transforms.postprocessing.estimates import CONFIDENCE, GRID, Answers, ReleaseIntervals
+from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
+    GRID,
+    Answers,
+    Estimate,
+    ReleaseIntervals,
+)
 from dp_transforms.postprocessing.intervals import intervals_of
 from dp_transforms.reports import page
 from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
 
     from dp_transforms.frames.answers import Comparison, ListRelease
 
+_Bands = tuple[FrequencyList, FrequencyList]
 _GUESSES = (1, 10, 100, 1000)
 _ALPHAS = ("0.25", "0.5")
 _TOP = 10
@@ -39,11 +47,7 @@ _ABOUT_MODEL = (
 
 
 def list_page(release: ListRelease, words: Words) -> page.Page:
-    """Makes the page of a list.
-
-    Raises:
-      InputError: public knowledge has narrowed a release of the exponential mechanism.
-    """
+    """Makes the page of a list, or an InputError if it has no error bars."""
     try:
         number = release.number_of_partitions()
     except ValueError:
@@ -52,9 +56,10 @@ def list_page(release: ListRelease, words: Words) -> page.Page:
             "unrestricted ones"
         ) from None
     said, released = wording(dict(release.statement), words), release.released
-    pictures = {name: page.png(one) for name, one in list_figures(release, said).items()}
+    pictures = {}
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(released):
+        pictures = {name: page.png(one) for name, one in _figures(release, said).items()}
         content = _plots(pictures, said) + _numbers(release, said) + _top(release, said)
         if said.guessing:
             content += _metrics(release)
@@ -89,7 +94,7 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
             )
     answers = (comparison.first, comparison.second, comparison.differences)
     rows = [
-        (_named(question, told[0]), *(_text(question, each) for each in answered))
+        (_named(question, told[0]), *map(_text, answered))
         for question, *answered in zip(comparison.questions, *answers, strict=True)
     ]
     confidence = comparison.differences[0].confidence
@@ -116,37 +121,29 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     return page.document(title, words, content, statements), pictures
 
 
-def list_figures(release: ListRelease, said: Wording) -> dict[str, Any]:
-    """The figures of a list, by the names of their files; none if it is empty."""
-    released = release.released
-    if not len(released):
-        return {}
-    ranks = GRID[GRID <= max(released.distinct, release.intervals.bands(CONFIDENCE)[1].distinct)]
+def _figures(release: ListRelease, said: Wording) -> dict[str, Any]:
+    """The figures of a list, by the names of their files."""
+    released, bands = release.released, _bands(release)
+    band = f"where the true one is ({CONFIDENCE:.0%} confidence)"
+
+    def by_rank(axes: Any) -> None:
+        _draw_ranks(axes, released, bands, "as released", band)
 
     def guessing_curve(axes: Any) -> None:
+        ranks = _ranks(released, bands)
         bounds = release.intervals.success_rates(ranks.tolist(), CONFIDENCE)
         sums = guessing_metrics.rank_sums(released)
         rates = [sums.sum_to(rank) / sums.total for rank in ranks.tolist()]
-        axes.fill_between(ranks, *bounds, alpha=0.25, lw=0, label=_BAND)
+        axes.fill_between(ranks, *bounds, alpha=0.25, lw=0, label=band)
         axes.semilogx(ranks, rates, label="as released")
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:.0%}")
 
-    figures = {
-        RANKS_FILE: page.curves(
-            said.ranks_title,
-            "rank",
-            said.users,
-            lambda axes: _draw_ranks(axes, released, _bands(release), "as released", _BAND),
-        )
-    }
+    figures = {RANKS_FILE: page.curves(said.ranks_title, "rank", said.users, by_rank)}
     if said.guessing:
         x, y = "most frequent partitions (guesses)", "part of all contributions"
         figures[CURVE_FILE] = page.curves("Guessing curve", x, y, guessing_curve)
     return figures
-
-
-_BAND = f"where the true one is ({CONFIDENCE:.0%} confidence)"
 
 
 def comparison_figure(comparison: Comparison, words: Words = NO_WORDS) -> Any:
@@ -166,16 +163,14 @@ def plot_list(
     confidence: float = 0.99,
     intervals: ReleaseIntervals | None = None,
 ) -> Any:
-    """Draws the frequency of each rank, on logarithmic axes, with proved error bars.
-
-    All error bars hold together with at least the given probability, whatever the private list was.
-    A list without intervals, such as one from a file, has no error bars: see ``intervals_of``.
+    """Draws the frequency of each rank, on logarithmic axes, with proved error bars, where the list
+    has intervals: see ``intervals_of``.
 
     Args:
       released: what a mechanism returned.
       path: write an image there.
-      confidence: of the error bars.
-      intervals: where these come from; by default what the list itself knows.
+      confidence: of all error bars together, whatever the private list was.
+      intervals: where they come from; by default what the list itself knows.
 
     Returns:
       The ``matplotlib`` figure.
@@ -197,10 +192,8 @@ def plot_list(
 
 
 def to_arrow(released: ReleasedList) -> pa.Table:
-    """Returns the columns frequency and multiplicity of a list, both int64.
-
-    What the release cost is in the metadata of the schema.
-    """
+    """Returns the columns frequency and multiplicity of a list, both int64; the schema's metadata
+    say the cost."""
     import pyarrow as pa
 
     columns = {name: pa.array(values, pa.int64()) for name, values in released.to_dict().items()}
@@ -209,11 +202,8 @@ def to_arrow(released: ReleasedList) -> pa.Table:
 
 
 def to_pandas(released: ReleasedList) -> Any:
-    """Returns the columns of ``to_arrow`` as a ``pandas.DataFrame``, whose ``attrs`` say the cost.
-
-    Raises:
-      ImportError: pandas is not installed.
-    """
+    """Returns the columns of ``to_arrow`` as a ``pandas.DataFrame``, whose ``attrs`` say the
+    cost."""
     try:
         frame = to_arrow(released).to_pandas()
     except ImportError:
@@ -222,20 +212,21 @@ def to_pandas(released: ReleasedList) -> Any:
     return frame
 
 
-def _bands(release: ListRelease) -> tuple[FrequencyList, FrequencyList]:
+def _bands(release: ListRelease) -> _Bands:
     return release.intervals.bands(CONFIDENCE)
 
 
+def _ranks(released: FrequencyList, bands: _Bands) -> IntArray:
+    """The ranks at which bounds are drawn."""
+    return GRID[GRID <= max(released.distinct, bands[1].distinct)]
+
+
 def _draw_ranks(
-    axes: Any,
-    released: FrequencyList,
-    bands: tuple[FrequencyList, FrequencyList] | None,
-    label: str,
-    band: str | None = None,
+    axes: Any, released: FrequencyList, bands: _Bands | None, label: str, band: str | None = None
 ) -> None:
     """Draws frequencies by rank with error bars, of which the lower ends are cut off at a half."""
     if bands is not None:
-        ranks = GRID[GRID <= max(released.distinct, bands[1].distinct)]
+        ranks = _ranks(released, bands)
         lower, upper = (np.maximum(one.at_ranks(ranks), 0.5) for one in bands)
         axes.fill_between(ranks, lower, upper, alpha=0.25, lw=0, label=band)
     # A run of equal frequencies is a step, from its first rank to its last.
@@ -268,11 +259,9 @@ def _numbers(release: ListRelease, said: Wording) -> str:
         for by_model in (False, True)[: 1 + (release.released.coordinates is not None)]
     ]
     rows = [
-        (name[:1].upper() + name[1:], *(_text(name, each[name]) for each in kinds))
-        for name in kinds[0]
+        (name[:1].upper() + name[1:], *(_text(each[name]) for each in kinds)) for name in kinds[0]
     ]
-    about = _EACH + _ABOUT_MODEL * (len(kinds) - 1)
-    return page.section("Numbers", about, [("", *_HEADS[: len(kinds)]), *rows])
+    return _section("Numbers", "", "", rows)
 
 
 def _top(release: ListRelease, said: Wording) -> str:
@@ -290,18 +279,28 @@ def _metrics(release: ListRelease) -> str:
     kinds: list[Answers] = [release.intervals]
     if release.released.coordinates is not None:
         kinds.append(release.model)
-    asked: list[tuple[str, str, Any]] = [
-        (f"Success rate of {n:,} guess{'es' if n > 1 else ''}", "success_rate_bits", n)
+    rows = [
+        (
+            f"Success rate of {n:,} guess{'es' if n > 1 else ''}",
+            *(page.bits_text(one.success_rate_bits(n)) for one in kinds),
+        )
         for n in _GUESSES
+    ] + [
+        (
+            f"Guesswork to reach {float(alpha):.0%}",
+            *(page.bits_text(one.alpha_guesswork_bits(alpha)) for one in kinds),
+        )
+        for alpha in _ALPHAS
     ]
-    asked += [(f"Guesswork to reach {float(a):.0%}", "alpha_guesswork_bits", a) for a in _ALPHAS]
-    rows: Sequence[Sequence[str]] = [
-        (name, *(page.bits_text(getattr(one, ask)(of, CONFIDENCE)) for one in kinds))
-        for name, ask, of in asked
-    ]
-    about = "Effective key lengths in bits (Bonneau, IEEE S&P 2012). " + _EACH
-    about += _ABOUT_MODEL * (len(kinds) - 1)
-    return page.section("How hard to guess", about, [("Metric", *_HEADS[: len(kinds)]), *rows])
+    about = "Effective key lengths in bits (Bonneau, IEEE S&P 2012). "
+    return _section("How hard to guess", about, "Metric", rows)
+
+
+def _section(title: str, about: str, head: str, rows: Sequence[Sequence[str]]) -> str:
+    """A table of numbers with proved intervals and, beside them, perhaps those of the model."""
+    kinds = len(rows[0]) - 1
+    about += _EACH + _ABOUT_MODEL * (kinds - 1)
+    return page.section(title, about, [(head, *_HEADS[:kinds]), *rows])
 
 
 def _named(question: str, said: Wording) -> str:
@@ -310,5 +309,6 @@ def _named(question: str, said: Wording) -> str:
     return named[:1].upper() + named[1:]
 
 
-def _text(question: str, estimate: Any) -> str:
-    return (page.share_text if "share of" in question.lower() else page.count_text)(estimate)
+def _text(estimate: Estimate) -> str:
+    """A number of a list: shares are floats, and the others are integers."""
+    return (page.share_text if isinstance(estimate.value, float) else page.count_text)(estimate)

@@ -1,5 +1,4 @@
-"""Parts that all pages of reports share: the frame, figures, tables, the guarantee and the budget;
-and tables and pictures of plans, which have no page."""
+"""Parts that pages of reports share, and tables and pictures of plans, which have no page."""
 
 from __future__ import annotations
 
@@ -48,11 +47,7 @@ blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; backg
 
 
 def check_available() -> None:
-    """Makes sure, before a budget is spent, that a report can be drawn.
-
-    Raises:
-      ValueError: matplotlib is not installed.
-    """
+    """Raises a ValueError, before a budget is spent, if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError("a report needs matplotlib: pip install 'dp-frequency-lists[report]'")
 
@@ -60,12 +55,10 @@ def check_available() -> None:
 def document(
     kind: str, words: Words, content: str, statements: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """A whole page as HTML.
+    """A whole page as HTML, around some content.
 
     Args:
-      kind: what is released; the title, if the publisher has none.
-      words: of the publisher.
-      content: HTML.
+      kind: what is released; the title, if the publisher has no other words.
       statements: the privacy.json of each release on the page, by what to call it in a title.
     """
     title = html.escape(words.title or kind)
@@ -107,11 +100,7 @@ def figure(picture: bytes, caption: str) -> str:
 
 def new_figure(width: float = 4.6, height: float = 3.7, panels: int = 1) -> tuple[Any, Any]:
     """A figure of matplotlib and its axes, or those of each panel; by default so small in inches
-    that its text is legible on a phone.
-
-    Raises:
-      ImportError: matplotlib is not installed.
-    """
+    that its text is legible on a phone."""
     try:
         from matplotlib.figure import Figure
     except ImportError as fault:
@@ -128,8 +117,8 @@ def png(drawn: Any) -> bytes:
 
 
 def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
-    """Rows of as many cells each, one at least. The first columns are words, to the left; others
-    are numbers, to the right.
+    """Rows of as many cells each. The first columns are words, to the left; others are numbers, to
+    the right.
 
     >>> print(text_table([["", "users"], ["a", "7"], ["other", "1,234"]], words=1))
            users
@@ -149,8 +138,7 @@ def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
 def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     """Rows of text as HTML, the first one as heads; the last ``numbers`` columns are numbers."""
     heads, *others = rows
-    words = len(heads) - numbers
-    kinds = ["td"] * words + ['td class="number"'] * numbers
+    kinds = ["td"] * (len(heads) - numbers) + ['td class="number"'] * numbers
     return _table([_row(heads, ["th"] * len(heads)), *(_row(row, kinds) for row in others)])
 
 
@@ -159,7 +147,7 @@ def section(title: str, about: str, rows: Sequence[Sequence[str]]) -> str:
     return f"{_cell(title, 'h2')}\n{_cell(about, 'p')}\n{table(rows, numbers=len(rows[0]) - 1)}"
 
 
-def _table(rows: Sequence[str]) -> str:
+def _table(rows: Iterable[str]) -> str:
     lines = "\n".join(rows)
     return f'<div class="wide"><table>\n{lines}\n</table></div>\n'
 
@@ -189,12 +177,10 @@ def interval_bars(
     """A figure with a dot and a bar in a line for each estimate, or a band for many of them; a bar
     without an end goes on."""
     found = [one for _, one in bars]
+    values, lows = [one.value for one in found], [one.low for one in found]
     if end is None:
-        finite = [one.high for one in found if one.high < math.inf]
-        end = 1.03 * max([*(one.value for one in found), *finite, 1])
-    places = range(len(found))
-    lows, highs = [one.low for one in found], [min(one.high, end) for one in found]
-    values = [one.value for one in found]
+        end = 1.03 * max([*values, *(one.high for one in found if one.high < math.inf), 1])
+    places, highs = range(len(found)), [min(one.high, end) for one in found]
     if len(found) > _MOST_BARS:
         figure, axes = new_figure()
         axes.fill_between(places, lows, highs, alpha=0.3)
@@ -274,17 +260,13 @@ def _budget(statement: Mapping[str, Any]) -> str:
         lines["Base 2"] = f"(x, y, z) = ({base_2['x']}, {base_2['y']}, {base_2['z']})"
     for name, version in statement.get("versions", {}).items():
         lines[f"Version of {name}"] = version
-    return _table([_row(line, ("th", "td")) for line in lines.items()]) + _ledger(statement)
-
-
-def _ledger(statement: Mapping[str, Any]) -> str:
-    """The releases that shared a budget with this one, where the statement lists them."""
+    content = _table(_row(line, ("th", "td")) for line in lines.items())
     budget = statement.get("budget")
     if not budget:
-        return ""
+        return content
     names = ("purpose", "epsilon", "delta", "state")
     rows = [[str(line[name]) for name in names] for line in budget["ledger"]]
-    return f"""<p>It is a part of a budget of epsilon = {budget["epsilon"]} and delta =
+    return f"""{content}<p>It is a part of a budget of epsilon = {budget["epsilon"]} and delta =
 {budget["delta"]}, with these releases when it was made:</p>
 {table([names, *rows], numbers=0)}"""
 
@@ -315,9 +297,15 @@ def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> 
 
 def kappa_table(choice: KappaChoice) -> str:
     """The comparison as text."""
-    names = choice.plans[0].noise is None
-    rows = [["kappa", "kept (95%)", "dropped", *([] if names else ["noise", "of other kinds"])]]
-    rows[0].append(_NEEDED if names else _ERROR)
+    error, noise = _NEEDED, []
+    about = "the users of all records with which a partition is named half of the time"
+    if choice.plans[0].noise is not None:
+        error, noise = _ERROR, ["noise", "of other kinds"]
+        about = (
+            "at most about half the L1 distance to the list of all records, half of what\nis "
+            "dropped and the noise on a Zipf list; noise on lists of other kinds stands beside it"
+        )
+    rows = [["kappa", "kept (95%)", "dropped", *noise, error]]
     for plan in choice.plans:
         row = [f"{plan.kappa:,}", f"{plan.kept.low:.1%} to {plan.kept.high:.1%}"]
         row.append(f"{plan.dropped:,.0f}")
@@ -326,18 +314,12 @@ def kappa_table(choice: KappaChoice) -> str:
             row += [f"{plan.noise:,.0f}", f"{low:,.0f} to {high:,.0f}"]
         row.append(f"{plan.error:,.0f}" + " *" * (plan.kappa == choice.recommended))
         rows.append(row)
-    about = (
-        "the users of all records with which a partition is named half of the time"
-        if names
-        else "at most about half the L1 distance to the list of all records, half of what\n"
-        "is dropped and the noise on a Zipf list; noise on lists of other kinds stands beside it"
-    )
     return (
         f"about {choice.users:,.0f} users, {choice.contributions:,.0f} contributions\n"
         f"{text_table(rows)}\n"
         f"kept: part of all pairs of a user and a partition, by the released degrees\n"
         f"* recommended: max_partitions_per_user={choice.recommended}\n"
-        f"{_NEEDED if names else _ERROR}: {about}"
+        f"{error}: {about}"
     )
 
 

@@ -27,28 +27,24 @@ _MISS = Fraction(1, 20)
 
 
 def page_of(release: Any, words: Words = NO_WORDS) -> page.Page:
-    """Makes the page of what ``load`` or ``compare`` gives.
-
-    Raises:
-      InputError: there are no error bars for such a release.
-      ImportError: matplotlib is not installed.
-    """
+    """Makes the page of what ``load`` or ``compare`` gives, or an InputError if there are no error
+    bars for it."""
     return _PAGES[release.page_kind](release, words)
 
 
 def figure_of(release: Any) -> Any:
     """The figure of several lists, or of two that are compared."""
     compared = release.page_kind == "comparison"
-    return comparison_figure(release) if compared else series_figure(release)
+    return comparison_figure(release) if compared else _series_figure(release)
 
 
-def series_page(releases: Releases, words: Words) -> page.Page:
+def _series_page(releases: Releases, words: Words) -> page.Page:
     """Makes the page of several releases that were made together."""
     said = wording(dict(releases.statement), words)
     pictures = {}
     content = "<p>All released lists are empty: there is nothing to draw.</p>"
     if _of_names(releases) or any(len(one.released) for one in releases.values()):
-        pictures[GROUPS_FILE] = page.png(series_figure(releases, said))
+        pictures[GROUPS_FILE] = page.png(_series_figure(releases, said))
         content = _content(releases, said, pictures[GROUPS_FILE])
     of = "names of partitions" if _of_names(releases) else "frequency lists"
     by = "groups" if releases.kind == "group" else f"each {releases.kind}"
@@ -56,7 +52,7 @@ def series_page(releases: Releases, words: Words) -> page.Page:
     return page.document(title, words, content, {"": releases.statement}), pictures
 
 
-def series_figure(releases: Releases, said: Wording | None = None) -> Any:
+def _series_figure(releases: Releases, said: Wording | None = None) -> Any:
     """Draws one number of every release: of partitions or names, or for groups how hard guessing is
     or the share of the top."""
     said = said or wording(dict(releases.statement))
@@ -129,17 +125,14 @@ def _of_names(releases: Releases) -> bool:
     return any(one.page_kind == "names" for one in releases.values())
 
 
-def names_page(release: NamesRelease, words: Words) -> page.Page:
+def _names_page(release: NamesRelease, words: Words) -> page.Page:
     """Makes the page of names."""
     statement = dict(release.statement)
     said = wording(statement, words)
     number, pictures = len(release), {}
-    shown = min(number, _SHOWN)
-    counted = bool(statement["noisy_counts"])
+    shown, counted = min(number, _SHOWN), bool(statement["noisy_counts"])
     which = f"The {shown:,} with the most {said.users}" if counted else f"The first {shown:,}"
-    were = f"{number:,} names of {said.things} were"
-    if number == 1:
-        were = "1 name of a partition was"
+    were = f"{number:,} names of {said.things} were" if number != 1 else "1 name of a partition was"
     content = f"<p>{html.escape(f'{were} released.{_others(statement, said)}')}</p>\n"
     if number:
         content += f"<h2>{'The names' if shown == number else html.escape(which)}</h2>\n"
@@ -151,9 +144,8 @@ named, whatever that number is: of a hundred intervals about {100 * (1 - confide
 lower end far from its count says that far fewer, by luck, would have given that count as
 well.</p>
 """
-        caption = "Noisy counts, and their intervals."
-        if number > _DRAWN:
-            caption = f"The {_DRAWN} largest noisy counts, and their intervals."
+        drawn = "Noisy" if number <= _DRAWN else f"The {_DRAWN} largest noisy"
+        caption = f"{drawn} counts, and their intervals."
         pictures[NAMES_PICTURE] = page.png(_figure(release, said))
         content += page.figure(pictures[NAMES_PICTURE], caption)
     if number:
@@ -166,16 +158,13 @@ well.</p>
 
 
 def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
-    first = release.names.slice(0, shown)
-    columns = [
-        [_name(one) if place < release._words else f"{one:,}" for one in column.to_pylist()]
-        for place, column in enumerate(first.columns)
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
+    def text(value: Any, place: int) -> str:
+        if place >= release._words:
+            return f"{value:,}"
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
-
-def _name(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    columns = release.names[:shown].to_pydict().values()
+    return [[*map(text, row, range(len(row)))] for row in zip(*columns, strict=True)]
 
 
 def _counted(statement: dict[str, Any], said: Wording) -> str:
@@ -217,7 +206,7 @@ def _figure(release: NamesRelease, said: Wording) -> Any:
 
 _PAGES: dict[str, Callable[[Any, Words], page.Page]] = {
     "list": list_page,
-    "names": names_page,
-    "series": series_page,
+    "names": _names_page,
+    "series": _series_page,
     "comparison": comparison_page,
 }

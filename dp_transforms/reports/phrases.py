@@ -73,6 +73,7 @@ def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
     if drops_records(statement):
         kappa = statement["max_partitions_per_user"]
         bound = f", of at most {kappa:,} {things if kappa > 1 else thing} of each {user}"
+    described = [words.about] if words.about else columns or ["password"]
     return Wording(
         f"A differentially private frequency list{words.of_data}",
         f"contributions of {users} to",
@@ -80,7 +81,7 @@ def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
         users,
         "Frequency by rank",
         f"How many {users} the {things} have, from the most frequent on.",
-        _about_passwords([words.about] if words.about else columns or ["password"]),
+        any("pass" in name.lower() or name.lower() == "pin" for name in described),
         bound,
     )
 
@@ -98,15 +99,6 @@ def _numbers(word: str) -> tuple[str, str]:
     if word.endswith("y") and word[-2:-1] not in "aeiou":
         return word, f"{word[:-1]}ies"
     return word, f"{word}s"
-
-
-def _about_passwords(names: Sequence[str]) -> bool:
-    """Tells whether guessing means something: if names of columns are of a password.
-
-    >>> _about_passwords(["page"])
-    False
-    """
-    return any("pass" in name.lower() or "pin" == name.lower() for name in names)
 
 
 def statement_words(statement: dict[str, Any]) -> list[str]:

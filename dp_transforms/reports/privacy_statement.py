@@ -45,22 +45,22 @@ def statement_of(
       bounded_by_job: the job itself keeps users to max_partitions_per_user, or else the caller
         declares that they are.
     """
-    if isinstance(spec, specs.DegreesSpec):
-        return degree_list_statement(spec.mechanism, spec.degree, spec.degree_bound)
-    if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
-        names = spec if isinstance(spec, specs.NamesSpec) else spec.names
-        statement = _names_statement(names, bounded_by_job)
-    elif isinstance(spec, specs.GroupsSpec):
-        statement = _groups_statement(spec)
-    elif isinstance(spec, specs.UserDegreesSpec):
-        statement = _user_degrees_statement(spec.mechanism)
-    else:
-        assert isinstance(spec, (specs.ListSpec, specs.PeriodListsSpec))
-        mechanism = spec.mechanism if isinstance(spec, specs.ListSpec) else spec.of_each
-        statement = frequency_list_statement(mechanism, bounded_by_job)
+    match spec:
+        case specs.ListSpec(mechanism=mechanism) | specs.PeriodListsSpec(of_each=mechanism):
+            bound = _bound(mechanism.sensitivity, bounded_by_job)
+            statement = _list_statement(mechanism, NEIGHBOURS, bound)
+        case specs.DegreesSpec():
+            statement, fields = _degrees_statement(spec), None
+        case specs.GroupsSpec():
+            statement = _groups_statement(spec)
+        case specs.UserDegreesSpec():
+            statement = _user_degrees_statement(spec.mechanism)
+        case (specs.NamesSpec() as names) | specs.PeriodNamesSpec(names=names):
+            statement = _names_statement(names, bounded_by_job)
+    statement["versions"] = library_versions()
     if fields is not None:
         statement["partition_columns"] = [field.name for field in fields]
-        if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
+        if "strategy" in statement:
             from dp_transforms.files.logical_types import logical_name
 
             statement["partition_types"] = [logical_name(field) for field in fields]
@@ -69,26 +69,16 @@ def statement_of(
     return statement
 
 
-def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool) -> dict[str, Any]:
-    """The statement of one released frequency list: see ``statement_of``."""
-    return _statement(mechanism, NEIGHBOURS, _bound(mechanism.sensitivity, bounded_by_job))
-
-
-def degree_list_statement(
-    mechanism: PartitionMechanism, degree: str, degree_bound: int | None
-) -> dict[str, Any]:
-    """The statement of one released list of degrees. The bound is that of the projection, where
-    nodes are protected; None where edges are."""
-    unit = PrivacyUnit.EDGE if degree_bound is None else PrivacyUnit.NODE
+def _degrees_statement(spec: specs.DegreesSpec) -> dict[str, Any]:
     about: dict[str, Any] = {
-        "privacy_unit": unit.value,
-        "degree": degree,
+        "privacy_unit": spec.unit.value,
+        "degree": spec.degree,
         "self_loops": "dropped",
         "repeated_edges": "counted once",
     }
-    if degree_bound is not None:
-        about["degree_bound"] = degree_bound
-    return _statement(mechanism, unit.neighbours, about)
+    if spec.degree_bound is not None:
+        about["degree_bound"] = spec.degree_bound
+    return _list_statement(spec.mechanism, spec.unit.neighbours, about)
 
 
 def _user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
@@ -100,14 +90,13 @@ def _user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
         "max_degree": mechanism.max_degree,
         "sensitivity": 1,
         "sensitivity_norm": "L1 distance of histograms",
-        "versions": library_versions(),
     }
 
 
 def _groups_statement(spec: specs.GroupsSpec) -> dict[str, Any]:
     bound = _bound(spec.for_all.sensitivity, bounded_by_job=True)
     bound["groups_per_user_and_attribute"] = 1
-    statement = _statement(spec.for_all, NEIGHBOURS, bound)
+    statement = _list_statement(spec.for_all, NEIGHBOURS, bound)
     whole = spec.cost
     statement |= _amount("epsilon", whole.epsilon) | _amount("delta", whole.delta)
     statement["composition"] = "parallel within an attribute, sequential otherwise"
@@ -126,8 +115,7 @@ def _groups_statement(spec: specs.GroupsSpec) -> dict[str, Any]:
             **_amount("epsilon", spec.selection.epsilon),
             **_amount("delta", spec.selection.delta),
         }
-    # What varies with the machine comes last.
-    return statement | {"versions": statement.pop("versions")}
+    return statement
 
 
 def _names_statement(spec: specs.NamesSpec, bounded_by_job: bool) -> dict[str, Any]:
@@ -161,10 +149,10 @@ def _names_statement(spec: specs.NamesSpec, bounded_by_job: bool) -> dict[str, A
             **_amount("epsilon", Fraction(spec.others_epsilon)),
             "sensitivity": 1,
         }
-    return statement | {"versions": library_versions()}
+    return statement
 
 
-def _statement(
+def _list_statement(
     mechanism: PartitionMechanism, neighbours: str, about: dict[str, Any]
 ) -> dict[str, Any]:
     statement: dict[str, Any] = {
@@ -188,7 +176,7 @@ def _statement(
     eta = mechanism.eta
     if eta is not None:
         statement["base_2"] = {"x": eta.x, "y": eta.y, "z": eta.z}
-    return statement | {"versions": library_versions()}
+    return statement
 
 
 def _bound(max_partitions: int, bounded_by_job: bool) -> dict[str, Any]:

@@ -48,8 +48,8 @@ def test_truncated_addition_breaks_floats(dtype):
 
 @pytest.mark.parametrize("record", [False, True])
 def test_truncated_addition_is_resisted(record):
-    choices = 100
-    frequency = truncated_addition_attack.exact_frequency(record, InsecureSeededTape(2), choices)
+    choices, tape = 100, InsecureSeededTape(2)
+    frequency = truncated_addition_attack.exact_frequency(record, tape, choices)
     probability = truncated_addition_attack.exact_probability(record, np.float32)
     distributions.assert_probability(round(frequency * choices), choices, probability)
     # The float mechanism's zero would fail: 100 choices without one have probability 0.2% here.

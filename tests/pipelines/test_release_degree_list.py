@@ -4,7 +4,7 @@ import pytest
 
 from dp_transforms.budget import Ledger, PrivacyUnit
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.reports.privacy_statement import degree_list_statement, distribution_of_statement
+from dp_transforms.reports.privacy_statement import distribution_of_statement, statement_of
 from dp_transforms.specs import DegreesSpec
 from pipelines.release_degree_list import main
 from tests.jobs import flags_over, statement
@@ -104,7 +104,7 @@ def test_a_public_number_of_nodes_is_kept_at_no_cost(epsilon):
         released = release.mechanism.release(private, InsecureSeededTape(seed))
         assert released.distinct <= 5
         assert not len(released) or released.frequencies[0] <= 4
-    statement = degree_list_statement(release.mechanism, release.degree, release.degree_bound)
+    statement = statement_of(release, None)
     assert statement["epsilon"] == epsilon
     assert statement["possible_lists"] == "between public bounds"
     assert release.mechanism.decodes == (epsilon < 4)

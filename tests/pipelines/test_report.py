@@ -16,19 +16,19 @@ from dp_transforms.files.filenames import (
     COORDINATES_FILE,
     COORDINATES_HEADER,
     CURVE_FILE,
-    FREQUENCIES_HEADER,
     GROUPS_FILE,
     LISTS_HEADER,
     RANKS_FILE,
     REPORT_FILE,
 )
-from dp_transforms.files.output import csv_lines
 from dp_transforms.files.release_files import parse_lists
+from dp_transforms.frames.answers import ListRelease
 from dp_transforms.mechanisms import (
     Eta,
     FrequencyList,
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,
+    ReleasedList,
 )
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.guessing_metrics import (
@@ -39,7 +39,8 @@ from dp_transforms.postprocessing.guessing_metrics import (
 from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from dp_transforms.reports import page as page_module
-from dp_transforms.reports.privacy_statement import frequency_list_statement
+from dp_transforms.reports.privacy_statement import statement_of
+from dp_transforms.specs import ListSpec
 from pipelines.release_all import main as release_all
 from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
@@ -51,6 +52,7 @@ from tests.tapes import InsecureSeededTape
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
 
+COLUMNS = "--user_column=user --partition_column=page"
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
@@ -91,15 +93,18 @@ onmessage = message => { document.title = `[${seen.push(message.data) && seen}]`
 """
 
 
+def made(where, job, lines, *flags, source="--input"):
+    """The directory in which a job has written a release of these lines of CSV."""
+    (where / "records.csv").write_text("\n".join([*lines, ""]))
+    places = [f"{source}={where}/records.csv", f"--output={where}/release"]
+    assert job([*places, *" ".join(flags).split()]) == 0
+    return where / "release"
+
+
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    path = tmp_path_factory.mktemp("report")
-    (path / "counts.csv").write_text(
-        "frequency,multiplicity\n90000,1\n4000,2\n300,40\n20,900\n3,10000\n1,200000\n"
-    )
-    arguments = [f"--frequency_list={path}/counts.csv", "--epsilon=1", f"--output={path}/release"]
-    assert release([*arguments, "--max_partitions_per_user=2", "--report"]) == 0
-    return path / "release"
+    flags, lines = "--epsilon=1 --max_partitions_per_user=2 --report", str(PUBLIC).split()
+    return made(tmp_path_factory.mktemp("list"), release, lines, flags, source="--frequency_list")
 
 
 @pytest.fixture
@@ -108,7 +113,7 @@ def no_drawing(monkeypatch):
     monkeypatch.setattr(page_module, "png", lambda figure: b"")
 
 
-PRIVATE = FrequencyList([90_000, 4_000, 300, 20, 3, 1], [1, 2, 40, 900, 10_000, 200_000])
+PUBLIC = ReleasedList([90_000, 4_000, 300, 20, 3, 1], [1, 2, 40, 900, 10_000, 200_000])
 MECHANISMS = [
     FrobeniusMechanism(0.4, 3),
     FrobeniusMechanism(eta=Eta(1, 1, 1), sensitivity=3),
@@ -122,14 +127,8 @@ MECHANISMS = [
     ("mechanism", "enforced"), [*zip(MECHANISMS, [True, False, False, True], strict=True)], ids=repr
 )
 def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enforced):
-    released = mechanism.release(PRIVATE, InsecureSeededTape(5))
-    (tmp_path / "released_frequencies.csv").write_bytes(FREQUENCIES_HEADER + csv_lines(released))
-    statement = frequency_list_statement(mechanism, enforced)
-    (tmp_path / "privacy.json").write_text(json.dumps(statement))
-    if released.coordinates is not None:
-        assert main([str(tmp_path)]) == 1  # without them
-        lines = COORDINATES_HEADER + csv_lines(released.coordinates)
-        (tmp_path / COORDINATES_FILE).write_bytes(lines)
+    released = mechanism.release(PUBLIC, InsecureSeededTape(5))
+    ListRelease(released, statement_of(ListSpec(mechanism), None, enforced)).save(tmp_path)
     assert main([str(tmp_path)]) == 0
     page = html.unescape((tmp_path / REPORT_FILE).read_text())
     facts = intervals_of(released)
@@ -153,8 +152,11 @@ def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enfo
         assert bounded not in page and f"There are {text} partitions" in page
 
 
-def test_the_page_tells_what_the_release_says(directory):
+def test_the_page_tells_what_the_release_says_and_is_self_contained(directory):
     page = html.unescape((directory / REPORT_FILE).read_text())
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    for name in (RANKS_FILE, CURVE_FILE):
+        assert (directory / name).read_bytes().startswith(b"\x89PNG")
     released = FrequencyList.from_csv(directory / "released_frequencies.csv")
     assert f"{released.total:,} contributions of users to {released.distinct:,}" in page
     assert "epsilon = 1." in page and "at most 2 partitions" in page
@@ -163,23 +165,16 @@ def test_the_page_tells_what_the_release_says(directory):
 
 
 @pytest.mark.parametrize(
-    "lines", [b"rows,2,5\n", b"rows,1,5\nrows,1,4\n", b"arms,1,5\n", b"rows,1,five\n", b""]
+    "lines", [b"rows,2,5\n", b"rows,1,5\nrows,1,4\n", b"arms,1,5\n", b"rows,1,five\n", b"", None]
 )
-def test_coordinates_that_are_none_are_refused(tmp_path, lines, capsys):
-    mechanism = FrobeniusMechanism(0.5)
-    released = mechanism.release(PRIVATE, InsecureSeededTape(1))
-    (tmp_path / "released_frequencies.csv").write_bytes(FREQUENCIES_HEADER + csv_lines(released))
-    (tmp_path / "privacy.json").write_text(json.dumps(frequency_list_statement(mechanism, True)))
-    (tmp_path / COORDINATES_FILE).write_bytes(COORDINATES_HEADER + lines)
+def test_coordinates_that_are_none_are_refused(directory, tmp_path, lines, capsys):
+    shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
+    (tmp_path / COORDINATES_FILE).unlink()
+    if lines is not None:
+        (tmp_path / COORDINATES_FILE).write_bytes(COORDINATES_HEADER + lines)
     assert main([str(tmp_path)]) == 1
-    assert "does not hold a released frequency list" in capsys.readouterr().err
-
-
-def test_the_page_is_self_contained_and_the_pictures_lie_beside_it(directory):
-    page = (directory / REPORT_FILE).read_text()
-    assert not re.search(r'(src|href)="(?!data:)', page)
-    for name in (RANKS_FILE, CURVE_FILE):
-        assert (directory / name).read_bytes().startswith(b"\x89PNG")
+    fault = "cannot be read" if lines is None else "does not hold a released frequency list"
+    assert fault in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("no_drawing")
@@ -197,8 +192,10 @@ def test_a_shared_budget_has_its_lines(directory, tmp_path):
 
 
 def test_a_directory_without_a_release(tmp_path, capsys):
-    assert main([str(tmp_path)]) == 1
-    assert "cannot be read" in capsys.readouterr().err
+    for command in (main, show):
+        assert command([str(tmp_path)]) == 1
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and "cannot be read" in error
     (tmp_path / "released_frequencies.csv").write_text("partition\na\n")
     (tmp_path / "privacy.json").write_text("{}")
     with pytest.raises(InputError, match="does not hold a released frequency list"):
@@ -215,25 +212,18 @@ def test_a_directory_without_a_release(tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def degrees(tmp_path_factory):
-    path = tmp_path_factory.mktemp("degrees")
-    edges = [f"{a},{b}" for a in range(400) for b in range(a + 1, 400) if b % (a + 3) == 0]
-    (path / "edges.csv").write_text("\n".join(["a,b", *edges, ""]))
-    flags = ["--source_column=a", "--target_column=b", "--privacy_unit=node", "--degree_bound=9"]
-    flags += ["--epsilon=2", f"--output={path}/release", "--report"]
-    assert release_degrees([f"--input={path}/edges.csv", *flags]) == 0
-    return path / "release"
+    edges = (f"{a},{b}" for a in range(400) for b in range(a + 1, 400) if b % (a + 3) == 0)
+    flags = "--source_column=a --target_column=b --privacy_unit=node --degree_bound=9 --epsilon=2"
+    where = tmp_path_factory.mktemp("degrees")
+    return made(where, release_degrees, ["a,b", *edges], flags, "--report")
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    path = tmp_path_factory.mktemp("both")
     pages = [("home", 400), ("<b>news</b>", 300), ("a, $b$", 200), ("rare", 1)]
-    rows = [f'{user},"{name}"' for name, users in pages for user in range(users)]
-    (path / "visits.csv").write_text("\n".join(["user,page", *rows, ""]))
-    flags = [f"--input={path}/visits.csv", "--user_column=user", "--partition_column=page"]
-    flags += ["--epsilon=4", "--delta=1e-6", "--max_partitions_per_user=3", "--noisy_counts"]
-    assert release_all([*flags, f"--output={path}/release"]) == 0
-    return path / "release"
+    rows = (f'{user},"{name}"' for name, users in pages for user in range(users))
+    flags = "--epsilon=4 --delta=1e-6 --max_partitions_per_user=3 --noisy_counts"
+    return made(tmp_path_factory.mktemp("both"), release_all, ["user,page", *rows], COLUMNS, flags)
 
 
 def test_both_releases_of_a_directory_get_a_page(both, capsys):
@@ -241,9 +231,9 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
     paths = [both / name / REPORT_FILE for name in ("frequency_list", "partitions")]
     assert capsys.readouterr().out.split() == list(map(str, paths))
     assert show([str(both)]) == 0
-    assert all(
-        f"{path.parent}\n\n" in shown for shown in [capsys.readouterr().out] for path in paths
-    )
+    shown, released = capsys.readouterr().out, load(both / "partitions")
+    assert shown.startswith(f"{paths[0].parent}\n\n")
+    assert shown.endswith(f"{paths[1].parent}\n\n{released!r}\n\n{released.privacy}\n")
     with pytest.raises(InputError, match="holds two releases: give "):
         load(both)
     _, names = (html.unescape(path.read_text()) for path in paths)
@@ -260,17 +250,15 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
 
 
 def test_a_page_of_names_without_counts(tmp_path, capsys):
-    (tmp_path / "visits.csv").write_text("user,page\n" + "".join(f"{u},home\n" for u in range(90)))
-    flags = [f"--input={tmp_path}/visits.csv", "--user_column=user", "--partition_column=page"]
-    flags += ["--epsilon=20", "--delta=1e-6", "--max_partitions_per_user=1", "--others_share=0.5"]
-    assert select([*flags, "--pre_threshold=7", f"--output={tmp_path}/out"]) == 0
-    assert main([f"{tmp_path}/out"]) == 0
-    page = html.unescape((tmp_path / "out" / REPORT_FILE).read_text())
+    flags = "--epsilon=20 --delta=1e-6 --max_partitions_per_user=1 --others_share=0.5"
+    lines = ["user,page", *(f"{user},home" for user in range(90))]
+    names = made(tmp_path, select, lines, COLUMNS, flags, "--pre_threshold=7")
+    assert main([str(names)]) == 0
+    page = html.unescape((names / REPORT_FILE).read_text())
     assert "1 names" not in page and "1 name of a partition was released" in page
     assert "<td>home</td>" in page and "users, about" not in page
     assert "Partitions of fewer than 7 users are never named" in page
-    said = json.loads((tmp_path / "out/privacy.json").read_text())
-    others = said["users_of_other_partitions"]
+    others = json.loads((names / "privacy.json").read_text())["users_of_other_partitions"]
     # The ends that noise of rate 10 leaves with less than 2.5%: P[X >= 1] = q / (1 + q) is less.
     assert f"between {others} and {others} (95% confidence)" in page
 
@@ -296,16 +284,12 @@ def test_a_page_of_degrees_speaks_of_graphs(degrees):
 
 @pytest.fixture(scope="module")
 def groups(tmp_path_factory):
-    path = tmp_path_factory.mktemp("groups")
     words = ["no", "it", "a language with a long name, and <b>tags</b>"]
-    records = [(f"u{i}", f"p{i % 7 * (i % 3)}", words[i % 3]) for i in range(3000)]
-    rows = "".join(f'{user},{page},"{word}"\n' for user, page, word in records)
-    (path / "users.csv").write_text("user,password,tongue\n" + rows)
-    flags = ["--user_column=user", "--partition_column=password", "--max_partitions_per_user=1"]
-    flags += ["--group_by=tongue", "--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=2"]
-    flags += ["--epsilon_groups=0.5", f"--output={path}/release", "--report"]
-    assert release_groups([f"--input={path}/users.csv", *flags]) == 0
-    return path / "release"
+    rows = (f'u{i},p{i % 7 * (i % 3)},"{words[i % 3]}"' for i in range(3000))
+    flags = "--user_column=user --partition_column=password --max_partitions_per_user=1 --report"
+    costs = "--epsilon_selection=1 --delta=1e-6 --epsilon_all=2 --epsilon_groups=0.5"
+    where, lines = tmp_path_factory.mktemp("groups"), ["user,password,tongue", *rows]
+    return made(where, release_groups, lines, flags, costs, "--group_by=tongue")
 
 
 def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
@@ -320,10 +304,8 @@ def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
         label = f"{attribute}: {group}" if attribute else "all users"
         sizes, _, part = page.partition("<h2>How hard to guess</h2>")
         row = sizes[sizes.index(f"<td>{label}</td>") :].partition("</tr>")[0]
-        for one in (
-            found[attribute, group].total(),
-            found[attribute, group].number_of_partitions(),
-        ):
+        answers = found[attribute, group]
+        for one in (answers.total(), answers.number_of_partitions()):
             assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in row
         row = part[part.index(f"<td>{label}</td>") :].partition("</tr>")[0]
         cells = re.findall(r">([\d.]+)\n([\d.]+) (?:to ([\d.]+)|or more)<", row)
@@ -367,14 +349,11 @@ def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups
 
 @pytest.fixture(scope="module")
 def days(tmp_path_factory):
-    path = tmp_path_factory.mktemp("days")
-    lines = [f"{user},/{user % 7 * (user % 3)},2026-01-{5 + user % 7:02}" for user in range(900)]
-    (path / "visits.csv").write_text("\n".join(["user,url,at", *lines, ""]))
-    flags = ["--user_column=user", "--partition_column=url", "--max_partitions_per_user=2"]
-    flags += ["--period=day", "--time_column=at", "--periods=2026-01-05..2026-01-11"]
-    flags += ["--max_periods_per_user=2", "--epsilon=4", f"--output={path}/out"]
-    assert release([f"--input={path}/visits.csv", *flags]) == 0
-    return path / "out"
+    rows = (f"{user},/{user % 7 * (user % 3)},2026-01-{5 + user % 7:02}" for user in range(900))
+    flags = "--user_column=user --partition_column=url --max_partitions_per_user=2 --epsilon=4"
+    periods = "--period=day --time_column=at --periods=2026-01-05..2026-01-11"
+    where, lines = tmp_path_factory.mktemp("days"), ["user,url,at", *rows]
+    return made(where, release, lines, flags, periods, "--max_periods_per_user=2")
 
 
 def words_of(page):
@@ -413,10 +392,12 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
     text = words_of(page)
     assert text.count("is of at most 2 urls of each user, chosen at random") == 2
     assert text.count("Privacy statement: 2026-01-0") == 2
-    odd = ["--about=a$b$_{<i>", "--users=$x^$", "--data_name=$\\frac$"]
+    odd = ["--about=share of a$b$_{<i>", "--users=$x^$", "--data_name=$\\frac$"]
     odd_place = shutil.copytree(second, days.parent / "$odd^$")
     assert main([str(first), str(odd_place), *odd]) == main([str(first), *odd]) == 0
-    assert "<i>" not in (first / REPORT_FILE).read_text()
+    page, number = (first / REPORT_FILE).read_text(), load(first).number_of_partitions()
+    # Numbers of what is called a share are none.
+    assert "<i>" not in page and f">{number.value:,}\n{number.low:,} to" in page
     assert main([str(first)] * 3) == 2
     assert "one directory, or two" in capsys.readouterr().err
 
@@ -428,7 +409,9 @@ def test_show_page_and_python_say_the_same_numbers(days, capsys):
     text, found = words_of((day / REPORT_FILE).read_text()), load(day)
     capsys.readouterr()
     assert show([str(day)]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"{found!r}\n\n") and shown.endswith(f"\n\n{found.privacy}\n")
+    shown = " ".join(shown.split())
     numbers = found.numbers()
     assert {"partitions", "partitions with at least 10", "users at rank 1"} <= numbers.keys()
     for name, one in numbers.items():
@@ -490,6 +473,6 @@ def test_a_statement_names_its_mechanism_exactly(epsilon, max_partitions):
             mechanism = kind(Fraction(epsilon), max_partitions)
         except ValueError:
             continue  # There is no such mechanism at so low a rate.
-        said = json.loads(json.dumps(frequency_list_statement(mechanism, bounded_by_job=True)))
+        said = json.loads(json.dumps(statement_of(ListSpec(mechanism), None)))
         assert Fraction(said["epsilon_exact"]) == Fraction(epsilon)
         assert Fraction(said["rate_exact"]) == mechanism.decay.rate

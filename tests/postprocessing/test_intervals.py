@@ -9,7 +9,13 @@ from scipy.stats import binom
 from dp_transforms.mechanisms import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.frequency_list import RankSums
-from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates, NoisyCoordinates
+from dp_transforms.mechanisms.noisy_coordinates import (
+    COLUMNS,
+    ROWS,
+    FrobeniusCoordinates,
+    NoisyCoordinates,
+)
+from dp_transforms.mechanisms.partition.distributions import ExponentialDistribution
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.estimates import Estimate, ModelIntervals, RateCurve
 from dp_transforms.postprocessing.guessing_metrics import (
@@ -23,7 +29,7 @@ from dp_transforms.postprocessing.intervals import (
     largest_sum,
     model_intervals_of,
 )
-from dp_transforms.postprocessing.walk_intervals import closed
+from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
 from tests import enumeration
 from tests.tapes import InsecureSeededTape
 
@@ -54,10 +60,7 @@ def asked(private, facts, confidence):
         yield facts.frequency_at(index, confidence), int(private.at_ranks([index])[0])
         counted = int(private.at_least([index])[0])
         yield facts.partitions_with_at_least(index, confidence), counted
-        yield (
-            facts.sum_of_top(index, confidence),
-            RankSums(private).sum_to(index),
-        )
+        yield facts.sum_of_top(index, confidence), RankSums(private).sum_to(index)
         if private.total:
             yield facts.share_of_top(index, confidence), success_rate(private, index)
     if private.total:
@@ -67,14 +70,20 @@ def asked(private, facts, confidence):
             yield facts.alpha_guesswork_bits(alpha, confidence), bits
 
 
-def holds(estimate, truth):
-    return estimate.low - 1e-9 <= truth <= estimate.high + 1e-9
+def held(private, facts, confidence):
+    """Tells of each interval, and of the bands, whether it holds what is true."""
+    lower, upper = facts.bands(confidence)
+    found = asked(private, facts, confidence)
+    holds = [one.low - 1e-9 <= truth <= one.high + 1e-9 for one, truth in found]
+    return [*holds, between(lower, private, upper)]
 
 
 def between(lower, private, upper):
-    ranks = np.arange(1, max(upper.distinct, private.distinct, lower.distinct) + 2)
-    f = private.at_ranks(ranks)
-    return bool(((lower.at_ranks(ranks) <= f) & (f <= upper.at_ranks(ranks))).all())
+    """Tells whether a list is between two others at every rank: they are constant between these."""
+    lists = (lower, private, upper)
+    ends = np.concatenate([one.multiplicities.cumsum() for one in lists])
+    low, f, high = (one.at_ranks(np.append(ends, ends.max(initial=0) + 1)) for one in lists)
+    return bool(((low <= f) & (f <= high)).all())
 
 
 @pytest.mark.parametrize("rate", [1, 0.1])
@@ -82,12 +91,7 @@ def between(lower, private, upper):
 def test_every_interval_holds_as_often_as_it_says(name, rate):
     """At 80%, in 25 draws. Some 250 right intervals fail together with a probability below 3e-6."""
     private, draws = LISTS[name], 25
-    hits = []
-    for seed in range(draws):
-        facts = noisy(private, rate, seed)
-        found = [holds(*one) for one in asked(private, facts, 0.8)]
-        lower, upper = facts.bands(0.8)
-        hits.append([*found, between(lower, private, upper)])
+    hits = [held(private, noisy(private, rate, seed), 0.8) for seed in range(draws)]
     assert binom.cdf(np.sum(hits, axis=0), draws, 0.8).min() > 1e-8
 
 
@@ -95,13 +99,10 @@ def test_every_interval_holds_as_often_as_it_says(name, rate):
 @pytest.mark.parametrize("rate", [3, 0.3])
 def test_the_surest_intervals_always_hold_and_say_something(name, rate):
     """1 - 1e-9: fails with a probability below 1e-6, and the seeds are fixed."""
-    private = LISTS[name]
+    private, sure = LISTS[name], 1 - 1e-9
     for seed in range(2):
         facts = noisy(private, rate, seed)
-        sure = 1 - 1e-9
-        assert all(holds(*one) for one in asked(private, facts, sure))
-        lower, upper = facts.bands(sure)
-        assert between(lower, private, upper)
+        assert all(held(private, facts, sure))
         side = FrobeniusCoordinates(private).square
         reach = 2 * 25 / rate + 10
         assert facts.number_of_partitions(sure).high - private.distinct < reach + side
@@ -143,27 +144,17 @@ def test_bounds_on_coordinates_close_to_the_tightest_lists():
     coordinates within the bounds if there is such a list at both ends."""
     rng = np.random.default_rng(4)
     lists = [enumeration.as_list(x) for x in enumeration.partitions_of_at_most(9)]
-    index = np.arange(1, 6)
-    arms = [[FrobeniusCoordinates(x).of(arm, index) for arm in ("rows", "columns")] for x in lists]
-    sides = [FrobeniusCoordinates(x).square for x in lists]
+    found = [FrobeniusCoordinates(x) for x in lists]
+    arms = np.array([[x.of(arm, np.arange(1, 6)) for arm in (ROWS, COLUMNS)] for x in found])
     for _ in range(60):
         center = arms[rng.integers(len(arms))]
-        lower = [one - rng.integers(0, 3, 5) for one in center]
-        upper = [one + rng.integers(0, 3, 5) for one in center]
-        least, most = 0, 5
-        found = closed(lower, upper, least, most)
-        inside = [
-            x
-            for x, pair in zip(lists, arms, strict=True)
-            if all(
-                ((lo <= a) & (a <= up)).all() for lo, a, up in zip(lower, pair, upper, strict=True)
-            )
-        ]
-        assert inside and all(between(found[0], x, found[1]) for x in inside)
-        fewer = closed(lower, upper, 1, 1)
-        for x, side in zip(lists, sides, strict=True):
-            if side == 1 and x in inside:
-                assert between(fewer[0], x, fewer[1])
+        lower, upper = (center + sign * rng.integers(0, 3, (2, 5)) for sign in (-1, 1))
+        outer, inner = closed(lower, upper, 0, 5), closed(lower, upper, 1, 1)
+        inside = np.flatnonzero(((lower <= arms) & (arms <= upper)).all((1, 2)))
+        assert len(inside)
+        for i in inside:
+            assert between(outer[0], lists[i], outer[1])
+            assert found[i].square != 1 or between(inner[0], lists[i], inner[1])
 
 
 def test_rates_between_ranks_are_bounded_for_every_list():
@@ -243,16 +234,28 @@ def test_a_release_has_both_kinds_of_intervals_and_those_of_the_model_are_shorte
         intervals_of(ReleasedList([1], [1]))
 
 
-def test_bad_questions_are_refused():
-    facts = noisy(LISTS["empty"], 1, 0)
-    for ask, words in (
-        (lambda: facts.total(1), "between 0 and 1"),
-        (lambda: facts.total(1 - 1e-13), r"below 1 - 2\*\*-35"),
-        (lambda: facts.frequency_at(0), "rank must be at least 1"),
-        (lambda: facts.partitions_with_at_least(0), "users must be at least 1"),
-        (lambda: facts.sum_of_top(0), "partitions must be at least 1"),
-        (lambda: facts.share_of_top(0), "partitions must be at least 1"),
-        (lambda: facts.alpha_guesswork_bits(2), "alpha must be in"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            ask()
+@pytest.mark.parametrize(
+    "facts",
+    [noisy(LISTS["empty"], 1, 0), WalkIntervals(LISTS["empty"], ExponentialDistribution(0.5))],
+)
+@pytest.mark.parametrize(
+    ("question", "arguments", "words"),
+    [
+        ("total", [1], "between 0 and 1"),
+        ("number_of_partitions", [1], "between 0 and 1"),
+        ("frequency_at", [1, 0], "between 0 and 1"),
+        ("frequency_at", [0], "rank must be at least 1"),
+        ("partitions_with_at_least", [0], "users must be at least 1"),
+        ("sum_of_top", [0], "partitions must be at least 1"),
+        ("share_of_top", [0], "partitions must be at least 1"),
+        ("alpha_guesswork_bits", [2], "alpha must be in"),
+    ],
+)
+def test_bad_questions_are_refused(facts, question, arguments, words):
+    with pytest.raises(ValueError, match=words):
+        getattr(facts, question)(*arguments)
+
+
+def test_no_interval_of_coordinates_is_surer_than_their_length():
+    with pytest.raises(ValueError, match=r"below 1 - 2\*\*-35"):
+        noisy(LISTS["empty"], 1, 0).total(1 - 1e-13)

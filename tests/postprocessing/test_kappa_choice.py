@@ -102,10 +102,10 @@ def test_users_of_three_partitions_are_given_three():
     assert plan.noise is None and plan.kept.value == 1
 
 
-def test_users_of_one_partition_need_no_more():
+@pytest.mark.parametrize("delta", [None, 1e-6])
+def test_users_of_one_partition_need_no_more(delta):
     released = ReleasedDegrees((1, 2, 3, 4), (30_000, 3, -5, 1), 1.0)
-    assert choose_kappa(released, 1).recommended == 1
-    assert choose_kappa(released, 1, 1e-6).recommended == 1
+    assert choose_kappa(released, 1, delta).recommended == 1
 
 
 def test_too_much_noise_is_said_and_too_little_epsilon_too():

@@ -17,7 +17,6 @@ from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     GeometricDistribution,
 )
-from dp_transforms.postprocessing.estimates import GRID
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
     success_rate,
@@ -33,6 +32,7 @@ from dp_transforms.postprocessing.walk_intervals import (
 from dp_transforms.sample_data import yahoo
 from tests import enumeration
 from tests.geometric_reference import probability
+from tests.postprocessing.test_intervals import between
 from tests.tapes import InsecureSeededTape
 
 EXACT = 1e-9
@@ -112,58 +112,68 @@ def test_bounds_on_the_success_rate_are_attained(x, l1, guesses, monkeypatch):
 
 def test_without_noise_the_intervals_are_points(monkeypatch):
     released = FrequencyList([70, 11, 3, 1], [1, 2, 20, 400])
-    error = ReleaseError(0, math.inf, 0)
-    facts = facts_of(released, error, monkeypatch)
+    facts = facts_of(released, ReleaseError(0, math.inf, 0), monkeypatch)
     for guesses in (1, 3, 100):
         bits = facts.success_rate_bits(guesses)
         exact = success_rate_bits(released, guesses)
         assert (bits.low, bits.value, bits.high) == pytest.approx([exact] * 3, abs=EXACT)
-    one = facts.alpha_guesswork_bits(0.5)
-    lower, upper = one.low, one.high
-    exact = alpha_guesswork_bits(released, 0.5)
+    one, exact = facts.alpha_guesswork_bits(0.5), alpha_guesswork_bits(released, 0.5)
     # Only lambda_mu is not pinned down; it is below alpha + 1 / mu.
-    assert exact - 0.05 < lower <= exact + EXACT and exact - EXACT <= upper < exact + 0.05
+    assert inside(exact, one) and exact - 0.05 < one.low and one.high < exact + 0.05
 
 
-def distributions(f, decay, max_total):
-    """Weights q**||x - f||_1 of all x up to max_total, and a bound on the weight of the rest."""
-    outcomes = list(enumeration.partitions_of_at_most(max_total))
-    weights = [math.exp(-decay * enumeration.l1_distance(f, x)) for x in outcomes]
+OUTCOMES = list(enumeration.partitions_of_at_most(16))
+GEOMETRIC = GeometricDistribution(math.log(9))
+SMALL = [(), (1,), (2,), (3,), (2, 2), (3, 3), (1,) * 3, (1,) * 4, (1,) * 5, (4, 2, 1), (5, 2, 1)]
+
+
+def chances(distribution, f):
+    """The probabilities of ``OUTCOMES``, and at least that of all others."""
+    if distribution is GEOMETRIC:
+        found = np.array([float(probability(Fraction(1, 9), x, f)) for x in OUTCOMES])
+        return found, 1 - found.sum()
+    rate = distribution.rate
+    weights = np.array([math.exp(-rate * enumeration.l1_distance(f, x)) for x in OUTCOMES])
     # Numbers of partitions by Euler's product; ||x - f||_1 >= n - sum f for lists of total n.
-    counts = np.zeros(400)
-    counts[0] = 1
+    counts = np.append(1.0, np.zeros(399))
     for part in range(1, 400):
         for n in range(part, 400):
             counts[n] += counts[n - part]
-    rest = sum(counts[n] * math.exp(-decay * (n - sum(f))) for n in range(max_total + 1, 400))
-    return outcomes, np.array(weights), rest
+    rest = sum(counts[n] * math.exp(-rate * (n - sum(f))) for n in range(17, 400))
+    return weights / (weights.sum() + rest), rest / (weights.sum() + rest)
 
 
-@pytest.mark.parametrize(("epsilon", "confidence"), [(2.5, 0.5), (2.5, 0.9), (4, 0.2)])
-def test_coverage_under_the_exact_distribution(epsilon, confidence):
+@pytest.mark.parametrize(
+    ("distribution", "confidences"),
+    [
+        (ExponentialDistribution(1.25), (0.5, 0.9)),
+        (ExponentialDistribution(2.0), (0.2,)),
+        (GEOMETRIC, (0.2, 0.9)),
+    ],
+    ids=repr,
+)
+def test_coverage_under_the_exact_distribution(distribution, confidences):
     """For every small private list the bounds fail with at most the stated probability."""
-    for f in [(), (1,), (3,), (2, 2), (1, 1, 1, 1), (4, 2, 1)]:
-        outcomes, weights, rest = distributions(f, epsilon / 2, max_total=16)
-        failed = rest
-        for x, weight in zip(outcomes, weights, strict=True):
-            error = ReleaseError.of(
-                FrequencyList.from_counts(x), ExponentialDistribution(epsilon / 2), confidence
-            )
-            failed += 0 if allows(error, f, x) else weight
-        assert failed / (weights.sum() + rest) <= 1 - confidence
+    exact = [(f, *chances(distribution, f)) for f in SMALL]
+    for confidence in confidences:
+        lists = map(enumeration.as_list, OUTCOMES)
+        errors = [ReleaseError.of(x, distribution, confidence) for x in lists]
+        for f, found, failed in exact:
+            right = [allows(error, f, x) for error, x in zip(errors, OUTCOMES, strict=True)]
+            assert failed + found[~np.array(right)].sum() <= 1 - confidence
 
 
-@pytest.mark.parametrize("f", [(), (2,), (3, 3), (1,) * 5, (5, 2, 1)])
-def test_lemma_2_under_the_exact_distribution(f):
-    decay = 2.0
-    outcomes, weights, rest = distributions(f, decay, max_total=20)
-    for t in (0.5, 1.0, 1.5):
-        for b in (1, 2, 4):
-            heads = np.array([sum(differences(f, x)[:b]) for x in outcomes])
-            moment = (np.exp(t * heads) * weights).sum() / (weights.sum() + rest)
-            u = math.exp(t - decay)
-            power = ((1 + u) / (1 - u)) ** b
-            assert moment <= power * math.exp(math.pi**2 / (6 * decay))
+@pytest.mark.parametrize(
+    ("distribution", "log_head"), [(ExponentialDistribution(2.0), math.pi**2 / 12), (GEOMETRIC, 0)]
+)
+@pytest.mark.parametrize("f", SMALL, ids=str)
+def test_lemma_2_under_the_exact_distribution(f, distribution, log_head):
+    found, _ = chances(distribution, f)
+    for t, b in itertools.product((0.5, 1.0, 1.5), (1, 2, 4)):
+        heads = np.array([sum(differences(f, x)[:b]) for x in OUTCOMES])
+        u = math.exp(t - distribution.rate)
+        bound = ((1 + u) / (1 - u)) ** b * math.exp(log_head)
+        assert (np.exp(t * heads) * found).sum() <= bound
 
 
 def test_codes_are_probabilities():
@@ -194,25 +204,6 @@ def test_ten_to_the_nine_singletons():
     assert one.low <= success_rate_bits(released, 1) <= one.high < one.low + 1e-3
 
 
-@pytest.mark.parametrize("f", [(), (2,), (3, 3), (1, 1, 1), (4, 2, 1)], ids=str)
-def test_both_lemmas_under_the_geometric_distribution(f):
-    """Over all lists of up to 14 users: at q = 1/9 others have a probability of 1e-5."""
-    distribution, q = GeometricDistribution(math.log(9)), Fraction(1, 9)
-    outcomes = list(enumeration.partitions_of_at_most(14))
-    chances = np.array([float(probability(q, x, f)) for x in outcomes])
-    for t in (0.5, 1.0, 1.5):
-        for b in (1, 2, 4):
-            heads = np.array([sum(differences(f, x)[:b]) for x in outcomes])
-            u = math.exp(t) / 9
-            assert (np.exp(t * heads) * chances).sum() <= ((1 + u) / (1 - u)) ** b
-    for confidence in (0.2, 0.9):
-        failed = 0.0
-        for x, chance in zip(outcomes, chances, strict=True):
-            error = ReleaseError.of(enumeration.as_list(x), distribution, confidence)
-            failed += 0 if allows(error, f, x) else chance
-        assert failed <= 1 - confidence - 1e-4
-
-
 def test_intervals_narrow_with_epsilon_and_widen_with_confidence():
     released = FrequencyList([5000, 200, 9, 1], [1, 9, 150, 4000])
 
@@ -233,9 +224,7 @@ def test_bands_hold_every_list_within_their_tails(distribution):
     """A list whose every row and column is as far away as bounds that hold together allow."""
     released = FrequencyList([300, 41, 40, 7, 1], [1, 3, 20, 90, 5000])
     lower, upper = WalkIntervals(released, distribution).bands(0.9)
-    ranks = np.arange(1, upper.distinct + 2)
-    assert (lower.at_ranks(ranks) <= released.at_ranks(ranks)).all()
-    assert (released.at_ranks(ranks) <= upper.at_ranks(ranks)).all()
+    assert between(lower, released, upper)
     # Of the first rank and of the number of partitions: rows and columns of level 0.1 / 8.
     first = distribution.largest_excess(0.1 / 8)
     assert upper.frequencies[0] == 300 + distribution.largest_shortfalls(0.1 / 8, [1])[0]
@@ -251,7 +240,5 @@ def test_bands_hold_a_large_list(mechanism):
     private = yahoo()
     # The bounds fail once in 1e9 runs, and the seed is fixed.
     lower, upper = intervals_of(mechanism.release(private, InsecureSeededTape(1))).bands(1 - 1e-9)
-    ranks = np.concatenate([GRID[GRID < 2 * private.distinct], [private.distinct]])
-    truth = private.at_ranks(ranks)
-    assert (lower.at_ranks(ranks) <= truth).all() and (truth <= upper.at_ranks(ranks)).all()
+    assert between(lower, private, upper)
     assert upper.total - lower.total < private.total / 50
