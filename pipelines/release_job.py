@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -92,14 +91,6 @@ class Release:
     done: Callable[[], None] | None = None
 
 
-def name_tables(header: bytes, by_count: bool, names: Iterable[pa.Table]) -> release_files.Tables:
-    """The file of selected names, sorted: their order must not tell how the data were laid out."""
-    from dp_transforms.files.partition_file import in_order, partition_lines
-
-    lines = itertools.chain.from_iterable(map(partition_lines, names))
-    return {filenames.PARTITIONS_FILE: [header, *in_order(lines, by_count)]}
-
-
 def write_both(
     write_list: Writer,
     write_names: Writer,
@@ -153,12 +144,11 @@ def writer(
         formats=tuple(dict.fromkeys(flags.output_format)),
     )
     if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
-        from dp_transforms.files.partition_file import header_line
+        from dp_transforms.files.partition_file import name_tables
 
-        noisy = flags.noisy_counts
-        directory = receives(filenames.PARTITIONS_FILE, numbers=len(filenames.COUNTS) * noisy)
-        tables = functools.partial(name_tables, header_line(fields or (), noisy), noisy)
-        return Writer(directory, statement, tables)
+        numbers = len(filenames.COUNTS) * flags.noisy_counts
+        directory = receives(filenames.PARTITIONS_FILE, numbers=numbers)
+        return Writer(directory, statement, functools.partial(name_tables, statement))
     file_name, list_tables = _TABLES[type(spec)]
     beside = (filenames.COORDINATES_FILE,) if release_files.is_decoded(statement) else ()
     return Writer(receives(file_name, beside=beside), statement, list_tables)

@@ -19,12 +19,19 @@ from dp_transforms.files.filenames import (
     RELEASED_FILES,
     REPORT_FILES,
 )
-from dp_transforms.files.paths import LocalFiles, faults, filesystem, local_path
+from dp_transforms.files.paths import (
+    LocalFiles,
+    faults,
+    filesystem,
+    join,
+    local_path,
+    read_bytes,
+    write_bytes,
+)
 
 PARQUET, JSON_LINES = "parquet", "jsonl"
 FORMATS = (PARQUET, JSON_LINES)
 
-_CHUNK_BYTES = 1 << 20
 _PROBE_BYTES = 1 << 18
 
 
@@ -81,16 +88,14 @@ class ReleaseDirectory:
         try:
             if not all(self._files.exists(self.file(name)) for name in self.files):
                 return None
-            with self._files.open(self.file(PRIVACY_FILE)) as file:
-                statement = json.loads(file.read())
-                return statement if isinstance(statement, dict) else None
+            statement = json.loads(read_bytes(self.file(PRIVACY_FILE)))
+            return statement if isinstance(statement, dict) else None
         except (OSError, ValueError):
             return None
 
-    def publish(self, tables: Mapping[str, Iterable[bytes]], statement: dict[str, Any]) -> None:
-        """Writes all files under other names, then renames them.
-
-        ``tables`` are the pieces of each table by its name, ``file_name`` and those ``beside`` it.
+    def publish(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> None:
+        """Writes ``file_name``, the tables beside it and the statement under other names, then
+        renames them.
 
         The statement is renamed first and, where an earlier release is replaced, that one is
         removed before, with what was made of it: a release is never seen with another one's
@@ -99,16 +104,11 @@ class ReleaseDirectory:
         Raises:
           InputError: the files cannot be written, or another release has appeared meanwhile.
         """
-        told = json.dumps(statement, indent=2) + "\n"
-        contents: dict[str, Iterable[bytes]] = {PRIVACY_FILE: [told.encode()]}
+        contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
         for table in (*self.beside, self.file_name):
             contents[table] = tables[table]
-            if self.formats:
-                contents[table] = [text := b"".join(tables[table])]
-                for name, other in zip(
-                    self.formats, names_beside(table, self.formats), strict=True
-                ):
-                    contents[other] = [converted(text, name, self.numbers)]
+            for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
+                contents[other] = converted(tables[table], name, self.numbers)
         suffix = f".{uuid.uuid4().hex}.part"
         parts = {name: f"{self.file('.' + name)}{suffix}" for name in contents}
         with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
@@ -117,15 +117,13 @@ class ReleaseDirectory:
                 # A disk that is full is seen to be full before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
             begin_release(statement)
-            for name, pieces in contents.items():
-                with self._files.create(parts[name]) as file:
-                    for piece in pieces:
-                        file.write(piece)
+            for name, content in contents.items():
+                write_bytes(parts[name], content)
             self._refuse_other_jobs()
             present = [name for name in contents if self._files.exists(self.file(name))]
-            done = [name for name in present if _same(self.file(name), parts[name])]
+            done = [name for name in present if read_bytes(self.file(name)) == contents[name]]
             if not self.overwrite and done != present:
-                (name, *_) = (name for name in present if name not in done)
+                name = next(name for name in present if name not in done)
                 raise InputError(
                     f"{self.file(name)} has appeared while the job ran: nothing was written; give "
                     f"another --output"
@@ -141,7 +139,7 @@ class ReleaseDirectory:
 
     def file(self, name: str) -> str:
         """The path of a file in the directory."""
-        return self._files.join(self.path, name)
+        return join(self.path, name)
 
     @property
     def files(self) -> list[str]:
@@ -159,11 +157,9 @@ class ReleaseDirectory:
         return filesystem(self.path)
 
     def _probe(self, directory: str, content: bytes) -> None:
-        """Writes and removes a file."""
-        probe = self._files.join(directory, f".{uuid.uuid4().hex}.probe")
+        probe = join(directory, f".{uuid.uuid4().hex}.probe")
         try:
-            with self._files.create(probe) as file:
-                file.write(content)
+            write_bytes(probe, content)
         finally:
             _remove([probe])
 
@@ -248,17 +244,6 @@ def _exists(path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _same(one: str, other: str) -> bool:
-    files = filesystem(one)
-    with files.open(one) as left, files.open(other) as right:
-        while True:
-            here, there = left.read(_CHUNK_BYTES), right.read(_CHUNK_BYTES)
-            if here != there:
-                return False
-            if not here:
-                return True
 
 
 def _remove(paths: Iterable[str]) -> None:

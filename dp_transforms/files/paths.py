@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from apache_beam.io.filesystem import FileMetadata
 
 
+# By schemes, Beam's extras, and packages that its filesystems need without saying so.
 _EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure", "hdfs": "hadoop"}
-"""The extras of Beam with the filesystems of schemes."""
 _NEEDED = {"s3": "boto3", "azfs": "azure"}
-"""The package that Beam's filesystem of a scheme needs without saying so."""
 
 
 class FileRange(NamedTuple):
@@ -31,13 +30,12 @@ class FileRange(NamedTuple):
 
     @classmethod
     def whole(cls, path: str) -> FileRange:
-        """All of a file."""
         return cls(path, 0, 1 << 62)
 
     @classmethod
     def alike(cls, path: str, size: int, at_most: int) -> Iterator[FileRange]:
-        """The fewest ranges of at most so many bytes that cover a file, none larger than others by
-        more than a byte: engines give each worker as many, and wait for the last one."""
+        """The fewest ranges of at most so many bytes that cover a file, all as large but for a
+        byte: engines give each worker as many, and wait for the last one."""
         count = -(-size // at_most)
         for i in range(count):
             yield cls(path, i * size // count, (i + 1) * size // count)
@@ -75,15 +73,10 @@ class LocalFiles:
         if "*" not in pattern:
             return [pattern] if os.path.exists(pattern) else []
         directory, name = os.path.split(pattern)
-        if not os.path.isdir(directory):
-            return []
         like = re.compile(r"[^/\\]*".join(map(re.escape, name.split("*"))))
-        with os.scandir(directory) as entries:
-            return [
-                os.path.join(directory, entry.name)
-                for entry in entries
-                if like.fullmatch(entry.name) and not entry.is_dir() and os.path.exists(entry.path)
-            ]
+        names = os.listdir(directory) if os.path.isdir(directory) else []
+        paths = [os.path.join(directory, one) for one in names if like.fullmatch(one)]
+        return [path for path in paths if os.path.exists(path) and not os.path.isdir(path)]
 
     @staticmethod
     def version(path: str) -> FileVersion:
@@ -120,6 +113,21 @@ def filesystem(path: str) -> Any:
     from apache_beam.io.filesystems import FileSystems
 
     return FileSystems
+
+
+def join(directory: str, *names: str) -> str:
+    """The path of a name below a directory, in the way of its filesystem."""
+    return str(filesystem(directory).join(directory, *names))
+
+
+def read_bytes(path: str) -> bytes:
+    with filesystem(path).open(path) as file:
+        return bytes(file.read())
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    with filesystem(path).create(path) as file:
+        file.write(content)
 
 
 def match_files(pattern: str) -> list[FileVersion]:
@@ -182,17 +190,25 @@ def _version(file: FileMetadata) -> FileVersion:
 
 @contextlib.contextmanager
 def faults(failed: str) -> Iterator[None]:
-    """Puts errors of the operating system, or of a filesystem of Beam's, into words.
-
-    Raises:
-      InputError: says what failed, and for which reason.
-    """
+    """Puts errors of the operating system, or of a filesystem of Beam's, into words: raises an
+    InputError that says what failed, and for which reason."""
     try:
         yield
     except InputError:
         raise
     except (OSError, ValueError) as error:
         raise InputError(f"{failed}: {reason(error)}") from None
+
+
+@contextlib.contextmanager
+def discreet(fault: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """Raises an InputError with this text for errors of these kinds: their own may show a value."""
+    try:
+        yield
+    except InputError:
+        raise
+    except kinds:
+        raise InputError(fault) from None
 
 
 def reason(error: Exception) -> str:

@@ -40,8 +40,8 @@ from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoord
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 
-Tables = dict[str, list[bytes]]
-"""Pieces of the content of files, by their names."""
+Tables = dict[str, bytes]
+"""The content of files, by their names."""
 Arms = tuple[IntArray, IntArray]
 Statement = dict[str, Any]
 
@@ -89,31 +89,31 @@ def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> Fr
 def list_tables(lists: Sequence[ReleasedList]) -> Tables:
     """The tables of the only list: itself, and its noisy coordinates if it has any."""
     (released,) = lists
-    tables = {FREQUENCIES_FILE: [FREQUENCIES_HEADER, csv_lines(released)]}
+    tables = {FREQUENCIES_FILE: FREQUENCIES_HEADER + csv_lines(released)}
     if released.coordinates is not None:
-        tables[COORDINATES_FILE] = [COORDINATES_HEADER, csv_lines(released.coordinates)]
+        tables[COORDINATES_FILE] = COORDINATES_HEADER + csv_lines(released.coordinates)
     return tables
 
 
 def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]]) -> Tables:
     """The tables of lists with their attributes and groups, by which they are sorted."""
     lists = sorted(lists, key=lambda one: one[:2])
-    tables = {LISTS_FILE: [LISTS_HEADER], COORDINATES_FILE: [GROUPED_COORDINATES_HEADER]}
-    for *label, released in lists:
-        tables[LISTS_FILE].append(csv_lines((*label, *row) for row in released))
-        rows = released.coordinates or ()
-        tables[COORDINATES_FILE].append(csv_lines((*label, *row) for row in rows))
-    return tables
+    rows = ((*label, *row) for *label, one in lists for row in one)
+    coordinates = ((*label, *row) for *label, one in lists for row in one.coordinates or ())
+    return {
+        LISTS_FILE: LISTS_HEADER + csv_lines(rows),
+        COORDINATES_FILE: GROUPED_COORDINATES_HEADER + csv_lines(coordinates),
+    }
 
 
 def degree_tables(released: Sequence[ReleasedDegrees]) -> Tables:
     """The table of how many partitions users have.
 
-    >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)])[DEGREES_FILE][1:]
-    [b'1,40\\n2,-3\\n']
+    >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)])
+    {'released_user_degrees.csv': b'partitions_from,users\\n1,40\\n2,-3\\n'}
     """
     (one,) = released
-    return {DEGREES_FILE: [DEGREES_HEADER, csv_lines(zip(one.lowest, one.users, strict=True))]}
+    return {DEGREES_FILE: DEGREES_HEADER + csv_lines(zip(one.lowest, one.users, strict=True))}
 
 
 def parse_rows(content: bytes, header: bytes) -> list[list[str]]:

@@ -232,11 +232,11 @@ class NamesRelease(Release):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the names and privacy.json, as the job does. Errors: see ``ListRelease.save``."""
-        from dp_transforms.files.partition_file import names_lines
+        from dp_transforms.files.partition_file import names_content
 
-        noisy = bool(self.statement["noisy_counts"])
-        tables = {PARTITIONS_FILE: names_lines(self.names, noisy)}
-        publish(directory, tables, self.statement, overwrite, len(COUNTS) * noisy)
+        tables = {PARTITIONS_FILE: names_content(self.names, self.statement)}
+        numbers = len(COUNTS) * self.statement["noisy_counts"]
+        publish(directory, tables, self.statement, overwrite, numbers)
 
     def _columns(self) -> dict[str, Any]:
         return {name: self.names[name] for name in self.names.column_names}

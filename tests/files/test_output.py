@@ -13,8 +13,9 @@ from dp_transforms.files.filenames import (
     REPORT_FILES,
 )
 from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.partition_file import name_tables
 from dp_transforms.files.paths import LocalFiles
-from pipelines.release_job import Writer, name_tables
+from pipelines.release_job import Writer
 
 STATEMENT = {"epsilon": 1.0}
 
@@ -31,17 +32,17 @@ def test_a_release_and_its_statement_appear(tmp_path):
     directory = ReleaseDirectory(str(tmp_path / "a" / "b"), "list.csv")
     directory.check()
     assert not (tmp_path / "a").exists(), "a check leaves nothing behind"
-    directory.publish({"list.csv": [b"one\n", b"two\n"]}, STATEMENT)
+    directory.publish({"list.csv": b"one\ntwo\n"}, STATEMENT)
     assert contents(tmp_path / "a" / "b") == published("one\ntwo\n")
 
 
 def test_an_earlier_release_is_not_replaced_by_accident(tmp_path):
-    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, STATEMENT)
+    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": b"one"}, STATEMENT)
     other = ReleaseDirectory(str(tmp_path), "list.csv")
     with pytest.raises(InputError, match=r"list\.csv exists: give another --output, or --overwr"):
         other.check()
     with pytest.raises(InputError, match="has appeared while the job ran"):
-        other.publish({"list.csv": [b"two"]}, STATEMENT)
+        other.publish({"list.csv": b"two"}, STATEMENT)
     assert contents(tmp_path) == published("one")
 
 
@@ -54,12 +55,12 @@ def test_a_statement_alone_is_an_earlier_release_too(tmp_path):
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_repeated_step_leaves_a_finished_release_alone(tmp_path, monkeypatch, overwrite):
     directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite)
-    directory.publish({"list.csv": [b"one"]}, STATEMENT)
+    directory.publish({"list.csv": b"one"}, STATEMENT)
     (tmp_path / "report.html").write_text("of it")
     before = (tmp_path / "list.csv").stat()
     # Neither gone for a moment, nor gone for good where the disk fails.
     fail_at(monkeypatch, "rename", 1)
-    directory.publish({"list.csv": [b"one"]}, STATEMENT)
+    directory.publish({"list.csv": b"one"}, STATEMENT)
     assert (tmp_path / "list.csv").stat() == before
     assert contents(tmp_path) == published("one") | {"report.html": "of it"}
 
@@ -69,21 +70,19 @@ def test_a_step_that_died_between_its_files_is_completed(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         fail_at(patched, "rename", 2)
         with pytest.raises(InputError):
-            directory.publish({"list.csv": [b"one"]}, STATEMENT)
-    directory.publish({"list.csv": [b"one"]}, STATEMENT)
+            directory.publish({"list.csv": b"one"}, STATEMENT)
+    directory.publish({"list.csv": b"one"}, STATEMENT)
     assert contents(tmp_path) == published("one")
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_one_directory_holds_one_job_s_release(tmp_path, overwrite):
-    ReleaseDirectory(str(tmp_path), FREQUENCIES_FILE).publish(
-        {FREQUENCIES_FILE: [b"one"]}, STATEMENT
-    )
+    ReleaseDirectory(str(tmp_path), FREQUENCIES_FILE).publish({FREQUENCIES_FILE: b"one"}, STATEMENT)
     before = contents(tmp_path)
     other = ReleaseDirectory(str(tmp_path), PARTITIONS_FILE, overwrite)
     for attempt in (
         other.check,
-        lambda: other.publish({PARTITIONS_FILE: [b"two"]}, {"epsilon": 2}),
+        lambda: other.publish({PARTITIONS_FILE: b"two"}, {"epsilon": 2}),
     ):
         with pytest.raises(InputError, match=r"released_frequencies\.csv is another job's release"):
             attempt()
@@ -91,12 +90,12 @@ def test_one_directory_holds_one_job_s_release(tmp_path, overwrite):
 
 
 def test_a_report_goes_with_its_release(tmp_path):
-    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, {"epsilon": 2})
+    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": b"one"}, {"epsilon": 2})
     for name in REPORT_FILES:
         (tmp_path / name).write_text("of one")
     directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite=True)
     directory.check()
-    directory.publish({"list.csv": [b"two"]}, STATEMENT)
+    directory.publish({"list.csv": b"two"}, STATEMENT)
     assert contents(tmp_path) == published("two")
     # Nor is one left that has lost its release.
     (tmp_path / "alone").mkdir()
@@ -107,10 +106,10 @@ def test_a_report_goes_with_its_release(tmp_path):
 
 def test_overwrite_replaces_both_files_and_nothing_else(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, {"epsilon": 2})
+    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": b"one"}, {"epsilon": 2})
     directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite=True)
     directory.check()
-    directory.publish({"list.csv": [b"two"]}, STATEMENT)
+    directory.publish({"list.csv": b"two"}, STATEMENT)
     assert contents(tmp_path) == published("two") | {"notes.txt": "mine"}
 
 
@@ -142,27 +141,17 @@ def fail_at(monkeypatch, method, call):
 def test_a_failure_leaves_no_part_of_a_release(tmp_path, monkeypatch, method, call, left):
     fail_at(monkeypatch, method, call)
     with pytest.raises(InputError, match="cannot be written: no space left on device"):
-        ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, STATEMENT)
+        ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": b"one"}, STATEMENT)
     assert set(contents(tmp_path)) == left
 
 
 def test_a_failure_never_pairs_an_old_release_with_a_new_statement(tmp_path, monkeypatch):
     directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite=True)
-    directory.publish({"list.csv": [b"one"]}, {"epsilon": 2})
+    directory.publish({"list.csv": b"one"}, {"epsilon": 2})
     fail_at(monkeypatch, "rename", 1)
     with pytest.raises(InputError):
-        directory.publish({"list.csv": [b"two"]}, STATEMENT)
+        directory.publish({"list.csv": b"two"}, STATEMENT)
     assert set(contents(tmp_path)) == {PRIVACY_FILE}
-
-
-def test_content_that_fails_half_way(tmp_path):
-    def pieces():
-        yield b"one"
-        raise RuntimeError("worker lost")
-
-    with pytest.raises(RuntimeError):
-        ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": pieces()}, STATEMENT)
-    assert contents(tmp_path) == {}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -180,8 +169,9 @@ def test_a_filesystem_that_is_not_there():
 @pytest.mark.parametrize("names", [[], ["b", "a", "c"]])
 def test_names_are_sorted_and_written_even_without_any(tmp_path, names):
     directory = ReleaseDirectory(str(tmp_path), PARTITIONS_FILE)
-    write = Writer(directory, STATEMENT, functools.partial(name_tables, b"name\n", False))
+    statement = STATEMENT | {"noisy_counts": False}
+    write = Writer(directory, statement, functools.partial(name_tables, statement))
     write({"budget": 1}, [pa.table({"partition": pa.array([name])}) for name in names], [7])
-    assert (tmp_path / PARTITIONS_FILE).read_text().split() == ["name", *sorted(names)]
+    assert (tmp_path / PARTITIONS_FILE).read_text().split() == ["partition", *sorted(names)]
     said = json.loads((tmp_path / PRIVACY_FILE).read_text())
-    assert said == STATEMENT | {"budget": 1, "users_of_other_partitions": 7}
+    assert said == statement | {"budget": 1, "users_of_other_partitions": 7}
