@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from dp_transforms.errors import InputError
@@ -196,12 +197,14 @@ def directory_path(path: str) -> str:
 def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
     """Formats rows as the lines of a released CSV file.
 
-    >>> csv_lines([(7, 1), (1, 20)])
-    b'7,1\\n1,20\\n'
+    >>> csv_lines([("a", 1), ("b\\r", 20)])
+    b'a,1\\n"b\\r",20\\n'
     """
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
+    lines: list[str] = []
+    # Before Python 3.13 a carriage return is only quoted if lines end with one.
+    writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
+    writer.writerows(rows)
+    return "".join(f"{line[:-2]}\n" for line in lines).encode()
 
 
 def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:
