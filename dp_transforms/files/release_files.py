@@ -32,7 +32,16 @@ from dp_transforms.files.filenames import (
     period_names,
 )
 from dp_transforms.files.output import csv_lines
-from dp_transforms.files.paths import faults, filesystem, local_path, reason
+from dp_transforms.files.paths import (
+    discreet,
+    faults,
+    filesystem,
+    join,
+    local_path,
+    read_bytes,
+    reason,
+    write_bytes,
+)
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
@@ -47,13 +56,10 @@ Statement = dict[str, Any]
 
 
 class Found(NamedTuple):
-    """A release that was read.
+    """A release that was read, with its privacy.json; of periods also their kind, such as "day".
 
-    Attributes:
-      content: a list, lists by (attribute, group), or a table of names; of periods, such a content
-        with its own privacy.json by each period's name.
-      statement: the privacy.json.
-      kind: of periods, such as "day"; None for others.
+    Its content is a list, lists by (attribute, group), or a table of names; of periods it is such a
+    content with its own privacy.json by each period's name.
     """
 
     content: Any
@@ -64,10 +70,7 @@ class Found(NamedTuple):
 def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> FrequencyList:
     """The list of a file on this machine, with the header frequency,multiplicity.
 
-    Args:
-      path: of the file; a leading ~ is expanded.
-      public: errors may show what is in the file.
-      remedy: more that the user can do about a private file that is no list.
+    Errors show what is in the file only if it is public; otherwise the remedy ends them.
 
     Raises:
       InputError: the file cannot be read, or is no frequency list.
@@ -78,12 +81,11 @@ def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> Fr
     except OSError as error:
         raise InputError(f"{path} cannot be read: {reason(error)}") from None
     except ValueError as error:
-        if public:
-            raise InputError(str(error)) from None
-        raise InputError(
+        fault = (
             f"{path} is not a frequency list: the first line must be frequency,multiplicity and "
             f"the others pairs of positive integers, frequencies descending{remedy}"
-        ) from None
+        )
+        raise InputError(str(error) if public else fault) from None
 
 
 def list_tables(lists: Sequence[ReleasedList]) -> Tables:
@@ -122,20 +124,18 @@ def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
     Raises:
       ValueError, csv.Error: these are not the bytes of such a file.
     """
-    found, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
+    found, *rows = _rows(content)
     if csv_lines([found]) != header:
         raise ValueError(f"the file must begin with the line {header.decode().strip()}")
     return rows
 
 
 def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], FrequencyList]:
-    """Parses the bytes of a file of lists. Errors are those of ``parse_rows``.
-
-    Returns:
-      The lists by (attribute, group), where ("", "") is that of all users; or one list by (), where
-      the file has no such columns.
-    """
+    """Parses the bytes of a file: lists by (attribute, group), or one list by () where the file has
+    no such columns. Errors are those of ``parse_rows``."""
     pairs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    if header == FREQUENCIES_HEADER:
+        pairs[()] = []
     for *label, frequency, multiplicity in parse_rows(content, header):
         pairs.setdefault(tuple(label), []).append((int(frequency), int(multiplicity)))
     return {name: FrequencyList(*zip(*rows, strict=True)) for name, rows in pairs.items()}
@@ -158,9 +158,8 @@ def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Ar
 def release_directories(directory: str) -> list[str]:
     """The directory itself, or the two in it that ``release_all`` has written."""
     directory = local_path(directory)
-    files = filesystem(directory)
-    inner = [files.join(directory, name) for name in (LIST_DIRECTORY, PARTITIONS_DIRECTORY)]
-    both = all(files.exists(files.join(one, PRIVACY_FILE)) for one in inner)
+    inner = [join(directory, name) for name in (LIST_DIRECTORY, PARTITIONS_DIRECTORY)]
+    both = all(_is_there(one, PRIVACY_FILE) for one in inner)
     return inner if both else [directory]
 
 
@@ -171,31 +170,23 @@ def read_release(directory: str) -> Found:
       InputError: there is no release, or it cannot be read.
     """
     directory = local_path(directory)
-    files = filesystem(directory)
-    present = [
-        name
-        for name in (PARTITIONS_FILE, LISTS_FILE, FREQUENCIES_FILE)
-        if files.exists(files.join(directory, name))
-    ]
     if len(inner := release_directories(directory)) > 1:
         raise InputError(f"{directory} holds two releases: give {' or '.join(inner)}")
-    if not present and (found := _periods(directory)) is not None:
-        return found
-    if PARTITIONS_FILE in present:
+    if _is_there(directory, PARTITIONS_FILE):
         from dp_transforms.files.partition_file import read_names
 
         with reading(directory, f"released names of partitions with their {PRIVACY_FILE}"):
             statement = read_statement(directory)
             return Found(read_names(read_file(directory, PARTITIONS_FILE), statement), statement)
-    if LISTS_FILE in present:
+    if _is_there(directory, LISTS_FILE):
         with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
-            return _groups(directory)
+            return Found(*_lists(directory, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER))
+    if not _is_there(directory, FREQUENCIES_FILE) and (found := _periods(directory)):
+        return found
     with reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
-        lists = parse_lists(read_file(directory, FREQUENCIES_FILE), FREQUENCIES_HEADER)
-        statement = read_statement(directory)
-        arms = _arms(directory, COORDINATES_HEADER) if is_decoded(statement) else {}
-        listed = lists.get((), FrequencyList([], []))
-        return Found(_released(listed, statement, arms.get(())), statement)
+        headers = FREQUENCIES_HEADER, COORDINATES_HEADER
+        lists, statement = _lists(directory, FREQUENCIES_FILE, *headers)
+        return Found(lists[()], statement)
 
 
 def read_degrees(directory: str) -> ReleasedDegrees:
@@ -212,23 +203,20 @@ def read_degrees(directory: str) -> ReleasedDegrees:
 
 
 def write_all_periods(directory: str, periods: Sequence[str], file_name: str) -> str:
-    """Writes the releases of all periods into one file, whose first column is the period.
-
-    The file is in the directory that holds those of the periods. Returns its path.
+    """Writes the releases of all periods into one file beside their directories, whose first column
+    is the period; returns its path.
 
     Raises:
       InputError: one cannot be read, or this one cannot be written.
     """
     directory = local_path(directory)
-    files = filesystem(directory)
-    lines: list[bytes] = []
+    header, table = b"", []
     with reading(directory, "a release for each period"):
         for period in periods:
-            text = read_file(files.join(directory, period), file_name).decode()
-            header, *rows = csv.reader(io.StringIO(text, newline=""))
-            lines += [] if lines else [csv_lines([("period", *header)])]
-            lines.append(csv_lines((period, *row) for row in rows))
-    return write_files(directory, {ALL_PERIODS_FILE: b"".join(lines)})
+            head, *rows = _rows(read_file(join(directory, period), file_name))
+            header = csv_lines([("period", *head)])
+            table += [(period, *row) for row in rows]
+    return write_files(directory, {ALL_PERIODS_FILE: header + csv_lines(table)})
 
 
 def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
@@ -237,12 +225,11 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
     Raises:
       InputError: they cannot be written.
     """
-    files, path = filesystem(directory), ""
+    path = ""
     with faults(f"{directory} cannot be written"):
         for name, content in contents.items():
-            path = files.join(directory, name)
-            with files.create(path) as file:
-                file.write(content)
+            path = join(directory, name)
+            write_bytes(path, content)
     return path
 
 
@@ -253,21 +240,12 @@ def reading(directory: str, content: str) -> Iterator[None]:
     Raises:
       InputError: the files cannot be read, or their text is not that of such a release.
     """
-    try:
+    kinds = ValueError, KeyError, TypeError, RecursionError, csv.Error
+    with (
+        faults(f"{directory} cannot be read"),
+        discreet(f"{directory} does not hold {content}", kinds),
+    ):
         yield
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"{directory} cannot be read: {reason(error)}") from None
-    except (ValueError, KeyError, TypeError, RecursionError, csv.Error):
-        raise InputError(f"{directory} does not hold {content}") from None
-
-
-def read_file(directory: str, name: str) -> bytes:
-    """Reads a file in a directory of any filesystem of Beam's."""
-    files = filesystem(directory)
-    with files.open(files.join(directory, name)) as file:
-        return bytes(file.read())
 
 
 def read_statement(directory: str) -> Statement:
@@ -276,14 +254,25 @@ def read_statement(directory: str) -> Statement:
     return statement
 
 
+def read_file(directory: str, name: str) -> bytes:
+    return read_bytes(join(directory, name))
+
+
+def _is_there(directory: str, name: str) -> bool:
+    return bool(filesystem(directory).exists(join(directory, name)))
+
+
+def _rows(content: bytes) -> Iterable[list[str]]:
+    return csv.reader(io.StringIO(content.decode(), newline=""))
+
+
 def _periods(directory: str) -> Found | None:
     """Reads the releases of periods below a directory; each privacy.json tells the names of all."""
-    files = filesystem(directory)
     if "://" in directory:
-        pattern = files.join(directory, "*", PRIVACY_FILE)
-        some = [file.path for file in files.match([pattern])[0].metadata_list]
+        pattern = join(directory, "*", PRIVACY_FILE)
+        some = [file.path for file in filesystem(directory).match([pattern])[0].metadata_list]
     else:
-        some = glob.glob(files.join(glob.escape(directory), "*", PRIVACY_FILE))
+        some = glob.glob(join(glob.escape(directory), "*", PRIVACY_FILE))
     if not some:
         return None
     with reading(directory, "a release for each period"):
@@ -291,27 +280,28 @@ def _periods(directory: str) -> Found | None:
         of = told["periods"]
         first, last = (f"{of[end]}-01"[:10] for end in ("first", "last"))
         names = period_names(of["of"], f"{first}..{last}")
-        found = {name: read_release(files.join(directory, name)) for name in names}
+        found = {name: read_release(join(directory, name)) for name in names}
     statement = {name: value for name, value in told.items() if name != "period"}
     releases = {name: (one.content, one.statement) for name, one in found.items()}
     return Found(releases, statement, of["of"])
 
 
-def _groups(directory: str) -> Found:
-    """The lists of all users and of groups, in the order of their file."""
-    lists = parse_lists(read_file(directory, LISTS_FILE), LISTS_HEADER)
+def _lists(
+    directory: str, file_name: str, header: bytes, coordinates_header: bytes
+) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
+    """The lists of a file, in its order, with the noisy coordinates that their statement has."""
+    lists = parse_lists(read_file(directory, file_name), header)
     statement = read_statement(directory)
-    shared = {"sensitivity": statement["sensitivity"]}
-    prices = {one.get("attribute", ""): shared | one for one in statement["lists"]}
-    arms = _arms(directory, GROUPED_COORDINATES_HEADER) if is_decoded(statement) else {}
+    arms: dict[tuple[str, ...], Arms] = {}
+    if is_decoded(statement):
+        arms = parse_coordinates(read_file(directory, COORDINATES_FILE), coordinates_header)
+    shared = {"sensitivity": statement.get("sensitivity")}
+    prices = {one.get("attribute", ""): shared | one for one in statement.get("lists", [statement])}
     found = {
-        name: _released(listed, prices[name[0]], arms.get(name)) for name, listed in lists.items()
+        label: _released(listed, prices["".join(label[:1])], arms.get(label))
+        for label, listed in lists.items()
     }
-    return Found(found, statement)
-
-
-def _arms(directory: str, header: bytes) -> dict[tuple[str, ...], Arms]:
-    return parse_coordinates(read_file(directory, COORDINATES_FILE), header)
+    return found, statement
 
 
 def is_decoded(statement: Mapping[str, Any]) -> bool:
