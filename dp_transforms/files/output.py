@@ -41,15 +41,12 @@ class ReleaseDirectory:
     """A directory of a Beam filesystem that receives a released file and its privacy.json.
 
     Attributes:
-      path: the directory; it is made when the release is written, if it does not exist.
+      path: the directory, see ``directory_path``; it is made when the release is written.
       file_name: the released file's name in it.
       overwrite: replace an earlier release of that name, and what was made of it.
       formats: of ``FORMATS``, in which the release is written beside that file.
       numbers: how many of its columns hold integers, the last ones.
       beside: the names of other tables of the release, with as many such columns.
-
-    Raises:
-      ValueError: the path is empty or contains characters of a glob.
     """
 
     path: str
@@ -63,11 +60,8 @@ class ReleaseDirectory:
         object.__setattr__(self, "path", directory_path(self.path))
 
     def check(self) -> None:
-        """Makes sure, before anything is read or spent, that a release can be written.
-
-        Raises:
-          InputError: a release of any job is there, or the directory cannot be written.
-        """
+        """Raises an InputError, before anything is read or spent, if a release of any job is there
+        or the directory cannot be written."""
         with faults(f"{self.path} cannot be written"):
             self._refuse_other_jobs()
             for name in (self.file_name, PRIVACY_FILE, *self._made_of_it):
@@ -76,13 +70,9 @@ class ReleaseDirectory:
                         f"{self.file(name)} exists: give another --output, or --overwrite to "
                         f"replace it"
                     )
-            directory = self.path
-            if self._files is LocalFiles:
-                # It is only made when there is something to write: a failed job leaves none.
-                directory = os.path.abspath(directory)
-                while not _exists(directory):
-                    directory = os.path.dirname(directory)
-            self._probe(directory, b"")
+            local = self._files is LocalFiles
+            # It is only made when there is something to write: a failed job leaves none.
+            self._probe(_first_there(self.path) if local else self.path, b"")
 
     def statement(self) -> dict[str, Any] | None:
         """The privacy.json of the release in the directory; None if it is not complete."""
@@ -96,22 +86,19 @@ class ReleaseDirectory:
 
     def publish(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> None:
         """Writes ``file_name``, the tables beside it and the statement under other names, then
-        renames them.
+        renames them; raises an InputError if it cannot, or another release has appeared meanwhile.
 
         The statement is renamed first and, where an earlier release is replaced, that one is
         removed before, with what was made of it: a release is never seen with another one's
         statement or report. A runner may repeat this step: what is there already stays untouched.
-
-        Raises:
-          InputError: the files cannot be written, or another release has appeared meanwhile.
         """
         contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
         for table in (*self.beside, self.file_name):
             contents[table] = tables[table]
             for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
                 contents[other] = converted(tables[table], name, self.numbers)
-        suffix = f".{uuid.uuid4().hex}.part"
-        parts = {name: f"{self.file('.' + name)}{suffix}" for name in contents}
+        token = uuid.uuid4().hex
+        parts = {name: self.file(f".{name}.{token}.part") for name in contents}
         with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
             at_end.callback(_remove, parts.values())
             if self._files is LocalFiles:
@@ -150,8 +137,8 @@ class ReleaseDirectory:
     @property
     def _made_of_it(self) -> list[str]:
         """Other files that an earlier release may have left in this directory."""
-        tables = [COORDINATES_FILE, *names_beside(COORDINATES_FILE)]
-        return [*names_beside(self.file_name), *tables, *REPORT_FILES]
+        beside = [*names_beside(self.file_name), *names_beside(COORDINATES_FILE)]
+        return [COORDINATES_FILE, *beside, *REPORT_FILES]
 
     @property
     def _files(self) -> Any:
@@ -174,19 +161,15 @@ class ReleaseDirectory:
 
 
 def begin_release(statement: Mapping[str, Any]) -> None:
-    """Has the ledger note that writing begins, if the statement's budget is of one: see
-    ``pipelines.spending.Charge``."""
+    """Has a ledger note that writing begins, if there is one: see ``pipelines.spending.Charge``."""
     begin = getattr(statement.get("budget"), "begin", None)
     if begin is not None:
         begin()
 
 
 def directory_path(path: str) -> str:
-    """The path of a directory to write to, with a leading ~ expanded.
-
-    Raises:
-      ValueError: it is empty or contains characters of a glob.
-    """
+    """The path of a directory to write to, with a leading ~ expanded; raises a ValueError if it is
+    empty or contains characters of a glob."""
     if not path or set(path) & set("*?[]"):
         raise ValueError(
             f"output must be a directory without any of the characters * ? [ ], got {path!r}"
@@ -240,13 +223,14 @@ def converted(text: bytes, name: str, numbers: int) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _exists(path: str) -> bool:
-    """Works like os.path.lexists, but a path that cannot be is an error."""
+def _first_there(path: str) -> str:
+    """The path, or the nearest of its parents that exists; a path that cannot be is an error."""
+    path = os.path.abspath(path)
     try:
         os.lstat(path)
     except FileNotFoundError:
-        return False
-    return True
+        return _first_there(os.path.dirname(path))
+    return path
 
 
 def _remove(paths: Iterable[str]) -> None:

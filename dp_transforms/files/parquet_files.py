@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import record_schema, record_table
-from dp_transforms.files.paths import FileRange, open_bytes
-from dp_transforms.files.record_files import RecordFormat, discreet
+from dp_transforms.files.paths import FileRange, discreet, open_bytes
+from dp_transforms.files.record_files import RecordFormat
 from dp_transforms.runtime.threads import map_ahead
 
 RANGE_BYTES = 32 << 20
@@ -21,6 +20,7 @@ BATCH_ROWS = 1 << 20
 BATCH_BYTES = 128 << 20
 _BUFFER_BYTES = 1 << 20
 _UNIT_OF_INT96 = "us"
+_FAULTS = (pa.ArrowException, OSError, UnicodeError)
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class ParquetFiles(RecordFormat):
                 if part.start <= _offset(parquet.metadata.row_group(i)) < part.stop
             ]
             parts = _parts(part.path, parquet.metadata, schema, groups)
-            tables = itertools.chain.from_iterable(map_ahead(list, parts))
-            fault = (
+            with discreet(
                 f"{part.path} cannot be read to its end: it is damaged, or holds values that its "
-                "types do not allow, such as text that is not UTF-8"
-            )
-            yield from discreet(tables, fault, (pa.ArrowException, OSError, UnicodeError))
+                "types do not allow, such as text that is not UTF-8",
+                _FAULTS,
+            ):
+                yield from itertools.chain.from_iterable(map_ahead(list, parts))
 
 
 def _parts(
@@ -73,10 +73,7 @@ def _parts(
     """
     for held, batches in _batches(groups, metadata, schema):
         tables = _read_groups(path, metadata, schema, held, batches)
-        if batches > 1:
-            yield from ([table] for table in tables)
-        else:
-            yield tables
+        yield from ([table] for table in tables) if batches > 1 else [tables]
 
 
 def _batches(
@@ -144,16 +141,12 @@ def _chunks(metadata: Any, group: int, schema: pa.Schema) -> list[Any]:
 
 
 def _parquet(path: str, file: Any) -> Any:
-    try:
+    fault = f"{path} is not a Parquet file, or is cut short: check it, or give --input_format=csv"
+    with discreet(fault, _FAULTS):
         return pq.ParquetFile(file, coerce_int96_timestamp_unit=_UNIT_OF_INT96)
-    except (pa.ArrowException, OSError, UnicodeError):
-        raise InputError(
-            f"{path} is not a Parquet file, or is cut short: check it, or give --input_format=csv"
-        ) from None
 
 
 def _offset(group: Any) -> int:
     # The first page of the first column: a file's row groups begin at different offsets.
-    first = group.column(0)
-    pages = (first.dictionary_page_offset, first.data_page_offset)
+    pages = group.column(0).dictionary_page_offset, group.column(0).data_page_offset
     return min(page for page in pages if page is not None)

@@ -1,4 +1,4 @@
-"""Files as Beam's filesystems see them, with errors that name the file and the remedy."""
+"""Files as Beam's filesystems see them, with InputErrors that name the file and the remedy."""
 
 from __future__ import annotations
 
@@ -100,11 +100,7 @@ class LocalFiles:
 
 
 def filesystem(path: str) -> Any:
-    """The class that knows a path's files; loads Beam only for those of another machine.
-
-    Raises:
-      InputError: what Beam needs for them is not installed.
-    """
+    """The class that knows a path's files; loads Beam only for those of another machine."""
     if "://" not in path:
         return LocalFiles
     scheme = path.partition(":")[0]
@@ -131,11 +127,7 @@ def write_bytes(path: str, content: bytes) -> None:
 
 
 def match_files(pattern: str) -> list[FileVersion]:
-    """The files of a glob, in order of their paths.
-
-    Raises:
-      InputError: there are none, one is not a regular file, or no filesystem knows such a path.
-    """
+    """The files of a glob, one at least, in order of their paths."""
     if os.path.isdir(pattern):
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     local = "://" not in pattern
@@ -157,11 +149,7 @@ def match_files(pattern: str) -> list[FileVersion]:
 
 
 def file_version(path: str) -> FileVersion:
-    """The file as it is now.
-
-    Raises:
-      InputError: the file is not there any more.
-    """
+    """The file as it is now."""
     with faults(f"{path} cannot be opened"):
         files = filesystem(path)
         if files is LocalFiles:
@@ -170,11 +158,7 @@ def file_version(path: str) -> FileVersion:
 
 
 def open_bytes(path: str) -> Any:
-    """A readable, seekable binary file, never decompressed on the way.
-
-    Raises:
-      InputError: the file cannot be opened.
-    """
+    """A readable, seekable binary file, never decompressed on the way."""
     with faults(f"{path} cannot be opened"):
         if filesystem(path) is LocalFiles:
             return LocalFiles.open(path)
