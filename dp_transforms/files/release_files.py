@@ -1,4 +1,7 @@
-"""The tables of releases, written and read back from directories of any filesystem of Beam's."""
+"""The tables of releases, written and read back from directories of any filesystem of Beam's.
+
+Where files cannot be read or written, or hold no such release, an InputError says so.
+"""
 
 from __future__ import annotations
 
@@ -71,9 +74,6 @@ def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> Fr
     """The list of a file on this machine, with the header frequency,multiplicity.
 
     Errors show what is in the file only if it is public; otherwise the remedy ends them.
-
-    Raises:
-      InputError: the file cannot be read, or is no frequency list.
     """
     path = local_path(path)
     try:
@@ -119,11 +119,8 @@ def degree_tables(released: Sequence[ReleasedDegrees]) -> Tables:
 
 
 def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
-    """Parses the bytes of a file that a job has written: returns the rows below its header.
-
-    Raises:
-      ValueError, csv.Error: these are not the bytes of such a file.
-    """
+    """The rows below the header of a file that a job has written; raises a ValueError or csv.Error
+    if these are not the bytes of one."""
     found, *rows = _rows(content)
     if csv_lines([found]) != header:
         raise ValueError(f"the file must begin with the line {header.decode().strip()}")
@@ -164,11 +161,7 @@ def release_directories(directory: str) -> list[str]:
 
 
 def read_release(directory: str) -> Found:
-    """Reads what a job has written into a directory, or into one for each period.
-
-    Raises:
-      InputError: there is no release, or it cannot be read.
-    """
+    """Reads what a job has written into a directory, or into one for each period."""
     directory = local_path(directory)
     if len(inner := release_directories(directory)) > 1:
         raise InputError(f"{directory} holds two releases: give {' or '.join(inner)}")
@@ -190,11 +183,7 @@ def read_release(directory: str) -> Found:
 
 
 def read_degrees(directory: str) -> ReleasedDegrees:
-    """Reads how many partitions users have, as the job choose-kappa has written it.
-
-    Raises:
-      InputError: it cannot be read, or is no such release.
-    """
+    """Reads how many partitions users have, as the job choose-kappa has written it."""
     directory = local_path(directory)
     with reading(directory, "a release of choose-kappa"):
         rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)
@@ -204,11 +193,7 @@ def read_degrees(directory: str) -> ReleasedDegrees:
 
 def write_all_periods(directory: str, periods: Sequence[str], file_name: str) -> str:
     """Writes the releases of all periods into one file beside their directories, whose first column
-    is the period; returns its path.
-
-    Raises:
-      InputError: one cannot be read, or this one cannot be written.
-    """
+    is the period; returns its path."""
     directory = local_path(directory)
     header, table = b"", []
     with reading(directory, "a release for each period"):
@@ -220,11 +205,7 @@ def write_all_periods(directory: str, periods: Sequence[str], file_name: str) ->
 
 
 def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
-    """Writes files into a directory; returns the path of the last.
-
-    Raises:
-      InputError: they cannot be written.
-    """
+    """Writes files into a directory; returns the path of the last."""
     path = ""
     with faults(f"{directory} cannot be written"):
         for name, content in contents.items():
@@ -235,11 +216,7 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
 
 @contextlib.contextmanager
 def reading(directory: str, content: str) -> Iterator[None]:
-    """Puts errors into words while a directory is read, which should hold this content.
-
-    Raises:
-      InputError: the files cannot be read, or their text is not that of such a release.
-    """
+    """Puts errors into words while a directory is read, which should hold this content."""
     kinds = ValueError, KeyError, TypeError, RecursionError, csv.Error
     with (
         faults(f"{directory} cannot be read"),
@@ -295,12 +272,15 @@ def _lists(
     arms: dict[tuple[str, ...], Arms] = {}
     if is_decoded(statement):
         arms = parse_coordinates(read_file(directory, COORDINATES_FILE), coordinates_header)
-    shared = {"sensitivity": statement.get("sensitivity")}
-    prices = {one.get("attribute", ""): shared | one for one in statement.get("lists", [statement])}
-    found = {
-        label: _released(listed, prices["".join(label[:1])], arms.get(label))
-        for label, listed in lists.items()
-    }
+    prices = {one.get("attribute", ""): one for one in statement.get("lists", [statement])}
+    found = {}
+    for label, one in lists.items():
+        price = prices["".join(label[:1])]
+        coordinates = None
+        if is_decoded(price):
+            # They must lie beside a decoded list.
+            coordinates = NoisyCoordinates(*arms[label], _decay(price), statement["sensitivity"])
+        found[label] = ReleasedList(one.frequencies, one.multiplicities, None, coordinates)
     return found, statement
 
 
@@ -311,18 +291,8 @@ def is_decoded(statement: Mapping[str, Any]) -> bool:
     return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 
 
-def _released(
-    listed: FrequencyList, statement: Mapping[str, Any], arms: Arms | None
-) -> ReleasedList:
-    """A list with its noisy coordinates, if its statement says that there are."""
-    coordinates = None
-    if is_decoded(statement):
-        if arms is None:
-            raise ValueError("noisy coordinates must lie beside a decoded list")
-        base_2 = statement.get("base_2")
-        if base_2:
-            decay = Decay(base=Eta(base_2["x"], base_2["y"], base_2["z"]))
-        else:
-            decay = Decay(Fraction(statement.get("rate_exact", statement["rate"])))
-        coordinates = NoisyCoordinates(*arms, decay, statement["sensitivity"])
-    return ReleasedList(listed.frequencies, listed.multiplicities, None, coordinates)
+def _decay(price: Mapping[str, Any]) -> Decay:
+    base_2 = price.get("base_2")
+    if base_2:
+        return Decay(base=Eta(base_2["x"], base_2["y"], base_2["z"]))
+    return Decay(Fraction(price.get("rate_exact", price["rate"])))
