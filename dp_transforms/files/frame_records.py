@@ -49,12 +49,13 @@ def records_of(
     partitions = [partition] if isinstance(partition, (str, int)) else list(partition)
     if not partitions:
         raise ValueError("partition must name at least one column")
+    columns = str(user), [*map(str, partitions)]
     options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(more)}
     source: RecordSource
     if isinstance(data, (str, os.PathLike)):
-        source = RecordFiles(os.fspath(data), str(user), [*map(str, partitions)], **options)
+        source = RecordFiles(os.fspath(data), *columns, **options)
     else:
-        source = FrameRecords(data, user, partitions, **options)
+        source = FrameRecords(data, *columns, **options)
     if period is not None:
         source.name_periods(period)
     return source
@@ -76,15 +77,8 @@ class FrameRecords(RecordSource):
 
     _drop_option = "drop_nulls=True"
 
-    def __init__(
-        self,
-        data: Any,
-        user_column: str | int,
-        partition_columns: Sequence[str | int],
-        **options: Any,
-    ):
-        names = [str(name) for name in partition_columns]
-        super().__init__("the table", str(user_column), names, **options)
+    def __init__(self, data: Any, user_column: str, partition_columns: Sequence[str], **options: Any):
+        super().__init__("the table", user_column, partition_columns, **options)
         self.estimated_rows, tables = self._read(data)
         # Without records there are no types, and nothing to be told of them.
         untyped = pa.schema([(name, pa.string()) for name in self._columns])
@@ -184,8 +178,7 @@ def _values(records: list[Any], name: str) -> list[Any]:
     if all(hasattr(kind, "_fields") for kind in kinds) and not name.isdigit():
         return [getattr(record, name) for record in records]
     if all(issubclass(kind, (tuple, list)) for kind in kinds):
-        position = int(name)
-        return [record[position] for record in records]
+        return list(map(operator.itemgetter(int(name)), records))
     raise TypeError
 
 
