@@ -77,8 +77,8 @@ class FrameRecords(RecordSource):
 
     _drop_option = "drop_nulls=True"
 
-    def __init__(self, data: Any, user_column: str, partition_columns: Sequence[str], **options: Any):
-        super().__init__("the table", user_column, partition_columns, **options)
+    def __init__(self, data: Any, *columns: Any, **options: Any):
+        super().__init__("the table", *columns, **options)
         self.estimated_rows, tables = self._read(data)
         # Without records there are no types, and nothing to be told of them.
         untyped = pa.schema([(name, pa.string()) for name in self._columns])
