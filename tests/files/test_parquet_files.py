@@ -11,7 +11,6 @@ from dp_transforms.files.parquet_files import ParquetFiles
 from dp_transforms.files.paths import FileRange
 from dp_transforms.runtime import threads
 
-SECRET = "zanzibar"
 ANN_AND_BOB = pa.array(["ann", "bob"])
 
 
@@ -94,14 +93,6 @@ def test_few_batches_are_held_whatever_the_row_groups_are(
 def test_the_footer_knows_the_number_of_rows(tmp_path):
     path = write(tmp_path / "a.parquet", pa.table({"user": ["ann"] * 1234}))
     assert ParquetFiles().estimated_rows(path, 99) == 1234
-
-
-def test_ranges_cover_the_file():
-    parts = list(ParquetFiles().split("a.parquet", 200 << 20))
-    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
-    assert (parts[0].start, parts[-1].stop) == (0, 200 << 20)
-    sizes = {part.stop - part.start for part in parts}
-    assert max(sizes) <= parquet_files.RANGE_BYTES and max(sizes) - min(sizes) <= 1
 
 
 def test_missing_and_repeated_columns(tmp_path):
