@@ -142,11 +142,8 @@ class FrameRecords(RecordSource):
         raise _unknown(data)
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
-        """Returns the columns found that are needed, or that have needed columns as fields.
-
-        Raises:
-          InputError: a needed column is missing.
-        """
+        """Returns the columns found that are needed, or that have needed columns as fields; if one
+        is missing, there is the error of files."""
         needed, known = [], [(name, pa.string()) for name in found]
         for column in self._columns:
             if column in found:
@@ -154,7 +151,6 @@ class FrameRecords(RecordSource):
             elif within := [name for name in found if column.startswith(f"{name}.")]:
                 known.append((column, pa.string()))
                 needed += within
-        # Raises the error of files.
         record_schema(self.pattern, pa.schema(known), self._columns)
         return list(dict.fromkeys(needed))
 

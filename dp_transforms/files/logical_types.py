@@ -97,11 +97,8 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
 def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The records of a table of all columns, in the types of ``record_schema`` or codes of these.
 
-    Where a struct is null, so are its fields.
-
-    Raises:
-      pa.ArrowInvalid: a value does not fit, such as a date with a time of day, or a time beyond
-        the year 32767.
+    Where a struct is null, so are its fields. A value that does not fit, such as a date with a time
+    of day, or a time beyond the year 32767, raises pa.ArrowInvalid.
     """
     columns, fields = [], []
     for field in schema:

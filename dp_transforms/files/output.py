@@ -178,7 +178,7 @@ def directory_path(path: str) -> str:
 
 
 def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Formats rows as the lines of a released CSV file.
+    """The lines of a released CSV file.
 
     >>> csv_lines([("a", 1), ("b\\r", 20)])
     b'a,1\\n"b\\r",20\\n'
@@ -200,9 +200,7 @@ def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str
 
 
 def converted(text: bytes, name: str, numbers: int) -> bytes:
-    """Converts the content of a CSV file, with its header, to another of ``FORMATS``.
-
-    The last ``numbers`` columns hold integers, the others text.
+    """The content of a CSV file in another of ``FORMATS``; the last columns hold so many numbers.
 
     >>> print(converted(b"page,users\\nhome,7\\n", "jsonl", 1).decode(), end="")
     {"page": "home", "users": 7}

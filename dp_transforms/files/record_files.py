@@ -35,11 +35,8 @@ class RecordFormat(ABC):
 
     @abstractmethod
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        """The names and types of some of a file's columns, from its beginning or end.
-
-        Raises:
-          InputError: it has no such columns, or they are of unfit types.
-        """
+        """The names and types of some of a file's columns, from its beginning or end; an InputError
+        if it has none such, or they are of unfit types."""
 
     @abstractmethod
     def estimated_rows(self, path: str, size: int) -> int:
@@ -95,11 +92,7 @@ class RecordSource(ABC):
 
     @abstractmethod
     def tables(self) -> Iterator[pa.Table]:
-        """Reads the records, in this process.
-
-        Raises:
-          InputError: they cannot be read; the message says nothing of what they hold.
-        """
+        """Reads the records, in this process. InputErrors say nothing of what they hold."""
 
     @property
     def num_buckets(self) -> int:
@@ -123,11 +116,7 @@ class RecordSource(ABC):
 
     def name_periods(self, period: str) -> None:
         """Has tables name the period of each record ("hour", "day", "week" or "month"): the column
-        ``list`` takes the place of its time, which is the last column.
-
-        Raises:
-          InputError: the column cannot hold times.
-        """
+        ``list`` takes the place of the last one, of times. If it cannot hold any: an InputError."""
         field = self.attribute_fields[-1]
         if logical_name(field) not in _TIMES:
             raise InputError(
@@ -137,12 +126,8 @@ class RecordSource(ABC):
         self._period = period
 
     def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
-        """Refuses names of groups of each attribute that no record can have: their lists would be
-        empty.
-
-        Raises:
-          InputError: there is such a name.
-        """
+        """Raises an InputError for names of each attribute's groups that no record can have: their
+        lists would be empty."""
         for names, field in zip(groups, self.attribute_fields, strict=True):
             for name in names:
                 try:
@@ -251,10 +236,7 @@ class RecordFiles(RecordSource):
 
 def format_name(path: str) -> str:
     """The name in ``FORMATS`` of the format that a file's name tells, compressed or not: "csv" if
-    it tells none.
-
-    Raises:
-      InputError: the name is that of a spreadsheet.
+    it tells none. A spreadsheet's name is an InputError.
 
     >>> format_name("users.ndjson.gz")
     'jsonl'
@@ -268,7 +250,7 @@ def format_name(path: str) -> str:
 
 
 def format_of(path: str) -> Any:
-    """The format that a file's name tells. Raises as ``format_name``.
+    """The format that a file's name tells: see ``format_name``.
 
     >>> format_of("users.tsv.gz").delimiter
     '\\t'
