@@ -37,10 +37,8 @@ _FAILED = (
 class _Query(RecordSource):
     """The base of sources that read the records of a query; to count them would run it."""
 
-    def __init__(
-        self, query: str, user_column: str, partition_columns: Sequence[str], **options: Any
-    ):
-        super().__init__("--query", user_column, partition_columns, **options)
+    def __init__(self, query: str, *columns: Any, **options: Any):
+        super().__init__("--query", *columns, **options)
         names = ", ".join('"{}"'.format(name.replace('"', '""')) for name in self._columns)
         self._of_all = f"SELECT * FROM ({query.strip().rstrip(';')}\n) AS records"
         self._of_records = self._of_all.replace("*", names, 1)

@@ -99,6 +99,7 @@ def _read_groups(
 ) -> Iterator[pa.Table]:
     large = batches > 1
     rows = sum(metadata.row_group(group).num_rows for group in groups)
+    batch_rows = max(1, int(rows / batches)) if large else BATCH_ROWS
     # A file of its own: threads would move each other's position.
     with open_bytes(path) as file:
         parquet = pq.ParquetFile(
@@ -109,19 +110,13 @@ def _read_groups(
             # Without a buffer, all pages of a column are held.
             buffer_size=_BUFFER_BYTES if large else 0,
         )
-        found = parquet.iter_batches(
-            max(1, int(rows / batches)) if large else BATCH_ROWS,
-            groups,
-            schema.names,
-            use_threads=large,
-        )
+        found = parquet.iter_batches(batch_rows, groups, schema.names, use_threads=large)
         # Small row groups are one table: each table costs as much as thousands of records.
-        for some in ([batch] for batch in found) if large else [list(found)]:
-            for batch in some:
-                # Arrow itself does not look whether text is UTF-8, nor whether codes have values.
-                batch.validate(full=True)
-            if some:
-                yield record_table(pa.Table.from_batches(some), schema)
+        for some in ([batch] for batch in found) if large else filter(None, [list(found)]):
+            table = pa.Table.from_batches(some)
+            # Arrow itself does not look whether text is UTF-8, nor whether codes have values.
+            table.validate(full=True)
+            yield record_table(table, schema)
 
 
 def _dictionaries(metadata: Any, group: int, schema: pa.Schema) -> list[str]:
