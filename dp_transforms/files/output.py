@@ -16,6 +16,7 @@ from typing import Any
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     COORDINATES_FILE,
+    COUNTS,
     PRIVACY_FILE,
     RELEASED_FILES,
     REPORT_FILES,
@@ -29,9 +30,10 @@ from dp_transforms.files.paths import (
     read_bytes,
     write_bytes,
 )
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 
-PARQUET, JSON_LINES = "parquet", "jsonl"
-FORMATS = (PARQUET, JSON_LINES)
+JSON_LINES = "jsonl"
+FORMATS = ("parquet", JSON_LINES)
 
 _PROBE_BYTES = 1 << 18
 
@@ -44,17 +46,13 @@ class ReleaseDirectory:
       path: the directory, see ``directory_path``; it is made when the release is written.
       file_name: the released file's name in it.
       overwrite: replace an earlier release of that name, and what was made of it.
-      formats: of ``FORMATS``, in which the release is written beside that file.
-      numbers: how many of its columns hold integers, the last ones.
-      beside: the names of other tables of the release, with as many such columns.
+      formats: of ``FORMATS``, in which tables of the release are written beside these.
     """
 
     path: str
     file_name: str
     overwrite: bool = False
     formats: tuple[str, ...] = ()
-    numbers: int = 2
-    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", directory_path(self.path))
@@ -85,18 +83,19 @@ class ReleaseDirectory:
             return None
 
     def publish(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> None:
-        """Writes ``file_name``, the tables beside it and the statement under other names, then
-        renames them; raises an InputError if it cannot, or another release has appeared meanwhile.
+        """Writes ``file_name``, the coordinates of what is decoded and the statement under other
+        names, then renames them; raises an InputError if it cannot, or another release is there.
 
         The statement is renamed first and, where an earlier release is replaced, that one is
         removed before, with what was made of it: a release is never seen with another one's
         statement or report. A runner may repeat this step: what is there already stays untouched.
         """
         contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
-        for table in (*self.beside, self.file_name):
+        numbers = len(COUNTS) * statement["noisy_counts"] if "noisy_counts" in statement else 2
+        for table in [COORDINATES_FILE] * is_decoded(statement) + [self.file_name]:
             contents[table] = tables[table]
             for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
-                contents[other] = converted(tables[table], name, self.numbers)
+                contents[other] = converted(tables[table], name, numbers)
         token = uuid.uuid4().hex
         parts = {name: self.file(f".{name}.{token}.part") for name in contents}
         with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
@@ -165,6 +164,13 @@ def begin_release(statement: Mapping[str, Any]) -> None:
     begin = getattr(statement.get("budget"), "begin", None)
     if begin is not None:
         begin()
+
+
+def is_decoded(statement: Mapping[str, Any]) -> bool:
+    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or beside the list of
+    an entry in it."""
+    lists = statement.get("lists", [statement])
+    return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 
 
 def directory_path(path: str) -> str:

@@ -34,7 +34,7 @@ from dp_transforms.files.filenames import (
     PRIVACY_FILE,
     period_names,
 )
-from dp_transforms.files.output import csv_lines
+from dp_transforms.files.output import csv_lines, is_decoded
 from dp_transforms.files.paths import (
     discreet,
     faults,
@@ -49,7 +49,6 @@ from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoordinates
-from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 
 Tables = dict[str, bytes]
@@ -282,13 +281,6 @@ def _lists(
             coordinates = NoisyCoordinates(*arms[label], _decay(price), statement["sensitivity"])
         found[label] = ReleasedList(one.frequencies, one.multiplicities, None, coordinates)
     return found, statement
-
-
-def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or beside the list of
-    an entry in it."""
-    lists = statement.get("lists", [statement])
-    return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 
 
 def _decay(price: Mapping[str, Any]) -> Decay:

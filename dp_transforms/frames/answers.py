@@ -235,8 +235,7 @@ class NamesRelease(Release):
         from dp_transforms.files.partition_file import names_content
 
         tables = {PARTITIONS_FILE: names_content(self.names, self.statement)}
-        numbers = len(COUNTS) * self.statement["noisy_counts"]
-        publish(directory, tables, self.statement, overwrite, numbers)
+        publish(directory, tables, self.statement, overwrite)
 
     def _columns(self) -> dict[str, Any]:
         return {name: self.names[name] for name in self.names.column_names}
@@ -330,15 +329,12 @@ def publish(
     tables: Tables,
     statement: Mapping[str, Any],
     overwrite: bool,
-    numbers: int = 2,
 ) -> None:
     """Writes the files of a job, of which the first table is the release, with Python's words in
     errors."""
-    file_name, *beside = tables
+    file_name, *_ = tables
     try:
-        place = ReleaseDirectory(
-            os.fspath(directory), file_name, overwrite, numbers=numbers, beside=tuple(beside)
-        )
+        place = ReleaseDirectory(os.fspath(directory), file_name, overwrite)
         place.check()
         place.publish(tables, dict(statement))
     except ValueError as error:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.files.filenames import COORDINATES_FILE
-from dp_transforms.files.release_files import grouped_tables, is_decoded, read_release
+from dp_transforms.files.release_files import grouped_tables, read_release
 from dp_transforms.frames.answers import (
     QUESTIONS,
     ListRelease,
@@ -144,8 +143,6 @@ class GroupReleases(Releases):
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as the job does. Errors: see ``ListRelease.save``."""
         tables = grouped_tables((*name, one.released) for name, one in self.items())
-        if not is_decoded(self.statement):
-            del tables[COORDINATES_FILE]
         publish(directory, tables, self.statement, overwrite)
 
 
