@@ -88,12 +88,12 @@ def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> Fr
 
 
 def list_tables(lists: Sequence[ReleasedList]) -> Tables:
-    """The tables of the only list: itself, and its noisy coordinates if it has any."""
+    """The tables of the only list: itself, and its noisy coordinates."""
     (released,) = lists
-    tables = {FREQUENCIES_FILE: FREQUENCIES_HEADER + csv_lines(released)}
-    if released.coordinates is not None:
-        tables[COORDINATES_FILE] = COORDINATES_HEADER + csv_lines(released.coordinates)
-    return tables
+    return {
+        FREQUENCIES_FILE: FREQUENCIES_HEADER + csv_lines(released),
+        COORDINATES_FILE: COORDINATES_HEADER + csv_lines(released.coordinates or ()),
+    }
 
 
 def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]]) -> Tables:
