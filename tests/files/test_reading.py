@@ -66,6 +66,7 @@ def test_spreadsheets_are_no_text(name):
         ("a.tsv.gz", "DelimitedText", "\t"),
         ("A.NDJSON.zst", "JsonLines", None),
         ("a.csv.pq", "ParquetFiles", None),
+        ("a.tsv.pq", "ParquetFiles", None),
         ("a.parquet", "ParquetFiles", None),
         ("a.avro", "AvroFiles", None),
     ],
