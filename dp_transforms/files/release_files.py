@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -55,18 +55,6 @@ Tables = dict[str, bytes]
 """The content of files, by their names."""
 Arms = tuple[IntArray, IntArray]
 Statement = dict[str, Any]
-
-
-class Found(NamedTuple):
-    """A release that was read, with its privacy.json; of periods also their kind, such as "day".
-
-    Its content is a list, lists by (attribute, group), or a table of names; of periods it is such a
-    content with its own privacy.json by each period's name.
-    """
-
-    content: Any
-    statement: Statement
-    kind: str | None = None
 
 
 def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> FrequencyList:
@@ -159,8 +147,13 @@ def release_directories(directory: str) -> list[str]:
     return inner if both else [directory]
 
 
-def read_release(directory: str) -> Found:
-    """Reads what a job has written into a directory, or into one for each period."""
+def read_release(directory: str) -> tuple[Any, Statement]:
+    """Reads what a job has written into a directory, or into one for each period.
+
+    Returns:
+      A list, lists by (attribute, group), or a table of names; of periods such a content with its
+      own privacy.json by each period's name. And the privacy.json.
+    """
     directory = local_path(directory)
     if len(inner := release_directories(directory)) > 1:
         raise InputError(f"{directory} holds two releases: give {' or '.join(inner)}")
@@ -169,16 +162,16 @@ def read_release(directory: str) -> Found:
 
         with reading(directory, f"released names of partitions with their {PRIVACY_FILE}"):
             statement = read_statement(directory)
-            return Found(read_names(read_file(directory, PARTITIONS_FILE), statement), statement)
+            return read_names(read_file(directory, PARTITIONS_FILE), statement), statement
     if _is_there(directory, LISTS_FILE):
         with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
-            return Found(*_lists(directory, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER))
+            return _lists(directory, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER)
     if not _is_there(directory, FREQUENCIES_FILE) and (found := _periods(directory)):
         return found
     with reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
         headers = FREQUENCIES_HEADER, COORDINATES_HEADER
         lists, statement = _lists(directory, FREQUENCIES_FILE, *headers)
-        return Found(lists[()], statement)
+        return lists[()], statement
 
 
 def read_degrees(directory: str) -> ReleasedDegrees:
@@ -242,7 +235,7 @@ def _rows(content: bytes) -> Iterable[list[str]]:
     return csv.reader(io.StringIO(content.decode(), newline=""))
 
 
-def _periods(directory: str) -> Found | None:
+def _periods(directory: str) -> tuple[Any, Statement] | None:
     """Reads the releases of periods below a directory; each privacy.json tells the names of all."""
     if "://" in directory:
         pattern = join(directory, "*", PRIVACY_FILE)
@@ -257,9 +250,7 @@ def _periods(directory: str) -> Found | None:
         first, last = (f"{of[end]}-01"[:10] for end in ("first", "last"))
         names = period_names(of["of"], f"{first}..{last}")
         found = {name: read_release(join(directory, name)) for name in names}
-    statement = {name: value for name, value in told.items() if name != "period"}
-    releases = {name: (one.content, one.statement) for name, one in found.items()}
-    return Found(releases, statement, of["of"])
+    return found, {name: value for name, value in told.items() if name != "period"}
 
 
 def _lists(

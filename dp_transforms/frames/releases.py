@@ -194,12 +194,13 @@ def load(directory: str | os.PathLike[str]) -> Any:
     Raises:
       ValueError: there is no release, or it cannot be read.
     """
-    found, statement, kind = read_release(os.fspath(directory))
+    found, statement = read_release(os.fspath(directory))
     if not isinstance(found, dict):
         return _answering(found, statement)
-    if kind is None:
+    if "periods" not in statement:
         return GroupReleases(found, statement)
-    return Releases({name: _answering(*one) for name, one in found.items()}, kind)
+    periods = {name: _answering(*one) for name, one in found.items()}
+    return Releases(periods, statement["periods"]["of"])
 
 
 def _answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
