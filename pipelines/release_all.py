@@ -18,7 +18,7 @@ from dp_transforms.files.filenames import (
     PARTITIONS_FILE,
 )
 from dp_transforms.files.output import directory_path
-from dp_transforms.files.paths import filesystem
+from dp_transforms.files.paths import join
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
@@ -92,7 +92,6 @@ def main(flags: argparse.Namespace) -> Release:
     )
     source = job_flags.records(flags)
     parent = directory_path(flags.output)
-    join = filesystem(parent).join
     write_list = writer(flags, one, source, join(parent, LIST_DIRECTORY))
     write_names = writer(flags, names, source, join(parent, PARTITIONS_DIRECTORY))
     return Release(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.errors import DoneError, InputError
 from dp_transforms.files import filenames, release_files
 from dp_transforms.files.output import ReleaseDirectory
-from dp_transforms.files.paths import filesystem
+from dp_transforms.files.paths import join
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, run
@@ -92,14 +91,6 @@ class Release:
     done: Callable[[], None] | None = None
 
 
-def name_tables(header: bytes, by_count: bool, names: Iterable[pa.Table]) -> release_files.Tables:
-    """The file of selected names, sorted: their order must not tell how the data were laid out."""
-    from dp_transforms.files.partition_file import in_order, partition_lines
-
-    lines = itertools.chain.from_iterable(map(partition_lines, names))
-    return {filenames.PARTITIONS_FILE: [header, *in_order(lines, by_count)]}
-
-
 def write_both(
     write_list: Writer,
     write_names: Writer,
@@ -146,22 +137,17 @@ def writer(
     """
     fields = None if source is None else source.partition_fields
     statement = statement_of(spec, fields, bounded_by_job)
-    receives = functools.partial(
-        ReleaseDirectory,
-        path or flags.output,
-        overwrite=flags.overwrite,
-        formats=tuple(dict.fromkeys(flags.output_format)),
-    )
+    tables: Callable[..., release_files.Tables]
     if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
-        from dp_transforms.files.partition_file import header_line
+        from dp_transforms.files.partition_file import name_tables
 
-        noisy = flags.noisy_counts
-        directory = receives(filenames.PARTITIONS_FILE, numbers=len(filenames.COUNTS) * noisy)
-        tables = functools.partial(name_tables, header_line(fields or (), noisy), noisy)
-        return Writer(directory, statement, tables)
-    file_name, list_tables = _TABLES[type(spec)]
-    beside = (filenames.COORDINATES_FILE,) if release_files.is_decoded(statement) else ()
-    return Writer(receives(file_name, beside=beside), statement, list_tables)
+        file_name, tables = filenames.PARTITIONS_FILE, functools.partial(name_tables, statement)
+    else:
+        file_name, tables = _TABLES[type(spec)]
+    directory = ReleaseDirectory(
+        path or flags.output, file_name, flags.overwrite, tuple(dict.fromkeys(flags.output_format))
+    )
+    return Writer(directory, statement, tables)
 
 
 def release_of(
@@ -190,7 +176,6 @@ def period_release(
     source = records(flags, [flags.time_column])
     source.name_periods(flags.period)
     write = writer(flags, spec, source)
-    join = filesystem(flags.output).join
     directories = [replace(write.directory, path=join(flags.output, n)) for n in spec.periods]
     every = [replace(write, directory=directory) for directory in directories]
     writers = dict(zip(spec.periods, every, strict=True))

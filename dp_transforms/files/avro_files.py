@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import fields_at, record_schema, record_table
-from dp_transforms.files.paths import FileRange, open_bytes
-from dp_transforms.files.record_files import RecordFormat, discreet
+from dp_transforms.files.paths import FileRange, discreet, open_bytes
+from dp_transforms.files.record_files import RecordFormat
 
 BATCH_ROWS = 1 << 17
 
@@ -50,10 +50,8 @@ class AvroFiles(RecordFormat):
     def estimated_rows(self, path: str, size: int) -> int:
         with open_bytes(path) as file:
             blocks = _opened(path, "block_reader", file)
-            try:
+            with _undamaged(path):
                 block = next(blocks, None)
-            except Exception:
-                raise InputError(_damaged(path)) from None
         if block is None or block.num_records < 0:  # damaged: reading it says so
             return 0
         return int(size * block.num_records // max(1, block.size))
@@ -66,27 +64,25 @@ class AvroFiles(RecordFormat):
             reader = _opened(part.path, "reader", file)
             fields = _fields(reader)
             schema = record_schema(part.path, fields, columns)
-            batches = iter(lambda: list(itertools.islice(reader, BATCH_ROWS)), [])
-            tables = (record_table(_table(one, fields, columns), schema) for one in batches)
-            # Bytes that are no records make fastavro, a codec or Arrow raise whatever error.
-            yield from discreet(tables, _damaged(part.path))
+            with _undamaged(part.path):
+                while batch := list(itertools.islice(reader, BATCH_ROWS)):
+                    yield record_table(_table(batch, fields, columns), schema)
 
 
 def _opened(path: str, reader: str, file: Any) -> Any:
     # Other formats do not wait for it.
     import fastavro
 
-    try:
+    with discreet(
+        f"{path} is not an Avro file, is cut short, or is compressed by a codec that is not "
+        "installed: check it and --input_format"
+    ):
         return getattr(fastavro, reader)(file)
-    except Exception:
-        raise InputError(
-            f"{path} is not an Avro file, is cut short, or is compressed by a codec that is not "
-            "installed: check it and --input_format"
-        ) from None
 
 
-def _damaged(path: str) -> str:
-    return (
+def _undamaged(path: str) -> contextlib.AbstractContextManager[None]:
+    # Bytes that are no records make fastavro, a codec or Arrow raise whatever error.
+    return discreet(
         f"{path} cannot be read to its end: it is damaged, or holds values that its types do not "
         "allow"
     )

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import record_schema, record_table, typed_column
-from dp_transforms.files.paths import local_path
-from dp_transforms.files.record_files import RecordSource, discreet
+from dp_transforms.files.paths import discreet, local_path
+from dp_transforms.files.record_files import RecordSource
 
 _DRIVERS = {
     "postgresql": "adbc_driver_postgresql",
@@ -27,6 +27,7 @@ _DRIVERS = {
     "duckdb": "adbc_driver_duckdb",
 }
 _SAMPLE_ROWS, _BATCH_ROWS = 1000, 1 << 17
+_UNPLANNED = "the --query cannot be planned"
 _FAILED = (
     "the --query failed while its records were read: run it with the database's own client, which "
     "says why"
@@ -36,18 +37,16 @@ _FAILED = (
 class _Query(RecordSource):
     """The base of sources that read the records of a query; to count them would run it."""
 
-    def __init__(
-        self, query: str, user_column: str, partition_columns: Sequence[str], **options: Any
-    ):
-        super().__init__("--query", user_column, partition_columns, **options)
+    def __init__(self, query: str, *columns: Any, **options: Any):
+        super().__init__("--query", *columns, **options)
         names = ", ".join('"{}"'.format(name.replace('"', '""')) for name in self._columns)
         self._of_all = f"SELECT * FROM ({query.strip().rstrip(';')}\n) AS records"
         self._of_records = self._of_all.replace("*", names, 1)
 
     def tables(self) -> Iterator[pa.Table]:
-        tables = (record_table(table, self._schema) for table in self._read())
-        for table in discreet(tables, _FAILED):
-            yield self._records(self.pattern, table)
+        with discreet(_FAILED):
+            for table in self._read():
+                yield self._records(self.pattern, record_table(table, self._schema))
 
     @abstractmethod
     def _read(self) -> Iterator[pa.Table]:
@@ -81,12 +80,9 @@ class RecordQuery(_Query):
                 f"or sqlite:FILE, not with {database if '@' not in database else self._kind}"
             )
         self._uri = _existing(rest) if self._kind == "duckdb" else database
-        with self._connected() as cursor:
-            try:
-                cursor.execute(f"{self._of_all} LIMIT 0")
-                found = cursor.fetch_arrow_table().schema
-            except Exception as error:
-                raise _unplanned(error) from None
+        with self._connected() as cursor, _telling(_UNPLANNED):
+            cursor.execute(f"{self._of_all} LIMIT 0")
+            found = cursor.fetch_arrow_table().schema
         self._schema = record_schema(self.pattern, found, self._columns)
 
     def _read(self) -> Iterator[pa.Table]:
@@ -98,17 +94,13 @@ class RecordQuery(_Query):
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
-        try:
+        with discreet(
+            f"a query to {self._kind} needs a driver: pip install 'dp-frequency-lists[database]'",
+            (ImportError,),
+        ):
             driver = importlib.import_module(f"{_DRIVERS[self._kind]}.dbapi")
-        except ImportError:
-            raise InputError(
-                f"a query to {self._kind} needs a driver: "
-                "pip install 'dp-frequency-lists[database]'"
-            ) from None
-        try:
+        with _telling("the database cannot be opened"):
             connection = driver.connect(self._uri)
-        except Exception as error:
-            raise InputError(f"the database cannot be opened: {_first(error)}") from None
         with connection, connection.cursor() as cursor:
             yield cursor
 
@@ -125,17 +117,15 @@ class SqliteQuery(_Query):
     def __init__(self, path: str, query: str, *columns: Any, **options: Any):
         super().__init__(query, *columns, **options)
         self._path = _existing(path)
-        try:
-            with contextlib.closing(self._connect()) as connection:
-                found = connection.execute(f"{self._of_all} LIMIT 0").description
-        except sqlite3.Error as error:
-            raise _unplanned(error) from None
+        with _telling(_UNPLANNED), contextlib.closing(self._connect()) as connection:
+            found = connection.execute(f"{self._of_all} LIMIT 0").description
         # SQLite takes the name of a column that is not there for text.
         names = pa.schema([(name, pa.string()) for name, *_ in found])
         record_schema(self.pattern, names, self._columns)
         self._types = dict.fromkeys(self._columns, pa.null())
-        for table in discreet(self._read(f" LIMIT {_SAMPLE_ROWS}"), _FAILED):
-            self._types = dict(zip(table.column_names, table.schema.types, strict=True))
+        with discreet(_FAILED):
+            for table in self._read(f" LIMIT {_SAMPLE_ROWS}"):
+                self._types = dict(zip(table.column_names, table.schema.types, strict=True))
         for name, kind in self._types.items():
             self._types[name] = pa.string() if pa.types.is_null(kind) else kind
         self._schema = record_schema(self.pattern, pa.schema(self._types), self._columns)
@@ -153,13 +143,12 @@ class SqliteQuery(_Query):
                 yield pa.table({name: self._column(name, values) for name, values in columns})
 
     def _column(self, name: str, values: Sequence[Any]) -> pa.Array:
-        try:
+        with discreet(
+            f"the --query: column {name!r} has values of several types, or numbers with a point: "
+            "CAST it in the query",
+            (TypeError, ValueError),
+        ):
             return typed_column(values, name, self._types[name])
-        except (TypeError, ValueError):
-            raise InputError(
-                f"the --query: column {name!r} has values of several types, or numbers with a "
-                "point: CAST it in the query"
-            ) from None
 
 
 def query_of(database: str, *arguments: Any, **options: Any) -> RecordSource:
@@ -170,11 +159,6 @@ def query_of(database: str, *arguments: Any, **options: Any) -> RecordSource:
     return RecordQuery(database, *arguments, **options)
 
 
-def _unplanned(error: Exception) -> InputError:
-    # No row was read: the text is about the query.
-    return InputError(f"the --query cannot be planned: {_first(error)}")
-
-
 def _existing(path: str) -> str:
     """The path of a file: of one that is not there the database would make one."""
     path = local_path(path)
@@ -183,6 +167,11 @@ def _existing(path: str) -> str:
     return path
 
 
-def _first(error: Exception) -> str:
-    """The first line of a driver's message."""
-    return str(error).strip().partition("\n")[0]
+@contextlib.contextmanager
+def _telling(failed: str) -> Iterator[None]:
+    """Tells the first line of a driver's message: no row was read, so it is about the query."""
+    try:
+        yield
+    except Exception as error:
+        first, *_ = str(error).strip().split("\n")
+        raise InputError(f"{failed}: {first}") from None

@@ -48,9 +48,9 @@ class DelimitedText(text_lines.TextFormat):
       header: the first line of every file names the columns. Otherwise columns are given by
         position, counted from 1.
       quotes: fields may be quoted as in RFC 4180. Otherwise a quote is a character like any other.
-      multiline: quoted fields may contain line breaks. A file then belongs to one worker, since
-        nobody can tell where a record begins without having read the file up to there. Quotes must
-        be as RFC 4180 has them: around a whole field, and doubled inside it.
+      multiline: quoted fields may contain line breaks, and quotes are as RFC 4180 has them: around
+        a whole field, and doubled inside it. A file then belongs to one worker, since nobody can
+        tell where a record begins without having read the file up to there.
       encoding: a Python codec without states in which ASCII characters are single bytes.
 
     Raises:
@@ -114,40 +114,43 @@ class DelimitedText(text_lines.TextFormat):
                     # Arrow leaves it out at the beginning of a block, taking that for a file.
                     mark = _BYTE_ORDER_MARK.encode(self.encoding, "ignore")
                     blocks = text_lines.blocks(part, file, layout.data_start, mark)
-                    parse = functools.partial(self._table, part.path, layout=layout)
-                    tables = map_ahead(parse, blocks)
+                    tables = map_ahead(functools.partial(self._table, part.path, layout), blocks)
                 for table in tables:
                     yield table.rename_columns(list(columns))
             except (pa.ArrowException, UnicodeError) as error:
                 raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
 
     def _layout(self, path: str, columns: Sequence[str]) -> _Layout:
+        for column in () if self.header else columns:
+            if not (column.isascii() and column.isdigit() and 1 <= int(column) <= 1_000_000):
+                raise ValueError(
+                    "columns must be positions counted from 1 when there is no header, got "
+                    f"{column!r}"
+                )
         with text_lines.text_bytes(path) as file:
-            try:
+            line = text_lines.line(path, file)
+            for signature, fault in _SIGNATURES.items():
+                if line.startswith(signature):
+                    raise InputError(f"{path} {fault}")
+            while not self.header and line and not line.strip(b"\r\n"):
                 line = text_lines.line(path, file)
-                for signature, fault in _SIGNATURES.items():
-                    if line.startswith(signature):
-                        raise InputError(f"{path} {fault}")
-                while not self.header and line and not line.strip(b"\r\n"):
-                    line = text_lines.line(path, file)
-                if not line.strip(b"\r\n"):
-                    if self.header:
-                        raise InputError(
-                            f"{path} has nothing on its first line: it must name the columns, or "
-                            f"give --no_header"
-                        )
-                    return _Layout(len(columns), tuple(range(len(columns))), 0)
-                if line.count(b"\r") != line.count(b"\r\n"):
-                    raise InputError(f"{path} {_CARRIAGE_RETURNS}")
-                names = pa.csv.read_csv(
-                    pa.BufferReader(line + b"\n"),
-                    read_options=pa.csv.ReadOptions(
-                        encoding=self.encoding, use_threads=False, block_size=len(line) + 2
-                    ),
-                    parse_options=self._parse_options(),
-                ).column_names
-            except (pa.ArrowException, UnicodeError) as error:
-                raise InputError(f"{path}: {self._fault(error, None)}") from None
+        if not line.strip(b"\r\n"):
+            if self.header:
+                raise InputError(
+                    f"{path} has nothing on its first line: it must name the columns, or give "
+                    "--no_header"
+                )
+            return _Layout(len(columns), tuple(range(len(columns))), 0)
+        if line.count(b"\r") != line.count(b"\r\n"):
+            raise InputError(f"{path} {_CARRIAGE_RETURNS}")
+        read = pa.csv.ReadOptions(
+            encoding=self.encoding, use_threads=False, block_size=len(line) + 2
+        )
+        try:
+            file = pa.BufferReader(line + b"\n")
+            names = pa.csv.read_csv(file, read, self._parse_options).column_names
+        except (pa.ArrowException, UnicodeError) as error:
+            raise InputError(f"{path}: {self._fault(error, None)}") from None
         positions = tuple(self._position(path, column, names) for column in columns)
         return _Layout(len(names), positions, len(line) if self.header else 0)
 
@@ -155,7 +158,6 @@ class DelimitedText(text_lines.TextFormat):
         some = "1 column" if len(names) == 1 else f"{len(names)} columns"
         width = f"{some} with the delimiter {self.delimiter!r}"
         if not self.header:
-            # The constructor of the reader has made sure that it is a number.
             if int(column) > len(names):
                 raise InputError(
                     f"{path} has no column {column}: it has {width}; check --delimiter"
@@ -171,6 +173,7 @@ class DelimitedText(text_lines.TextFormat):
             )
         return names.index(column)
 
+    @property
     def _parse_options(self) -> Any:
         return pa.csv.ParseOptions(
             delimiter=self.delimiter,
@@ -188,7 +191,7 @@ class DelimitedText(text_lines.TextFormat):
                 use_threads=False,
                 block_size=block_bytes,
             ),
-            "parse_options": self._parse_options(),
+            "parse_options": self._parse_options,
             "convert_options": pa.csv.ConvertOptions(
                 include_columns=wanted,
                 column_types=dict.fromkeys(wanted, pa.string()),
@@ -198,7 +201,7 @@ class DelimitedText(text_lines.TextFormat):
             ),
         }
 
-    def _table(self, path: str, block: bytes, layout: _Layout) -> pa.Table:
+    def _table(self, path: str, layout: _Layout, block: bytes) -> pa.Table:
         if codecs.lookup(self.encoding).name != "utf-8":
             block = block.decode(self.encoding).encode()
         block = block if block.endswith(b"\n") else block + b"\n"
@@ -210,18 +213,17 @@ class DelimitedText(text_lines.TextFormat):
             # Arrow would end a record there, and begin one that is perhaps another user's.
             raise InputError(f"{path} {_CARRIAGE_RETURNS}")
         table = pa.csv.read_csv(pa.BufferReader(block), **self._options(layout, len(block) + 1))
-        if guarded:
-            # A range begins at a line, which is the beginning of a record only if every line before
-            # it is a whole record. Every range checks its own lines, so a job that succeeds has
-            # checked them all.
-            if table.num_rows != _records_if_lines(block):
-                raise InputError(
-                    f"{path}: a quoted field has a line break in it, or a quote is not closed: "
-                    f"give --multiline for line breaks, or --no_quotes if quotes are ordinary "
-                    f"characters"
-                )
-            table = table.slice(0, table.num_rows - 1)
-        return table
+        if not guarded:
+            return table
+        # A range begins at a line, which is the beginning of a record only if every line before it
+        # is a whole record. Every range checks its own lines, so a job that succeeds has checked
+        # them all.
+        if table.num_rows != _records_if_lines(block):
+            raise InputError(
+                f"{path}: a quoted field has a line break in it, or a quote is not closed: give "
+                "--multiline for line breaks, or --no_quotes if quotes are ordinary characters"
+            )
+        return table.slice(0, table.num_rows - 1)
 
     def _fault(self, error: Exception, layout: _Layout | None) -> str:
         # The texts of these errors quote the line at fault, so they are only looked at here.
@@ -268,12 +270,7 @@ class _StrictQuotes:
         self._begun = self._ended = False
 
     def __call__(self, piece: Any) -> bytes:
-        """The piece, decoded; the last one is empty.
-
-        Raises:
-          InputError: a quote, or a carriage return, is not where it may be.
-          UnicodeError: this is not text of the encoding.
-        """
+        """The piece, decoded; the last one is empty."""
         text: str = self._decoder.decode(bytes(piece), final=not piece)
         mark = b""
         if not self._begun and (text or not piece):
@@ -289,7 +286,7 @@ class _StrictQuotes:
         if self._ended and self._quotes % 2:
             raise InputError(
                 f"{self._path}: a quote is not closed: give --no_quotes if quotes are ordinary "
-                f"characters"
+                "characters"
             )
         return mark + found
 

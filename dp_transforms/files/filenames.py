@@ -1,12 +1,10 @@
-"""Names of files: those of a release, with the headers of their tables, and those of records; and
-names of periods, by which the directories of their releases are called."""
+"""Names of files of releases, with the headers of their tables, and of records; and names of
+periods, which the directories of their releases have."""
 
 from __future__ import annotations
 
 import datetime
 from typing import TYPE_CHECKING, NamedTuple
-
-from dp_transforms.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,11 +85,7 @@ _HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"
 
 
 def period_names(period: str, span: str) -> list[str]:
-    """The names of all periods from one to another, which is included.
-
-    Args:
-      period: one of ``PERIODS``.
-      span: two days, as 2026-01-01..2026-01-31.
+    """The names of all periods of a kind from the first to the last day of a span.
 
     Raises:
       ValueError: there is no such period; the span is none, or has too many of them.
@@ -110,12 +104,12 @@ def period_names(period: str, span: str) -> list[str]:
             f"periods must be FIRST..LAST, two days such as 2026-01-01..2026-01-31, got {span!r}"
         ) from None
     names: dict[str, None] = {}
-    step = datetime.timedelta(hours=1) if period == "hour" else datetime.timedelta(days=1)
-    moment, end = first, last + datetime.timedelta(days=1)
+    day = datetime.timedelta(days=1)
+    moment, end = first, last + day
     while moment < end:
-        monday = moment - datetime.timedelta(days=moment.weekday() if period == "week" else 0)
-        names[monday.strftime(FORMS[period])] = None
-        moment += step
+        begin = moment - moment.weekday() * day if period == "week" else moment
+        names[begin.strftime(FORMS[period])] = None
+        moment += datetime.timedelta(hours=1) if period == "hour" else day
         if len(names) > MOST_PERIODS:
             raise ValueError(f"periods has more than {MOST_PERIODS:,} periods: give fewer")
     return list(names)
@@ -123,10 +117,7 @@ def period_names(period: str, span: str) -> list[str]:
 
 def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
     """The names of the periods in which times are, each as it is written: text such as 2026-01-31,
-    2026-01-31 23:59 or 2026-01-31T23:59:59Z.
-
-    Raises:
-      InputError: a time is missing, or is written in another way.
+    2026-01-31 23:59 or 2026-01-31T23:59:59Z. Any other text, or none, is an InputError.
 
     >>> import pyarrow as pa
     >>> times = pa.chunked_array([["2026-01-31", "2026-02-01 23:59"]])
@@ -137,24 +128,22 @@ def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
     import pyarrow.compute as pc
 
     from dp_transforms.columnar.columns import single
+    from dp_transforms.files.paths import discreet
 
     values = single(times)
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
     text = values.dictionary
     hour = period == "hour"
-    try:
-        if (
-            times.null_count
-            or False in pc.match_substring_regex(text, _HOUR if hour else _TIME).to_pylist()
-        ):
+    pattern, example = (_HOUR, "") if hour else (_TIME, "2026-01-31 or ")
+    with discreet(
+        f"{path}: not all records have a time that is written like {example}2026-01-31 23:59: "
+        "write it so",
+        (pa.ArrowInvalid,),
+    ):
+        if times.null_count or False in pc.match_substring_regex(text, pattern).to_pylist():
             raise pa.ArrowInvalid
         days = pc.utf8_slice_codeunits(text, 0, 10).cast(pa.date32())
-    except pa.ArrowInvalid:
-        example = "2026-01-31 23:59" if hour else "2026-01-31 or 2026-01-31 23:59"
-        raise InputError(
-            f"{path}: not all records have a time that is written like {example}: write it so"
-        ) from None
     if hour:
         names = pc.replace_substring(pc.utf8_slice_codeunits(text, 0, 13), " ", "T")
     else:

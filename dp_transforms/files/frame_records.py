@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
@@ -12,7 +14,8 @@ import pyarrow as pa
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import fields_at, logical_name, record_schema, record_table
-from dp_transforms.files.record_files import RecordFiles, RecordSource, discreet
+from dp_transforms.files.paths import discreet
+from dp_transforms.files.record_files import RecordFiles, RecordSource
 from dp_transforms.runtime.python_values import column_of, frame_column
 
 _CHUNK_RECORDS = 1 << 17
@@ -35,12 +38,10 @@ def records_of(
     more: Sequence[str] = (),
     period: str | None = None,
 ) -> RecordSource:
-    """The records of an object of this process, or of a path, as a job reads them.
+    """The records of an object of this process, or of a path, as a job reads them, with more
+    columns, of which the last one becomes the period of that kind, such as "day", if one is given.
 
-    Args:
-      data, user, partition, drop_nulls: see ``dp_transforms.release``.
-      more: columns to keep beside these.
-      period: has the last of them name the "day", or the like, that is in it.
+    The other arguments are those of ``dp_transforms.release``.
 
     Raises:
       ValueError: there is no column for partitions; or as ``FrameRecords`` and ``RecordFiles``.
@@ -48,12 +49,13 @@ def records_of(
     partitions = [partition] if isinstance(partition, (str, int)) else list(partition)
     if not partitions:
         raise ValueError("partition must name at least one column")
+    columns = str(user), [*map(str, partitions)]
     options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(more)}
     source: RecordSource
     if isinstance(data, (str, os.PathLike)):
-        source = RecordFiles(os.fspath(data), str(user), [*map(str, partitions)], **options)
+        source = RecordFiles(os.fspath(data), *columns, **options)
     else:
-        source = FrameRecords(data, user, partitions, **options)
+        source = FrameRecords(data, *columns, **options)
     if period is not None:
         source.name_periods(period)
     return source
@@ -73,17 +75,10 @@ class FrameRecords(RecordSource):
       TypeError: the object is none of these.
     """
 
-    drop_option = "drop_nulls=True"
+    _drop_option = "drop_nulls=True"
 
-    def __init__(
-        self,
-        data: Any,
-        user_column: str | int,
-        partition_columns: Sequence[str | int],
-        **options: Any,
-    ):
-        names = [str(name) for name in partition_columns]
-        super().__init__("the table", str(user_column), names, **options)
+    def __init__(self, data: Any, *columns: Any, **options: Any):
+        super().__init__("the table", *columns, **options)
         self.estimated_rows, tables = self._read(data)
         # Without records there are no types, and nothing to be told of them.
         untyped = pa.schema([(name, pa.string()) for name in self._columns])
@@ -101,17 +96,16 @@ class FrameRecords(RecordSource):
     def tables(self) -> Iterator[pa.Table]:
         """Yields the records, the first time that it is called only."""
         tables, self._tables = self._tables, iter(())
-        for table in itertools.chain.from_iterable(map(_parts, discreet(tables, _SEVERAL_TYPES))):
+        for table in _parts(tables):
             schema = record_schema(self.pattern, table.schema, self._columns)
             if list(map(logical_name, schema)) != list(map(logical_name, self._schema)):
                 raise InputError(_SEVERAL_TYPES)
-            try:
+            with discreet(
+                f"{self.pattern} has values that its types do not allow, such as text that is not "
+                "UTF-8",
+                (pa.ArrowException, UnicodeError),
+            ):
                 records = record_table(table, schema)
-            except (pa.ArrowException, UnicodeError):
-                raise InputError(
-                    f"{self.pattern} has values that its types do not allow, such as text that is "
-                    "not UTF-8"
-                ) from None
             yield self._records(self.pattern, records)
 
     def _read(self, data: Any) -> tuple[int, Iterator[pa.Table]]:
@@ -132,7 +126,8 @@ class FrameRecords(RecordSource):
             columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
             if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
                 raise InputError("the table has columns that are not equally long")
-            (table,) = discreet(map(_table_of, [columns]), _SEVERAL_TYPES)
+            with discreet(_SEVERAL_TYPES):
+                table = _table_of(columns)
             return table.num_rows, iter([table] if table.num_rows else [])
         if hasattr(data, "__arrow_c_stream__"):
             try:
@@ -143,15 +138,12 @@ class FrameRecords(RecordSource):
             return 0, itertools.chain([reader.schema.empty_table()], tables)
         if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
             size = len(data) if isinstance(data, Sized) else 0
-            return size, discreet(self._of_objects(iter(data)), _SEVERAL_TYPES)
+            return size, self._of_objects(iter(data))
         raise _unknown(data)
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
-        """Returns the columns found that are needed, or that have needed columns as fields.
-
-        Raises:
-          InputError: a needed column is missing.
-        """
+        """Returns the columns found that are needed, or that have needed columns as fields; if one
+        is missing, there is the error of files."""
         needed, known = [], [(name, pa.string()) for name in found]
         for column in self._columns:
             if column in found:
@@ -159,20 +151,20 @@ class FrameRecords(RecordSource):
             elif within := [name for name in found if column.startswith(f"{name}.")]:
                 known.append((column, pa.string()))
                 needed += within
-        # Raises the error of files.
         record_schema(self.pattern, pa.schema(known), self._columns)
         return list(dict.fromkeys(needed))
 
     def _of_objects(self, records: Iterator[Any]) -> Iterator[pa.Table]:
-        while chunk := list(itertools.islice(records, _CHUNK_RECORDS)):
-            try:
-                values = {name: _values(chunk, name) for name in self._columns}
-            except (KeyError, IndexError, AttributeError, TypeError, ValueError):
-                raise InputError(
-                    f"not all records have {', '.join(self._columns)}: give the keys of "
-                    "dictionaries, the fields of named tuples, or positions from 0 of tuples"
-                ) from None
-            yield _table_of(values)
+        fault = (
+            f"not all records have {', '.join(self._columns)}: give the keys of dictionaries, the "
+            "fields of named tuples, or positions from 0 of tuples"
+        )
+        kinds = KeyError, IndexError, AttributeError, TypeError, ValueError
+        with discreet(_SEVERAL_TYPES):
+            while chunk := list(itertools.islice(records, _CHUNK_RECORDS)):
+                with discreet(fault, kinds):
+                    values = {name: _values(chunk, name) for name in self._columns}
+                yield _table_of(values)
 
 
 def _values(records: list[Any], name: str) -> list[Any]:
@@ -182,18 +174,14 @@ def _values(records: list[Any], name: str) -> list[Any]:
     if all(hasattr(kind, "_fields") for kind in kinds) and not name.isdigit():
         return [getattr(record, name) for record in records]
     if all(issubclass(kind, (tuple, list)) for kind in kinds):
-        position = int(name)
-        return [record[position] for record in records]
+        return list(map(operator.itemgetter(int(name)), records))
     raise TypeError
 
 
 def _value(record: Any, name: str) -> Any:
     """The value of a key, or in nested objects that of user.id."""
-    if name in record or "." not in name:
-        return record[name]
-    for key in name.split("."):
-        record = record[key]
-    return record
+    keys = [name] if name in record else name.split(".")
+    return functools.reduce(operator.getitem, keys, record)
 
 
 def _unknown(data: Any) -> TypeError:
@@ -225,7 +213,9 @@ def _column(values: Any, name: str) -> Any:
     return column_of(values, name) if values else pa.nulls(0)
 
 
-def _parts(table: pa.Table) -> Iterator[pa.Table]:
-    """A table in parts of a batch, which threads share."""
-    for start in range(0, table.num_rows, _BATCH_ROWS):
-        yield table.slice(start, _BATCH_ROWS)
+def _parts(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of tables in parts of a batch, which threads share."""
+    with discreet(_SEVERAL_TYPES):
+        for table in tables:
+            for start in range(0, table.num_rows, _BATCH_ROWS):
+                yield table.slice(start, _BATCH_ROWS)

@@ -8,8 +8,9 @@ equal, so files must agree in these, which is seen in their schemas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,47 +21,51 @@ from dp_transforms.runtime.python_values import column_of
 
 _NAME = b"logical type"
 _OF_VALUES = (pa.string(), pa.int64(), pa.bool_(), pa.binary())
-_PLAIN = {pa.int64(): "integer", pa.string(): "string", pa.binary(): "binary"}
 # All decimal numbers at one scale: 38 digits before the point, and 38 behind it.
 _DECIMAL = pa.decimal256(76, 38)
 
-# How values are read from text, the first type that can, and how one is written.
-_READ_AS = {
-    "integer": ([pa.int64()], "7"),
-    "unsigned 64-bit integer": ([pa.uint64()], "7"),
-    "boolean": ([pa.bool_()], "true"),
-    "date": ([pa.date32()], "2026-01-31"),
-    "timestamp": ([pa.timestamp("us"), pa.timestamp("ns")], "2026-01-31 23:59:59"),
-    "timestamp of a time zone": (
+
+class _Logical(NamedTuple):
+    """A logical type: the types that are of it; the first one that can reads a value from text."""
+
+    covers: Callable[[pa.DataType], bool]
+    read_as: list[pa.DataType]
+    example: str
+
+
+_LOGICAL = {
+    "unsigned 64-bit integer": _Logical(pa.types.is_uint64, [pa.uint64()], "7"),
+    "integer": _Logical(pa.types.is_integer, [pa.int64()], "7"),
+    "boolean": _Logical(pa.types.is_boolean, [pa.bool_()], "true"),
+    "date": _Logical(pa.types.is_date, [pa.date32()], "2026-01-31"),
+    "timestamp": _Logical(
+        lambda kind: pa.types.is_timestamp(kind) and kind.tz is None,
+        [pa.timestamp("us"), pa.timestamp("ns")],
+        "2026-01-31 23:59:59",
+    ),
+    "timestamp of a time zone": _Logical(
+        pa.types.is_timestamp,
         [pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC")],
         "2026-01-31 23:59:59Z",
     ),
-    "decimal": ([_DECIMAL], "1.5"),
+    "decimal": _Logical(
+        lambda kind: (
+            pa.types.is_decimal(kind) and kind.scale <= 38 and kind.precision - kind.scale <= 38
+        ),
+        [_DECIMAL],
+        "1.5",
+    ),
 }
-
-
-def record_field(name: str, kind: pa.DataType) -> pa.Field | None:
-    """The column of records that a column of this type becomes, or None if it cannot be one.
-
-    Its type is string, binary or int64; see ``logical_name`` for what else it knows.
-
-    >>> logical_name(record_field("day", pa.date64()))
-    'date'
-    """
-    found = _logical(kind.value_type if pa.types.is_dictionary(kind) else kind)
-    if found is None:
-        return None
-    logical, record_type = found
-    return pa.field(name, record_type, metadata={_NAME: logical.encode()})
+"""Logical types beside strings and binary: the first one that covers a type is the type's."""
 
 
 def logical_name(field: pa.Field) -> str:
-    """The logical type of a column that ``record_field`` made, or else its type."""
+    """The logical type of a column that ``record_schema`` made, or else its type."""
     return (field.metadata or {}).get(_NAME, str(field.type).encode()).decode()
 
 
 def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    """The columns of records that some of all columns at a path become.
+    """The columns of records, string, binary or int64, that some of all columns at a path become.
 
     Raises:
       InputError: there is no such column, there are two, or one is of an unfit type.
@@ -74,8 +79,8 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
         if len(found) > 1:
             raise InputError(f"{path} has more than one column {column!r}: rename all but one")
         kind = found[0].type
-        field = record_field(column, kind)
-        if field is None:
+        logical = _logical(kind.value_type if pa.types.is_dictionary(kind) else kind)
+        if logical is None:
             # Names of fields, and numbers of digits, may be those of values.
             named = "decimal of so many digits" if pa.types.is_decimal(kind) else described(kind)
             named = "struct " * pa.types.is_struct(kind) + named
@@ -84,18 +89,16 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
                 f"{path}: column {column!r} has {known} in which it is not clear which values are "
                 "equal: store it as a string or an integer"
             )
-        fields.append(field)
+        name, record_type = logical
+        fields.append(pa.field(column, record_type, metadata={_NAME: name.encode()}))
     return pa.schema(fields)
 
 
 def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The records of a table of all columns, in the types of ``record_schema``.
+    """The records of a table of all columns, in the types of ``record_schema`` or codes of these.
 
-    They may be codes of values of these types. Where a struct is null, so are its fields.
-
-    Raises:
-      pa.ArrowInvalid: a value does not fit, such as a date with a time of day, or a time beyond
-        the year 32767.
+    Where a struct is null, so are its fields. A value that does not fit, such as a date with a time
+    of day, or a time beyond the year 32767, raises pa.ArrowInvalid.
     """
     columns, fields = [], []
     for field in schema:
@@ -124,12 +127,8 @@ def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
 
 
 def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
-    """Makes a column of values that are all strings, integers, booleans or bytes, or None.
-
-    Args:
-      values: the values.
-      name: what to call them in an error.
-      kind: the type that they must have; pa.null() for any of the four.
+    """Makes a column of values of this type or, if it is pa.null(), all strings, integers, booleans
+    or bytes. None is null.
 
     Raises:
       TypeError, ValueError: a value is of another type, or an integer does not fit 64 bits.
@@ -144,45 +143,34 @@ def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Arra
 
 def from_text(text: str, field: pa.Field) -> Any:
     """The value that a text such as 1.50 stands for, in whichever way it is written, in a column
-    that ``record_field`` made, or of strings.
+    that ``record_schema`` made, or of strings.
 
     Raises:
       ValueError: it is not of the column's logical type.
 
-    >>> from_text("2026-01-31T10:00+02:00", record_field("time", pa.timestamp("ms", "Asia/Tokyo")))
+    >>> file = pa.schema([("time", pa.timestamp("ms", "Asia/Tokyo"))])
+    >>> from_text("2026-01-31T10:00+02:00", record_schema("a.parquet", file, ["time"]).field(0))
     '2026-01-31 08:00:00Z'
     """
-    logical = logical_name(field)
-    if logical not in _READ_AS:
+    name = logical_name(field)
+    if name not in _LOGICAL:
         return text.encode() if pa.types.is_binary(field.type) else text
-    kinds, example = _READ_AS[logical]
-    for kind in kinds:
-        try:
+    for kind in _LOGICAL[name].read_as:
+        with contextlib.suppress(pa.ArrowInvalid):
             return _values(pa.array([text]).cast(kind))[0].as_py()
-        except pa.ArrowInvalid:
-            continue
     raise ValueError(
-        f"{text!r} is not of the type {logical} that column {field.name!r} of the records has: "
-        f"write it like {example}"
+        f"{text!r} is not of the type {name} that column {field.name!r} of the records has: "
+        f"write it like {_LOGICAL[name].example}"
     )
 
 
 def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
-    types = pa.types
-    if types.is_uint64(kind):
-        return "unsigned 64-bit integer", pa.string()
+    """The name of a type's logical type, and the type that records have in its place."""
+    for name, logical in _LOGICAL.items():
+        if logical.covers(kind):
+            return name, pa.int64() if name == "integer" else pa.string()
     plain = plain_type(kind)
-    if plain is not None:
-        return _PLAIN[plain], plain
-    if types.is_boolean(kind):
-        return "boolean", pa.string()
-    if types.is_date(kind):
-        return "date", pa.string()
-    if types.is_timestamp(kind):
-        return "timestamp" + " of a time zone" * (kind.tz is not None), pa.string()
-    if types.is_decimal(kind) and kind.scale <= 38 and kind.precision - kind.scale <= 38:
-        return "decimal", pa.string()
-    return None
+    return None if plain is None else (str(plain), plain)
 
 
 def _canonical(array: pa.Array) -> pa.Array:

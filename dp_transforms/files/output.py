@@ -10,21 +10,31 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     COORDINATES_FILE,
+    COUNTS,
     PRIVACY_FILE,
     RELEASED_FILES,
     REPORT_FILES,
 )
-from dp_transforms.files.paths import LocalFiles, faults, filesystem, local_path
+from dp_transforms.files.paths import (
+    LocalFiles,
+    faults,
+    filesystem,
+    join,
+    local_path,
+    read_bytes,
+    write_bytes,
+)
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 
-PARQUET, JSON_LINES = "parquet", "jsonl"
-FORMATS = (PARQUET, JSON_LINES)
+JSON_LINES = "jsonl"
+FORMATS = ("parquet", JSON_LINES)
 
-_CHUNK_BYTES = 1 << 20
 _PROBE_BYTES = 1 << 18
 
 
@@ -33,33 +43,23 @@ class ReleaseDirectory:
     """A directory of a Beam filesystem that receives a released file and its privacy.json.
 
     Attributes:
-      path: the directory; it is made when the release is written, if it does not exist.
+      path: the directory, see ``directory_path``; it is made when the release is written.
       file_name: the released file's name in it.
       overwrite: replace an earlier release of that name, and what was made of it.
-      formats: of ``FORMATS``, in which the release is written beside that file.
-      numbers: how many of its columns hold integers, the last ones.
-      beside: the names of other tables of the release, with as many such columns.
-
-    Raises:
-      ValueError: the path is empty or contains characters of a glob.
+      formats: of ``FORMATS``, in which tables of the release are written beside these.
     """
 
     path: str
     file_name: str
     overwrite: bool = False
     formats: tuple[str, ...] = ()
-    numbers: int = 2
-    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", directory_path(self.path))
 
     def check(self) -> None:
-        """Makes sure, before anything is read or spent, that a release can be written.
-
-        Raises:
-          InputError: a release of any job is there, or the directory cannot be written.
-        """
+        """Raises an InputError, before anything is read or spent, if a release of any job is there
+        or the directory cannot be written."""
         with faults(f"{self.path} cannot be written"):
             self._refuse_other_jobs()
             for name in (self.file_name, PRIVACY_FILE, *self._made_of_it):
@@ -68,64 +68,49 @@ class ReleaseDirectory:
                         f"{self.file(name)} exists: give another --output, or --overwrite to "
                         f"replace it"
                     )
-            directory = self.path
-            if self._files is LocalFiles:
-                # It is only made when there is something to write: a failed job leaves none.
-                directory = os.path.abspath(directory)
-                while not _exists(directory):
-                    directory = os.path.dirname(directory)
-            self._probe(directory, b"")
+            local = self._files is LocalFiles
+            # It is only made when there is something to write: a failed job leaves none.
+            self._probe(_first_there(self.path) if local else self.path, b"")
 
     def statement(self) -> dict[str, Any] | None:
         """The privacy.json of the release in the directory; None if it is not complete."""
         try:
             if not all(self._files.exists(self.file(name)) for name in self.files):
                 return None
-            with self._files.open(self.file(PRIVACY_FILE)) as file:
-                statement = json.loads(file.read())
-                return statement if isinstance(statement, dict) else None
+            statement = json.loads(read_bytes(self.file(PRIVACY_FILE)))
+            return statement if isinstance(statement, dict) else None
         except (OSError, ValueError):
             return None
 
-    def publish(self, tables: Mapping[str, Iterable[bytes]], statement: dict[str, Any]) -> None:
-        """Writes all files under other names, then renames them.
-
-        ``tables`` are the pieces of each table by its name, ``file_name`` and those ``beside`` it.
+    def publish(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> None:
+        """Writes ``file_name``, the coordinates of what is decoded and the statement under other
+        names, then renames them; raises an InputError if it cannot, or another release is there.
 
         The statement is renamed first and, where an earlier release is replaced, that one is
         removed before, with what was made of it: a release is never seen with another one's
         statement or report. A runner may repeat this step: what is there already stays untouched.
-
-        Raises:
-          InputError: the files cannot be written, or another release has appeared meanwhile.
         """
-        told = json.dumps(statement, indent=2) + "\n"
-        contents: dict[str, Iterable[bytes]] = {PRIVACY_FILE: [told.encode()]}
-        for table in (*self.beside, self.file_name):
+        contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
+        numbers = len(COUNTS) * statement["noisy_counts"] if "noisy_counts" in statement else 2
+        for table in [COORDINATES_FILE] * is_decoded(statement) + [self.file_name]:
             contents[table] = tables[table]
-            if self.formats:
-                contents[table] = [text := b"".join(tables[table])]
-                for name, other in zip(
-                    self.formats, names_beside(table, self.formats), strict=True
-                ):
-                    contents[other] = [converted(text, name, self.numbers)]
-        suffix = f".{uuid.uuid4().hex}.part"
-        parts = {name: f"{self.file('.' + name)}{suffix}" for name in contents}
+            for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
+                contents[other] = converted(tables[table], name, numbers)
+        token = uuid.uuid4().hex
+        parts = {name: self.file(f".{name}.{token}.part") for name in contents}
         with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
             at_end.callback(_remove, parts.values())
             if self._files is LocalFiles:
                 # A disk that is full is seen to be full before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
             begin_release(statement)
-            for name, pieces in contents.items():
-                with self._files.create(parts[name]) as file:
-                    for piece in pieces:
-                        file.write(piece)
+            for name, content in contents.items():
+                write_bytes(parts[name], content)
             self._refuse_other_jobs()
             present = [name for name in contents if self._files.exists(self.file(name))]
-            done = [name for name in present if _same(self.file(name), parts[name])]
+            done = [name for name in present if read_bytes(self.file(name)) == contents[name]]
             if not self.overwrite and done != present:
-                (name, *_) = (name for name in present if name not in done)
+                name = next(name for name in present if name not in done)
                 raise InputError(
                     f"{self.file(name)} has appeared while the job ran: nothing was written; give "
                     f"another --output"
@@ -141,7 +126,7 @@ class ReleaseDirectory:
 
     def file(self, name: str) -> str:
         """The path of a file in the directory."""
-        return self._files.join(self.path, name)
+        return join(self.path, name)
 
     @property
     def files(self) -> list[str]:
@@ -151,19 +136,17 @@ class ReleaseDirectory:
     @property
     def _made_of_it(self) -> list[str]:
         """Other files that an earlier release may have left in this directory."""
-        tables = [COORDINATES_FILE, *names_beside(COORDINATES_FILE)]
-        return [*names_beside(self.file_name), *tables, *REPORT_FILES]
+        beside = [*names_beside(self.file_name), *names_beside(COORDINATES_FILE)]
+        return [COORDINATES_FILE, *beside, *REPORT_FILES]
 
     @property
     def _files(self) -> Any:
         return filesystem(self.path)
 
     def _probe(self, directory: str, content: bytes) -> None:
-        """Writes and removes a file."""
-        probe = self._files.join(directory, f".{uuid.uuid4().hex}.probe")
+        probe = join(directory, f".{uuid.uuid4().hex}.probe")
         try:
-            with self._files.create(probe) as file:
-                file.write(content)
+            write_bytes(probe, content)
         finally:
             _remove([probe])
 
@@ -177,19 +160,22 @@ class ReleaseDirectory:
 
 
 def begin_release(statement: Mapping[str, Any]) -> None:
-    """Has the ledger note that writing begins, if the statement's budget is of one: see
-    ``pipelines.spending.Charge``."""
+    """Has a ledger note that writing begins, if there is one: see ``pipelines.spending.Charge``."""
     begin = getattr(statement.get("budget"), "begin", None)
     if begin is not None:
         begin()
 
 
-def directory_path(path: str) -> str:
-    """The path of a directory to write to, with a leading ~ expanded.
+def is_decoded(statement: Mapping[str, Any]) -> bool:
+    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or beside the list of
+    an entry in it."""
+    lists = statement.get("lists", [statement])
+    return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 
-    Raises:
-      ValueError: it is empty or contains characters of a glob.
-    """
+
+def directory_path(path: str) -> str:
+    """The path of a directory to write to, with a leading ~ expanded; raises a ValueError if it is
+    empty or contains characters of a glob."""
     if not path or set(path) & set("*?[]"):
         raise ValueError(
             f"output must be a directory without any of the characters * ? [ ], got {path!r}"
@@ -198,14 +184,16 @@ def directory_path(path: str) -> str:
 
 
 def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Formats rows as the lines of a released CSV file.
+    """The lines of a released CSV file.
 
-    >>> csv_lines([(7, 1), (1, 20)])
-    b'7,1\\n1,20\\n'
+    >>> csv_lines([("a", 1), ("b\\r", 20)])
+    b'a,1\\n"b\\r",20\\n'
     """
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
+    lines: list[str] = []
+    # Before Python 3.13 a carriage return is only quoted if lines end with one.
+    writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
+    writer.writerows(rows)
+    return "".join(f"{line[:-2]}\n" for line in lines).encode()
 
 
 def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:
@@ -218,9 +206,7 @@ def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str
 
 
 def converted(text: bytes, name: str, numbers: int) -> bytes:
-    """Converts the content of a CSV file, with its header, to another of ``FORMATS``.
-
-    The last ``numbers`` columns hold integers, the others text.
+    """The content of a CSV file in another of ``FORMATS``; the last columns hold so many numbers.
 
     >>> print(converted(b"page,users\\nhome,7\\n", "jsonl", 1).decode(), end="")
     {"page": "home", "users": 7}
@@ -241,24 +227,14 @@ def converted(text: bytes, name: str, numbers: int) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _exists(path: str) -> bool:
-    """Works like os.path.lexists, but a path that cannot be is an error."""
+def _first_there(path: str) -> str:
+    """The path, or the nearest of its parents that exists; a path that cannot be is an error."""
+    path = os.path.abspath(path)
     try:
         os.lstat(path)
     except FileNotFoundError:
-        return False
-    return True
-
-
-def _same(one: str, other: str) -> bool:
-    files = filesystem(one)
-    with files.open(one) as left, files.open(other) as right:
-        while True:
-            here, there = left.read(_CHUNK_BYTES), right.read(_CHUNK_BYTES)
-            if here != there:
-                return False
-            if not here:
-                return True
+        return _first_there(os.path.dirname(path))
+    return path
 
 
 def _remove(paths: Iterable[str]) -> None:

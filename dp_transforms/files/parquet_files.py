@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import record_schema, record_table
-from dp_transforms.files.paths import FileRange, open_bytes
-from dp_transforms.files.record_files import RecordFormat, discreet
+from dp_transforms.files.paths import FileRange, discreet, open_bytes
+from dp_transforms.files.record_files import RecordFormat
 from dp_transforms.runtime.threads import map_ahead
 
 RANGE_BYTES = 32 << 20
@@ -21,6 +20,7 @@ BATCH_ROWS = 1 << 20
 BATCH_BYTES = 128 << 20
 _BUFFER_BYTES = 1 << 20
 _UNIT_OF_INT96 = "us"
+_FAULTS = (pa.ArrowException, OSError, UnicodeError)
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class ParquetFiles(RecordFormat):
                 if part.start <= _offset(parquet.metadata.row_group(i)) < part.stop
             ]
             parts = _parts(part.path, parquet.metadata, schema, groups)
-            tables = itertools.chain.from_iterable(map_ahead(list, parts))
-            fault = (
+            with discreet(
                 f"{part.path} cannot be read to its end: it is damaged, or holds values that its "
-                "types do not allow, such as text that is not UTF-8"
-            )
-            yield from discreet(tables, fault, (pa.ArrowException, OSError, UnicodeError))
+                "types do not allow, such as text that is not UTF-8",
+                _FAULTS,
+            ):
+                yield from itertools.chain.from_iterable(map_ahead(list, parts))
 
 
 def _parts(
@@ -73,10 +73,7 @@ def _parts(
     """
     for held, batches in _batches(groups, metadata, schema):
         tables = _read_groups(path, metadata, schema, held, batches)
-        if batches > 1:
-            yield from ([table] for table in tables)
-        else:
-            yield tables
+        yield from ([table] for table in tables) if batches > 1 else [tables]
 
 
 def _batches(
@@ -102,6 +99,7 @@ def _read_groups(
 ) -> Iterator[pa.Table]:
     large = batches > 1
     rows = sum(metadata.row_group(group).num_rows for group in groups)
+    batch_rows = max(1, int(rows / batches)) if large else BATCH_ROWS
     # A file of its own: threads would move each other's position.
     with open_bytes(path) as file:
         parquet = pq.ParquetFile(
@@ -112,19 +110,13 @@ def _read_groups(
             # Without a buffer, all pages of a column are held.
             buffer_size=_BUFFER_BYTES if large else 0,
         )
-        found = parquet.iter_batches(
-            max(1, int(rows / batches)) if large else BATCH_ROWS,
-            groups,
-            schema.names,
-            use_threads=large,
-        )
+        found = parquet.iter_batches(batch_rows, groups, schema.names, use_threads=large)
         # Small row groups are one table: each table costs as much as thousands of records.
-        for some in ([batch] for batch in found) if large else [list(found)]:
-            for batch in some:
-                # Arrow itself does not look whether text is UTF-8, nor whether codes have values.
-                batch.validate(full=True)
-            if some:
-                yield record_table(pa.Table.from_batches(some), schema)
+        for some in ([batch] for batch in found) if large else filter(None, [list(found)]):
+            table = pa.Table.from_batches(some)
+            # Arrow itself does not look whether text is UTF-8, nor whether codes have values.
+            table.validate(full=True)
+            yield record_table(table, schema)
 
 
 def _dictionaries(metadata: Any, group: int, schema: pa.Schema) -> list[str]:
@@ -144,16 +136,12 @@ def _chunks(metadata: Any, group: int, schema: pa.Schema) -> list[Any]:
 
 
 def _parquet(path: str, file: Any) -> Any:
-    try:
+    fault = f"{path} is not a Parquet file, or is cut short: check it, or give --input_format=csv"
+    with discreet(fault, _FAULTS):
         return pq.ParquetFile(file, coerce_int96_timestamp_unit=_UNIT_OF_INT96)
-    except (pa.ArrowException, OSError, UnicodeError):
-        raise InputError(
-            f"{path} is not a Parquet file, or is cut short: check it, or give --input_format=csv"
-        ) from None
 
 
 def _offset(group: Any) -> int:
     # The first page of the first column: a file's row groups begin at different offsets.
-    first = group.column(0)
-    pages = (first.dictionary_page_offset, first.data_page_offset)
+    pages = group.column(0).dictionary_page_offset, group.column(0).data_page_offset
     return min(page for page in pages if page is not None)

@@ -11,66 +11,66 @@ import pyarrow as pa
 
 from dp_transforms.columnar.columns import PARTITION, concat, single
 from dp_transforms.errors import InputError
-from dp_transforms.files.filenames import COUNTS
+from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
 from dp_transforms.files.logical_types import from_text
 from dp_transforms.files.output import csv_lines
-from dp_transforms.files.paths import faults, filesystem, local_path
+from dp_transforms.files.paths import discreet, faults, local_path, read_bytes
 
 _TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
 
-def partition_lines(table: pa.Table) -> Iterator[bytes]:
-    """The lines of selected partitions, of which a composite one has several fields.
+def name_tables(statement: Mapping[str, Any], found: Iterable[pa.Table]) -> dict[str, bytes]:
+    """The file of selected names, sorted by noisy count or by text: their order must not tell how
+    the data were laid out.
 
     >>> counts = {"noisy_count": [9, 12], "low": [4, 7], "high": [14, 17]}
-    >>> list(partition_lines(pa.table({"partition": ["a", "b, c"], **counts})))
-    [b'a,9,4,14\\n', b'"b, c",12,7,17\\n']
+    >>> name_tables({"noisy_counts": True}, [pa.table({"partition": ["a", "b, c"], **counts})])
+    {'released_partitions.csv': b'partition,noisy_count,low,high\\n"b, c",12,7,17\\na,9,4,14\\n'}
     """
-    partitions = table[PARTITION].combine_chunks()
-    composite = pa.types.is_struct(partitions.type)
-    columns = [_texts(field) for field in (partitions.flatten() if composite else [partitions])]
-    columns += [table[name].to_pylist() for name in COUNTS if name in table.column_names]
-    for values in zip(*columns, strict=True):
-        yield csv_lines([values])
-
-
-def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:
-    """Sorts lines, by noisy count or by text: the order tells nothing of where they come from."""
-    if not by_count:
-        return sorted(lines)
-    return sorted(lines, key=lambda line: (-int(line.rsplit(b",", 3)[1]), line))
-
-
-def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:
-    """The first line of a release: a composite partition's columns keep their names."""
-    names = [field.name for field in fields] if len(fields) > 1 else [PARTITION]
-    return csv_lines([names + list(COUNTS) * noisy_counts])
+    lines = [line for table in found for line in _lines(_columns(table))]
+    columns = statement.get("partition_columns", ())
+    return {PARTITIONS_FILE: _content(columns, _in_order(lines, statement), statement)}
 
 
 def names_table(found: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.Table:
     """Selected names as ``read_names`` gives them, in the order of the job's file."""
     selected = concat(list(found))
-    counts = [name for name in COUNTS if name in selected.column_names]
-    rows = {line: row for row, line in enumerate(partition_lines(selected))}
-    order = pa.array([rows[line] for line in in_order(rows, bool(counts))], pa.int64())
-    selected = selected.take(order)
-    names = single(selected[PARTITION])
-    parts = names.flatten() if pa.types.is_struct(names.type) else [names]
-    if not len(names):  # of no type
-        types = statement["partition_types"]
-        parts = [pa.array([], _TYPES.get(kind, pa.string())) for kind in types]
-    columns = dict(zip(statement["partition_columns"], parts, strict=True))
-    return pa.table(columns | {name: selected[name] for name in counts})
+    rows = {line: row for row, line in enumerate(_lines(_columns(selected)))}
+    names = [*statement["partition_columns"], *COUNTS * statement["noisy_counts"]]
+    if not rows:  # of no type
+        return read_names(csv_lines([names]), statement)
+    order = pa.array([rows[line] for line in _in_order(rows, statement)], pa.int64())
+    return pa.table(_columns(selected.take(order)), names)
 
 
-def names_lines(names: pa.Table, noisy_counts: bool) -> list[bytes]:
-    """The lines of the job's file for a table that ``read_names`` has read."""
-    fields = list(names.schema)[: names.num_columns - len(COUNTS) * noisy_counts]
-    parts = [single(names[field.name]) for field in fields]
-    partition = parts[0] if len(parts) == 1 else pa.StructArray.from_arrays(parts, fields=fields)
-    counts = {name: names[name] for name in COUNTS[: len(COUNTS) * noisy_counts]}
-    lines = partition_lines(pa.table({PARTITION: partition} | counts))
-    return [header_line(fields, noisy_counts), *lines]
+def names_content(names: pa.Table, statement: Mapping[str, Any]) -> bytes:
+    """The bytes of the job's file for a table that ``read_names`` has read."""
+    width = names.num_columns - len(COUNTS) * statement["noisy_counts"]
+    return _content(names.column_names[:width], _lines(names.columns), statement)
+
+
+def _columns(selected: pa.Table) -> list[pa.Array]:
+    """The columns of a selection's file, of which a composite partition has several."""
+    partitions = single(selected[PARTITION])
+    parts = partitions.flatten() if pa.types.is_struct(partitions.type) else [partitions]
+    return [*parts, *(single(selected[name]) for name in COUNTS if name in selected.column_names)]
+
+
+def _lines(columns: Sequence[Any]) -> Iterator[bytes]:
+    for values in zip(*map(_texts, columns), strict=True):
+        yield csv_lines([values])
+
+
+def _in_order(lines: Iterable[bytes], statement: Mapping[str, Any]) -> list[bytes]:
+    if not statement["noisy_counts"]:
+        return sorted(lines)
+    return sorted(lines, key=lambda line: (-int(line.rsplit(b",", 3)[1]), line))
+
+
+def _content(names: Sequence[str], lines: Iterable[bytes], statement: Mapping[str, Any]) -> bytes:
+    # A composite partition's columns keep their names.
+    header = [*(names if len(names) > 1 else [PARTITION]), *COUNTS * statement["noisy_counts"]]
+    return b"".join([csv_lines([header]), *lines])
 
 
 def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
@@ -97,13 +97,11 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
     """The partitions of a file, as a column of the types that the records' partitions have."""
     path = local_path(path)
-    with faults(f"{path} cannot be read"), filesystem(path).open(path) as file:
-        text = file.read().decode("utf-8-sig")
+    with faults(f"{path} cannot be read"):
+        text = read_bytes(path).decode("utf-8-sig")
     columns: list[list[Any]] = [[] for _ in fields]
     rows = csv.reader(io.StringIO(text))
-    for row in rows:
-        if not row:
-            continue
+    for row in filter(None, rows):
         if len(row) != len(fields):
             raise InputError(
                 f"{path}, line {rows.line_num}: expected {len(fields)} fields, one for each "
@@ -122,10 +120,9 @@ def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
     return pa.StructArray.from_arrays(arrays, names=[field.name for field in fields])
 
 
-def _texts(values: pa.Array) -> list[Any]:
-    try:
+def _texts(values: Any) -> list[Any]:
+    with discreet(
+        "partitions are bytes that are not UTF-8, which text cannot hold: cast the column",
+        (pa.ArrowInvalid, UnicodeDecodeError),
+    ):
         return (values.cast(pa.string()) if pa.types.is_binary(values.type) else values).to_pylist()
-    except (pa.ArrowInvalid, UnicodeDecodeError):
-        raise InputError(
-            "partitions are bytes that are not UTF-8, which text cannot hold: cast the column"
-        ) from None

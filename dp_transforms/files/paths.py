@@ -1,4 +1,4 @@
-"""Files as Beam's filesystems see them, with errors that name the file and the remedy."""
+"""Files as Beam's filesystems see them, with InputErrors that name the file and the remedy."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from apache_beam.io.filesystem import FileMetadata
 
 
+# By schemes, Beam's extras, and packages that its filesystems need without saying so.
 _EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure", "hdfs": "hadoop"}
-"""The extras of Beam with the filesystems of schemes."""
 _NEEDED = {"s3": "boto3", "azfs": "azure"}
-"""The package that Beam's filesystem of a scheme needs without saying so."""
 
 
 class FileRange(NamedTuple):
@@ -31,13 +30,12 @@ class FileRange(NamedTuple):
 
     @classmethod
     def whole(cls, path: str) -> FileRange:
-        """All of a file."""
         return cls(path, 0, 1 << 62)
 
     @classmethod
     def alike(cls, path: str, size: int, at_most: int) -> Iterator[FileRange]:
-        """The fewest ranges of at most so many bytes that cover a file, none larger than others by
-        more than a byte: engines give each worker as many, and wait for the last one."""
+        """The fewest ranges of at most so many bytes that cover a file, all as large but for a
+        byte: engines give each worker as many, and wait for the last one."""
         count = -(-size // at_most)
         for i in range(count):
             yield cls(path, i * size // count, (i + 1) * size // count)
@@ -75,15 +73,10 @@ class LocalFiles:
         if "*" not in pattern:
             return [pattern] if os.path.exists(pattern) else []
         directory, name = os.path.split(pattern)
-        if not os.path.isdir(directory):
-            return []
         like = re.compile(r"[^/\\]*".join(map(re.escape, name.split("*"))))
-        with os.scandir(directory) as entries:
-            return [
-                os.path.join(directory, entry.name)
-                for entry in entries
-                if like.fullmatch(entry.name) and not entry.is_dir() and os.path.exists(entry.path)
-            ]
+        names = os.listdir(directory) if os.path.isdir(directory) else []
+        paths = [os.path.join(directory, one) for one in names if like.fullmatch(one)]
+        return [path for path in paths if os.path.exists(path) and not os.path.isdir(path)]
 
     @staticmethod
     def version(path: str) -> FileVersion:
@@ -107,11 +100,7 @@ class LocalFiles:
 
 
 def filesystem(path: str) -> Any:
-    """The class that knows a path's files; loads Beam only for those of another machine.
-
-    Raises:
-      InputError: what Beam needs for them is not installed.
-    """
+    """The class that knows a path's files; loads Beam only for those of another machine."""
     if "://" not in path:
         return LocalFiles
     scheme = path.partition(":")[0]
@@ -122,12 +111,23 @@ def filesystem(path: str) -> Any:
     return FileSystems
 
 
-def match_files(pattern: str) -> list[FileVersion]:
-    """The files of a glob, in order of their paths.
+def join(directory: str, *names: str) -> str:
+    """The path of a name below a directory, in the way of its filesystem."""
+    return str(filesystem(directory).join(directory, *names))
 
-    Raises:
-      InputError: there are none, one is not a regular file, or no filesystem knows such a path.
-    """
+
+def read_bytes(path: str) -> bytes:
+    with filesystem(path).open(path) as file:
+        return bytes(file.read())
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    with filesystem(path).create(path) as file:
+        file.write(content)
+
+
+def match_files(pattern: str) -> list[FileVersion]:
+    """The files of a glob, one at least, in order of their paths."""
     if os.path.isdir(pattern):
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     local = "://" not in pattern
@@ -149,11 +149,7 @@ def match_files(pattern: str) -> list[FileVersion]:
 
 
 def file_version(path: str) -> FileVersion:
-    """The file as it is now.
-
-    Raises:
-      InputError: the file is not there any more.
-    """
+    """The file as it is now."""
     with faults(f"{path} cannot be opened"):
         files = filesystem(path)
         if files is LocalFiles:
@@ -162,11 +158,7 @@ def file_version(path: str) -> FileVersion:
 
 
 def open_bytes(path: str) -> Any:
-    """A readable, seekable binary file, never decompressed on the way.
-
-    Raises:
-      InputError: the file cannot be opened.
-    """
+    """A readable, seekable binary file, never decompressed on the way."""
     with faults(f"{path} cannot be opened"):
         if filesystem(path) is LocalFiles:
             return LocalFiles.open(path)
@@ -182,17 +174,25 @@ def _version(file: FileMetadata) -> FileVersion:
 
 @contextlib.contextmanager
 def faults(failed: str) -> Iterator[None]:
-    """Puts errors of the operating system, or of a filesystem of Beam's, into words.
-
-    Raises:
-      InputError: says what failed, and for which reason.
-    """
+    """Puts errors of the operating system, or of a filesystem of Beam's, into words: raises an
+    InputError that says what failed, and for which reason."""
     try:
         yield
     except InputError:
         raise
     except (OSError, ValueError) as error:
         raise InputError(f"{failed}: {reason(error)}") from None
+
+
+@contextlib.contextmanager
+def discreet(fault: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """Raises an InputError with this text for errors of these kinds: their own may show a value."""
+    try:
+        yield
+    except InputError:
+        raise
+    except kinds:
+        raise InputError(fault) from None
 
 
 def reason(error: Exception) -> str:

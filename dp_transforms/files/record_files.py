@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,19 +25,6 @@ _TIMES = ("string", "date", "timestamp", "timestamp of a time zone")
 _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 
 
-def discreet(
-    tables: Iterable[pa.Table], fault: str, kinds: tuple[type[Exception], ...] = (Exception,)
-) -> Iterator[pa.Table]:
-    """The tables, where an InputError with this text stands for errors of these kinds, whose own
-    text may show a value."""
-    try:
-        yield from tables
-    except InputError:
-        raise
-    except kinds:
-        raise InputError(fault) from None
-
-
 class RecordFormat(ABC):
     """A format of files of records, of which some columns are read as Arrow tables.
 
@@ -47,11 +35,8 @@ class RecordFormat(ABC):
 
     @abstractmethod
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        """The names and types of some of a file's columns, from its beginning or end.
-
-        Raises:
-          InputError: it has no such columns, or they are of unfit types.
-        """
+        """The names and types of some of a file's columns, from its beginning or end; an InputError
+        if it has none such, or they are of unfit types."""
 
     @abstractmethod
     def estimated_rows(self, path: str, size: int) -> int:
@@ -70,7 +55,7 @@ class RecordSource(ABC):
     """A source of records: tables with the columns user and partition.
 
     Args:
-      pattern: what to call it in errors.
+      pattern: its name in errors.
       user_column: the column of users.
       partition_columns: the column of partitions; several make a composite partition.
       drop_nulls: leave out records with a null in one of these columns, rather than fail.
@@ -80,11 +65,10 @@ class RecordSource(ABC):
       ValueError: a column is given twice.
     """
 
-    _schema: pa.Schema
     estimated_rows: int = 0
     """The approximate number of records; 0 if it is not known."""
-    drop_option: str = "--drop_nulls"
-    """The option by which a user asks for ``drop_nulls``."""
+    _schema: pa.Schema  # of these columns, as the source has them
+    _drop_option = "--drop_nulls"
     _period: str | None = None
 
     def __init__(
@@ -108,11 +92,7 @@ class RecordSource(ABC):
 
     @abstractmethod
     def tables(self) -> Iterator[pa.Table]:
-        """Reads the records, in this process.
-
-        Raises:
-          InputError: they cannot be read; the message says nothing of what they hold.
-        """
+        """Reads the records, in this process. InputErrors say nothing of what they hold."""
 
     @property
     def num_buckets(self) -> int:
@@ -121,30 +101,22 @@ class RecordSource(ABC):
 
     @property
     def user_field(self) -> pa.Field:
-        """The user column, with the type that it has in the files."""
+        """The user column, with its type in the source."""
         return self._schema.field(0)
 
     @property
     def partition_fields(self) -> list[pa.Field]:
-        """The partition columns, with the types that they have in the files."""
+        """The partition columns, with their types in the source."""
         return list(self._schema)[1 : self._needed]
 
     @property
     def attribute_fields(self) -> list[pa.Field]:
-        """The attribute columns, with the types that they have in the files."""
+        """The attribute columns, with their types in the source."""
         return list(self._schema)[self._needed :]
 
     def name_periods(self, period: str) -> None:
-        """Has tables name the period of each record, in the column ``list``.
-
-        That column takes the place of the record's time, which is the last column.
-
-        Args:
-          period: "hour", "day", "week" or "month".
-
-        Raises:
-          InputError: the column cannot hold times.
-        """
+        """Has tables name the period of each record ("hour", "day", "week" or "month"): the column
+        ``list`` takes the place of the last one, of times. If it cannot hold any: an InputError."""
         field = self.attribute_fields[-1]
         if logical_name(field) not in _TIMES:
             raise InputError(
@@ -154,14 +126,8 @@ class RecordSource(ABC):
         self._period = period
 
     def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
-        """Refuses names of groups that no record can have: their lists would be empty.
-
-        Args:
-          groups: for each attribute, the names of its groups.
-
-        Raises:
-          InputError: there is such a name.
-        """
+        """Raises an InputError for names of each attribute's groups that no record can have: their
+        lists would be empty."""
         for names, field in zip(groups, self.attribute_fields, strict=True):
             for name in names:
                 try:
@@ -181,7 +147,7 @@ class RecordSource(ABC):
         if whole.num_rows < table.num_rows and not self._drop_nulls:
             raise InputError(
                 f"{path} has records without a user or without a partition: fill these in, or "
-                f"leave them out with {self.drop_option}"
+                f"leave them out with {self._drop_option}"
             )
         user, *parts = whole.columns[: self._needed]
         if len(parts) > 1:
@@ -203,7 +169,7 @@ class RecordFiles(RecordSource):
       pattern: a path or glob of a filesystem that Beam knows.
       user_column, partition_columns, **options: see ``RecordSource``; in text without a header
         columns are positions from 1.
-      file_format: by default what `format_of` says of the first file.
+      file_format: by default that of the first file's name.
 
     Raises:
       InputError: no file matches, or one of the first files does not have these columns.
@@ -223,19 +189,10 @@ class RecordFiles(RecordSource):
         self._bytes = sum(file.size_in_bytes for file in files)
         self._largest = max(files, key=lambda file: file.size_in_bytes)
         self._format = file_format or format_of(files[0].path)
-        for column in () if getattr(self._format, "header", True) else self._columns:
-            if not (column.isascii() and column.isdigit() and 1 <= int(column) <= 1_000_000):
-                raise ValueError(
-                    "columns must be positions counted from 1 when there is no header, got "
-                    f"{column!r}"
-                )
-        schemas = {
-            file.path: self._format.schema(file.path, self._columns)
-            for file in files[:FILES_CHECKED_AT_LAUNCH]
-        }
-        self._first, self._schema = next(iter(schemas.items()))
-        for path, schema in schemas.items():
-            self._check_schema(path, schema)
+        self._first = files[0].path
+        self._schema = self._format.schema(self._first, self._columns)
+        for file in files[1:FILES_CHECKED_AT_LAUNCH]:
+            self._check_schema(file.path, self._format.schema(file.path, self._columns))
 
     @functools.cached_property
     def estimated_rows(self) -> int:  # type: ignore[override]
@@ -278,12 +235,8 @@ class RecordFiles(RecordSource):
 
 
 def format_name(path: str) -> str:
-    """Returns the name in ``FORMATS`` of the format that a file's name tells, compressed or not.
-
-    It is "csv" if the file's name tells none.
-
-    Raises:
-      InputError: the name is that of a spreadsheet.
+    """The name in ``FORMATS`` of the format that a file's name tells, compressed or not: "csv" if
+    it tells none. A spreadsheet's name is an InputError.
 
     >>> format_name("users.ndjson.gz")
     'jsonl'
@@ -297,13 +250,14 @@ def format_name(path: str) -> str:
 
 
 def format_of(path: str) -> Any:
-    """The format that a file's name tells. Raises as ``format_name``.
+    """The format that a file's name tells: see ``format_name``.
 
     >>> format_of("users.tsv.gz").delimiter
     '\\t'
     """
-    tabs = path.lower().endswith(".tsv") or path.lower().rpartition(".")[0].endswith(".tsv")
-    return reader_of(format_name(path))(**({"delimiter": "\t"} if tabs else {}))
+    reader = reader_of(name := format_name(path))
+    tabs = name == "csv" and re.search(r"\.tsv(\.[^.]*)?$", path.lower())
+    return reader(delimiter="\t") if tabs else reader()
 
 
 def reader_of(name: str) -> Any:

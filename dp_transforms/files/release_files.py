@@ -1,4 +1,7 @@
-"""The tables of releases, written and read back from directories of any filesystem of Beam's."""
+"""The tables of releases, written and read back from directories of any filesystem of Beam's.
+
+Where files cannot be read or written, or hold no such release, an InputError says so.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,46 +34,33 @@ from dp_transforms.files.filenames import (
     PRIVACY_FILE,
     period_names,
 )
-from dp_transforms.files.output import csv_lines
-from dp_transforms.files.paths import faults, filesystem, local_path, reason
+from dp_transforms.files.output import csv_lines, is_decoded
+from dp_transforms.files.paths import (
+    discreet,
+    faults,
+    filesystem,
+    join,
+    local_path,
+    read_bytes,
+    reason,
+    write_bytes,
+)
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoordinates
-from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 
-Tables = dict[str, list[bytes]]
-"""Pieces of the content of files, by their names."""
+Tables = dict[str, bytes]
+"""The content of files, by their names."""
 Arms = tuple[IntArray, IntArray]
 Statement = dict[str, Any]
-
-
-class Found(NamedTuple):
-    """A release that was read.
-
-    Attributes:
-      content: a list, lists by (attribute, group), or a table of names; of periods, such a content
-        with its own privacy.json by each period's name.
-      statement: the privacy.json.
-      kind: of periods, such as "day"; None for others.
-    """
-
-    content: Any
-    statement: Statement
-    kind: str | None = None
 
 
 def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> FrequencyList:
     """The list of a file on this machine, with the header frequency,multiplicity.
 
-    Args:
-      path: of the file; a leading ~ is expanded.
-      public: errors may show what is in the file.
-      remedy: more that the user can do about a private file that is no list.
-
-    Raises:
-      InputError: the file cannot be read, or is no frequency list.
+    Errors show what is in the file only if it is public; otherwise the remedy ends them.
     """
     path = local_path(path)
     try:
@@ -78,64 +68,58 @@ def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> Fr
     except OSError as error:
         raise InputError(f"{path} cannot be read: {reason(error)}") from None
     except ValueError as error:
-        if public:
-            raise InputError(str(error)) from None
-        raise InputError(
+        fault = (
             f"{path} is not a frequency list: the first line must be frequency,multiplicity and "
             f"the others pairs of positive integers, frequencies descending{remedy}"
-        ) from None
+        )
+        raise InputError(str(error) if public else fault) from None
 
 
 def list_tables(lists: Sequence[ReleasedList]) -> Tables:
-    """The tables of the only list: itself, and its noisy coordinates if it has any."""
+    """The tables of the only list: itself, and its noisy coordinates."""
     (released,) = lists
-    tables = {FREQUENCIES_FILE: [FREQUENCIES_HEADER, csv_lines(released)]}
-    if released.coordinates is not None:
-        tables[COORDINATES_FILE] = [COORDINATES_HEADER, csv_lines(released.coordinates)]
-    return tables
+    return {
+        FREQUENCIES_FILE: FREQUENCIES_HEADER + csv_lines(released),
+        COORDINATES_FILE: COORDINATES_HEADER + csv_lines(released.coordinates or ()),
+    }
 
 
 def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]]) -> Tables:
     """The tables of lists with their attributes and groups, by which they are sorted."""
     lists = sorted(lists, key=lambda one: one[:2])
-    tables = {LISTS_FILE: [LISTS_HEADER], COORDINATES_FILE: [GROUPED_COORDINATES_HEADER]}
-    for *label, released in lists:
-        tables[LISTS_FILE].append(csv_lines((*label, *row) for row in released))
-        rows = released.coordinates or ()
-        tables[COORDINATES_FILE].append(csv_lines((*label, *row) for row in rows))
-    return tables
+    rows = ((*label, *row) for *label, one in lists for row in one)
+    coordinates = ((*label, *row) for *label, one in lists for row in one.coordinates or ())
+    return {
+        LISTS_FILE: LISTS_HEADER + csv_lines(rows),
+        COORDINATES_FILE: GROUPED_COORDINATES_HEADER + csv_lines(coordinates),
+    }
 
 
 def degree_tables(released: Sequence[ReleasedDegrees]) -> Tables:
     """The table of how many partitions users have.
 
-    >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)])[DEGREES_FILE][1:]
-    [b'1,40\\n2,-3\\n']
+    >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)])
+    {'released_user_degrees.csv': b'partitions_from,users\\n1,40\\n2,-3\\n'}
     """
     (one,) = released
-    return {DEGREES_FILE: [DEGREES_HEADER, csv_lines(zip(one.lowest, one.users, strict=True))]}
+    return {DEGREES_FILE: DEGREES_HEADER + csv_lines(zip(one.lowest, one.users, strict=True))}
 
 
 def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
-    """Parses the bytes of a file that a job has written: returns the rows below its header.
-
-    Raises:
-      ValueError, csv.Error: these are not the bytes of such a file.
-    """
-    found, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
+    """The rows below the header of a file that a job has written; raises a ValueError or csv.Error
+    if these are not the bytes of one."""
+    found, *rows = _rows(content)
     if csv_lines([found]) != header:
         raise ValueError(f"the file must begin with the line {header.decode().strip()}")
     return rows
 
 
 def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], FrequencyList]:
-    """Parses the bytes of a file of lists. Errors are those of ``parse_rows``.
-
-    Returns:
-      The lists by (attribute, group), where ("", "") is that of all users; or one list by (), where
-      the file has no such columns.
-    """
+    """Parses the bytes of a file: lists by (attribute, group), or one list by () where the file has
+    no such columns. Errors are those of ``parse_rows``."""
     pairs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    if header == FREQUENCIES_HEADER:
+        pairs[()] = []
     for *label, frequency, multiplicity in parse_rows(content, header):
         pairs.setdefault(tuple(label), []).append((int(frequency), int(multiplicity)))
     return {name: FrequencyList(*zip(*rows, strict=True)) for name, rows in pairs.items()}
@@ -158,52 +142,40 @@ def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Ar
 def release_directories(directory: str) -> list[str]:
     """The directory itself, or the two in it that ``release_all`` has written."""
     directory = local_path(directory)
-    files = filesystem(directory)
-    inner = [files.join(directory, name) for name in (LIST_DIRECTORY, PARTITIONS_DIRECTORY)]
-    both = all(files.exists(files.join(one, PRIVACY_FILE)) for one in inner)
+    inner = [join(directory, name) for name in (LIST_DIRECTORY, PARTITIONS_DIRECTORY)]
+    both = all(_is_there(one, PRIVACY_FILE) for one in inner)
     return inner if both else [directory]
 
 
-def read_release(directory: str) -> Found:
+def read_release(directory: str) -> tuple[Any, Statement]:
     """Reads what a job has written into a directory, or into one for each period.
 
-    Raises:
-      InputError: there is no release, or it cannot be read.
+    Returns:
+      A list, lists by (attribute, group), or a table of names; of periods such a content with its
+      own privacy.json by each period's name. And the privacy.json.
     """
     directory = local_path(directory)
-    files = filesystem(directory)
-    present = [
-        name
-        for name in (PARTITIONS_FILE, LISTS_FILE, FREQUENCIES_FILE)
-        if files.exists(files.join(directory, name))
-    ]
     if len(inner := release_directories(directory)) > 1:
         raise InputError(f"{directory} holds two releases: give {' or '.join(inner)}")
-    if not present and (found := _periods(directory)) is not None:
-        return found
-    if PARTITIONS_FILE in present:
+    if _is_there(directory, PARTITIONS_FILE):
         from dp_transforms.files.partition_file import read_names
 
         with reading(directory, f"released names of partitions with their {PRIVACY_FILE}"):
             statement = read_statement(directory)
-            return Found(read_names(read_file(directory, PARTITIONS_FILE), statement), statement)
-    if LISTS_FILE in present:
+            return read_names(read_file(directory, PARTITIONS_FILE), statement), statement
+    if _is_there(directory, LISTS_FILE):
         with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
-            return _groups(directory)
+            return _lists(directory, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER)
+    if not _is_there(directory, FREQUENCIES_FILE) and (found := _periods(directory)):
+        return found
     with reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
-        lists = parse_lists(read_file(directory, FREQUENCIES_FILE), FREQUENCIES_HEADER)
-        statement = read_statement(directory)
-        arms = _arms(directory, COORDINATES_HEADER) if is_decoded(statement) else {}
-        listed = lists.get((), FrequencyList([], []))
-        return Found(_released(listed, statement, arms.get(())), statement)
+        headers = FREQUENCIES_HEADER, COORDINATES_HEADER
+        lists, statement = _lists(directory, FREQUENCIES_FILE, *headers)
+        return lists[()], statement
 
 
 def read_degrees(directory: str) -> ReleasedDegrees:
-    """Reads how many partitions users have, as the job choose-kappa has written it.
-
-    Raises:
-      InputError: it cannot be read, or is no such release.
-    """
+    """Reads how many partitions users have, as the job choose-kappa has written it."""
     directory = local_path(directory)
     with reading(directory, "a release of choose-kappa"):
         rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)
@@ -212,62 +184,37 @@ def read_degrees(directory: str) -> ReleasedDegrees:
 
 
 def write_all_periods(directory: str, periods: Sequence[str], file_name: str) -> str:
-    """Writes the releases of all periods into one file, whose first column is the period.
-
-    The file is in the directory that holds those of the periods. Returns its path.
-
-    Raises:
-      InputError: one cannot be read, or this one cannot be written.
-    """
+    """Writes the releases of all periods into one file beside their directories, whose first column
+    is the period; returns its path."""
     directory = local_path(directory)
-    files = filesystem(directory)
-    lines: list[bytes] = []
+    header, table = b"", []
     with reading(directory, "a release for each period"):
         for period in periods:
-            text = read_file(files.join(directory, period), file_name).decode()
-            header, *rows = csv.reader(io.StringIO(text, newline=""))
-            lines += [] if lines else [csv_lines([("period", *header)])]
-            lines.append(csv_lines((period, *row) for row in rows))
-    return write_files(directory, {ALL_PERIODS_FILE: b"".join(lines)})
+            head, *rows = _rows(read_file(join(directory, period), file_name))
+            header = csv_lines([("period", *head)])
+            table += [(period, *row) for row in rows]
+    return write_files(directory, {ALL_PERIODS_FILE: header + csv_lines(table)})
 
 
 def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
-    """Writes files into a directory; returns the path of the last.
-
-    Raises:
-      InputError: they cannot be written.
-    """
-    files, path = filesystem(directory), ""
+    """Writes files into a directory; returns the path of the last."""
+    path = ""
     with faults(f"{directory} cannot be written"):
         for name, content in contents.items():
-            path = files.join(directory, name)
-            with files.create(path) as file:
-                file.write(content)
+            path = join(directory, name)
+            write_bytes(path, content)
     return path
 
 
 @contextlib.contextmanager
 def reading(directory: str, content: str) -> Iterator[None]:
-    """Puts errors into words while a directory is read, which should hold this content.
-
-    Raises:
-      InputError: the files cannot be read, or their text is not that of such a release.
-    """
-    try:
+    """Puts errors into words while a directory is read, which should hold this content."""
+    kinds = ValueError, KeyError, TypeError, RecursionError, csv.Error
+    with (
+        faults(f"{directory} cannot be read"),
+        discreet(f"{directory} does not hold {content}", kinds),
+    ):
         yield
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"{directory} cannot be read: {reason(error)}") from None
-    except (ValueError, KeyError, TypeError, RecursionError, csv.Error):
-        raise InputError(f"{directory} does not hold {content}") from None
-
-
-def read_file(directory: str, name: str) -> bytes:
-    """Reads a file in a directory of any filesystem of Beam's."""
-    files = filesystem(directory)
-    with files.open(files.join(directory, name)) as file:
-        return bytes(file.read())
 
 
 def read_statement(directory: str) -> Statement:
@@ -276,14 +223,25 @@ def read_statement(directory: str) -> Statement:
     return statement
 
 
-def _periods(directory: str) -> Found | None:
+def read_file(directory: str, name: str) -> bytes:
+    return read_bytes(join(directory, name))
+
+
+def _is_there(directory: str, name: str) -> bool:
+    return bool(filesystem(directory).exists(join(directory, name)))
+
+
+def _rows(content: bytes) -> Iterable[list[str]]:
+    return csv.reader(io.StringIO(content.decode(), newline=""))
+
+
+def _periods(directory: str) -> tuple[Any, Statement] | None:
     """Reads the releases of periods below a directory; each privacy.json tells the names of all."""
-    files = filesystem(directory)
     if "://" in directory:
-        pattern = files.join(directory, "*", PRIVACY_FILE)
-        some = [file.path for file in files.match([pattern])[0].metadata_list]
+        pattern = join(directory, "*", PRIVACY_FILE)
+        some = [file.path for file in filesystem(directory).match([pattern])[0].metadata_list]
     else:
-        some = glob.glob(files.join(glob.escape(directory), "*", PRIVACY_FILE))
+        some = glob.glob(join(glob.escape(directory), "*", PRIVACY_FILE))
     if not some:
         return None
     with reading(directory, "a release for each period"):
@@ -291,48 +249,33 @@ def _periods(directory: str) -> Found | None:
         of = told["periods"]
         first, last = (f"{of[end]}-01"[:10] for end in ("first", "last"))
         names = period_names(of["of"], f"{first}..{last}")
-        found = {name: read_release(files.join(directory, name)) for name in names}
-    statement = {name: value for name, value in told.items() if name != "period"}
-    releases = {name: (one.content, one.statement) for name, one in found.items()}
-    return Found(releases, statement, of["of"])
+        found = {name: read_release(join(directory, name)) for name in names}
+    return found, {name: value for name, value in told.items() if name != "period"}
 
 
-def _groups(directory: str) -> Found:
-    """The lists of all users and of groups, in the order of their file."""
-    lists = parse_lists(read_file(directory, LISTS_FILE), LISTS_HEADER)
+def _lists(
+    directory: str, file_name: str, header: bytes, coordinates_header: bytes
+) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
+    """The lists of a file, in its order, with the noisy coordinates that their statement has."""
+    lists = parse_lists(read_file(directory, file_name), header)
     statement = read_statement(directory)
-    shared = {"sensitivity": statement["sensitivity"]}
-    prices = {one.get("attribute", ""): shared | one for one in statement["lists"]}
-    arms = _arms(directory, GROUPED_COORDINATES_HEADER) if is_decoded(statement) else {}
-    found = {
-        name: _released(listed, prices[name[0]], arms.get(name)) for name, listed in lists.items()
-    }
-    return Found(found, statement)
-
-
-def _arms(directory: str, header: bytes) -> dict[tuple[str, ...], Arms]:
-    return parse_coordinates(read_file(directory, COORDINATES_FILE), header)
-
-
-def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or beside the list of
-    an entry in it."""
-    lists = statement.get("lists", [statement])
-    return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
-
-
-def _released(
-    listed: FrequencyList, statement: Mapping[str, Any], arms: Arms | None
-) -> ReleasedList:
-    """A list with its noisy coordinates, if its statement says that there are."""
-    coordinates = None
+    arms: dict[tuple[str, ...], Arms] = {}
     if is_decoded(statement):
-        if arms is None:
-            raise ValueError("noisy coordinates must lie beside a decoded list")
-        base_2 = statement.get("base_2")
-        if base_2:
-            decay = Decay(base=Eta(base_2["x"], base_2["y"], base_2["z"]))
-        else:
-            decay = Decay(Fraction(statement.get("rate_exact", statement["rate"])))
-        coordinates = NoisyCoordinates(*arms, decay, statement["sensitivity"])
-    return ReleasedList(listed.frequencies, listed.multiplicities, None, coordinates)
+        arms = parse_coordinates(read_file(directory, COORDINATES_FILE), coordinates_header)
+    prices = {one.get("attribute", ""): one for one in statement.get("lists", [statement])}
+    found = {}
+    for label, one in lists.items():
+        price = prices["".join(label[:1])]
+        coordinates = None
+        if is_decoded(price):
+            # They must lie beside a decoded list.
+            coordinates = NoisyCoordinates(*arms[label], _decay(price), statement["sensitivity"])
+        found[label] = ReleasedList(one.frequencies, one.multiplicities, None, coordinates)
+    return found, statement
+
+
+def _decay(price: Mapping[str, Any]) -> Decay:
+    base_2 = price.get("base_2")
+    if base_2:
+        return Decay(base=Eta(base_2["x"], base_2["y"], base_2["z"]))
+    return Decay(Fraction(price.get("rate_exact", price["rate"])))

@@ -213,11 +213,10 @@ class NamesRelease(Release):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the names and privacy.json, as the job does: see ``ListRelease.save``."""
-        from dp_transforms.files.partition_file import names_lines
+        from dp_transforms.files.partition_file import names_content
 
-        noisy = bool(self.statement["noisy_counts"])
-        tables = {PARTITIONS_FILE: names_lines(self.names, noisy)}
-        publish(directory, tables, self.statement, overwrite, len(COUNTS) * noisy)
+        tables = {PARTITIONS_FILE: names_content(self.names, self.statement)}
+        publish(directory, tables, self.statement, overwrite)
 
     def _columns(self) -> dict[str, Any]:
         return {name: self.names[name] for name in self.names.column_names}
@@ -305,14 +304,11 @@ def publish(
     tables: Tables,
     statement: Mapping[str, Any],
     overwrite: bool,
-    numbers: int = 2,
 ) -> None:
     """Writes the files of a job, the release first, with Python's words in errors."""
-    file_name, *beside = tables
+    file_name, *_ = tables
     try:
-        place = ReleaseDirectory(
-            os.fspath(directory), file_name, overwrite, numbers=numbers, beside=tuple(beside)
-        )
+        place = ReleaseDirectory(os.fspath(directory), file_name, overwrite)
         place.check()
         place.publish(tables, dict(statement))
     except ValueError as error:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.files.filenames import COORDINATES_FILE
-from dp_transforms.files.release_files import grouped_tables, is_decoded, read_release
+from dp_transforms.files.release_files import grouped_tables, read_release
 from dp_transforms.frames.answers import (
     QUESTIONS,
     ListRelease,
@@ -140,8 +139,6 @@ class GroupReleases(Releases):
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as the job does: see ``ListRelease.save``."""
         tables = grouped_tables((*name, one.released) for name, one in self.items())
-        if not is_decoded(self.statement):
-            del tables[COORDINATES_FILE]
         publish(directory, tables, self.statement, overwrite)
 
 
@@ -192,14 +189,15 @@ def load(directory: str | os.PathLike[str]) -> Any:
     Raises:
       ValueError: there is no release, or it cannot be read.
     """
-
-    def answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
-        kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
-        return kind(found, statement)
-
-    found, statement, kind = read_release(os.fspath(directory))
+    found, statement = read_release(os.fspath(directory))
     if not isinstance(found, dict):
-        return answering(found, statement)
-    if kind is None:
+        return _answering(found, statement)
+    if "periods" not in statement:
         return GroupReleases(found, statement)
-    return Releases({name: answering(*one) for name, one in found.items()}, kind)
+    periods = {name: _answering(*one) for name, one in found.items()}
+    return Releases(periods, statement["periods"]["of"])
+
+
+def _answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
+    kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
+    return kind(found, statement)

@@ -41,7 +41,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
 
 
 def _publish(_: None, lines: Iterable[bytes], directory: ReleaseDirectory) -> None:
-    content = [b"user,partition\n", *sorted(lines)]
+    content = b"".join([b"user,partition\n", *sorted(lines)])
     directory.publish({PAIRS_FILE: content}, {"mechanism": "none: a test"})
 
 

@@ -48,62 +48,51 @@ def write(tmp_path):
     return write
 
 
+COLUMNS = ("user", "page")
+TWO = [("ann", "home"), ("bob", "help")]
 MARK = "\ufeff"
 
 
 @pytest.mark.parametrize("multiline", [False, True])
+@pytest.mark.parametrize("header", [False, True])
+@pytest.mark.parametrize("cuts", [None, [100, 333]])
 def test_a_byte_order_mark_is_left_out_at_the_beginning_of_a_file_alone(
-    tmp_path, monkeypatch, multiline
+    write, monkeypatch, multiline, header, cuts
 ):
     monkeypatch.setattr(text_lines, "BLOCK_BYTES", 64)
-    users = [f"{MARK}user{i}" for i in range(50)]
-    lines = "".join(f"{user},home\n" for user in users)
-    path = tmp_path / "a.csv"
-    for header, left_out in (("user,page\n", 0), ("", 1)):
-        path.write_text(MARK + header + lines.removeprefix(MARK if not header else ""), "utf-8")
-        text_format = DelimitedText(header=bool(header), multiline=multiline)
-        columns = ("user",) if header else ("1",)
-        for part in [[0, 1 << 40], [0, 100, 333, 1 << 40]][: 1 if multiline else 2]:
-            tables = [
-                table
-                for start, stop in itertools.pairwise(part)
-                for table in text_format.read(FileRange(str(path), start, stop), columns)
-            ]
-            found = [user for table in tables for user in table.column(0).to_pylist()]
-            assert found == [user[1:] if i < left_out else user for i, user in enumerate(users)]
+    lines = "".join(f"{MARK}user{i},home\n" for i in range(50))
+    path = write(f"{MARK}user,page\n{lines}" if header else lines)
+    text_format = DelimitedText(header=header, multiline=multiline)
+    found = records(text_format, path, ("user" if header else "1",), None if multiline else cuts)
+    assert found == [(f"{MARK * (header or i > 0)}user{i}",) for i in range(50)]
 
 
-def test_columns_by_name_and_in_the_order_asked(write):
-    path = write("user,x,page\nann,1,home\nbob,2,help\n")
-    assert records(DelimitedText(), path, ("page", "user")) == [("home", "ann"), ("help", "bob")]
-
-
-def test_line_ends_blank_lines_and_a_byte_order_mark(write):
-    path = write('\ufeffuser,page\r\nann,"home"\r\n\r\n\nbob,help')
-    assert records(DelimitedText(), path, ("user", "page")) == [("ann", "home"), ("bob", "help")]
-
-
-@pytest.mark.parametrize("content", ["user,page\n", "user,page", 'user,"page"\r\n'])
 @pytest.mark.parametrize("multiline", [False, True])
-def test_a_header_alone_is_no_records(write, content, multiline):
-    path = write(content)
-    assert records(DelimitedText(multiline=multiline), path, ("user", "page")) == []
+@pytest.mark.parametrize(
+    ("content", "columns", "expected"),
+    [
+        ("user,x,page\nann,1,home\nbob,2,help\n", ("page", "user"), [row[::-1] for row in TWO]),
+        (f'{MARK}user,page\r\nann,"home"\r\n\r\n\nbob,help', COLUMNS, TWO),
+        *((header, COLUMNS, []) for header in ("user,page\n", "user,page", 'user,"page"\r\n')),
+    ],
+)
+def test_columns_line_ends_and_files_without_records(write, multiline, content, columns, expected):
+    assert records(DelimitedText(multiline=multiline), write(content), columns) == expected
 
 
-@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
-def test_compressed_files_are_read_whole_by_one_worker(write, suffix):
-    codec = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}[suffix]
+@pytest.mark.parametrize(("suffix", "codec"), [("gz", "gzip"), ("bz2", "bz2"), ("zst", "zstd")])
+def test_compressed_files_are_read_whole_by_one_worker(write, suffix, codec):
     target = pa.BufferOutputStream()
     with pa.CompressedOutputStream(target, codec) as stream:
         stream.write(b"user,page\n" + b"ann,home\n" * 1000)
     path = write(target.getvalue().to_pybytes(), f"records.csv.{suffix}")
     assert len(list(DelimitedText().split(str(path), path.stat().st_size))) == 1
-    assert records(DelimitedText(), path, ("user", "page")) == [("ann", "home")] * 1000
+    assert records(DelimitedText(), path, COLUMNS) == TWO[:1] * 1000
 
 
 def test_gzip_members_one_after_another(write):
     path = write(gzip.compress(b"user,page\nann,home\n") + gzip.compress(b"bob,help\n"), "a.csv.gz")
-    assert records(DelimitedText(), path, ("user", "page")) == [("ann", "home"), ("bob", "help")]
+    assert records(DelimitedText(), path, COLUMNS) == TWO
 
 
 # Fields with what CSV finds difficult, and lengths that let cuts fall anywhere.
@@ -127,7 +116,7 @@ def test_any_cuts_give_what_the_csv_module_reads(tmp_path_factory, rows, cuts, b
         expected = [(row["user"], row["page"]) for row in csv.DictReader(file)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_lines, "BLOCK_BYTES", block)
-        assert records(DelimitedText(), path, ("user", "page"), cuts) == expected
+        assert records(DelimitedText(), path, COLUMNS, cuts) == expected
 
 
 @pytest.mark.parametrize("block", [3, 1 << 20])
@@ -140,10 +129,10 @@ def test_a_stray_quote_of_one_user_is_refused_among_line_breaks(write, monkeypat
     lines = [f'u{i},"ho\nme {i}"\n' for i in range(9)]
     text_format = DelimitedText(multiline=True)
     expected = [(f"u{i}", f"ho\nme {i}") for i in range(9)]
-    assert records(text_format, write("user,page\n" + "".join(lines)), ("user", "page")) == expected
+    assert records(text_format, write("user,page\n" + "".join(lines)), COLUMNS) == expected
     for place in (0, 5, 9):
         text = "".join([*lines[:place], stray + "\n", *lines[place:]])
-        for content, columns in ((f"user,page\n{text}", ("user", "page")), (text, ("1", "2"))):
+        for content, columns in ((f"user,page\n{text}", COLUMNS), (text, ("1", "2"))):
             text_format = DelimitedText(multiline=True, header=columns[0] == "user")
             fault(text_format, write(content), columns)
 
@@ -153,7 +142,7 @@ def test_a_stray_quote_of_one_user_is_refused_among_line_breaks(write, monkeypat
 def test_a_carriage_return_of_one_user_makes_no_record_of_another(write, quotes, cuts):
     path = write("user,page\nann,home\nbob,home\rann,forged\n")
     with pytest.raises(InputError, match="carriage returns inside a line"):
-        records(DelimitedText(quotes=quotes), path, ("user", "page"), cuts)
+        records(DelimitedText(quotes=quotes), path, COLUMNS, cuts)
 
 
 def test_a_quote_that_is_not_closed_behind_the_columns(write):
@@ -171,7 +160,7 @@ def test_pieces_of_any_size_and_encoding(write, monkeypatch, piece, encoding, le
     monkeypatch.setattr(text_lines, "BLOCK_BYTES", piece)
     lines = f'"a""{letter},\r\n",{letter}\r\n"","\r"\nb,\n'
     path = write(("user,page\n" + lines * 9).encode(encoding))
-    found = records(DelimitedText(multiline=True, encoding=encoding), path, ("user", "page"))
+    found = records(DelimitedText(multiline=True, encoding=encoding), path, COLUMNS)
     assert found == [(f'a"{letter},\r\n', letter), ("", "\r"), ("b", None)] * 9
 
 
@@ -189,53 +178,34 @@ def test_the_number_of_rows_is_estimated_from_the_first_lines(write):
         assert expected / factor <= found <= expected * factor
 
 
-def test_a_file_is_cut_into_ranges_that_cover_it():
-    size = 3 * text_lines.RANGE_BYTES + 5
-    parts = list(DelimitedText().split("records.csv", size))
-    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
-    assert (parts[0].start, parts[-1].stop, len(parts)) == (0, size, 4)
-    assert len(list(DelimitedText(multiline=True).split("records.csv", size))) == 1
-
-
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("name", "content", "says"),
     [
-        (f"{SECRET},home\n", "no column 'user'"),
-        (b"us\xffer,page\nann,home\n", "--encoding"),
-        ("user,page\nann,home\n".encode("utf-16"), "iconv -f UTF-16"),
-        (f'user,page\nann,{SECRET}\nbob"x,"{SECRET}\n', "--multiline"),
-        (f"user,page\rann,{SECRET}\r", "carriage returns"),
-        (b"PAR1" + bytes(range(256)), "records.csv"),
+        ("a.csv", f"{SECRET},home\n", "no column 'user'"),
+        ("a.csv", b"us\xffer,page\nann,home\n", "--encoding"),
+        ("a.csv", "user,page\nann,home\n".encode("utf-16"), "iconv -f UTF-16"),
+        ("a.csv", f'user,page\nann,{SECRET}\nbob"x,"{SECRET}\n', "--multiline"),
+        ("a.csv", f"user,page\rann,{SECRET}\r", "carriage returns"),
+        ("a.csv", b"PAR1" + bytes(range(256)), "a.csv"),
+        # A damaged file is not read in part.
+        ("a.csv.gz", gzip.compress(b"user,page\nann,home\n") + b"tail", "cut short, damaged"),
+        ("a.csv.xz", b"", "gzip, bzip2 or zstd"),
     ],
 )
-def test_faults_say_what_to_do_and_nothing_of_the_data(write, content, says):
-    assert says in fault(DelimitedText(), write(content))
-
-
-def test_a_damaged_compressed_file_is_not_read_in_part(write):
-    content = gzip.compress(b"user,page\nann,home\n", mtime=0) + b"tail"
-    assert "cut short, damaged" in fault(DelimitedText(), write(content, "a.csv.gz"))
-
-
-def test_compressions_that_are_not_read(write):
-    assert "gzip, bzip2 or zstd" in fault(DelimitedText(), write(b"", "a.csv.xz"))
+def test_faults_say_what_to_do_and_nothing_of_the_data(write, name, content, says):
+    assert says in fault(DelimitedText(), write(content, name))
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"delimiter": ""}, "delimiter must be one ASCII character"),
-        ({"delimiter": "||"}, "delimiter must be one ASCII character"),
-        ({"delimiter": '"'}, "delimiter must be one ASCII character"),
-        ({"delimiter": "¦"}, "delimiter must be one ASCII character"),
+        *(({"delimiter": one}, "one ASCII character other than") for one in ("", "||", '"', "¦")),
         ({"encoding": "klingon"}, "encoding must be the name of a Python codec"),
         ({"encoding": "utf-16"}, "iconv -f utf-16"),
-        ({"encoding": "base64"}, "does not keep ASCII"),
-        ({"encoding": "utf-7"}, "does not keep ASCII"),
-        ({"encoding": "hz"}, "does not keep ASCII"),
-        ({"encoding": "iso2022_jp"}, "does not keep ASCII"),
-        ({"encoding": "iso2022_kr"}, "does not keep ASCII"),
-        ({"encoding": "raw_unicode_escape"}, "does not keep ASCII"),
+        *(
+            ({"encoding": one}, "does not keep ASCII")
+            for one in ("base64", "utf-7", "hz", "iso2022_jp", "iso2022_kr", "raw_unicode_escape")
+        ),
         ({"multiline": True, "quotes": False}, "multiline needs quotes"),
     ],
 )

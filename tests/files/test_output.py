@@ -1,4 +1,5 @@
 import functools
+import itertools
 import json
 import os
 
@@ -13,10 +14,12 @@ from dp_transforms.files.filenames import (
     REPORT_FILES,
 )
 from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.partition_file import name_tables
 from dp_transforms.files.paths import LocalFiles
-from pipelines.release_job import Writer, name_tables
+from pipelines.release_job import Writer
 
 STATEMENT = {"epsilon": 1.0}
+ONE, TWO = {"list.csv": b"one"}, {"list.csv": b"two"}
 
 
 def contents(directory):
@@ -27,149 +30,115 @@ def published(text):
     return {"list.csv": text, PRIVACY_FILE: '{\n  "epsilon": 1.0\n}\n'}
 
 
+@pytest.fixture
+def place(tmp_path):
+    return lambda **options: ReleaseDirectory(str(tmp_path), "list.csv", **options)
+
+
 def test_a_release_and_its_statement_appear(tmp_path):
     directory = ReleaseDirectory(str(tmp_path / "a" / "b"), "list.csv")
     directory.check()
     assert not (tmp_path / "a").exists(), "a check leaves nothing behind"
-    directory.publish({"list.csv": [b"one\n", b"two\n"]}, STATEMENT)
-    assert contents(tmp_path / "a" / "b") == published("one\ntwo\n")
+    directory.publish(ONE, STATEMENT)
+    assert contents(tmp_path / "a" / "b") == published("one")
 
 
-def test_an_earlier_release_is_not_replaced_by_accident(tmp_path):
-    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, STATEMENT)
-    other = ReleaseDirectory(str(tmp_path), "list.csv")
+def test_an_earlier_release_is_not_replaced_by_accident(tmp_path, place):
+    place().publish(ONE, STATEMENT)
     with pytest.raises(InputError, match=r"list\.csv exists: give another --output, or --overwr"):
-        other.check()
+        place().check()
     with pytest.raises(InputError, match="has appeared while the job ran"):
-        other.publish({"list.csv": [b"two"]}, STATEMENT)
+        place().publish(TWO, STATEMENT)
     assert contents(tmp_path) == published("one")
 
 
-def test_a_statement_alone_is_an_earlier_release_too(tmp_path):
-    (tmp_path / PRIVACY_FILE).write_text("{}")
-    with pytest.raises(InputError, match=r"privacy\.json exists"):
-        ReleaseDirectory(str(tmp_path), "list.csv").check()
+@pytest.mark.parametrize("name", [PRIVACY_FILE, "report.html"])
+def test_what_is_left_of_an_earlier_release_is_one_too(tmp_path, place, name):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(InputError, match=f"{name} exists"):
+        place().check()
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_repeated_step_leaves_a_finished_release_alone(tmp_path, monkeypatch, overwrite):
-    directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite)
-    directory.publish({"list.csv": [b"one"]}, STATEMENT)
+def test_a_repeated_step_leaves_a_finished_release_alone(tmp_path, place, monkeypatch, overwrite):
+    place().publish(ONE, STATEMENT)
     (tmp_path / "report.html").write_text("of it")
     before = (tmp_path / "list.csv").stat()
     # Neither gone for a moment, nor gone for good where the disk fails.
     fail_at(monkeypatch, "rename", 1)
-    directory.publish({"list.csv": [b"one"]}, STATEMENT)
+    place(overwrite=overwrite).publish(ONE, STATEMENT)
     assert (tmp_path / "list.csv").stat() == before
     assert contents(tmp_path) == published("one") | {"report.html": "of it"}
 
 
-def test_a_step_that_died_between_its_files_is_completed(tmp_path, monkeypatch):
-    directory = ReleaseDirectory(str(tmp_path), "list.csv")
-    with monkeypatch.context() as patched:
-        fail_at(patched, "rename", 2)
-        with pytest.raises(InputError):
-            directory.publish({"list.csv": [b"one"]}, STATEMENT)
-    directory.publish({"list.csv": [b"one"]}, STATEMENT)
-    assert contents(tmp_path) == published("one")
-
-
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_one_directory_holds_one_job_s_release(tmp_path, overwrite):
-    ReleaseDirectory(str(tmp_path), FREQUENCIES_FILE).publish(
-        {FREQUENCIES_FILE: [b"one"]}, STATEMENT
-    )
+    ReleaseDirectory(str(tmp_path), FREQUENCIES_FILE).publish({FREQUENCIES_FILE: b"one"}, STATEMENT)
     before = contents(tmp_path)
     other = ReleaseDirectory(str(tmp_path), PARTITIONS_FILE, overwrite)
     for attempt in (
         other.check,
-        lambda: other.publish({PARTITIONS_FILE: [b"two"]}, {"epsilon": 2}),
+        lambda: other.publish({PARTITIONS_FILE: b"two"}, {"epsilon": 2}),
     ):
         with pytest.raises(InputError, match=r"released_frequencies\.csv is another job's release"):
             attempt()
     assert contents(tmp_path) == before
 
 
-def test_a_report_goes_with_its_release(tmp_path):
-    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, {"epsilon": 2})
-    for name in REPORT_FILES:
+def test_overwrite_replaces_a_release_with_its_report_and_nothing_else(tmp_path, place):
+    place().publish(ONE, {"epsilon": 2})
+    for name in (*REPORT_FILES, "notes.txt"):
         (tmp_path / name).write_text("of one")
-    directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite=True)
-    directory.check()
-    directory.publish({"list.csv": [b"two"]}, STATEMENT)
-    assert contents(tmp_path) == published("two")
-    # Nor is one left that has lost its release.
-    (tmp_path / "alone").mkdir()
-    (tmp_path / "alone" / "report.html").write_text("of one")
-    with pytest.raises(InputError, match=r"report\.html exists"):
-        ReleaseDirectory(str(tmp_path / "alone"), "list.csv").check()
-
-
-def test_overwrite_replaces_both_files_and_nothing_else(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, {"epsilon": 2})
-    directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite=True)
-    directory.check()
-    directory.publish({"list.csv": [b"two"]}, STATEMENT)
-    assert contents(tmp_path) == published("two") | {"notes.txt": "mine"}
+    place(overwrite=True).check()
+    place(overwrite=True).publish(TWO, STATEMENT)
+    assert contents(tmp_path) == published("two") | {"notes.txt": "of one"}
 
 
 def fail_at(monkeypatch, method, call):
     """Makes one call of a method of LocalFiles fail, counting from 1."""
-    calls = 0
+    calls = itertools.count(1)
     real = getattr(LocalFiles, method)
 
-    def failing(*args, **kwargs):
-        nonlocal calls
-        calls += 1
-        if calls == call:
+    def failing(*args):
+        if next(calls) == call:
             raise OSError(28, "No space left on device")
-        return real(*args, **kwargs)
+        return real(*args)
 
     monkeypatch.setattr(LocalFiles, method, failing)
 
 
 @pytest.mark.parametrize(
-    ("method", "call", "left"),
+    ("method", "call", "earlier", "left"),
     [
-        ("create", 1, set()),
-        ("create", 2, set()),
-        ("rename", 1, set()),
+        ("create", 1, False, set()),
+        ("create", 2, False, set()),
+        ("rename", 1, False, set()),
         # The statement goes first: a release without its statement is never seen.
-        ("rename", 2, {PRIVACY_FILE}),
+        ("rename", 2, False, {PRIVACY_FILE}),
+        # Nor is an old release with a new statement.
+        ("rename", 1, True, {PRIVACY_FILE}),
     ],
 )
-def test_a_failure_leaves_no_part_of_a_release(tmp_path, monkeypatch, method, call, left):
-    fail_at(monkeypatch, method, call)
-    with pytest.raises(InputError, match="cannot be written: no space left on device"):
-        ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, STATEMENT)
+def test_a_failure_leaves_no_part_of_a_release(
+    tmp_path, place, monkeypatch, method, call, earlier, left
+):
+    if earlier:
+        place().publish(TWO, {"epsilon": 2})
+    with monkeypatch.context() as patched:
+        fail_at(patched, method, call)
+        with pytest.raises(InputError, match="cannot be written: no space left on device"):
+            place(overwrite=earlier).publish(ONE, STATEMENT)
     assert set(contents(tmp_path)) == left
-
-
-def test_a_failure_never_pairs_an_old_release_with_a_new_statement(tmp_path, monkeypatch):
-    directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite=True)
-    directory.publish({"list.csv": [b"one"]}, {"epsilon": 2})
-    fail_at(monkeypatch, "rename", 1)
-    with pytest.raises(InputError):
-        directory.publish({"list.csv": [b"two"]}, STATEMENT)
-    assert set(contents(tmp_path)) == {PRIVACY_FILE}
-
-
-def test_content_that_fails_half_way(tmp_path):
-    def pieces():
-        yield b"one"
-        raise RuntimeError("worker lost")
-
-    with pytest.raises(RuntimeError):
-        ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": pieces()}, STATEMENT)
-    assert contents(tmp_path) == {}
+    # A step that died between its files is completed.
+    place(overwrite=earlier).publish(ONE, STATEMENT)
+    assert contents(tmp_path) == published("one")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_that_may_not_be_written(tmp_path):
+def test_a_directory_that_may_not_be_written(tmp_path, place):
     tmp_path.chmod(0o500)
     with pytest.raises(InputError, match="cannot be written: permission denied"):
-        ReleaseDirectory(str(tmp_path), "list.csv").check()
+        place().check()
 
 
 def test_a_filesystem_that_is_not_there():
@@ -180,8 +149,9 @@ def test_a_filesystem_that_is_not_there():
 @pytest.mark.parametrize("names", [[], ["b", "a", "c"]])
 def test_names_are_sorted_and_written_even_without_any(tmp_path, names):
     directory = ReleaseDirectory(str(tmp_path), PARTITIONS_FILE)
-    write = Writer(directory, STATEMENT, functools.partial(name_tables, b"name\n", False))
+    statement = STATEMENT | {"noisy_counts": False}
+    write = Writer(directory, statement, functools.partial(name_tables, statement))
     write({"budget": 1}, [pa.table({"partition": pa.array([name])}) for name in names], [7])
-    assert (tmp_path / PARTITIONS_FILE).read_text().split() == ["name", *sorted(names)]
+    assert (tmp_path / PARTITIONS_FILE).read_text().split() == ["partition", *sorted(names)]
     said = json.loads((tmp_path / PRIVACY_FILE).read_text())
-    assert said == STATEMENT | {"budget": 1, "users_of_other_partitions": 7}
+    assert said == statement | {"budget": 1, "users_of_other_partitions": 7}

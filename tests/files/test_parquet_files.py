@@ -11,20 +11,7 @@ from dp_transforms.files.parquet_files import ParquetFiles
 from dp_transforms.files.paths import FileRange
 from dp_transforms.runtime import threads
 
-SECRET = "zanzibar"
 ANN_AND_BOB = pa.array(["ann", "bob"])
-
-
-def write(path, table, **options):
-    pq.write_table(table, path, **options)
-    return str(path)
-
-
-def read(path, columns, cuts=(1 << 40,)):
-    tables = []
-    for start, stop in zip((0, *cuts), cuts, strict=False):
-        tables += ParquetFiles().read(FileRange(path, start, stop), columns)
-    return pa.concat_tables(tables).to_pydict()
 
 
 @pytest.mark.parametrize(
@@ -40,19 +27,22 @@ def read(path, columns, cuts=(1 << 40,)):
         (pa.array([True, False]), pa.string(), ["true", "false"]),
         (pa.array([datetime.date(2009, 12, 4)] * 2), pa.string(), ["2009-12-04"] * 2),
         (pa.array([decimal.Decimal("1.50")] * 2), pa.string(), ["1.5"] * 2),
+        (
+            # Timestamps of 96 bits have any year.
+            pa.array([datetime.datetime(9999, 12, 31), datetime.datetime(1600, 2, 29, 1)]),
+            pa.string(),
+            ["9999-12-31 00:00:00", "1600-02-29 01:00:00"],
+        ),
     ],
 )
-def test_types(tmp_path, array, kind, values):
-    path = write(tmp_path / "a.parquet", pa.table({"user": ANN_AND_BOB, "page": array}))
+def test_types_and_the_number_of_rows_that_the_footer_knows(tmp_path, array, kind, values):
+    path = str(tmp_path / "a.parquet")
+    table = pa.table({"user": ANN_AND_BOB, "page": array})
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True)
     assert ParquetFiles().schema(path, ("page",)).field("page").type == kind
-    assert read(path, ("page",)) == {"page": values}
-
-
-def test_timestamps_of_96_bits_have_any_year(tmp_path):
-    times = pa.array([datetime.datetime(9999, 12, 31), datetime.datetime(1600, 2, 29, 1)])
-    table = pa.table({"user": ANN_AND_BOB, "page": times})
-    path = write(tmp_path / "a.parquet", table, use_deprecated_int96_timestamps=True)
-    assert read(path, ("page",)) == {"page": ["9999-12-31 00:00:00", "1600-02-29 01:00:00"]}
+    (found,) = ParquetFiles().read(FileRange.whole(path), ("page",))
+    assert found.to_pydict() == {"page": values}
+    assert ParquetFiles().estimated_rows(path, 99) == 2
 
 
 @pytest.mark.parametrize(
@@ -84,30 +74,19 @@ def test_few_batches_are_held_whatever_the_row_groups_are(
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", count)
     monkeypatch.setattr(parquet_files, limit, at_most)
     found = []
-    for table in ParquetFiles().read(FileRange(str(path), 0, 1 << 40), ("user", "page")):
+    for table in ParquetFiles().read(FileRange.whole(str(path)), ("user", "page")):
         found += table["user"].to_pylist()
         # The table, those that threads have and one that waits for them, of 100 rows or so each.
         assert sum(decoded) - len(found) + table.num_rows <= 110 * (threads.THREADS + 2)
     assert found == users
 
 
-def test_the_footer_knows_the_number_of_rows(tmp_path):
-    path = write(tmp_path / "a.parquet", pa.table({"user": ["ann"] * 1234}))
-    assert ParquetFiles().estimated_rows(path, 99) == 1234
-
-
-def test_ranges_cover_the_file():
-    parts = list(ParquetFiles().split("a.parquet", 200 << 20))
-    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
-    assert (parts[0].start, parts[-1].stop) == (0, 200 << 20)
-    sizes = {part.stop - part.start for part in parts}
-    assert max(sizes) <= parquet_files.RANGE_BYTES and max(sizes) - min(sizes) <= 1
-
-
-def test_missing_and_repeated_columns(tmp_path):
-    table = pa.table([ANN_AND_BOB, ANN_AND_BOB, ANN_AND_BOB], names=["user", "x", "x"])
-    path = write(tmp_path / "a.parquet", table)
-    with pytest.raises(InputError, match="no column 'page': its columns are user, x, x"):
-        ParquetFiles().schema(path, ("user", "page"))
-    with pytest.raises(InputError, match="more than one column 'x'"):
-        ParquetFiles().schema(path, ("user", "x"))
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [("page", "no column 'page': its columns are user, x, x"), ("x", "more than one column 'x'")],
+)
+def test_missing_and_repeated_columns(tmp_path, column, says):
+    table = pa.table([ANN_AND_BOB] * 3, names=["user", "x", "x"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=says):
+        ParquetFiles().schema(str(tmp_path / "a.parquet"), ("user", column))

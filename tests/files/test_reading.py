@@ -6,6 +6,9 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 
 from dp_transforms.errors import InputError
+from dp_transforms.files import parquet_files, text_lines
+from dp_transforms.files.delimited_text import DelimitedText
+from dp_transforms.files.parquet_files import ParquetFiles
 from dp_transforms.files.paths import local_path, match_files
 from dp_transforms.files.record_files import RecordFiles, format_of
 from dp_transforms.runtime.job_secret import JobSecret
@@ -63,6 +66,7 @@ def test_spreadsheets_are_no_text(name):
         ("a.tsv.gz", "DelimitedText", "\t"),
         ("A.NDJSON.zst", "JsonLines", None),
         ("a.csv.pq", "ParquetFiles", None),
+        ("a.tsv.pq", "ParquetFiles", None),
         ("a.parquet", "ParquetFiles", None),
         ("a.avro", "AvroFiles", None),
     ],
@@ -70,3 +74,16 @@ def test_spreadsheets_are_no_text(name):
 def test_names_of_files_tell_their_format(name, kind, delimiter):
     found = format_of(name)
     assert (type(found).__name__, getattr(found, "delimiter", None)) == (kind, delimiter)
+
+
+@pytest.mark.parametrize(
+    ("file_format", "most"),
+    [(DelimitedText(), text_lines.RANGE_BYTES), (ParquetFiles(), parquet_files.RANGE_BYTES)],
+)
+def test_a_file_is_cut_into_ranges_that_cover_it(file_format, most):
+    size = 3 * most + 5
+    parts = list(file_format.split("records", size))
+    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
+    assert (parts[0].start, parts[-1].stop, len(parts)) == (0, size, 4)
+    assert {part.stop - part.start for part in parts} <= {size // 4, size // 4 + 1}
+    assert len(list(DelimitedText(multiline=True).split("records.csv", size))) == 1

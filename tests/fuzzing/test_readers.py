@@ -52,8 +52,10 @@ def directory(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzzed")
 
 
-def read(file_format, path, columns, cuts=()):
+@no_hang()
+def read(file_format, path, content, columns=COLUMNS, cuts=()):
     """The table of a file that is read in ranges, or None if there was a clear error."""
+    path.write_bytes(content)
     try:
         schema = file_format.schema(str(path), columns)
         assert schema.names == list(columns)
@@ -74,50 +76,38 @@ def read(file_format, path, columns, cuts=()):
     return pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)])
 
 
-@fuzz
-@given(
-    content=damaged(TEXTS, PIECES),
-    file_format=st.sampled_from(FORMATS),
-    cuts=st.lists(st.integers(1, 10_000), max_size=3),
-)
-def test_delimited_text(directory, content, file_format, cuts):
-    columns = COLUMNS if file_format.header else ("1", "2")
-    assert_cuts_change_nothing(file_format, directory / "records.csv", content, columns, cuts)
-
-
-def assert_cuts_change_nothing(file_format, path, content, columns, cuts):
-    """Where workers cut a file changes neither what is read nor whether it can be."""
-    path.write_bytes(content)
-    with no_hang():
-        whole = read(file_format, path, columns)
-        parts = read(file_format, path, columns, cuts)
-    assert (whole is None) == (parts is None)
-    assert whole is None or whole.equals(parts)
-
-
 OBJECTS = [
     f'{{"user": "ann", "page": "{MARKER}"}}\n{{"page": "home", "user": "{MARKER}"}}\n'.encode(),
     f'{{"user": 1, "page": null, "{MARKER}": [{{}}]}}\r\n\n{{"page": true, "user": 2}}'.encode(),
 ]
 
 
-@fuzz
-@given(
-    content=damaged(OBJECTS, [*PIECES, b"null", b"{", b"}", b"[", b'":1', b"1e9", b"\\ud800"]),
-    cuts=st.lists(st.integers(1, 10_000), max_size=3),
+TEXT_FILES = st.tuples(st.sampled_from(FORMATS), damaged(TEXTS, PIECES))
+JSON_FILES = st.tuples(
+    st.just(JsonLines()),
+    damaged(OBJECTS, [*PIECES, b"null", b"{", b"}", b"[", b'":1', b"1e9", b"\\ud800"]),
 )
-def test_json_lines(directory, content, cuts):
-    assert_cuts_change_nothing(JsonLines(), directory / "records.jsonl", content, COLUMNS, cuts)
+
+
+@pytest.mark.parametrize("files", [TEXT_FILES, JSON_FILES], ids=["delimited text", "JSON lines"])
+@fuzz
+@given(data=st.data(), cuts=st.lists(st.integers(1, 10_000), max_size=3))
+def test_where_workers_cut_a_file_changes_nothing(directory, files, data, cuts):
+    """Neither what is read nor whether it can be."""
+    file_format, content = data.draw(files)
+    columns = COLUMNS if getattr(file_format, "header", True) else ("1", "2")
+    path = directory / "records"
+    whole = read(file_format, path, content, columns)
+    parts = read(file_format, path, content, columns, cuts)
+    assert (whole is None) == (parts is None)
+    assert whole is None or whole.equals(parts)
 
 
 @fuzz
 @given(data=st.data(), content=damaged(TEXTS, PIECES, most=1), name=st.sampled_from(["gz", "bz2"]))
 def test_compressed_text(directory, data, content, name):
-    path = directory / f"records.csv.{name}"
     compressed = gzip.compress(content, mtime=0) if name == "gz" else b"BZh9" + content
-    path.write_bytes(data.draw(damaged([compressed], PIECES)))
-    with no_hang():
-        read(DelimitedText(), path, COLUMNS)
+    read(DelimitedText(), directory / f"a.{name}", data.draw(damaged([compressed], PIECES)))
 
 
 def parquet_file(columns, **options):
@@ -142,10 +132,7 @@ PARQUETS = [
 )
 @example(content=PARQUETS[0].replace(b"user", b"us\xf2r"), columns=COLUMNS)
 def test_parquet(directory, content, columns):
-    path = directory / "records.parquet"
-    path.write_bytes(content)
-    with no_hang():
-        read(ParquetFiles(), path, columns)
+    read(ParquetFiles(), directory / "records.parquet", content, columns)
 
 
 def avro_file(kind, values, codec="null"):
@@ -170,10 +157,7 @@ NEGATIVE = AVROS[0][:_HEADER] + b"\1" + AVROS[0][_HEADER + 1 :]
 @given(content=damaged(AVROS, [b"Obj\1", b"\0\0\0\0", b"\xff\xff\xff\x7f", b"string", b"null"]))
 @example(content=NEGATIVE)
 def test_avro(directory, content):
-    path = directory / "records.avro"
-    path.write_bytes(content)
-    with no_hang():
-        read(AvroFiles(), path, COLUMNS)
+    read(AvroFiles(), directory / "records.avro", content)
 
 
 LISTS = [

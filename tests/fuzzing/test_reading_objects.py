@@ -29,7 +29,7 @@ from dp_transforms.runtime import batching
 from dp_transforms.runtime.batching import objects
 from dp_transforms.runtime.records import RecordKind, ToRecords
 from tests.fuzzing.shared import MARKER, fuzz
-from tests.fuzzing.test_reading import DAY, NOON, OSLO, USERS, UTC, agree, pairs
+from tests.fuzzing.test_reading import DAY, NOON, OSLO, USERS, UTC, agree, held, one_value, pairs
 
 NUMBERS = [decimal.Decimal(text) for text in ("0", "1.0", "1", "1.50", "-1.5", "100", "0.1", "7e2")]
 KINDS = {
@@ -99,12 +99,6 @@ def values(draw):
     if not alike:
         found.insert(draw(st.integers(0, len(found))), draw(other))
     return found, alike
-
-
-def held(values):
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
 
 
 def columns(hold):
@@ -276,17 +270,6 @@ def test_elements(data, made):
         in_table = form in ("frame", "table", "batch")
         if drop and (is_missing(value) if in_table else value is None):
             return []
-        return [(user, composite(value))]
+        return [(user, one_value(value))]
 
     agree(records, read, slow, data)
-
-
-def composite(value):
-    if isinstance(value, tuple):
-        return tuple(map(composite, value))
-    if isinstance(value, dict):
-        return tuple(composite(value[name]) for name in sorted(value))
-    assert isinstance(value, (str, bytes, bytearray, int, np.integer)) and type(value) is not bool
-    found = shown(value)
-    assert found is not UNKNOWN
-    return found
