@@ -41,12 +41,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.discrete_noise import IntegerNoise
-from dp_transforms.mechanisms.enclosure import (
-    Enclosure,
-    as_fraction,
-    enclosed,
-    rounding_pair,
-)
+from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed, rounding_pair
 from dp_transforms.mechanisms.taylor import normal_tail as float_normal_tail
 
 _PRECISION = 192
@@ -87,14 +82,8 @@ class GaussianBudget:
 def calibrate(
     epsilon: Fraction, delta: Fraction, partitions: int, users_changed: int = 1
 ) -> GaussianBudget:
-    """Returns the budget within (epsilon, delta) with the smallest threshold.
-
-    Args:
-      epsilon: not negative.
-      delta: positive and below 1.
-      partitions: the most that one user has.
-      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
-    """
+    """Returns the budget within (epsilon, delta) with the smallest threshold, where a user has at
+    most so many partitions."""
     candidates = _candidates(epsilon, delta, users_changed)
     return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
 
@@ -162,9 +151,7 @@ class RoundedGaussian(IntegerNoise):
     """Normal noise rounded to the nearest integer: P[X > x] = Q((x + 1/2) / sigma) for x >= 0.
 
     An integer n plus X is n plus normal noise, rounded: post-processing of the Gaussian mechanism.
-
-    Args:
-      sigma2: positive, the variance before rounding; an exact rational number.
+    sigma2 is the variance before rounding.
     """
 
     sigma2: Fraction
@@ -214,7 +201,7 @@ def gaussian_delta(mu2: Any, epsilon: Any) -> Any:
 
 def _tail_of_ratio(numerator: Any, squared: Any) -> Enclosure:
     """(lo, hi) around Q(numerator / sqrt(squared))."""
-    tail = normal_tail(numerator * numerator / squared, _PRECISION)
+    tail = normal_tail(numerator**2 / squared, _PRECISION)
     return tail if numerator >= 0 else 1 - tail
 
 
@@ -233,7 +220,7 @@ def largest_mu2(epsilon: Fraction, delta: Fraction) -> Fraction:
 def upper_quantile(probability: Fraction) -> Fraction:
     """The smallest z >= 0 (within 2**-40 of the best) that certainly has Q(z) <= probability."""
     target = gmpy2.mpq(probability)
-    if target >= gmpy2.mpq(1, 2):
+    if target >= 0.5:
         return Fraction(0)
 
     def exceeds(z: Fraction) -> bool:

@@ -4,13 +4,11 @@ How many rounds name the most, and how many partitions of a user should count in
 many users have. Where most have many more than kappa, many rounds do: in each of them users give to
 partitions that they have not given to before. Where they have fewer, the last round should have
 most of the budget; how many partitions then count, and how much longer the steps are of users who
-have fewer, is a trade that ``_last_round`` makes. Where all have about as many, and users are so
-many that early rounds name most of what these have, fewer should count. Public parameters tell none
-of this. The statistic is a histogram: how many users have a number of distinct partitions in each
-of the classes between ``edges``, each count with discrete Laplace noise of rate epsilon_1. A fixed
-function of the noisy counts, ``plan_of``, says what is done.
-
-Where most users have very few, ``optimal`` on one partition of each names the most.
+have fewer, is a trade that ``_last_round`` makes. Where most have very few, ``optimal`` on one
+partition of each names the most. Where all have about as many, and users are so many that early
+rounds name most of what these have, fewer should count. The statistic is a histogram: how many
+users have a number of distinct partitions in each of the classes between ``edges``, each count with
+discrete Laplace noise of rate epsilon_1. ``plan_of`` is a fixed function of the noisy counts.
 
 Privacy. All records of one user more or less change one of the counts, by one. Records exchanged
 for another user's change one or two of them, and their sum by two at most; then the noise has twice
@@ -58,10 +56,7 @@ _STEP = 16
 
 @dataclass(frozen=True)
 class Tuning:
-    """The constants that lead from noisy counts of users to a plan.
-
-    They decide how many partitions are named. Privacy does not depend on them: it holds for every
-    plan, and the statistic is paid for at whatever share of epsilon it has.
+    """The constants that lead from noisy counts of users to a plan. Privacy holds for all.
 
     Attributes:
       data: the records on which the other constants were set, at epsilon 1 and delta 1e-5.
@@ -119,9 +114,8 @@ class Tuning:
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """The rounds of ``renyi_rounds``, or ``optimal``, as a noisy statistic of users suggests.
-
-    The statistic is how many users have how many partitions; it and the plan are in the module.
+    """The rounds of ``renyi_rounds``, or ``optimal``, as noisy numbers of users by their number of
+    partitions suggest; see the module.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=100)
     >>> strategy.edges
@@ -149,7 +143,6 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def rounds(self) -> tuple[KeepDistribution, ...]:
-        """The rounds of the usual plan."""
         return self.usual.rounds
 
     def shared_order(self, index: int) -> bool:
@@ -170,12 +163,7 @@ class MeasuredSelection(WeightedStrategy):
         return _branch(self, measured)
 
     def plan(self, counts: Sequence[int], tape: RandomTape) -> RoundPlan:
-        """Returns the plan that noisy counts call for.
-
-        Args:
-          counts: how many users are in each of the classes.
-          tape: gives the noise.
-        """
+        """Adds noise of a tape to the numbers of users in each class; returns ``plan_of`` it."""
         # By the counts as well: other counts have noise of their own, even on one tape.
         of_counts = tape.branch(f"of {', '.join(map(str, counts))}")
         laplace = DiscreteLaplace(self._scale)
@@ -184,7 +172,7 @@ class MeasuredSelection(WeightedStrategy):
 
     def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
         """Returns the plan that noisy numbers of users in each class call for."""
-        max_partitions = self.max_partitions_per_user
+        tuning, max_partitions = self.tuning, self.max_partitions_per_user
         users = np.asarray(noisy)
         total = int(users.sum())
         beyond = dict(zip(self.edges, (total - users.cumsum()).tolist(), strict=False))
@@ -192,7 +180,6 @@ class MeasuredSelection(WeightedStrategy):
         def most_have_more(edge: int) -> bool:
             return bool(2 * beyond[edge] > total > 0)
 
-        tuning = self.tuning
         if max_partitions == 1:
             if most_have_more(tuning.single_few):
                 return RoundPlan(1, tuning.many_rounds, 1)
@@ -214,7 +201,7 @@ class MeasuredSelection(WeightedStrategy):
                 return RoundPlan(
                     min(max_partitions, math.ceil(has * tuning.counted)), *self._few_rounds, 3
                 )
-        return self._last_round([int(n) for n in users])
+        return self._last_round(users.tolist())
 
     def _last_round(self, users: Sequence[int]) -> RoundPlan:
         """The plan of few rounds that needs the fewest users of a partition in the last one, or
@@ -250,7 +237,6 @@ class MeasuredSelection(WeightedStrategy):
         return min([usual, RoundPlan(1, 1, 1), *rounds], key=needed)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
-        """Returns ``keep_enclosure`` of the usual plan."""
         return self.usual.keep_enclosure(users, precision)
 
     @property
@@ -262,9 +248,7 @@ class MeasuredSelection(WeightedStrategy):
     @property
     def _usual_plan(self) -> RoundPlan:
         max_partitions = self.max_partitions_per_user
-        if max_partitions == 1:
-            return RoundPlan(1, 1, 1)
-        return RoundPlan(max_partitions, *self._few_rounds)
+        return RoundPlan(max_partitions, *((1, 1) if max_partitions == 1 else self._few_rounds))
 
     @property
     def _few_rounds(self) -> tuple[int, int]:
@@ -303,11 +287,7 @@ def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
 
 @dataclass(frozen=True)
 class _PlannedRounds(RenyiRoundsSelection):
-    """Rounds whose last one has steps of another root.
-
-    Args:
-      root: the last round's steps are in proportion to d**(-1 / root), if earlier ones named few.
-    """
+    """Rounds whose last one has steps of another root, if earlier ones named few."""
 
     many_names: ClassVar[int] = MeasuredSelection.tuning.many_names
 
@@ -319,14 +299,10 @@ class _PlannedRounds(RenyiRoundsSelection):
 
 
 def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:
-    """Counts the users in each of the classes between edges.
-
-    Args:
-      has: positive integer array: how many distinct partitions each user has.
-      edges: ascending; the most that a user of each class has, but for the last one.
-    """
-    classes = np.searchsorted(edges, has)
-    return [int(n) for n in np.bincount(classes, minlength=len(edges) + 1)]
+    """Counts the users in each class, by how many distinct partitions each of them has; edges are
+    the most that a user of each class has, but for the last one."""
+    counts: list[int] = np.bincount(np.searchsorted(edges, has), minlength=len(edges) + 1).tolist()
+    return counts
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ For that to be so at x + s_d = s_d + 1 too, pi(s_d) is no further from pi(1) tha
 allows.
 
 The log-odds of pi are linear between knots, so that a distribution takes as long to make for many
-users as
-for few: knots are as far apart as the log-odds rise by a small constant, or by one. From knot to
-knot the slope is the largest that the first line allows, at all statistics in between, by this: if
+users as for few: knots are as far apart as the log-odds rise by a small constant, or by one. From
+knot to knot the slope is the largest that the first line allows, at all statistics in between: if
 the log-odds differ by T, so that with B = e**T - 1, A = e**(a T) - 1, A' = 1 - e**-((a-1) T) and p
 the smaller probability the two moments of order a are
 
@@ -44,7 +43,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -122,9 +121,8 @@ class RenyiDistribution(KeepDistribution):
         return int(gmpy2.iroot(gmpy2.mpz(power), self.root)[0])
 
     def describe(self) -> dict[str, float]:
-        budget = self.budget
-        exposed = {"divergence": float(budget.divergence), "exposure": float(budget.exposure)}
-        return {"order": budget.order, **exposed}
+        order, divergence, exposure = astuple(self.budget)
+        return {"order": order, "divergence": float(divergence), "exposure": float(exposure)}
 
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         if statistic < 1:
@@ -152,15 +150,15 @@ class RenyiDistribution(KeepDistribution):
     @cached_property
     def constraints(self) -> list[tuple[int, int]]:
         """(s_d, d) of the largest d with each step."""
-        last: dict[int, int] = {}
+        found = []
         partitions = self.max_partitions_per_user
+        scaled = self.resolution**self.root * partitions
         while partitions >= 1:
             step = self.step(partitions)
-            last[step] = partitions
-            # The largest d with a longer step: d (step + 1)**root <= resolution**root kappa.
-            scaled = self.resolution**self.root * self.max_partitions_per_user
-            partitions = min(partitions - 1, scaled // (step + 1) ** self.root)
-        return list(last.items())
+            found.append((step, partitions))
+            # The largest d with a longer step: d (step + 1)**root <= scaled.
+            partitions = scaled // (step + 1) ** self.root
+        return found
 
 
 class _Curve:
