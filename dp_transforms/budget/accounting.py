@@ -11,11 +11,10 @@ public numbers only, so the smallest holds too.
 | rdp | the exact Renyi divergences of the worst case add up, order by order |
 | pld | privacy-loss distributions of the worst case convolve |
 
-A mechanism's own delta is the probability of a failure that hides nothing: an (epsilon, delta)-DP
-mechanism is one that fails with probability delta and else loses at most epsilon (Kairouz, Oh and
-Viswanath 2015). So the rdp method sets the failures aside: with delta' for composition the total is
-1 - (1 - delta') * prod(1 - delta_i). A divergence is at most the order times the rho of zCDP, so
-that this is never above what zCDP tells.
+An (epsilon, delta)-DP mechanism is one that fails, and hides nothing, with probability delta and
+else loses at most epsilon (Kairouz, Oh and Viswanath 2015). So the rdp method sets the failures
+aside: with delta' for composition the total is 1 - (1 - delta') * prod(1 - delta_i). A divergence
+is at most the order times the rho of zCDP, so that this is never above what zCDP tells.
 
 These are double-precision numbers. The library rounds privacy losses to the safe side, but
 convolves them by Fourier transform, whose errors are near 1e-15 in delta: at delta = 0 it may
@@ -24,15 +23,14 @@ all below that.
 
 Neighbours of every event: add or remove all records of one user.
 
-* a frequency or degree list: ``partition_event``, for noise on Frobenius coordinates the library's
-  ``DiscreteLaplaceDpEvent``;
+* a frequency or degree list: ``partition_event``;
 * ``ExponentialMechanism``: ``BoundedRangeDpEvent``;
 * partition selection, with or without noisy counts: ``ApproximateDpEvent``;
 * discrete Laplace (two-sided geometric) noise: the library's ``DiscreteLaplaceDpEvent``;
 * thresholded Gaussian noise: ``gaussian_threshold_event``.
 
-dp-accounting 0.6 has no events for bounded range nor for a plain (epsilon, delta); as its contract
-asks for, they are events of their own, which other accountants refuse rather than misread.
+dp-accounting 0.6 has no events for bounded range nor for a plain (epsilon, delta): these two are
+our own, which other accountants refuse rather than misread.
 """
 
 from __future__ import annotations
@@ -113,12 +111,7 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class ApproximateDpEvent(dp_event.DpEvent):
-    """Represents an (epsilon, delta)-DP mechanism of which nothing else is known.
-
-    Attributes:
-      epsilon: not negative.
-      delta: in [0, 1).
-    """
+    """Represents an (epsilon, delta)-DP mechanism of which nothing else is known."""
 
     epsilon: float = attr.ib(validator=_check)
     delta: float = attr.ib(default=0.0, validator=_check)
@@ -175,8 +168,7 @@ def gaussian_threshold_event(
     Args:
       noise_multiplier: the noise's standard deviation, divided by the L2 sensitivity of the counts.
       threshold_delta: the largest probability with which partitions that only one user has get past
-        the threshold. Unless they do, the output depends on the noisy counts of partitions that
-        both neighbours have.
+        the threshold. Unless they do, the output depends on partitions of both neighbours.
     """
     return dp_event.ComposedDpEvent(
         [dp_event.GaussianDpEvent(noise_multiplier), ApproximateDpEvent(0.0, threshold_delta)]
@@ -243,8 +235,7 @@ def largest_epsilon(
         list by the default mechanism at sensitivity 1.
 
     Returns:
-      An epsilon whose composition is at most ``budget.epsilon`` at ``budget.delta``, within a
-      millionth of the largest one.
+      An epsilon that fits the budget, within a millionth of the largest one.
 
     Raises:
       ValueError: count is not positive.
@@ -320,8 +311,7 @@ def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
 
 
 def _pure_part(count: int, epsilon: float, delta: float = 0.0) -> _Part:
-    """Returns the part of a mechanism of which it is known that it is epsilon-DP unless it
-    fails."""
+    """Returns the part of a mechanism that is known to be epsilon-DP unless it fails."""
     renyi = functools.partial(pure_divergence, epsilon)
     parameters = common.DifferentialPrivacyParameters(epsilon, delta)
     loss = functools.partial(losses.from_privacy_parameters, parameters)
@@ -362,11 +352,11 @@ def pure_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
 
 
 def _basic(parts: list[_Part], delta: float) -> float | None:
-    if any(part.epsilon is None for part in parts):
+    epsilons = [part.count * part.epsilon for part in parts if part.epsilon is not None]
+    if len(epsilons) < len(parts):
         return None
-    if math.fsum(part.count * part.delta for part in parts) > delta:
-        return math.inf
-    return math.fsum(part.count * (part.epsilon or 0.0) for part in parts)
+    failures = math.fsum(part.count * part.delta for part in parts)
+    return math.inf if failures > delta else math.fsum(epsilons)
 
 
 def _rdp(parts: list[_Part], delta: float) -> float | None:
