@@ -1,9 +1,8 @@
 """The cost of a mechanism as a DpEvent of Google's dp-accounting library, and of several together.
 
 All bounds here hold for mechanisms that may be chosen after seeing earlier outputs, while their
-privacy parameters are fixed in advance (for parameters that are chosen as one goes, see
-``ledger``). Each is an upper bound on the same thing, and which of them is the smallest depends on
-public numbers only, so the smallest holds too.
+privacy parameters are fixed in advance (if not, see ``ledger``). Which of them is the smallest
+depends on public numbers only, so the smallest holds too.
 
 | method | theorem |
 | --- | --- |
@@ -17,9 +16,8 @@ aside: with delta' for composition the total is 1 - (1 - delta') * prod(1 - delt
 is at most the order times the rho of zCDP, so that this is never above what zCDP tells.
 
 These are double-precision numbers. The library rounds privacy losses to the safe side, but
-convolves them by Fourier transform, whose errors are near 1e-15 in delta: at delta = 0 it may
-return an epsilon far too small. So its distributions are asked for delta - 1e-12 here, and not at
-all below that.
+convolves them by Fourier transform, whose errors are near 1e-15 in delta: so its distributions are
+asked for delta - 1e-12 here, and not at all below that.
 
 Neighbours of every event: add or remove all records of one user.
 
@@ -82,10 +80,10 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
 
     For any two neighbours there is an interval of length epsilon in which the privacy loss
     ln(Pr[M(x) = o] / Pr[M(x') = o]) of every output o lies (Durfee and Rogers 2019). The interval
-    contains 0, since both are probability distributions, so that such a mechanism is epsilon-DP;
-    but an epsilon-DP mechanism may need an interval of twice the length. It satisfies epsilon**2 /
-    8-zCDP (Cesar and Rogers 2021, "Bounding, Concentrating, and Truncating: Unifying Privacy Loss
-    Composition for Data Analytics"), a quarter of what epsilon-DP alone gives.
+    contains 0, so that such a mechanism is epsilon-DP; an epsilon-DP mechanism may need one of
+    twice the length. It satisfies epsilon**2 / 8-zCDP (Cesar and Rogers 2021, "Bounding,
+    Concentrating, and Truncating: Unifying Privacy Loss Composition for Data Analytics"), a quarter
+    of what epsilon-DP alone gives.
 
     The mechanisms for integer partitions are. Let ||f - f'||_1 <= kappa for neighbours and q =
     e**-c. A list x has a weight of q**||x - f||_1 w(x), w not depending on f (and 1 for the
@@ -101,8 +99,7 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
 
     Attributes:
       epsilon: the length of the interval.
-      pure: the epsilon of pure epsilon-DP, where it is known to be less. Composition uses whichever
-        gives less.
+      pure: the epsilon of pure epsilon-DP, where it is known to be less.
     """
 
     epsilon: float = attr.ib(validator=_check)
@@ -263,15 +260,16 @@ def largest_epsilon(
 
 @dataclass(frozen=True)
 class _Part:
-    """``count`` applications of one mechanism, which may fail."""
+    """``count`` applications of one mechanism, which fails with probability delta."""
 
     count: int
-    rho: float  # it is rho-zCDP unless it fails
-    renyi: Callable[[FloatArray], FloatArray]  # its divergence at each order, unless it fails
+    # Unless it fails, it is rho-zCDP, has this divergence at each order, and is epsilon-DP.
+    rho: float
+    renyi: Callable[[FloatArray], FloatArray]
     # Its privacy-loss distribution on a grid of an interval, failures included; None if unknown.
     loss: Callable[..., PrivacyLossDistribution] | None = None
-    epsilon: float | None = None  # it is epsilon-DP unless it fails; None if it is for no epsilon
-    delta: float = 0.0  # the probability of failure
+    epsilon: float | None = None
+    delta: float = 0.0
 
 
 def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
@@ -331,11 +329,9 @@ def bounded_range_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
     hoeffding = np.minimum(a * epsilon**2 / 8, epsilon)
     if epsilon < 1e-6:
         return hoeffding  # the closed form would cancel
-    one_minus_ra = -np.expm1(-a * epsilon)
-    one_minus_r = -math.expm1(-epsilon)
-    log_a = np.log(one_minus_ra / one_minus_r)
+    log_a = np.log(np.expm1(-a * epsilon) / math.expm1(-epsilon))
     # r A - r**a = (r - r**a) / (1 - r)
-    log_gap = -epsilon + np.log(-np.expm1(-(a - 1) * epsilon) / one_minus_r)
+    log_gap = -epsilon + np.log(np.expm1(-(a - 1) * epsilon) / math.expm1(-epsilon))
     log_y = np.log((a - 1) / a) + log_a - log_gap
     exact = log_y + (log_a - np.log(a)) / (a - 1)
     # The terms are of order one or of order log(a), and cancel.

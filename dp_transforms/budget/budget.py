@@ -1,8 +1,8 @@
 """Amounts of differential privacy, and a filter: may one more mechanism run under a budget?
 
-Composition theorems fix the privacy parameters in advance. A shared budget does not: whether a job
-asks at all, and for how much, may depend on what earlier jobs released. ``PrivacyFilter`` is a rule
-for refusing requests that keeps the whole within the budget all the same.
+Composition theorems fix the privacy parameters in advance. Under a shared budget, whether a job
+asks at all, and for how much, may depend on what earlier jobs released. ``PrivacyFilter`` refuses
+requests such that the whole stays within the budget all the same.
 
 Two rules, of which one must admit:
 
@@ -279,15 +279,13 @@ def zcdp_of(epsilon: Number, delta: Number) -> Fraction:
         ln delta = (a - 1) (a rho - epsilon) + (a - 1) ln(1 - 1/a) - ln a
 
     (Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy", Proposition
-    12 for Renyi divergence a rho). Solved for rho; any order gives a valid rho, so the search for
-    the best one may be in floats. What is returned is computed with directed rounding.
+    12 for Renyi divergence a rho). Any order gives a valid rho, so that the best one is searched
+    for in floats, and its rho is rounded down.
     """
     exact_epsilon, exact_delta = exact_fraction("epsilon", epsilon), exact_fraction("delta", delta)
-    rough_epsilon, log_delta = float(exact_epsilon), math.log(exact_delta)
     orders = 1 + np.geomspace(1e-3, 1e9, 100_000)
-    rough = (
-        rough_epsilon + (log_delta + np.log(orders)) / (orders - 1) - np.log1p(-1 / orders)
-    ) / orders
+    rough = float(exact_epsilon) + (math.log(exact_delta) + np.log(orders)) / (orders - 1)
+    rough = (rough - np.log1p(-1 / orders)) / orders
     with gmpy2.context(precision=_PRECISION):
         a = gmpy2.mpfr(float(orders[np.argmax(rough)]))
         log_delta = gmpy2.log(gmpy2.mpfr(gmpy2.mpq(exact_delta)))

@@ -26,11 +26,11 @@ A ledger has one privacy unit: losses about users, edges and nodes do not add up
 was ever released under a ledger is (epsilon, delta)-DP for its budget and its unit, even if jobs
 are started, or their epsilons chosen, depending on earlier outputs (see ``budget.PrivacyFilter``).
 
-The file is an SQLite database of mode 600 with a rollback journal, which, unlike a write-ahead log,
-needs no memory that processes share. Each step is a connection and a transaction of its own. A
-checksum on each row, which SQLite does not have, finds damage, not fraud: whoever may write the
-file can also forge it, and an older copy in its place cannot be told from the ledger at that time.
-Locks are POSIX record locks: they work on local disks and on NFS with locks.
+The file is an SQLite database of mode 600 with a rollback journal, which needs no memory that
+processes share. Each step is a connection and a transaction of its own. A checksum on each row
+finds damage, not fraud: whoever may write the file can also forge it, and an older copy in its
+place cannot be told from the ledger at that time. Locks are POSIX record locks: they work on local
+disks and on NFS with locks.
 """
 
 from __future__ import annotations
@@ -96,11 +96,9 @@ class Ledger:
     dp_transforms.budget.ledger.BudgetExceededError: epsilon 0.8, delta 0 asked for, but ...
 
     Attributes:
-      path: of the file.
-      identity: a random name of this ledger.
+      path, identity: of the file, and a random name of this ledger.
       unit: the neighbours that its guarantee compares.
-      budget: the whole budget.
-      composition_delta: the part of delta that is set aside for composition.
+      budget, composition_delta: the whole, and the part of delta that is set aside for composition.
     """
 
     def __init__(self, path: str, header: Header):

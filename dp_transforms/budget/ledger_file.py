@@ -93,10 +93,8 @@ class LedgerLine:
 
     Attributes:
       id: counts reservations from 1.
-      purpose, cost, origin: as given.
-      unit: the ledger's.
+      purpose, cost, origin, unit: as given; the unit is the ledger's.
       announces: the caller begins before it writes.
-      state: see ``State``.
       begun: something may have been written under it.
       host, process: the machine's name, and a name of the process that made it; see ``has_ended``.
       reserved_at, closed_at: when, in UTC; the second is empty while it is open.

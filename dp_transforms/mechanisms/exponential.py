@@ -6,9 +6,8 @@ utilities and an ``Eta`` every weight is a binary fraction, so nothing is ever r
 distribution is the mechanism's, not an approximation of it. A sum of weights that needs more bits
 than were fixed raises ``InexactArithmeticError``, and there is no answer.
 
-Utilities that are no integers are rounded at random: away from zero with probability exactly the
-absolute value of the fractional part (Mechanism 4), which has the distribution of ceil(u - U) for a
-uniform U.
+Other utilities are rounded at random: away from zero with probability exactly the absolute value of
+the fractional part (Mechanism 4), which has the distribution of ceil(u - U) for a uniform U.
 """
 
 from __future__ import annotations
@@ -153,9 +152,8 @@ class ExponentialMechanism:
     the distribution of ceil(u - U) for a uniform U that does not depend on the data: for each fixed
     U this moves by at most ceil(s) when u moves by s.
 
-    The parameters, the outcomes and their number must not depend on the data. What happens at
-    construction depends on the parameters alone; utilities are seen only by ``sample`` and
-    ``choose``.
+    The parameters, the outcomes and their number must not depend on the data. Utilities are seen
+    only by ``sample`` and ``choose``.
 
     Args:
       eta: the base-2 privacy parameter, per unit of utility.
@@ -240,7 +238,7 @@ class ExponentialMechanism:
         Args:
           utilities: one finite number per outcome: a sequence or a one-dimensional numpy array of
             integers, floats or rationals.
-          tape: where random numbers come from: ``RandomTape.from_os()`` for a release.
+          tape: ``RandomTape.from_os()`` for a release.
           channel: the address of this choice on the tape; every choice needs one of its own.
 
         Raises:
@@ -342,7 +340,7 @@ class ClampedLaplace:
     Args:
       eta: the base-2 privacy parameter, per step of the grid.
       lower: the lowest point. A float, the private number too, stands for the decimal that it
-        prints as, so that numbers which differ by the decimal d here differ by at most d.
+        prints as.
       upper: no point is above it.
       granularity: the distance between points.
       min_retries: as for ``ExponentialMechanism``.

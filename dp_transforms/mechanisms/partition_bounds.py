@@ -40,14 +40,11 @@ def check_distance(distance: int) -> None:
 class PartitionBounds:
     """L_i <= x_i <= U_i for all ranks i >= 1.
 
-    U_i is infinite for the first ``unbounded_ranks`` ranks; then come the entries of ``upper``; all
-    later ranks have U_i = ``beyond``. L_i is the i-th entry of ``lower``, and 0 behind them.
-
     Args:
-      lower: the entries of L.
+      lower: the entries of L, which is 0 behind them.
       upper: the finite entries of U.
-      unbounded_ranks: how many ranks have no upper bound.
-      beyond: the upper bound of all ranks behind those, 0 or more.
+      unbounded_ranks: how many ranks have no upper bound: the first ones.
+      beyond: the upper bound of all ranks behind those of ``upper``.
 
     Raises:
       ValueError: a number is negative, an entry of ``upper`` is below ``beyond``, or L is above U

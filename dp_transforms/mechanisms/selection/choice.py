@@ -222,8 +222,7 @@ def explain(
 
     Args:
       epsilon, delta: the budget; positive.
-      users: the numbers of users to show; by default from 1 to where every strategy keeps nearly
-        all.
+      users: the numbers of users to show; by default up to where every strategy keeps nearly all.
       noisy_counts: compare only strategies that have noisy counts.
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 

@@ -22,9 +22,8 @@ tiny epsilon) the split that makes the threshold the smallest is searched for.
 Neighbours that replace one user's records by another's change two such sets of partitions: mu2 and
 lambda count twice.
 
-Everything is enclosed or rounded to the private side with MPFR. The noise is continuous and normal,
-of which only roundings to integers are observed, so that the guarantee of the continuous mechanism
-holds for what is released, by post-processing.
+Everything is enclosed or rounded to the private side with MPFR. Of the normal noise only roundings
+to integers are observed: the guarantee of the continuous mechanism holds, by post-processing.
 """
 
 from __future__ import annotations
@@ -60,13 +59,9 @@ _NOISE_SHARES = (1 - _SLACK, *(Fraction(i, 8) for i in range(7, 0, -1)))
 
 @dataclass(frozen=True)
 class GaussianBudget:
-    """The change that one user may make.
-
-    Attributes:
-      mu2: squared L2 norm of the shift of all statistics, in units of the noise's variance.
-      exposure: lambda, minus the logarithm of the probability that none of the partitions that only
-        this user has is selected.
-    """
+    """The change that one user may make: mu2, the squared L2 norm of the shift of all statistics in
+    units of the noise's variance, and the exposure lambda, minus the logarithm of the probability
+    that none of the partitions that only this user has is selected."""
 
     mu2: Fraction
     exposure: Fraction
@@ -148,11 +143,8 @@ def normal_tail(square: Any, precision: int) -> Enclosure:
 
 @dataclass(frozen=True)
 class RoundedGaussian(IntegerNoise):
-    """Normal noise rounded to the nearest integer: P[X > x] = Q((x + 1/2) / sigma) for x >= 0.
-
-    An integer n plus X is n plus normal noise, rounded: post-processing of the Gaussian mechanism.
-    sigma2 is the variance before rounding.
-    """
+    """Normal noise of variance sigma2, rounded to the nearest integer: for x >= 0
+    P[X > x] = Q((x + 1/2) / sigma). An integer n plus X is n plus normal noise, rounded."""
 
     sigma2: Fraction
 

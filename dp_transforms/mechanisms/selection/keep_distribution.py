@@ -6,10 +6,9 @@ if and only if U >= 1 - pi(s), so with probability exactly pi(s). All distributi
 non-decreasing in s, so that larger partitions are kept at smaller U.
 
 What is stored is 1 - pi(s), since pi(s) is what comes close to one: a float holds 1e-30, but not 1
-- 1e-30. A table of its enclosures, rounded outwards to 64 bits, settles nearly every decision by
-one look-up and two comparisons of integers. A decision that the table leaves open is compared with
-an enclosure of the very 1 - pi(s), at more and more bits of U. So no float decides anything, and
-the inequalities that make pi differentially private hold for the decisions as they do on paper.
+- 1e-30. A table of its enclosures, rounded outwards to 64 bits, settles nearly every decision. One
+that it leaves open compares more and more bits of U with an enclosure of the very 1 - pi(s). So no
+float decides anything, and pi is differentially private as it is on paper.
 
 **The optimal primitive.** No (epsilon, delta)-differentially private way of deciding about a
 partition by its number of users n, where users have one partition each, keeps it more often, for
@@ -96,7 +95,7 @@ class KeepDistribution(ABC):
         return None
 
     def decide(self, statistics: IntArray, words: WordArray, extend: Extend) -> BoolArray:
-        """Decides which partitions are kept: an array of bools, as long as ``statistics``.
+        """Decides which partitions are kept: an array of n bools.
 
         Args:
           statistics: integer array of shape (n,), not negative.

@@ -1,14 +1,12 @@
 """Rounds that are chosen by what the data say of users, for a small part of the budget.
 
-How many rounds name the most, and how many partitions of a user should count in one, depends on how
-many users have. Where most have many more than kappa, many rounds do: in each of them users give to
-partitions that they have not given to before. Where they have fewer, the last round should have
-most of the budget; how many partitions then count, and how much longer the steps are of users who
-have fewer, is a trade that ``_last_round`` makes. Where most have very few, ``optimal`` on one
-partition of each names the most. Where all have about as many, and users are so many that early
-rounds name most of what these have, fewer should count. The statistic is a histogram: how many
-users have a number of distinct partitions in each of the classes between ``edges``, each count with
-discrete Laplace noise of rate epsilon_1. ``plan_of`` is a fixed function of the noisy counts.
+Where most users have many more than kappa partitions, many rounds name the most: in each of them
+users give to partitions that they have not given to before. Where they have fewer, the last round
+should have most of the budget; how many partitions then count, and how much longer the steps are of
+users who have fewer, is a trade that ``_last_round`` makes. Where all have about as many, and early
+rounds name most of these, fewer should count. The statistic is a histogram: how many users have a
+number of distinct partitions in each of the classes between ``edges``, each count with discrete
+Laplace noise of rate epsilon_1. ``plan_of`` is a fixed function of the noisy counts.
 
 Privacy. All records of one user more or less change one of the counts, by one. Records exchanged
 for another user's change one or two of them, and their sum by two at most; then the noise has twice
@@ -19,8 +17,6 @@ composition all is (epsilon, delta)-differentially private.
 At kappa = 1 the classes are users of one partition, of few and of more. What most users have
 decides: ``optimal`` where it is one, which no strategy exceeds there, few rounds where it is few,
 and many where it is more.
-
-Which rounds name the most depends on how popular partitions are too, which the counts do not tell.
 """
 
 from __future__ import annotations
@@ -63,8 +59,8 @@ class Tuning:
       statistic_share: of epsilon, for the noise of the counts: of scale 100 at epsilon 1.
       many_rounds: where users have many partitions.
       few_rounds: where they do not.
-      growths: of few rounds: at kappa = 1, where these rounds are for users of few partitions; for
-        kappa up to ``small_kappa``; and for a larger kappa, where early rounds find less.
+      growths: of few rounds: at kappa = 1, for users of few partitions; for kappa up to
+        ``small_kappa``; and for a larger kappa, where early rounds find less.
       single_few: the most partitions that are few at kappa = 1.
       edges: in units of kappa, the most that users of a class have; before them come powers of two.
         Beyond the seventh, one round is short for some users, beyond the eighth for most of them.
@@ -73,14 +69,12 @@ class Tuning:
         for rounds that share the budget equally.
       alike: the share of users in one class, from which on all have about equally many.
       enough: times sqrt(order / divergence), users times sqrt(partitions) from which on early
-        rounds name much of what users have: about 3,000 / 12 partitions, by Zipf's law, in
-        the last round.
+        rounds name much of what users have: by Zipf's law, about 3,000 / 12 partitions in the last.
       counted: of what such users have, the part that counts in a round.
-      medians: by the root of the steps, how the median of a distribution grows with the number of
-        partitions: its power in units of 1 / ``power_unit``, and its size at one partition, beside
-        that of root 6: about, for epsilon from 1/4 to 4.
-      many_names: times kappa: from so many names on, users have fewer partitions left than they
-        had.
+      medians: by the root of the steps, about how the median grows with the number of partitions,
+        for epsilon from 1/4 to 4: its power in units of 1 / ``power_unit``, and its size at one
+        partition, beside that of root 6.
+      many_names: times kappa: from so many names on, users have fewer partitions left.
     """
 
     data: str = (
@@ -205,12 +199,9 @@ class MeasuredSelection(WeightedStrategy):
 
     def _last_round(self, users: Sequence[int]) -> RoundPlan:
         """The plan of few rounds that needs the fewest users of a partition in the last one, or
-        ``optimal`` on one partition of each user.
-
-        It compares the medians of distributions in units of the mean, over all pairs of a user and
-        a partition, of what the user adds to it, less the part that may be noise. Classes stand
-        for their middles.
-        """
+        ``optimal`` on one partition of each user, by the medians of distributions in units of what
+        a user adds to a partition on average, less the part that may be noise."""
+        # Classes stand for their middles.
         bounds = [0, *self.edges, 2 * self.edges[-1]]
         middles = [(low + high + 1) // 2 for low, high in itertools.pairwise(bounds)]
         tuning, kappa, usual = self.tuning, self.max_partitions_per_user, self._usual_plan

@@ -1,8 +1,7 @@
 """Keep-probabilities as large as a bound on Renyi divergences allows.
 
-A selection shows one bit about a partition. Noise with a threshold would be private even if the
-noisy sum were shown, and so spends more than the bit needs: here its probabilities are chosen
-directly.
+A selection shows one bit about a partition. Noise with a threshold, private even if the noisy sum
+is shown, spends more than the bit needs: here its probabilities are chosen directly.
 
 A user of d partitions adds a step s_d to the integer statistic x of each. With pi(0) = 0, and for
 every d <= kappa, a distribution of the budget (order a, divergence R, exposure lambda) has
@@ -41,6 +40,7 @@ privacy") study the optimal distribution of one step and one order.
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
@@ -83,10 +83,8 @@ class RenyiDistribution(KeepDistribution):
     """pi by the sum of users' steps.
 
     Args:
-      budget: what one user may change.
-      max_partitions_per_user: kappa.
-      resolution: the step of a user of kappa partitions, where steps depend on d; 0 if every step
-        is 1, so that the statistic is the number of users.
+      budget, max_partitions_per_user: what one user may change, and kappa.
+      resolution: the step of a user of kappa partitions; 0 if every step is 1.
       root: steps are in proportion to d**(-1 / root).
       bits: where 1 - pi is at most 2**-bits the distribution ends, and pi stays what it is.
       coarser: knots are 2**coarser times as far apart, which loses some of what may be kept.
@@ -136,15 +134,15 @@ class RenyiDistribution(KeepDistribution):
 
     @property
     def kept(self) -> float:
-        """About the sum of pi(x) / x**2, for comparisons of distributions: in proportion to how
-        many partitions are kept where as many have x users as in Zipf's law."""
+        """About the sum of pi(x) / x**2: in proportion to how many partitions are kept where as
+        many have x users as in Zipf's law."""
         curve = _curve(self)
         total = gmpy2.mpfr(0)
-        middles = [(a + b) // 2 for a, b in zip(curve.odds, curve.odds[1:], strict=False)]
         with gmpy2.context(gmpy2.get_context(), precision=53):
-            for x, after, odds in zip(curve.knots, curve.knots[1:], middles, strict=False):
+            pairs = map(itertools.pairwise, (curve.knots, curve.odds))
+            for (x, after), odds in zip(*pairs, strict=True):
                 share = gmpy2.mpfr(after - x) / (gmpy2.mpfr(x) * after)
-                total += share / (1 + gmpy2.exp(gmpy2.mpq(-odds, _UNIT)))
+                total += share / (1 + gmpy2.exp(gmpy2.mpq(-(sum(odds) // 2), _UNIT)))
             return float(total + 1 / gmpy2.mpfr(curve.knots[-1]))
 
     @cached_property

@@ -38,13 +38,8 @@ _SEARCH_COARSER = 1
 
 
 class RoundPlan(NamedTuple):
-    """The rounds that a measurement leads to.
-
-    Attributes:
-      partitions: how many of a user's count in a round.
-      rounds, growth: see ``RenyiRoundsSelection``. A single round is ``optimal``.
-      root: the last round's steps are in proportion to d**(-1 / root) for users of d partitions.
-    """
+    """The rounds that a measurement leads to: in each so many partitions of a user count. A single
+    one is ``optimal``. The last one's steps are as d**(-1 / root) for users of d partitions."""
 
     partitions: int
     rounds: int
@@ -82,7 +77,7 @@ class WeightedStrategy(SelectionStrategy):
         return self.rounds[index]
 
     def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
-        """Returns the weights that users add to each of their partitions in round ``index``.
+        """Returns the weights that users add to each of their partitions in a round.
 
         Args:
           index: of the round, from 0.
@@ -107,16 +102,13 @@ class WeightedStrategy(SelectionStrategy):
         extend: Extend,
         named: int = 0,
     ) -> BoolArray:
-        """Decides which partitions round ``index`` selects.
+        """Decides which partitions round ``index`` selects: returns an array of n bools.
 
         Args:
-          sums: int64 array of shape (n,): the sum of its users' ``weights`` per partition.
-          users: int64 array of shape (n,): the number of its users.
+          sums, users: int64 arrays of shape (n,): the sum of its users' ``weights`` per partition,
+            and the number of its users.
           words, extend: uniform numbers, fresh for every round; see ``KeepDistribution.decide``.
-          named: how many partitions earlier rounds named.
-
-        Returns:
-          An array of n bools.
+          named: see ``weights``.
         """
         distribution = self.round_after(index, named)
         beyond = np.maximum(sums - self._taken_off(distribution), 0)

@@ -54,7 +54,7 @@ class SelectionStrategy(ABC):
       pre_threshold: partitions with fewer users than this are never selected, beside what privacy
         demands.
       neighbours: "add_or_remove" one user's records, or "replace" one user's by another's (bounded
-        differential privacy), which counts as two users changing and so needs twice the budget.
+        differential privacy), which counts as two users changing.
 
     Raises:
       ValueError: an argument is out of range; the message names it.

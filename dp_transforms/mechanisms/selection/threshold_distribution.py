@@ -57,14 +57,12 @@ So n is below low(y) if and only if P_n[Y >= y | named] <= a, and by the definit
 for which that is so have probability at most a.
 
 Both together: for every n, P_n[n is not in C(Y) | named] <= 2 a. Decisions about partitions are
-independent, so this is so given which others are named, too. One interval is meant: of a hundred
-that hold with 95%, about five do not.
+independent, so this is so given which others are named, too. All of it follows from what is
+released and from public parameters, and costs no privacy.
 
 Neither end falls as y grows. An n is left out only if enclosures prove that it may be, so that
 rounding widens intervals. Far above the threshold low(y) is computed once: an n with P[X >= y-n] <=
 a pi(n) is left out, and pi does not fall, so that y + 1 leaves out n + 1.
-
-All of it follows from what is released and from public parameters, and costs no privacy.
 """
 
 from __future__ import annotations
@@ -105,12 +103,9 @@ class ThresholdDistribution(KeepDistribution):
     """pi(n) = P[n + X > threshold] + tie * P[n + X = threshold] for n >= smallest, and 0 below.
 
     Args:
-      noise: the distribution of X.
-      threshold: an integer.
-      tie: the probability with which a noisy count that equals the threshold is kept, below 1.
+      noise, threshold, tie: the distribution of X, an integer, and a probability below 1.
       saturation: the smallest n with pi(n) = 1, for noise that is bounded.
-      smallest: 1 where a partition without users must not appear; 0 where it may, since its name is
-        public.
+      smallest: 1, or 0 where names are public, so that a partition without users may appear.
     """
 
     noise: IntegerNoise
@@ -152,8 +147,8 @@ class ThresholdDistribution(KeepDistribution):
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
-        """The ends of intervals that hold the numbers of users, each with this confidence, given
-        that its partition was selected, and whatever the number of users is.
+        """The ends of intervals that hold the numbers of users, each with this confidence given
+        that its partition was selected, whatever the number is.
 
         Args:
           noisy: integer array of shape (n,): the noisy counts that were released.
