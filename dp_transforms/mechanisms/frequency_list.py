@@ -8,7 +8,6 @@ import itertools
 import math
 import operator
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -88,10 +87,10 @@ class FrequencyList:
         Raises:
           ValueError: a count is not a positive 64-bit integer.
         """
-        if isinstance(counts, np.ndarray) and counts.dtype.kind in "iu":
-            values, repeats = np.unique(counts, return_counts=True)
-            return cls(values[::-1], repeats[::-1])
-        return cls.from_histogram(Counter(_positive_integers("counts", list(counts)).tolist()))
+        if not (isinstance(counts, np.ndarray) and counts.dtype.kind in "iu"):
+            counts = _positive_integers("counts", counts)
+        values, repeats = np.unique(counts, return_counts=True)
+        return cls(values[::-1], repeats[::-1])
 
     @classmethod
     def from_histogram(cls, histogram: Mapping[int, int]) -> FrequencyList:
