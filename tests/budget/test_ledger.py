@@ -115,21 +115,6 @@ def test_a_ledger_has_one_unit(path, unit):
     assert line.unit is unit and line.to_json()["unit"] == unit.value
 
 
-def test_many_lists_under_a_composition_delta(path):
-    ledger = Ledger.create(path, epsilon=1, delta=1e-6, composition_delta=1e-6)
-    # rho = 0.02435 holds 19 lists of 0.1**2 / 8; the epsilons alone would hold ten.
-    for _ in range(19):
-        ledger.reserve(0.1, purpose="one list", loss_range=0.1)
-    with pytest.raises(BudgetExceededError):
-        ledger.reserve(0.1, purpose="one list", loss_range=0.1)
-    assert ledger.spent() == PrivacyBudget("1.9")
-    assert Ledger.open(path).remaining(ranges=1).epsilon < 0.1
-    # What is known by its epsilon only costs four times as much.
-    assert ledger.remaining().epsilon == pytest.approx(
-        ledger.remaining(ranges=1).epsilon / 2, rel=1e-6
-    )
-
-
 @pytest.mark.parametrize("epsilon", ["0.3", "0.8", "1.1"])
 def test_lists_compose_by_their_range_or_by_their_epsilon(path, epsilon):
     mechanism = partition_mechanism(float(epsilon))
@@ -142,6 +127,10 @@ def test_lists_compose_by_their_range_or_by_their_epsilon(path, epsilon):
         ledger.reserve(epsilon, purpose="one list", loss_range=mechanism.loss_range)
     with pytest.raises(BudgetExceededError):
         ledger.reserve(epsilon, purpose="one list", loss_range=mechanism.loss_range)
+    assert ledger.spent().epsilon == fits * Fraction(epsilon)
+    ranges = mechanism.loss_range / float(epsilon)
+    most = [Ledger.open(path).remaining(multiple).epsilon for multiple in (ranges, 2)]
+    assert most[1] <= most[0] < Fraction(epsilon)
 
 
 def test_a_line_for_a_privacy_statement(ledger):

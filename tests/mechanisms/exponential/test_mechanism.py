@@ -7,7 +7,6 @@ from fractions import Fraction
 from unittest import mock
 
 import gmpy2
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -184,10 +183,7 @@ def test_bad_parameters_are_named(change, match):
         ([1] * 6, "more than max_outcomes=5"),
         (7, "utilities must be a sequence"),
         ([1, float("nan")], "utilities must be finite"),
-        ([float("inf"), 1], "finite"),
-        ([1, "2"], "real numbers, got one of type str"),
-        ([[1, 2], [3, 4]], "real numbers, got one of type list"),
-        (np.zeros((2, 2)), "one-dimensional"),
+        ([1, "2"], "utilities must be real numbers, got one of type str"),
     ],
 )
 def test_bad_utilities(utilities, match):

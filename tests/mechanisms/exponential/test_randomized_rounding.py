@@ -89,6 +89,7 @@ def test_large_unsigned_integers():
         ([Decimal("NaN")], "finite"),
         ([gmpy2.mpfr("nan")], "finite"),
         (["1"], "real numbers, got one of type str"),
+        ([[1, 2], [3, 4]], "real numbers, got one of type list"),
         ([None], "got one of type NoneType"),
         ([1 + 2j], "got one of type complex"),
         ([True, False], "got one of type bool"),
