@@ -27,7 +27,7 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import Array, IntArray
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
-from dp_transforms.mechanisms.enclosure import exactly
+from dp_transforms.mechanisms.enclosure import as_fraction, exactly
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform, draw_below, is_below
 
 Outcome = TypeVar("Outcome")
@@ -82,8 +82,7 @@ def round_at_random(
     except TypeError as error:
         raise ValueError(f"{name} must be real numbers, got one of type {error}") from None
     except (ValueError, OverflowError):
-        message = f"{name} must be finite, but at least one is NaN or infinite"
-        raise ValueError(message) from None
+        raise ValueError(f"{name} must be finite, but at least one is NaN or infinite") from None
     clamped = np.clip(exact, lowest, highest)
     whole: IntArray = clamped.astype(np.int64)
     fractions = abs(clamped - whole)
@@ -131,7 +130,7 @@ def _exact(value: Any) -> Fraction:
     if isinstance(value, int | float | Fraction | Decimal):
         return Fraction(value)
     try:
-        return Fraction(*map(int, gmpy2.mpq(value).as_integer_ratio()))
+        return as_fraction(gmpy2.mpq(value))
     except TypeError:
         raise TypeError(type(value).__name__) from None
 

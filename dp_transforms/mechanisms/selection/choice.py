@@ -95,8 +95,8 @@ def choose_strategy(
     known to have at most kappa partitions. From kappa = 2 on they are taken if they need at most
     half as many users again, where every user has kappa partitions and early rounds gain nothing.
     At kappa = 1 ``measured`` is taken, but ``optimal`` if users are known to have one partition.
-    Rounds have no noisy counts. Strategies that refuse the parameters are left out. The choice
-    costs no privacy.
+    Rounds have no noisy counts, and are left out if they refuse the parameters. The choice costs no
+    privacy.
 
     Args and errors: see ``make_strategy``.
 
@@ -107,35 +107,30 @@ def choose_strategy(
     >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
     'gaussian'
     """
-    best, best_median = None, math.inf
-    for strategy in STRATEGIES.values():
-        if not issubclass(strategy, NoisyCountStrategy if noisy_counts else CountStrategy):
-            continue
-        if strategy.needs_positive_budget and 0 in (epsilon, delta):
-            continue
-        try:
-            candidate = strategy(epsilon, delta, **options)
-        except StrategyRefusal:
-            continue
-        median = candidate.median_users
-        if median is not None and median < best_median:
-            best, best_median = candidate, median
-    if best is None:
+    has_zero = 0 in (epsilon, delta)
+    single = [
+        strategy(epsilon, delta, **options)
+        for strategy in STRATEGIES.values()
+        if issubclass(strategy, NoisyCountStrategy if noisy_counts else CountStrategy)
+        and not (has_zero and strategy.needs_positive_budget)
+    ]
+    medians = {strategy: strategy.median_users for strategy in single if strategy.median_users}
+    if not medians:
         raise ValueError(
             "no partition could ever be selected: delta and, for noisy counts, epsilon must be "
             f"positive, got epsilon={epsilon!r} and delta={delta!r}"
         )
+    best = min(medians, key=medians.__getitem__)
     one = best.max_partitions_per_user == 1
-    if noisy_counts or 0 in (epsilon, delta) or (one and already_bounded):
+    if noisy_counts or has_zero or (one and already_bounded):
         return best
     several = RenyiRoundsSelection if already_bounded else MeasuredSelection
     try:
         rounds = several(epsilon, delta, **options)
     except StrategyRefusal:
         return best
-    if one or (rounds.median_users or math.inf) <= _WORTH_ROUNDS * best_median:
-        return rounds
-    return best
+    worth = one or (rounds.median_users or math.inf) <= _WORTH_ROUNDS * medians[best]
+    return rounds if worth else best
 
 
 @dataclass(frozen=True)
