@@ -46,8 +46,8 @@ MUTANTS = (
     Mutant(
         "how many partitions users have is released with half of its noise",
         "dp_transforms/mechanisms/user_degrees.py",
-        "DiscreteLaplace(1 / self.epsilon)",
-        "DiscreteLaplace(1 / (2 * self.epsilon))",
+        "DiscreteLaplace(1 / Fraction(self.epsilon))",
+        "DiscreteLaplace(1 / (2 * Fraction(self.epsilon)))",
         ("tests/mechanisms/test_user_degree_mechanism.py",),
     ),
     Mutant(
@@ -130,8 +130,8 @@ MUTANTS = (
     Mutant(
         ">= for > at the threshold of noisy counts",
         f"{_SELECTION}/threshold_distribution.py",
-        "drop = self._at_most(self.threshold - statistic, precision)",
-        "drop = self._at_most(self.threshold - statistic - 1, precision)",
+        "drop = self.noise.above(statistic - self.threshold - 1, precision)",
+        "drop = self.noise.above(statistic - self.threshold, precision)",
         (f"{_TEST_SELECTION}/test_noisy_thresholds.py", f"{_TEST_SELECTION}/test_audits.py"),
     ),
     Mutant(

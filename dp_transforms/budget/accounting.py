@@ -1,9 +1,8 @@
 """The cost of a mechanism as a DpEvent of Google's dp-accounting library, and of several together.
 
 All bounds here hold for mechanisms that may be chosen after seeing earlier outputs, while their
-privacy parameters are fixed in advance (for parameters that are chosen as one goes, see
-``ledger``). Each is an upper bound on the same thing, and which of them is the smallest depends on
-public numbers only, so the smallest holds too.
+privacy parameters are fixed in advance (if not, see ``ledger``). Which of them is the smallest
+depends on public numbers only, so the smallest holds too.
 
 | method | theorem |
 | --- | --- |
@@ -11,28 +10,25 @@ public numbers only, so the smallest holds too.
 | rdp | the exact Renyi divergences of the worst case add up, order by order |
 | pld | privacy-loss distributions of the worst case convolve |
 
-A mechanism's own delta is the probability of a failure that hides nothing: an (epsilon, delta)-DP
-mechanism is one that fails with probability delta and else loses at most epsilon (Kairouz, Oh and
-Viswanath 2015). So the rdp method sets the failures aside: with delta' for composition the total is
-1 - (1 - delta') * prod(1 - delta_i). A divergence is at most the order times the rho of zCDP, so
-that this is never above what zCDP tells.
+An (epsilon, delta)-DP mechanism is one that fails, and hides nothing, with probability delta and
+else loses at most epsilon (Kairouz, Oh and Viswanath 2015). So the rdp method sets the failures
+aside: with delta' for composition the total is 1 - (1 - delta') * prod(1 - delta_i). A divergence
+is at most the order times the rho of zCDP, so that this is never above what zCDP tells.
 
 These are double-precision numbers. The library rounds privacy losses to the safe side, but
-convolves them by Fourier transform, whose errors are near 1e-15 in delta: at delta = 0 it may
-return an epsilon far too small. So its distributions are asked for delta - 1e-12 here, and not at
-all below that.
+convolves them by Fourier transform, whose errors are near 1e-15 in delta: so its distributions are
+asked for delta - 1e-12 here, and not at all below that.
 
 Neighbours of every event: add or remove all records of one user.
 
-* a frequency or degree list: ``partition_event``, for noise on Frobenius coordinates the library's
-  ``DiscreteLaplaceDpEvent``;
+* a frequency or degree list: ``partition_event``;
 * ``ExponentialMechanism``: ``BoundedRangeDpEvent``;
 * partition selection, with or without noisy counts: ``ApproximateDpEvent``;
 * discrete Laplace (two-sided geometric) noise: the library's ``DiscreteLaplaceDpEvent``;
 * thresholded Gaussian noise: ``gaussian_threshold_event``.
 
-dp-accounting 0.6 has no events for bounded range nor for a plain (epsilon, delta); as its contract
-asks for, they are events of their own, which other accountants refuse rather than misread.
+dp-accounting 0.6 has no events for bounded range nor for a plain (epsilon, delta): these two are
+our own, which other accountants refuse rather than misread.
 """
 
 from __future__ import annotations
@@ -84,10 +80,10 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
 
     For any two neighbours there is an interval of length epsilon in which the privacy loss
     ln(Pr[M(x) = o] / Pr[M(x') = o]) of every output o lies (Durfee and Rogers 2019). The interval
-    contains 0, since both are probability distributions, so that such a mechanism is epsilon-DP;
-    but an epsilon-DP mechanism may need an interval of twice the length. It satisfies epsilon**2 /
-    8-zCDP (Cesar and Rogers 2021, "Bounding, Concentrating, and Truncating: Unifying Privacy Loss
-    Composition for Data Analytics"), a quarter of what epsilon-DP alone gives.
+    contains 0, so that such a mechanism is epsilon-DP; an epsilon-DP mechanism may need one of
+    twice the length. It satisfies epsilon**2 / 8-zCDP (Cesar and Rogers 2021, "Bounding,
+    Concentrating, and Truncating: Unifying Privacy Loss Composition for Data Analytics"), a quarter
+    of what epsilon-DP alone gives.
 
     The mechanisms for integer partitions are. Let ||f - f'||_1 <= kappa for neighbours and q =
     e**-c. A list x has a weight of q**||x - f||_1 w(x), w not depending on f (and 1 for the
@@ -103,8 +99,7 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
 
     Attributes:
       epsilon: the length of the interval.
-      pure: the epsilon of pure epsilon-DP, where it is known to be less. Composition uses whichever
-        gives less.
+      pure: the epsilon of pure epsilon-DP, where it is known to be less.
     """
 
     epsilon: float = attr.ib(validator=_check)
@@ -113,12 +108,7 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class ApproximateDpEvent(dp_event.DpEvent):
-    """Represents an (epsilon, delta)-DP mechanism of which nothing else is known.
-
-    Attributes:
-      epsilon: not negative.
-      delta: in [0, 1).
-    """
+    """Represents an (epsilon, delta)-DP mechanism of which nothing else is known."""
 
     epsilon: float = attr.ib(validator=_check)
     delta: float = attr.ib(default=0.0, validator=_check)
@@ -175,8 +165,7 @@ def gaussian_threshold_event(
     Args:
       noise_multiplier: the noise's standard deviation, divided by the L2 sensitivity of the counts.
       threshold_delta: the largest probability with which partitions that only one user has get past
-        the threshold. Unless they do, the output depends on the noisy counts of partitions that
-        both neighbours have.
+        the threshold. Unless they do, the output depends on partitions of both neighbours.
     """
     return dp_event.ComposedDpEvent(
         [dp_event.GaussianDpEvent(noise_multiplier), ApproximateDpEvent(0.0, threshold_delta)]
@@ -243,8 +232,7 @@ def largest_epsilon(
         list by the default mechanism at sensitivity 1.
 
     Returns:
-      An epsilon whose composition is at most ``budget.epsilon`` at ``budget.delta``, within a
-      millionth of the largest one.
+      An epsilon that fits the budget, within a millionth of the largest one.
 
     Raises:
       ValueError: count is not positive.
@@ -272,15 +260,16 @@ def largest_epsilon(
 
 @dataclass(frozen=True)
 class _Part:
-    """``count`` applications of one mechanism, which may fail."""
+    """``count`` applications of one mechanism, which fails with probability delta."""
 
     count: int
-    rho: float  # it is rho-zCDP unless it fails
-    renyi: Callable[[FloatArray], FloatArray]  # its divergence at each order, unless it fails
+    # Unless it fails, it is rho-zCDP, has this divergence at each order, and is epsilon-DP.
+    rho: float
+    renyi: Callable[[FloatArray], FloatArray]
     # Its privacy-loss distribution on a grid of an interval, failures included; None if unknown.
     loss: Callable[..., PrivacyLossDistribution] | None = None
-    epsilon: float | None = None  # it is epsilon-DP unless it fails; None if it is for no epsilon
-    delta: float = 0.0  # the probability of failure
+    epsilon: float | None = None
+    delta: float = 0.0
 
 
 def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
@@ -320,8 +309,7 @@ def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
 
 
 def _pure_part(count: int, epsilon: float, delta: float = 0.0) -> _Part:
-    """Returns the part of a mechanism of which it is known that it is epsilon-DP unless it
-    fails."""
+    """Returns the part of a mechanism that is known to be epsilon-DP unless it fails."""
     renyi = functools.partial(pure_divergence, epsilon)
     parameters = common.DifferentialPrivacyParameters(epsilon, delta)
     loss = functools.partial(losses.from_privacy_parameters, parameters)
@@ -341,11 +329,9 @@ def bounded_range_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
     hoeffding = np.minimum(a * epsilon**2 / 8, epsilon)
     if epsilon < 1e-6:
         return hoeffding  # the closed form would cancel
-    one_minus_ra = -np.expm1(-a * epsilon)
-    one_minus_r = -math.expm1(-epsilon)
-    log_a = np.log(one_minus_ra / one_minus_r)
+    log_a = np.log(np.expm1(-a * epsilon) / math.expm1(-epsilon))
     # r A - r**a = (r - r**a) / (1 - r)
-    log_gap = -epsilon + np.log(-np.expm1(-(a - 1) * epsilon) / one_minus_r)
+    log_gap = -epsilon + np.log(np.expm1(-(a - 1) * epsilon) / math.expm1(-epsilon))
     log_y = np.log((a - 1) / a) + log_a - log_gap
     exact = log_y + (log_a - np.log(a)) / (a - 1)
     # The terms are of order one or of order log(a), and cancel.
@@ -362,11 +348,11 @@ def pure_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
 
 
 def _basic(parts: list[_Part], delta: float) -> float | None:
-    if any(part.epsilon is None for part in parts):
+    epsilons = [part.count * part.epsilon for part in parts if part.epsilon is not None]
+    if len(epsilons) < len(parts):
         return None
-    if math.fsum(part.count * part.delta for part in parts) > delta:
-        return math.inf
-    return math.fsum(part.count * (part.epsilon or 0.0) for part in parts)
+    failures = math.fsum(part.count * part.delta for part in parts)
+    return math.inf if failures > delta else math.fsum(epsilons)
 
 
 def _rdp(parts: list[_Part], delta: float) -> float | None:

@@ -1,8 +1,8 @@
 """Amounts of differential privacy, and a filter: may one more mechanism run under a budget?
 
-Composition theorems fix the privacy parameters in advance. A shared budget does not: whether a job
-asks at all, and for how much, may depend on what earlier jobs released. ``PrivacyFilter`` is a rule
-for refusing requests that keeps the whole within the budget all the same.
+Composition theorems fix the privacy parameters in advance. Under a shared budget, whether a job
+asks at all, and for how much, may depend on what earlier jobs released. ``PrivacyFilter`` refuses
+requests such that the whole stays within the budget all the same.
 
 Two rules, of which one must admit:
 
@@ -55,11 +55,7 @@ class PrivacyUnit(enum.Enum):
 
     @property
     def neighbours(self) -> str:
-        """The neighbours in words, for statements.
-
-        >>> PrivacyUnit.USER.neighbours
-        'add or remove all records of one user'
-        """
+        """The neighbours in words, for statements."""
         return {
             PrivacyUnit.USER: "add or remove all records of one user",
             PrivacyUnit.REPLACED_USER: "replace all records of one user by another's",
@@ -73,8 +69,7 @@ class PrivacyBudget:
     """An amount of (epsilon, delta)-differential privacy, in exact numbers.
 
     Neighbours: add or remove all records of one user. The numbers are taken at their decimal value
-    (0.1 is one tenth) and held as fractions, so that ten tenths are one. Mechanisms read theirs in
-    the same way.
+    (0.1 is one tenth) and held as fractions, so that ten tenths are one.
 
     Args:
       epsilon: not negative, in natural units.
@@ -123,7 +118,7 @@ class PrivacyBudget:
         Args:
           weights: how epsilon is split; positive numbers.
           delta_weights: how delta is split between the shares that need any; by default equally
-            between all. A frequency list needs none.
+            between all.
 
         Raises:
           ValueError: there are no weights, one is not positive, or a name has a weight of delta
@@ -144,11 +139,7 @@ class PrivacyBudget:
         }
 
     def __add__(self, other: PrivacyBudget) -> PrivacyBudget:
-        """Basic composition: both are spent on the same users.
-
-        Raises:
-          ValueError: delta adds up to 1 or more.
-        """
+        """Basic composition: both are spent on the same users. ValueError if delta reaches 1."""
         return PrivacyBudget(self.epsilon + other.epsilon, self.delta + other.delta)
 
     def __sub__(self, other: PrivacyBudget) -> PrivacyBudget:
@@ -175,8 +166,8 @@ class Cost:
     Args:
       budget: the epsilon and delta of its (epsilon, delta)-DP.
       loss_range: apart from failures of probability delta, the privacy loss of every output lies in
-        one interval of this length (see ``accounting.BoundedRangeDpEvent``). The interval from
-        -epsilon to epsilon always holds it: 2 epsilon is the default, and replaces larger numbers.
+        one interval of this length (see ``accounting.BoundedRangeDpEvent``). 2 epsilon, which
+        always holds, is the default, and replaces larger numbers.
 
     Raises:
       ValueError: loss_range is below epsilon. The interval contains 0, so epsilon need be no more.
@@ -199,11 +190,7 @@ class Cost:
 
     @property
     def rho(self) -> Fraction:
-        """The rho of zCDP, apart from failures of probability delta.
-
-        A mechanism with a range of r is r**2 / 8-zCDP, which at r = 2 epsilon is the epsilon**2 / 2
-        of epsilon-DP.
-        """
+        """The rho of zCDP, apart from failures of probability delta: r**2 / 8 for a range of r."""
         return self.loss_range**2 / 8
 
 
@@ -292,15 +279,13 @@ def zcdp_of(epsilon: Number, delta: Number) -> Fraction:
         ln delta = (a - 1) (a rho - epsilon) + (a - 1) ln(1 - 1/a) - ln a
 
     (Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy", Proposition
-    12 for Renyi divergence a rho). Solved for rho; any order gives a valid rho, so the search for
-    the best one may be in floats. What is returned is computed with directed rounding.
+    12 for Renyi divergence a rho). Any order gives a valid rho, so that the best one is searched
+    for in floats, and its rho is rounded down.
     """
     exact_epsilon, exact_delta = exact_fraction("epsilon", epsilon), exact_fraction("delta", delta)
-    rough_epsilon, log_delta = float(exact_epsilon), math.log(exact_delta)
     orders = 1 + np.geomspace(1e-3, 1e9, 100_000)
-    rough = (
-        rough_epsilon + (log_delta + np.log(orders)) / (orders - 1) - np.log1p(-1 / orders)
-    ) / orders
+    rough = float(exact_epsilon) + (math.log(exact_delta) + np.log(orders)) / (orders - 1)
+    rough = (rough - np.log1p(-1 / orders)) / orders
     with gmpy2.context(precision=_PRECISION):
         a = gmpy2.mpfr(float(orders[np.argmax(rough)]))
         log_delta = gmpy2.log(gmpy2.mpfr(gmpy2.mpq(exact_delta)))

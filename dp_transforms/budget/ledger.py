@@ -8,9 +8,8 @@ The protocol of a job:
      the data. From then on the reservation is not given back.
   3. ``commit``, when the release was made; or ``give_back``, when the job failed before ``begin``.
 
-A reservation counts as spent from step 1 on, until it is given back or abandoned. So a release is
-on record before it exists, and two jobs cannot spend the same budget. What is spent is added up in
-exact fractions.
+A reservation counts as spent, in exact fractions, from step 1 on, until it is given back or
+abandoned. So a release is on record before it exists, and two jobs cannot spend the same budget.
 
 **Why giving back is private.** ``begin`` and ``give_back`` are transactions on the same row, of
 which the first one wins: once a reservation is given back, ``begin`` refuses and nothing can be
@@ -23,16 +22,15 @@ does that a release takes: noise is in memory only before ``begin``. A caller wh
 its release (``announces=False``, as where a runner elsewhere may go on without its launcher) gets
 nothing back but by ``abandon``, in which a person vouches for it.
 
-A ledger has one privacy unit, which says what neighbours are: losses about users, edges and nodes
-do not add up. The guarantee for everything that was ever released under a ledger is (epsilon,
-delta)-DP for its budget and its unit, even if jobs are started, or their epsilons chosen, depending
-on earlier outputs (see ``budget.PrivacyFilter``).
+A ledger has one privacy unit: losses about users, edges and nodes do not add up. Everything that
+was ever released under a ledger is (epsilon, delta)-DP for its budget and its unit, even if jobs
+are started, or their epsilons chosen, depending on earlier outputs (see ``budget.PrivacyFilter``).
 
-The file is an SQLite database of mode 600 with a rollback journal, which, unlike a write-ahead log,
-needs no memory that processes share. Each step is a connection and a transaction of its own. A
-checksum on each row, which SQLite does not have, finds damage, not fraud: whoever may write the
-file can also forge it, and an older copy in its place cannot be told from the ledger at that time.
-Locks are POSIX record locks: they work on local disks and on NFS with locks.
+The file is an SQLite database of mode 600 with a rollback journal, which needs no memory that
+processes share. Each step is a connection and a transaction of its own. A checksum on each row
+finds damage, not fraud: whoever may write the file can also forge it, and an older copy in its
+place cannot be told from the ledger at that time. Locks are POSIX record locks: they work on local
+disks and on NFS with locks.
 """
 
 from __future__ import annotations
@@ -58,6 +56,8 @@ from dp_transforms.budget.ledger_file import (
     transaction,
 )
 from dp_transforms.mechanisms.decimals import Number
+
+Lines = tuple[LedgerLine, ...]
 
 
 class BudgetExceededError(ValueError):
@@ -96,11 +96,9 @@ class Ledger:
     dp_transforms.budget.ledger.BudgetExceededError: epsilon 0.8, delta 0 asked for, but ...
 
     Attributes:
-      path: of the file.
-      identity: a random name of this ledger.
+      path, identity: of the file, and a random name of this ledger.
       unit: the neighbours that its guarantee compares.
-      budget: the whole budget.
-      composition_delta: the part of delta that is set aside for composition.
+      budget, composition_delta: the whole, and the part of delta that is set aside for composition.
     """
 
     def __init__(self, path: str, header: Header):
@@ -123,9 +121,8 @@ class Ledger:
         Args:
           path: of a file that does not exist, on a file system that locks.
           epsilon, delta, unit: the whole budget, and what neighbours are.
-          composition_delta: the part of delta to spend on composition. Many small reservations then
-            cost less than the sum of their epsilons, but only delta - composition_delta is left for
-            mechanisms that need a delta of their own.
+          composition_delta: the part of delta by which many small reservations cost less than the
+            sum of their epsilons; the rest is left for mechanisms that need a delta of their own.
 
         Raises:
           FileExistsError: there is something at the path; a ledger is never replaced.
@@ -151,12 +148,12 @@ class Ledger:
         with transaction(path) as connection:
             return cls(path, ledger_file.read(connection, path)[0])
 
-    def lines(self) -> tuple[LedgerLine, ...]:
+    def lines(self) -> Lines:
         """Returns all reservations, the first one first. Raises as ``open``."""
         with transaction(self.path) as connection:
             return self._read(connection)
 
-    def of_job(self, job_id: str) -> tuple[LedgerLine, ...]:
+    def of_job(self, job_id: str) -> Lines:
         """Returns the reservations of a job that count as spent."""
         return _of_job(self.lines(), job_id)
 
@@ -196,8 +193,8 @@ class Ledger:
           origin: of which job it is.
 
         Returns:
-          A context manager: leaving its block commits, unless an exception is the reason. Then the
-          reservation stays as it is, which is spent, unless the block has abandoned it.
+          A context manager: leaving its block commits, unless an exception is the reason. Then it
+          stays spent, unless the block has abandoned it.
 
         Raises:
           ValueError: a parameter is out of its range; otherwise as ``reserve_all``.
@@ -209,9 +206,8 @@ class Ledger:
     def reserve_all(
         self, requests: Sequence[Request], origin: Origin | None = None, announces: bool = False
     ) -> list[Reservation]:
-        """Spends several parts of the budget, or none of them.
-
-        Before that, the reservations of jobs that ended without beginning a release are given back.
+        """Spends several parts of the budget, or none of them, after the reservations of jobs that
+        ended without beginning a release are given back.
 
         Args:
           requests, origin: the parts, and of which job they are.
@@ -252,8 +248,7 @@ class Ledger:
         return [Reservation(self, line.id) for line in made]
 
     def begin(self, ids: Iterable[int]) -> None:
-        """Notes that something may now be written under reservations, which are then not given
-        back. It may be noted again.
+        """Notes, once or more often, that something may now be written under reservations.
 
         Raises:
           ValueError: one is not an open reservation: write nothing.
@@ -296,7 +291,7 @@ class Ledger:
         with self._writing() as (lines, write):
             write(self._open_line(lines, number).closed(state) for number in ids)
 
-    def _open_line(self, lines: Sequence[LedgerLine], number: int) -> LedgerLine:
+    def _open_line(self, lines: Lines, number: int) -> LedgerLine:
         found = [line for line in lines if line.id == number]
         if not found or found[0].state is not State.RESERVED:
             what = f"already {found[0].state.value}" if found else "not there"
@@ -304,14 +299,12 @@ class Ledger:
         return found[0]
 
     @contextlib.contextmanager
-    def _writing(
-        self,
-    ) -> Iterator[tuple[tuple[LedgerLine, ...], Callable[[Iterable[LedgerLine]], None]]]:
+    def _writing(self) -> Iterator[tuple[Lines, Callable[[Iterable[LedgerLine]], None]]]:
         """The lines, and a function that writes some, in a transaction that excludes others'."""
         with transaction(self.path, "BEGIN IMMEDIATE") as connection:
             yield self._read(connection), functools.partial(ledger_file.write, connection)
 
-    def _read(self, connection: sqlite3.Connection) -> tuple[LedgerLine, ...]:
+    def _read(self, connection: sqlite3.Connection) -> Lines:
         header, lines = ledger_file.read(connection, self.path)
         if header != self._header:
             raise CorruptedLedgerError(f"{self.path} is another ledger than when it was opened")
@@ -319,11 +312,7 @@ class Ledger:
 
 
 class Reservation:
-    """A part of a ledger's budget that is spent, for a release that may be under way.
-
-    Attributes:
-      id: the reservation's, for the methods of ``Ledger``.
-    """
+    """A part of a ledger's budget that is spent; ``id`` is its, for the methods of ``Ledger``."""
 
     def __init__(self, ledger: Ledger, id: int):
         self._ledger, self.id = ledger, id
@@ -349,9 +338,9 @@ class Reservation:
             self.commit()
 
 
-def _of_job(lines: Iterable[LedgerLine], job_id: str) -> tuple[LedgerLine, ...]:
+def _of_job(lines: Lines, job_id: str) -> Lines:
     return tuple(line for line in lines if line.counts and line.origin.job_id == job_id)
 
 
-def _spent(lines: Iterable[LedgerLine]) -> list[Cost]:
+def _spent(lines: Lines) -> list[Cost]:
     return [line.cost for line in lines if line.counts]

@@ -93,10 +93,8 @@ class LedgerLine:
 
     Attributes:
       id: counts reservations from 1.
-      purpose, cost, origin: as given.
-      unit: the ledger's.
+      purpose, cost, origin, unit: as given; the unit is the ledger's.
       announces: the caller begins before it writes.
-      state: see ``State``.
       begun: something may have been written under it.
       host, process: the machine's name, and a name of the process that made it; see ``has_ended``.
       reserved_at, closed_at: when, in UTC; the second is empty while it is open.
@@ -120,10 +118,7 @@ class LedgerLine:
         return replace(self, state=state, closed_at=_now())
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the line for a statement such as privacy.json.
-
-        It holds nothing that depends on the data.
-        """
+        """Returns the line for a statement: nothing that depends on the data."""
         return {
             "id": self.id,
             "state": self.state.value,
@@ -173,15 +168,10 @@ def transaction(path: str, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]
     # SQLite would wait for a pipe.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
+    existing = f"file:{urllib.parse.quote(path)}?mode=rw"
+    options: Any = {"timeout": _WAIT_SECONDS, "isolation_level": None, "uri": True}
     try:
-        with contextlib.closing(
-            sqlite3.connect(
-                f"file:{urllib.parse.quote(path)}?mode=rw",
-                timeout=_WAIT_SECONDS,
-                isolation_level=None,
-                uri=True,
-            )
-        ) as made:
+        with contextlib.closing(sqlite3.connect(existing, **options)) as made:
             # As FULL, and syncs the directory once the journal is gone, so that a power cut does
             # not bring it back.
             made.execute("PRAGMA synchronous = EXTRA")
@@ -257,11 +247,7 @@ def create(path: str, header: Header) -> None:
 
 
 def read(connection: sqlite3.Connection, path: str) -> tuple[Header, tuple[LedgerLine, ...]]:
-    """A ledger's header and lines, after all checks, in a transaction.
-
-    Raises:
-      CorruptedLedgerError: it is damaged, or no ledger.
-    """
+    """A ledger's header and lines, after all checks. Raises a CorruptedLedgerError."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if (application, version) != (_APPLICATION, _VERSION):
@@ -301,9 +287,8 @@ def this_process() -> str:
 
 
 def has_ended(process: str) -> bool:
-    """Tells whether a process that ``this_process`` named has ended for certain: it ran on this
-    boot of this machine, among the same process numbers, and its number is free or another's by
-    now."""
+    """Tells whether a process has ended for certain: ``this_process`` named it on this boot of this
+    machine, among the same process numbers, and its number is free or another's by now."""
     try:
         boot_and_space, number, start = process.rsplit(" ", 2)
         if boot_and_space != _namespace():

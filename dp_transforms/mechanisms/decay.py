@@ -1,10 +1,8 @@
 """The ratios of a mechanism's weights, known to any precision: 2**-eta, q = e**-c, and products.
 
-The usual parameter epsilon gives the weights e**(-epsilon * u), which no computer can represent.
-Ilvento (2019, "Implementing the Exponential Mechanism with Base-2 Differential Privacy", arXiv
-1912.04222) takes the weights 2**(-eta * u) instead, with eta chosen so that 2**(-eta) is a binary
-fraction: then every weight of an integer utility u is a binary fraction too, and a mechanism can
-compute without any rounding.
+No computer can represent the weights e**(-epsilon * u). Ilvento (2019, "Implementing the
+Exponential Mechanism with Base-2 Differential Privacy", arXiv 1912.04222) takes 2**(-eta * u)
+instead, 2**-eta being a binary fraction: so is every weight of an integer utility u, then.
 """
 
 from __future__ import annotations
@@ -42,9 +40,8 @@ class Eta:
 
     A mechanism that is eta-DP in base 2 changes no output's probability by more than a factor
     2**eta between neighbours (add or remove all records of one user): it is (eta * ln 2)-DP in the
-    usual sense. An Eta is the parameter of the weights; what a mechanism that uses it costs depends
-    also on the sensitivity, and is for that mechanism to say (2 * eta * sensitivity for the
-    exponential mechanism).
+    usual sense. An Eta is the parameter of the weights; the cost of a mechanism depends also on the
+    sensitivity (it is 2 * eta * sensitivity for the exponential mechanism).
 
     An even x is reduced: Eta(2, 2, 1) becomes Eta(1, 1, 1). Equality compares the three integers
     after that, so Eta(1, 1, 2) != Eta(1, 2, 1) although their ``base`` is the same.
@@ -84,17 +81,16 @@ class Eta:
     def from_epsilon(cls, epsilon: Number, max_bits: int | None = None) -> Eta:
         """Returns the largest Eta with eta * ln 2 <= epsilon and ``max_bits`` bits in its base.
 
-        The base (x / 2**y)**z has y * z bits after the binary point. All such numbers with y * z <=
-        max_bits are multiples of 2**-max_bits, so the best one has z = 1.
+        All such bases are multiples of 2**-max_bits, so the best one has z = 1.
 
         Args:
           epsilon: a positive number; a float stands for the decimal that it prints as.
-          max_bits: the most bits after the binary point of the base, and so per unit of utility in
-            every weight. By default as many as bring eta * ln 2 within 0.1% of epsilon.
+          max_bits: the most bits after the binary point of the base. By default as many as bring
+            eta * ln 2 within 0.1% of epsilon.
 
         Raises:
-          ValueError: epsilon is not a positive finite number, or max_bits are too few for any
-            positive eta at or below epsilon; the message says how many are needed.
+          ValueError: epsilon is not a positive finite number, or max_bits are too few for it; the
+            message says how many are needed.
 
         >>> eta = Eta.from_epsilon(1, max_bits=8)
         >>> eta, eta.epsilon
@@ -143,14 +139,9 @@ class Eta:
 
 @dataclass(frozen=True)
 class Decay:
-    """q = e**-c with c = ``rate`` + ``base``'s rate, strictly positive.
+    """q = e**-c for a positive c = ``rate`` + eta * ln 2, eta being ``base`` if there is one.
 
-    Args:
-      rate: the rational part of c; a float stands for the rational number that it is exactly.
-      base: optionally an ``Eta``, which adds eta * ln 2.
-
-    Raises:
-      ValueError: c is not positive.
+    A float rate stands for the rational number that it is exactly.
     """
 
     rate: Fraction = Fraction(0)
@@ -177,10 +168,8 @@ class Decay:
         return Enclosure(down.minus(up.expm1(large)), up.minus(down.expm1(small)))
 
     def is_at_most_one_third(self) -> bool:
-        """Tells whether q <= 1/3.
-
-        Neither an e**-c with a rational c nor a 2**-eta is 1/3 itself.
-        """
+        """Tells whether q <= 1/3."""
+        # Neither an e**-c with a rational c nor a 2**-eta is 1/3 itself.
         return refine_until_decided(
             lambda bits: (enclosed(3, bits).log() - self.log_enclosure(bits)).is_at_most(0)
         )

@@ -26,8 +26,7 @@ _MAX_EXPONENT = 400
 class ExactNumber(Fraction):
     """A rational number that is written as the float that prints it, or else as a fraction.
 
-    What its repr says is exactly what it is, so that equal parameters, and what is made of them,
-    look the same, and different ones different.
+    Equal parameters, and what is made of them, look the same, and different ones different.
 
     >>> ExactNumber(0.1) == Fraction(1, 10), ExactNumber(0.1)
     (True, 0.1)
@@ -70,8 +69,7 @@ class ExactNumber(Fraction):
 def exact_fraction(name: str, value: Any) -> ExactNumber:
     """The finite number that a ``Number``, or one of numpy or gmpy2, prints as, exactly.
 
-    Raises:
-      ValueError: the value is not a finite number; the message names it by ``name``.
+    A ValueError names any other value by ``name``, here and in the next functions.
 
     >>> exact_fraction("epsilon", 0.1) * 10 == 1
     True
@@ -85,11 +83,7 @@ def exact_fraction(name: str, value: Any) -> ExactNumber:
 
 
 def positive_rational(name: str, value: Any) -> ExactNumber:
-    """``exact_fraction`` of a number above zero.
-
-    Raises:
-      ValueError: the value is not a positive finite number; the message names it by ``name``.
-    """
+    """``exact_fraction`` of a number above zero."""
     try:
         exact = exact_fraction(name, value)
     except ValueError:
@@ -100,22 +94,14 @@ def positive_rational(name: str, value: Any) -> ExactNumber:
 
 
 def integer(name: str, value: Any) -> int:
-    """The value as Python's own integer.
-
-    Raises:
-      ValueError: it is not an integer, and neither is True; the message names it by ``name``.
-    """
+    """The value as Python's own integer; True is none."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError(f"{name} must be an integer, got {value!r}")
     return operator.index(value)
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """The value as Python's own integer.
-
-    Raises:
-      ValueError: it is not a positive integer; the message names it by ``name``.
-    """
+    """The value as Python's own integer, above zero."""
     try:
         number = operator.index(value)
     except TypeError:

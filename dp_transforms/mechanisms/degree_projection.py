@@ -1,10 +1,10 @@
 """Degree lists under node privacy: project a graph to bounded degree, at a known sensitivity.
 
-Node-private neighbours: one graph is the other without one node and all its edges. A node may have
-any number of edges, so degrees have no bounded sensitivity by themselves. Here a graph is first
-projected to one in which no degree exceeds a public bound D: its edges are taken in a fixed order,
-and an edge is kept iff both its ends still have fewer than D kept edges (edge addition: Day, Li and
-Lyu, "Publishing graph degree distribution with node differential privacy", SIGMOD 2016).
+Node-private neighbours: one graph is the other without one node and all its edges, of which there
+may be any number. So a graph is first projected to one in which no degree exceeds a public bound D:
+its edges are taken in a fixed order, and an edge is kept iff both its ends still have fewer than D
+kept edges (edge addition: Day, Li and Lyu, "Publishing graph degree distribution with node
+differential privacy", SIGMOD 2016).
 
 Theorem. Adding a node v with all its edges moves the sorted list of projected degrees by at most
 2 D in L1 norm, if the order of two edges depends on nothing but these two edges.
@@ -39,10 +39,7 @@ from collections.abc import Iterable
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
-UNDIRECTED = "undirected"
-IN = "in"
-OUT = "out"
-DEGREES = (UNDIRECTED, IN, OUT)
+UNDIRECTED, IN, OUT = DEGREES = "undirected", "in", "out"
 
 Node = int | str | bytes
 Edge = tuple[Node, Node]
@@ -58,9 +55,8 @@ def known_degree(degree: str) -> str:
 def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
     """Returns the most that one edge can move the sorted list of degrees in L1 norm.
 
-    An edge is one "user" of each node whose degree it adds to: of both its ends, or of one for in-
-    and out-degrees. It changes these nodes' degrees by one each, and sorting does not increase L1
-    distance. Nodes of degree 0 are not in the list, which is the same as zeros at its end.
+    An edge adds one to the degrees of both its ends, or of one for in- and out-degrees, and sorting
+    does not increase L1 distance. Nodes of degree 0 are not in the list: zeros at its end.
 
     Raises:
       ValueError: there is no such degree.
@@ -72,11 +68,8 @@ def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
 
 
 def node_private_sensitivity(degree_bound: int, directed: bool = False) -> int:
-    """The sensitivity to give to the mechanism that releases a projected degree list.
-
-    Returns:
-      How far one node can move the list in L1: 2 D, or 3 D for the in- or out-degrees of a directed
-      graph (see the module's proof).
+    """Returns the most that one node can move a projected degree list in L1 norm, by the proof in
+    the module: 2 D, or 3 D for the in- or out-degrees of a directed graph.
 
     >>> node_private_sensitivity(degree_bound=50)
     100
@@ -92,8 +85,7 @@ def project_degrees(
     Args:
       edges: pairs of nodes. Self-loops are dropped, and so are repeats in either direction.
       degree_bound: D, public: chosen without looking at the graph.
-      order_key: up to 64 bytes that fix the order of the edges, likewise. Any key is as private as
-        any other.
+      order_key: up to 64 bytes that fix the order of the edges, likewise.
 
     Returns:
       The positive degrees. Private: release them with ``node_private_sensitivity(degree_bound)``.
@@ -142,8 +134,7 @@ def in_fixed_order(pairs: Iterable[tuple[bytes, bytes]], key: bytes) -> list[tup
     """Pairs of encoded nodes in an order in which no node comes early throughout.
 
     The place of two pairs relative to each other depends on them and the key alone, as the proof
-    needs: they are compared by hash, and by name where hashes are equal. Alphabetical order would
-    be as private, but would keep the edges of nodes early in the alphabet.
+    needs. Alphabetical order would keep the edges of nodes early in the alphabet.
     """
 
     def place(pair: tuple[bytes, bytes]) -> tuple[bytes, tuple[bytes, bytes]]:

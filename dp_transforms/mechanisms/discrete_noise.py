@@ -1,9 +1,7 @@
 """Exact integer noise, many draws at once: discrete Laplace and two-sided geometric.
 
-Each draw is the inverse distribution function at one uniform number U: a function of U alone. Draw
-i of ``sample`` depends on (tape, channel, i) only, so that a retried bundle repeats it;
-``from_words`` takes uniform numbers that come from elsewhere, such as a keyed function of a
-partition's name.
+Each draw is the inverse distribution function at one uniform number U, of a tape or from elsewhere,
+such as a keyed function of a partition's name.
 
 The distributions are symmetric. With V = U and a negative sign if U < 1/2, else V = 1 - U and a
 positive sign, the magnitude is the number of x >= 0 with V < P[X > x]. Sixty-four bits of V decide
@@ -23,7 +21,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray, WordArray
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.enclosure import (
@@ -51,11 +49,8 @@ class IntegerNoise(ABC):
     """A symmetric distribution on the integers, sampled by exact inversion."""
 
     def sample(self, tape: RandomTape, channel: str, count: int, start: int = 0) -> IntArray:
-        """``count`` independent draws, as an int64 array of shape (count,).
-
-        Draw i is a function of the uniform number at (channel, start + i) of the tape. Give every
-        use a channel of its own.
-        """
+        """``count`` independent draws, an int64 array: draw i depends on the uniform number at
+        (channel, start + i) of the tape alone. Give every use a channel of its own."""
         words = tape.words(channel, count, start)
         return self.from_words(words, lambda i, bits: tape.prefix(channel, start + i, bits))
 
@@ -64,8 +59,8 @@ class IntegerNoise(ABC):
 
         Args:
           words: uint64 array of shape (n,): element i is floor(U_i * 2**64).
-          extend: ``extend(i, bits)`` is floor(U_i * 2**bits). Called for the few elements that 64
-            bits do not decide, with growing numbers of bits; must agree with ``words``.
+          extend: ``extend(i, bits)`` is floor(U_i * 2**bits), for the few elements that 64 bits do
+            not decide; must agree with ``words``.
 
         Raises:
           ValueError: words are not a one-dimensional uint64 array.
@@ -73,10 +68,14 @@ class IntegerNoise(ABC):
         if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.ndim != 1:
             raise ValueError("words must be a one-dimensional array of dtype uint64")
         positive = words >= np.uint64(1 << 63)
-        # The leading 64 bits of V.
-        folded = np.where(positive, ~words, words)
-        magnitudes, certain = self._magnitudes(folded)
-        draws = np.where(positive, magnitudes, -magnitudes)
+        # The leading 64 bits of V, rounded once on the way to a float, by at most 2**-53 of itself.
+        lower = np.where(positive, ~words, words).astype(np.float64) * 2.0**-WORD_BITS
+        upper = (lower + 2.0**-WORD_BITS) * (1 + 2 * RELATIVE_ERROR)
+        lower *= 1 - 2 * RELATIVE_ERROR
+        found = self._guess(np.maximum(lower, 2.0**-WORD_BITS))
+        certain = self._float_tails(found) < lower
+        certain &= (found == 0) | (self._float_tails(np.maximum(found, 1) - 1) > upper)
+        draws = np.where(positive, found, -found)
         for i in np.flatnonzero(~certain).tolist():
             draws[i] = self._exact_draw(partial(extend, i))
         return draws
@@ -85,21 +84,16 @@ class IntegerNoise(ABC):
     def tail(self, x: int, precision: int) -> Enclosure:
         """(lo, hi) around P[X > x] for x >= 0, about 2**-precision apart."""
 
+    def above(self, x: int, precision: int) -> Enclosure:
+        """(lo, hi) around P[X > x] for any x, exact rationals."""
+        # The noise is symmetric: P[X > -x] = P[X <= x - 1].
+        tail = self.tail(x if x >= 0 else -x - 1, precision).rational()
+        return tail if x >= 0 else 1 - tail
+
     def probability(self, x: int, precision: int = 64) -> Enclosure:
         """(lo, hi) around P[X = x], at most about 2**-precision apart."""
-        tail = self.tail(abs(x), precision + 2)
-        return self.tail(abs(x) - 1, precision + 2) - tail if x else 1 - 2 * tail
-
-    def _magnitudes(self, folded: WordArray) -> tuple[IntArray, BoolArray]:
-        """Magnitudes for the leading words of V, and whether floats prove them."""
-        # A word is rounded once on the way to a float, by at most 2**-53 of itself.
-        lower = folded.astype(np.float64) * 2.0**-WORD_BITS
-        upper = (lower + 2.0**-WORD_BITS) * (1 + 2 * RELATIVE_ERROR)
-        lower *= 1 - 2 * RELATIVE_ERROR
-        found = self._guess(np.maximum(lower, 2.0**-WORD_BITS))
-        certain = self._float_tails(found) < lower
-        certain &= (found == 0) | (self._float_tails(np.maximum(found, 1) - 1) > upper)
-        return found, certain
+        x = abs(x)
+        return self.above(x - 1, precision + 2) - self.above(x, precision + 2)
 
     @abstractmethod
     def _guess(self, levels: FloatArray) -> IntArray:

@@ -21,11 +21,7 @@ _T = TypeVar("_T")
 
 
 class Undecided(Exception):
-    """Enclosures of some precision do not settle a question.
-
-    Attributes:
-      width: how wide the enclosure in question is, relative to 1.
-    """
+    """Enclosures of some precision do not settle a question; of this width, relative to 1."""
 
     def __init__(self, width: float = 1.0):
         super().__init__(width)
@@ -42,11 +38,7 @@ def refine_until_decided(answer: Callable[[int], _T], bits: int = 64) -> _T:
 
 
 def same(ends: Iterable[_T]) -> _T:
-    """Returns the value that both bounds come to.
-
-    Raises:
-      Undecided: they come to different values.
-    """
+    """Returns the value that both bounds come to; Undecided if they come to different ones."""
     lower, upper = ends
     if lower != upper:
         raise Undecided
@@ -77,13 +69,9 @@ def rounding_pair(precision: int) -> tuple[Any, Any]:
     number below 0 with: gmpy2 rounds it first, in the same direction, and the result is then on the
     wrong side by a unit in the last place. An ``Enclosure`` takes any rational number.
     """
+    widest = {"emin": gmpy2.get_emin_min(), "emax": gmpy2.get_emax_max()}
     down, up = (
-        gmpy2.context(
-            precision=precision,
-            round=direction,
-            emax=gmpy2.get_emax_max(),
-            emin=gmpy2.get_emin_min(),
-        )
+        gmpy2.context(precision=precision, round=direction, **widest)
         for direction in (gmpy2.RoundDown, gmpy2.RoundUp)
     )
     return down, up
@@ -176,11 +164,7 @@ class Enclosure(NamedTuple):
         return Enclosure(down.erfc(self.upper), up.erfc(self.lower))
 
     def is_at_most(self, bound: Any) -> bool:
-        """Tells whether the number is at most a rational one.
-
-        Raises:
-          Undecided: the bounds do not tell.
-        """
+        """Tells whether the number is at most a rational one; Undecided if the bounds do not."""
         if self.upper <= bound:
             return True
         if self.lower > bound:
@@ -188,11 +172,8 @@ class Enclosure(NamedTuple):
         raise Undecided
 
     def is_below(self, other: tuple[Any, Any]) -> bool:
-        """Tells whether a number that is below its upper bound is below another one.
-
-        Raises:
-          Undecided: the bounds do not tell.
-        """
+        """Tells whether a number that is below its upper bound is below another one; Undecided if
+        the bounds do not."""
         if self.upper <= other[0]:
             return True
         if self.lower >= other[1]:

@@ -2,19 +2,18 @@
 
 Ilvento (2019), "Implementing the Exponential Mechanism with Base-2 Differential Privacy": outcome o
 is chosen with probability proportional to 2**(-eta * u(o)), low utilities being likely. For integer
-utilities and a suitable eta (see ``eta.Eta``) every weight is a binary fraction, so nothing is
-ever rounded, and the distribution is the mechanism's, not an approximation of it. The precision is
-a promise that is kept or broken: a sum of weights that needs more bits than were fixed raises
-``InexactArithmeticError``, as MPFR would raise its inexact flag, and there is no answer.
+utilities and an ``Eta`` every weight is a binary fraction, so nothing is ever rounded, and the
+distribution is the mechanism's, not an approximation of it. A sum of weights that needs more bits
+than were fixed raises ``InexactArithmeticError``, and there is no answer.
 
-Utilities that are no integers are rounded at random: away from zero with probability exactly the
-absolute value of the fractional part (Mechanism 4), which has the distribution of ceil(u - U) for a
-uniform U.
+Other utilities are rounded at random: away from zero with probability exactly the absolute value of
+the fractional part (Mechanism 4), which has the distribution of ceil(u - U) for a uniform U.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -28,10 +27,13 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import Array, IntArray
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
-from dp_transforms.mechanisms.enclosure import exactly
+from dp_transforms.mechanisms.enclosure import as_fraction, exactly
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform, draw_below, is_below
 
+Outcome = TypeVar("Outcome")
+
 LARGEST_BOUND = 2**62
+_MOST_BITS = 2**34
 
 
 def round_at_random(
@@ -80,8 +82,7 @@ def round_at_random(
     except TypeError as error:
         raise ValueError(f"{name} must be real numbers, got one of type {error}") from None
     except (ValueError, OverflowError):
-        message = f"{name} must be finite, but at least one is NaN or infinite"
-        raise ValueError(message) from None
+        raise ValueError(f"{name} must be finite, but at least one is NaN or infinite") from None
     clamped = np.clip(exact, lowest, highest)
     whole: IntArray = clamped.astype(np.int64)
     fractions = abs(clamped - whole)
@@ -129,14 +130,9 @@ def _exact(value: Any) -> Fraction:
     if isinstance(value, int | float | Fraction | Decimal):
         return Fraction(value)
     try:
-        return Fraction(*map(int, gmpy2.mpq(value).as_integer_ratio()))
+        return as_fraction(gmpy2.mpq(value))
     except TypeError:
         raise TypeError(type(value).__name__) from None
-
-
-Outcome = TypeVar("Outcome")
-
-_MOST_BITS = 2**34
 
 
 class InexactArithmeticError(ArithmeticError):
@@ -155,21 +151,18 @@ class ExponentialMechanism:
     the distribution of ceil(u - U) for a uniform U that does not depend on the data: for each fixed
     U this moves by at most ceil(s) when u moves by s.
 
-    The parameters, the outcomes and their number must not depend on the data. What happens at
-    construction depends on the parameters alone; utilities are seen only by ``sample`` and
-    ``choose``.
+    The parameters, the outcomes and their number must not depend on the data. Utilities are seen
+    only by ``sample`` and ``choose``.
 
     Args:
       eta: the base-2 privacy parameter, per unit of utility.
       utility_min: integer; lower utilities count as this one. The likeliest.
       utility_max: integer; higher utilities count as this one.
       max_outcomes: the most outcomes that a choice may have.
-      min_retries: the least number of random numbers drawn per choice. More are needed with
-        probability below 2**-min_retries; see ``randomness.draw_below`` for the timing channel
-        that this narrows.
-      precision: how the bits for weights and their sums are fixed in advance. "theoretical" is
-        Lemma 3.4's closed form, "empirical" is what the worst case needs, computed. Exceeding them,
-        which cannot happen, would raise ``InexactArithmeticError``; they do not change the cost.
+      min_retries: the least number of random numbers drawn per choice, which narrows a timing
+        channel; see ``randomness.draw_below``.
+      precision: how the bits for weights and their sums are fixed in advance: "theoretical" by
+        Lemma 3.4, "empirical" by the worst case, computed. It does not change the cost.
 
     Raises:
       ValueError: a parameter is not an integer in range, or the weights would need too many bits.
@@ -229,13 +222,8 @@ class ExponentialMechanism:
         return eta.bits * self._range + (most - 1).bit_length()
 
     def epsilon(self, sensitivity: float | Fraction = 1) -> float:
-        """Returns the epsilon of one choice, in natural units.
-
-        It is the smallest float not below 2 * eta * ceil(sensitivity) * ln 2.
-
-        Args:
-          sensitivity: the most by which any outcome's utility may change between neighbours.
-        """
+        """Returns the epsilon of one choice, in natural units: the smallest float not below
+        2 * eta * ceil(sensitivity) * ln 2, where a neighbour may change utilities by so much."""
         if not 0 <= sensitivity < math.inf:
             raise ValueError(f"sensitivity must be finite and not negative, got {sensitivity}")
         steps = math.ceil(sensitivity)
@@ -249,17 +237,15 @@ class ExponentialMechanism:
         Args:
           utilities: one finite number per outcome: a sequence or a one-dimensional numpy array of
             integers, floats or rationals.
-          tape: where random numbers come from: ``RandomTape.from_os()`` for a release.
+          tape: ``RandomTape.from_os()`` for a release.
           channel: the address of this choice on the tape; every choice needs one of its own.
 
         Raises:
-          ValueError: there are no utilities or more than max_outcomes, or one is NaN, infinite or
-            not a real number; this channel has claimed the tape. The message does not repeat
-            utilities, which are private.
+          ValueError: there are no utilities or more than max_outcomes, or one is not a finite real
+            number; this channel has claimed the tape. The message does not repeat utilities.
         """
         levels = self._levels(utilities, tape.claim(channel), channel)
-        total = self._total(levels)
-        drawn = draw_below(total, tape, f"{channel}: draw", self.min_retries)
+        drawn = draw_below(self._total(levels), tape, f"{channel}: draw", self.min_retries)
         return self._locate(levels, drawn)
 
     def choose(
@@ -278,9 +264,7 @@ class ExponentialMechanism:
         Raises:
           ValueError: as ``sample``, or a utility is not an integer.
         """
-        levels = self._levels(utilities, None, "")
-        base = self.eta.base
-        weights = [base**level for level in levels.tolist()]
+        weights = [self.eta.base**level for level in self._levels(utilities, None, "").tolist()]
         total = sum(weights)
         return [weight / total for weight in weights]
 
@@ -296,14 +280,8 @@ class ExponentialMechanism:
             raise ValueError("there must be at least one outcome")
         if len(utilities) > self.max_outcomes:
             raise ValueError(f"there are more than max_outcomes={self.max_outcomes} outcomes")
-        rounded = round_at_random(
-            utilities,
-            self.utility_min,
-            self.utility_max,
-            tape,
-            f"{channel}: rounding",
-            name="utilities",
-        )
+        limits = self.utility_min, self.utility_max
+        rounded = round_at_random(utilities, *limits, tape, f"{channel}: rounding", "utilities")
         return rounded - self.utility_min
 
     def _occupied(self, levels: IntArray) -> Iterator[tuple[int, int, Any, Any, int]]:
@@ -314,17 +292,15 @@ class ExponentialMechanism:
         """
         step, bits = gmpy2.mpz(self.eta.x) ** self.eta.z, self.eta.bits
         weight, cumulative, previous = gmpy2.mpz(1), gmpy2.mpz(0), 0
-        occupied, counts = np.unique(levels, return_counts=True)
-        for level, outcomes in zip(occupied.tolist(), counts.tolist(), strict=True):
+        for level, outcomes in sorted(Counter(levels.tolist()).items()):
             gap = level - previous
             previous = level
-            if step != 1:
-                weight *= step**gap
+            weight *= step**gap
             cumulative = (cumulative << bits * gap) + outcomes * weight
             yield level, outcomes, weight, cumulative, bits * (self._range - level)
 
     def _total(self, levels: IntArray) -> Any:
-        for _, _, _, cumulative, shift in self._occupied(levels):
+        for *_, cumulative, shift in self._occupied(levels):
             last = cumulative, shift
         total = last[0] << last[1]
         # Trailing zeros do not count, as in a significand.
@@ -353,19 +329,17 @@ class ClampedLaplace:
     """Releases a point of the grid lower, lower + granularity, ..., near a private number.
 
     A point s steps away from the grid point next to the number has probability proportional to
-    2**(-eta * s). Nothing outside the bounds can be released: the distribution is not that of
-    Laplace noise clamped afterwards, which would pile up at the ends.
+    2**(-eta * s): unlike Laplace noise clamped afterwards, this does not pile up at the ends.
 
     Privacy. Let the number change by at most d between neighbours (add or remove all records of one
     user). Rounding to the grid (halves go up) and clamping turn that into at most k = ceil(d /
     granularity) steps, so a release is (2 * eta * k)-DP in base 2, ``epsilon(d)`` in natural units.
-    The factor 2 is the price of the bounds: ``TwoSidedGeometric`` noise costs eta * k, without
-    them.
+    (``TwoSidedGeometric`` noise, without bounds, costs eta * k.)
 
     Args:
       eta: the base-2 privacy parameter, per step of the grid.
       lower: the lowest point. A float, the private number too, stands for the decimal that it
-        prints as, so that numbers which differ by the decimal d here differ by at most d.
+        prints as.
       upper: no point is above it.
       granularity: the distance between points.
       min_retries: as for ``ExponentialMechanism``.
@@ -404,13 +378,9 @@ class ClampedLaplace:
         return math.floor((upper - lower) / step) + 1
 
     def epsilon(self, sensitivity: Number) -> float:
-        """Returns the epsilon of one release, in natural units.
-
-        It is the smallest float not below 2 * eta * ceil(sensitivity / granularity) * ln 2.
-
-        Args:
-          sensitivity: the most by which the number may change between neighbours.
-        """
+        """Returns the epsilon of one release, in natural units: the smallest float not below
+        2 * eta * ceil(sensitivity / granularity) * ln 2, where a neighbour may change the number by
+        so much."""
         _, _, step = self._grid
         return self._mechanism.epsilon(math.ceil(_rational("sensitivity", sensitivity) / step))
 

@@ -8,7 +8,6 @@ import itertools
 import math
 import operator
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -36,9 +35,8 @@ class FrequencyList:
     """An integer partition in run-length form: ``multiplicities[i]`` items occur
     ``frequencies[i]`` times.
 
-    Immutable and hashable. A list of N users has at most sqrt(2 N) distinct frequencies, so a list
-    with N in the billions is a few thousand pairs. It is taken to be private, and shows nothing of
-    itself in text; what a mechanism returns is a ``ReleasedList``.
+    Immutable and hashable. A list of N users has at most sqrt(2 N) distinct frequencies. It is
+    taken to be private, and has no text; what a mechanism returns is a ``ReleasedList``.
 
     Args:
       frequencies: distinct positive integers, strictly descending.
@@ -46,8 +44,8 @@ class FrequencyList:
 
     Raises:
       ValueError: an entry is not an integer, not positive, out of order, repeated, or too large
-        for 64 bits; the message names the entry by its position. Positions and offending values
-        are in these messages: do not show them where the list is private.
+        for 64 bits. The message has its position and value: do not show it where the list is
+        private.
 
     >>> password_counts = FrequencyList([5, 2, 1], [1, 1, 3])
     >>> password_counts.total, password_counts.distinct
@@ -89,10 +87,10 @@ class FrequencyList:
         Raises:
           ValueError: a count is not a positive 64-bit integer.
         """
-        if isinstance(counts, np.ndarray) and counts.dtype.kind in "iu":
-            values, repeats = np.unique(counts, return_counts=True)
-            return cls(values[::-1], repeats[::-1])
-        return cls.from_histogram(Counter(_positive_integers("counts", list(counts)).tolist()))
+        if not (isinstance(counts, np.ndarray) and counts.dtype.kind in "iu"):
+            counts = _positive_integers("counts", counts)
+        values, repeats = np.unique(counts, return_counts=True)
+        return cls(values[::-1], repeats[::-1])
 
     @classmethod
     def from_histogram(cls, histogram: Mapping[int, int]) -> FrequencyList:
@@ -129,8 +127,6 @@ class FrequencyList:
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> FrequencyList:
         """Reads a file with the header ``frequency,multiplicity`` and descending frequencies.
-
-        A file with the header alone is the empty list.
 
         Raises:
           ValueError: the file is empty, has another header, or has a bad line, which is named.
@@ -186,7 +182,7 @@ class FrequencyList:
         return np.append(self._frequencies, tail)[np.searchsorted(ends, ranks)]
 
     def at_least(self, users: Integers) -> IntArray:
-        """Counts the items that occur at least so many times, for each of several numbers of times.
+        """Counts the items that occur at least so many times, for several numbers of times.
 
         >>> FrequencyList([5, 2, 1], [1, 1, 3]).at_least([6, 2, 1]).tolist()
         [0, 2, 5]
@@ -195,8 +191,7 @@ class FrequencyList:
         return np.append(0, self._multiplicities.cumsum())[found]
 
     def l1_distance(self, other: FrequencyList) -> int:
-        """Sum over ranks of the absolute difference. ``dist`` of Blocki et al. (2016) is half of
-        it."""
+        """Sum over ranks of the absolute difference: twice ``dist`` of Blocki et al. (2016)."""
         # Ranks up to which both lists are constant.
         cuts = np.union1d(*(np.cumsum(f.multiplicities) for f in (self, other)))
         widths = np.diff(cuts, prepend=0).tolist()
@@ -275,16 +270,14 @@ class ReleasedList(FrequencyList):
 
     @property
     def coordinates(self) -> NoisyCoordinates | None:
-        """The noisy coordinates, all that the release tells of the private list; None unless the
-        list was decoded from such."""
+        """The noisy coordinates from which the list was decoded, if it was: all that the release
+        tells of the private one."""
         return self._coordinates
 
     @property
     def cost(self) -> dict[str, Any] | None:
-        """The cost of the release: epsilon and delta, if no user has more partitions than declared.
-
-        A mechanism takes the caller's word for that, since it does not see records. None if it is
-        not known which mechanism released the list.
+        """The cost of the release: epsilon and delta, if no user has more partitions than declared,
+        for which a mechanism takes the caller's word. None if the mechanism is not known.
 
         >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
         >>> mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)
@@ -306,7 +299,7 @@ class ReleasedList(FrequencyList):
         {'frequency': [5, 1], 'multiplicity': [1, 3]}
         """
         columns = (self.frequencies.tolist(), self.multiplicities.tolist())
-        return dict(zip(("frequency", "multiplicity"), columns, strict=True))
+        return dict(zip(_HEADER, columns, strict=True))
 
     # How a public list is shown is known to what may see public lists alone, and is asked for late:
     # a mechanism needs none of it.
@@ -330,7 +323,7 @@ class ReleasedList(FrequencyList):
         return lists.plot_list(self, path, confidence)
 
     def __str__(self) -> str:
-        return "\n".join(["frequency,multiplicity", *(f"{n},{m}" for n, m in self)])
+        return "\n".join([",".join(_HEADER), *(f"{n},{m}" for n, m in self)])
 
     def __repr__(self) -> str:
         shown = [
@@ -351,8 +344,8 @@ class ReleasedList(FrequencyList):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        told = (self._mechanism, self._coordinates)
-        return ReleasedList, (self.frequencies, self.multiplicities, *told)
+        columns = (self.frequencies, self.multiplicities)
+        return ReleasedList, (*columns, self._mechanism, self._coordinates)
 
 
 class RankSums:
@@ -390,9 +383,7 @@ class RankSums:
         for start, end, base, value in zip(
             self.ends, self.ends[1:], self.sums, self.frequencies, strict=False
         ):
-            width = min(end, rank) - start
-            if width <= 0:
-                break
+            width = max(0, min(end, rank) - start)
             # Ranks start, start + 1, ... of this run have sums base, base + value, ...
             result += width * base + value * (width * (width - 1) // 2)
         return result + max(0, rank - self.ends[-1]) * self.total
@@ -407,17 +398,11 @@ def _two_integers(row: list[str], place: str) -> tuple[int, int]:
 
 
 def _positive_integers(name: str, entries: Iterable[Any]) -> IntArray:
-    if isinstance(entries, np.ndarray) and entries.dtype.kind in "iu" and entries.ndim == 1:
-        bad = np.flatnonzero((entries < 1) | (entries > MAX_VALUE))
-        if bad.size:
-            _reject(name, int(bad[0]), entries[bad[0]])
-        return entries.astype(np.int64)
-    values = [integer(f"{name}[{i}]", entry) for i, entry in enumerate(entries)]
-    for i, value in enumerate(values):
-        if not 1 <= value <= MAX_VALUE:
-            _reject(name, i, value)
-    return np.array(values, dtype=np.int64)
-
-
-def _reject(name: str, index: int, entry: Any) -> None:
-    raise ValueError(f"{name}[{index}] must be between 1 and 2**63 - 1, got {entry!r}")
+    if not (isinstance(entries, np.ndarray) and entries.dtype.kind in "iu" and entries.ndim == 1):
+        values = [integer(f"{name}[{i}]", entry) for i, entry in enumerate(entries)]
+        entries = np.array(values, dtype=object)
+    bad = np.flatnonzero((entries < 1) | (entries > MAX_VALUE))
+    if bad.size:
+        entry = entries[bad[0]]
+        raise ValueError(f"{name}[{bad[0]}] must be between 1 and 2**63 - 1, got {entry!r}")
+    return entries.astype(np.int64)

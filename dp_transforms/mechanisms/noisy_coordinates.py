@@ -37,9 +37,8 @@ class FrobeniusCoordinates:
     @property
     def square(self) -> int:
         """D: the largest number of partitions with at least as many users each."""
-        frequencies = self._list.frequencies
         ends = self._list.multiplicities.cumsum()
-        return int(np.minimum(frequencies, ends).max(initial=0))
+        return int(np.minimum(self._list.frequencies, ends).max(initial=0))
 
     def of(self, arm: str, indices: IntArray) -> IntArray:
         """a_i (``ROWS``) or b_j (``COLUMNS``) at indices from 1 on."""
@@ -60,8 +59,7 @@ def list_of_coordinates(rows: IntArray, columns: IntArray) -> FrequencyList:
     >>> list(list_of_coordinates(np.array([5, 1]), np.array([3])))
     [(5, 1), (2, 1), (1, 2)]
     """
-    size = int(np.count_nonzero(rows))
-    below = int(np.count_nonzero(columns))
+    size, below = (int(np.count_nonzero(arm)) for arm in (rows, columns))
     for arm in (rows, columns):
         if (arm < 0).any() or ((arm[1:] >= arm[:-1]) & (arm[1:] > 0)).any():
             raise ValueError("the coordinates of a list fall strictly to 0")
@@ -81,9 +79,8 @@ def list_of_coordinates(rows: IntArray, columns: IntArray) -> FrequencyList:
 class NoisyCoordinates:
     """Frobenius coordinates plus two-sided geometric noise: all that a release tells of a list.
 
-    The values at index i are a_i and b_i of the module plus independent noise with
-    Pr[n] = (1 - q) / (1 + q) q**|n|. Whatever is computed from them costs no privacy. See
-    ``partition.frobenius`` for the guarantee.
+    The noise is independent, with Pr[n] = (1 - q) / (1 + q) q**|n|; ``partition.frobenius`` has the
+    guarantee. Whatever is computed from a release costs no privacy.
 
     Args:
       rows, columns: noisy a_1, a_2, ... and b_1, b_2, ...; int64 arrays of any lengths.
@@ -129,5 +126,5 @@ class NoisyCoordinates:
     def __iter__(self) -> Any:
         """(arm, index, value) for all of them."""
         for name in (ROWS, COLUMNS):
-            values = getattr(self, name).tolist()
-            yield from ((name, index, value) for index, value in enumerate(values, 1))
+            for index, value in enumerate(getattr(self, name).tolist(), 1):
+                yield name, index, value

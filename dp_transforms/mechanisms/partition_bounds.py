@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decimals import integer
 from dp_transforms.mechanisms.enclosure import smallest_where
-from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList, Integers, RankSums
 
 NO_BOUND = 2**62
 """Stands for infinity among upper bounds."""
@@ -26,15 +26,9 @@ NO_BOUND = 2**62
 MAX_DISTANCE = 2**40
 """The largest ``distance`` of bounds around a list: they have some 2 sqrt(distance) values."""
 
-_LARGEST = 2**63 - 1  # No value of any list is above this.
-
 
 def check_distance(distance: int) -> None:
-    """Makes sure that bounds at a distance from a list fit in memory.
-
-    Raises:
-      ValueError: they do not; the message says how far is possible.
-    """
+    """Raises a ValueError if bounds at a distance from a list would not fit in memory."""
     if distance > MAX_DISTANCE:
         raise ValueError(
             f"distance must be at most 2**40, got {distance}: bounds have some 2 sqrt(distance) "
@@ -46,14 +40,11 @@ def check_distance(distance: int) -> None:
 class PartitionBounds:
     """L_i <= x_i <= U_i for all ranks i >= 1.
 
-    U_i is infinite for the first ``unbounded_ranks`` ranks; then come the entries of ``upper``; all
-    later ranks have U_i = ``beyond``. L_i is the i-th entry of ``lower``, and 0 behind them.
-
     Args:
-      lower: the entries of L.
+      lower: the entries of L, which is 0 behind them.
       upper: the finite entries of U.
-      unbounded_ranks: how many ranks have no upper bound.
-      beyond: the upper bound of all ranks behind those, 0 or more.
+      unbounded_ranks: how many ranks have no upper bound: the first ones.
+      beyond: the upper bound of all ranks behind those of ``upper``.
 
     Raises:
       ValueError: a number is negative, an entry of ``upper`` is below ``beyond``, or L is above U
@@ -84,19 +75,11 @@ class PartitionBounds:
             raise ValueError(f"lower is above upper at rank {rank}, so no list lies between")
 
     @classmethod
-    def of_runs(
-        cls,
-        lower: Sequence[int] | IntArray,
-        upper: Sequence[int] | IntArray,
-        repeats: Sequence[int] | IntArray,
-    ) -> PartitionBounds:
+    def of_runs(cls, lower: Integers, upper: Integers, repeats: Integers) -> PartitionBounds:
         """Makes the bounds lower[j] <= x_i <= upper[j] for the next repeats[j] ranks i, in turn.
 
-        Behind these ranks x_i = 0.
-
-        Bounds that are not descending are replaced by the tightest ones that are and that the same
-        lists keep (their monotone closure): U_i by the least U_j with j <= i, L_i by the largest
-        L_j with j >= i.
+        Behind these ranks x_i = 0. U_i is replaced by the least U_j with j <= i, L_i by the largest
+        L_j with j >= i, which the same lists keep.
 
         Raises:
           ValueError: the arguments are not equally long, an entry is negative, or no list lies
@@ -123,12 +106,8 @@ class PartitionBounds:
 
     @classmethod
     def of_total(cls, total: int) -> PartitionBounds:
-        """Makes the bounds x_i <= total / i, which every list of at most ``total`` users keeps.
-
-        See Ilvento (2019).
-
-        Args:
-          total: a public upper bound on N.
+        """Makes the bounds x_i <= total / i, which every list of at most ``total`` users keeps, for
+        a public total (Ilvento 2019).
 
         >>> list(PartitionBounds.of_total(6).upper)
         [(6, 1), (3, 1), (2, 1), (1, 3)]
@@ -139,11 +118,8 @@ class PartitionBounds:
         # The values above total // root come one to a rank, those below in runs.
         small = np.arange(total // root - 1 if root else 0, 0, -1, dtype=np.int64)
         ends = np.concatenate([ranks, total // small])
-        return cls(
-            upper=FrequencyList.from_runs(
-                np.concatenate([total // ranks, small]), np.diff(ends, prepend=0)
-            )
-        )
+        values = np.concatenate([total // ranks, small])
+        return cls(upper=FrequencyList.from_runs(values, np.diff(ends, prepend=0)))
 
     @classmethod
     def around(cls, reference: FrequencyList, width: int) -> PartitionBounds:
@@ -217,7 +193,7 @@ class PartitionBounds:
         """Returns U_i at some ranks; where it is infinite, more than any list has there."""
         inner = np.maximum(ranks - self.unbounded_ranks, 1)
         bounds = self.upper.at_ranks(inner, self.beyond)
-        return np.where(ranks <= self.unbounded_ranks, _LARGEST, bounds)
+        return np.where(ranks <= self.unbounded_ranks, MAX_VALUE, bounds)
 
 
 def _check(name: str, value: Any, most: int = NO_BOUND - 1) -> None:
@@ -228,9 +204,7 @@ def _check(name: str, value: Any, most: int = NO_BOUND - 1) -> None:
 def _largest_within(values: FrequencyList, distance: int) -> FrequencyList:
     """U_i, the largest x_i among the lists x with ||x - f||_1 <= distance.
 
-    Rank i can be raised to v exactly if all ranks before it can be: that costs
-    sum_{j <= i} max(0, v - f_j). That is monotone in i and in v, so bounds are found run by run, by
-    bisection.
+    Rank i can be raised to v exactly if all ranks before it can be: sum_{j <= i} max(0, v - f_j).
     """
     sums = RankSums(values)
 
@@ -263,7 +237,7 @@ def _smallest_within(values: FrequencyList, distance: int) -> FrequencyList:
 
 
 def _runs(is_reached: Callable[[int, int], bool], largest: int, ranks: int) -> FrequencyList:
-    """The list of the largest value >= 1 that each rank reaches, a descending function."""
+    """The list of the largest value >= 1 that each rank reaches, run by run, by bisection."""
     found, repeats, rank = [], [], 1
     while rank <= ranks:
         value = _last(lambda v, rank=rank: is_reached(rank, v), largest)  # type: ignore[misc]

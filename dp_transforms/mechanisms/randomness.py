@@ -2,21 +2,20 @@
 
 A tape is a family of independent uniform numbers U in [0, 1), addressed by a channel (what the
 number is for) and an index (which decision of that kind). A number has infinitely many bits; a
-decision reads 64 of them and asks for more only if those do not settle it. Because an address
-never moves, a decision that is worked out again at a higher precision reads the same number again:
-what a release returns is a function of the tape alone, and that is what makes its distribution
-exact (see ``walk``).
+decision reads 64 of them and asks for more only if those do not settle it. A decision that is
+worked out again at a higher precision reads the same number again: a release is a function of the
+tape alone, and that is what makes its distribution exact (see ``walk``).
 
-Numbers are the output of SHAKE-256 under a 256-bit secret key. The key comes from the operating
-system (``RandomTape.from_os``) or is derived from a job's secret and a purpose
-(``RandomTape.from_secret``), so that a retried bundle repeats its decisions and two purposes never
-share one. Statements such as "exactly epsilon-differentially private" are about the distribution
-under ideal uniform numbers; with these they hold against any adversary who cannot tell SHAKE-256
-under an unknown key from random bits.
+Numbers are the output of SHAKE-256 under a 256-bit secret key, from the operating system or derived
+from a job's secret and a purpose, so that a retried bundle repeats its decisions and two purposes
+never share one. Statements such as "exactly epsilon-differentially private" are about ideal uniform
+numbers; with these they hold against any adversary who cannot tell SHAKE-256 under an unknown key
+from random bits.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import secrets
 from collections.abc import Callable
@@ -72,12 +71,8 @@ class RandomTape:
     def claim(self, release: str) -> RandomTape:
         """Notes that a release uses the tape; returns the tape.
 
-        Args:
-          release: what is drawn, or on which channel: different ones share no numbers.
-
         Raises:
-          ValueError: such a release has claimed the tape before. With the same numbers on other
-            data, noise would cancel.
+          ValueError: a release of this name, whose numbers would be the same, has claimed it.
         """
         if release in self._claimed:
             raise ValueError(
@@ -130,13 +125,11 @@ class Uniform:
     """One uniform number U in [0, 1) of a tape, known to as many bits as are asked for."""
 
     def __init__(self, tape: RandomTape, channel: str, index: int):
-        self._tape = tape
-        self._channel = channel
-        self._index = index
+        self._prefix = functools.partial(tape.prefix, channel, index)
 
     def prefix(self, bits: int) -> int:
         """floor(U * 2**bits): the leading ``bits`` bits of U as an integer."""
-        return self._tape.prefix(self._channel, self._index, bits)
+        return self._prefix(bits)
 
     def enclosure(self, bits: int) -> Enclosure:
         """(lo, hi) with lo <= U < hi, as exact rationals 2**-bits apart."""
@@ -150,13 +143,8 @@ def known_from(prefix: int, bits: int) -> Enclosure:
 
 
 def is_below(uniform: Uniform, probability: Callable[[int], Enclosure]) -> bool:
-    """Decides U < p exactly, for a real p known through enclosures.
-
-    Args:
-      uniform: the number U; True is returned with probability exactly p.
-      probability: maps a precision in bits to (lo, hi) with lo <= p <= hi. The enclosures must
-        shrink to p as the precision grows. A p that is known exactly returns (p, p).
-    """
+    """Decides U < p exactly: True with probability p, which ``probability`` encloses at a precision
+    in bits, the more narrowly the larger it is."""
     return refine_until_decided(lambda bits: uniform.enclosure(bits).is_below(probability(bits)))
 
 
@@ -166,11 +154,7 @@ def draw_below(total: int, tape: RandomTape, channel: str, min_retries: int = 1)
     With K the smallest integer that has total <= 2**K, a draw is rejected with probability below
     1/2 (Ilvento 2019, Algorithm 2). How many draws were needed can be seen from outside in the time
     they take, so that at least ``min_retries`` = k are made: more are needed with probability below
-    2**-k, and otherwise the number says nothing about the total.
-
-    Args:
-      total: positive.
-      tape, channel: attempt a reads the number at (channel, a).
+    2**-k, and otherwise the number says nothing about the total. Attempt a reads (channel, a).
     """
     length = int((gmpy2.mpz(total) - 1).bit_length())
     accepted = None

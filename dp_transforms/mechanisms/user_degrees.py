@@ -7,12 +7,8 @@ less. How many users have a degree of each cell is a histogram, whose cells are 
 Privacy. Neighbours: add or remove all records of one user. Each user is in exactly one cell, so one
 entry of the histogram changes, by one: its L1 sensitivity is 1, whatever the degrees are. Discrete
 Laplace noise of scale 1 / epsilon on every cell, empty ones too, makes the release epsilon-DP, with
-delta = 0 (Ghosh, Roughgarden, Sundararajan 2009; Dwork et al. 2006 for the histogram). That is far
-less noise than a list over integer partitions would have here: a user moves the list of how many
-users have at least 1, 2, 3, ... partitions by up to ``max_degree`` in L1.
-
-What is computed from a release (``postprocessing.kappa_choice``) costs nothing more. The release
-itself is about the same users as what follows, and their costs add up.
+delta = 0 (Ghosh, Roughgarden, Sundararajan 2009; Dwork et al. 2006 for the histogram). The release
+is about the same users as what follows it, and their costs add up.
 """
 
 from __future__ import annotations
@@ -22,10 +18,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 from dp_transforms.mechanisms.decimals import (
-    ExactNumber,
     Number,
     float_above,
     positive_integer,
@@ -92,14 +88,12 @@ class UserDegreeMechanism:
     @property
     def epsilon_cost(self) -> float:
         """Epsilon, rounded up where it is not a decimal that a float prints."""
-        assert isinstance(self.epsilon, ExactNumber)
-        return float_above(self.epsilon)
+        return float_above(Fraction(self.epsilon))
 
     @cached_property
     def noise(self) -> DiscreteLaplace:
         """The noise that is added to each cell."""
-        assert isinstance(self.epsilon, ExactNumber)
-        return DiscreteLaplace(1 / self.epsilon)
+        return DiscreteLaplace(1 / Fraction(self.epsilon))
 
     @property
     def lowest(self) -> tuple[int, ...]:
@@ -113,7 +107,7 @@ class UserDegreeMechanism:
 
         Args:
           users_by_degree: {degree: number of users}, private; empty is allowed.
-          tape: where the randomness comes from; by default a fresh tape from the operating system.
+          tape: by default a fresh tape from the operating system.
 
         Raises:
           ValueError: a degree or a number is not a positive integer; the tape is claimed.
@@ -127,23 +121,14 @@ class UserDegreeMechanism:
     def release_under(
         self, users_by_degree: Mapping[int, int], secret: bytes, context: str = "user degrees"
     ) -> ReleasedDegrees:
-        """Releases under a job's secret: a retry repeats the release, other data have other noise.
-
-        Args:
-          users_by_degree: see ``release``.
-          secret: the job's.
-          context: tells several releases under one secret apart.
-        """
+        """Releases under a job's secret: a retry repeats the release, other data have other noise,
+        and so have releases of another context."""
         content = hashlib.sha256(json.dumps(self.cells(users_by_degree)).encode()).hexdigest()
         tape = RandomTape.from_secret(secret, f"{context} {content} by {self!r}")
         return self.release(users_by_degree, tape)
 
     def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:
-        """The histogram without noise: PRIVATE.
-
-        Raises:
-          ValueError: see ``release``.
-        """
+        """The histogram without noise: PRIVATE. Raises as ``release``."""
         lowest = self.lowest
         cells = [0] * len(lowest)
         for degree, users in users_by_degree.items():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
+from scipy import stats
 
 from dp_transforms.budget import (
     ApproximateDpEvent,
@@ -38,18 +39,17 @@ def times(count, event):
 
 
 @functools.cache
-def outcomes_of(max_total):
-    """All lists up to a total, as rows that end with zeros."""
-    rows = enumeration.partitions_of_at_most(max_total)
-    return np.array([[*x, *[0] * (max_total - len(x))] for x in rows])
+def rows_of(*lists):
+    """Lists as rows of 30 numbers; by default all lists of up to 30 users."""
+    lists = lists or enumeration.partitions_of_at_most(30)
+    return np.array([[*x, *[0] * (30 - len(x))] for x in lists])
 
 
-def partition_distributions(lists, epsilon, max_total):
-    """The integer-partition mechanism's probabilities of all lists up to max_total, per list."""
-    outcomes = outcomes_of(max_total)
+def partition_distributions(lists, epsilon):
+    """The integer-partition mechanism's probabilities of lists of up to 30 users, per list."""
     rate = float(IntegerPartitionMechanism(epsilon=epsilon).decay.rate)
-    for f in lists:
-        weights = np.exp(-rate * abs(outcomes - [*f, *[0] * (max_total - len(f))]).sum(axis=1))
+    for row in rows_of(*lists):
+        weights = np.exp(-rate * abs(rows_of() - row).sum(axis=1))
         yield weights / weights.sum()
 
 
@@ -58,7 +58,7 @@ def test_the_partition_mechanism_has_bounded_range(epsilon):
     """Exact log ratios of neighbours fill an interval, and epsilon bounds them too."""
     length = IntegerPartitionMechanism(epsilon=epsilon).loss_range
     neighbours = [(2, 1), (3, 1), (2, 2), (2, 1, 1), (2,), (1, 1)]
-    first, *others = partition_distributions(neighbours, epsilon, max_total=24)
+    first, *others = partition_distributions(neighbours, epsilon)
     for distribution in others:
         losses = np.log(first / distribution)
         assert abs(losses).max() <= epsilon
@@ -78,7 +78,7 @@ def test_what_compose_says_holds_for_the_exact_distribution(epsilon, count):
     bound = compose(times(count, event), delta)
     grid = epsilon / 400
     for f, g in [((2, 1), (3, 1)), ((3, 1), (2, 1)), ((), (1,)), ((1,), ()), ((9,), (9, 1))]:
-        p, q = partition_distributions([f, g], epsilon, max_total=30)
+        p, q = partition_distributions([f, g], epsilon)
         steps = np.floor(np.log(p / q) / grid).astype(int)
         lowest = steps.min()
         single = np.bincount(steps - lowest, weights=p)
@@ -150,20 +150,18 @@ def test_pure_divergence_is_that_of_randomised_response(epsilon):
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 30), (0.5, 10), (1.0, 3)])
 def test_pld_is_exact_for_pure_mechanisms(epsilon, count):
     """k-fold randomised response, the worst of all k-fold epsilon-DP mechanisms, by binomials."""
+    p, q = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    splits = [(i, count - i) for i in range(count + 1)]
+
+    def delta_at(target):
+        return sum(
+            math.comb(count, i) * max(0, p**i * q**j - math.exp(target) * p**j * q**i)
+            for i, j in splits
+        )
+
     for delta in (1e-3, 1e-6, 1e-10):
-        total = compose(times(count, ApproximateDpEvent(epsilon)), delta)
-        claimed = total.by_method["pld"]
-
-        def delta_at(target):
-            p, q = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
-            return sum(
-                math.comb(count, i)
-                * max(0, p**i * q ** (count - i) - math.exp(target) * p ** (count - i) * q**i)
-                for i in range(count + 1)
-            )
-
-        assert delta_at(claimed) <= delta
-        assert delta_at(claimed - 2e-4 * count * epsilon) > delta
+        claimed = compose(times(count, ApproximateDpEvent(epsilon)), delta).by_method["pld"]
+        assert delta_at(claimed) <= delta < delta_at(claimed - 2e-4 * count * epsilon)
 
 
 def test_own_deltas_are_failures_that_come_on_top():
@@ -178,24 +176,19 @@ def test_own_deltas_are_failures_that_come_on_top():
 
 
 def test_the_tightest_method_depends_on_the_task():
-    assert compose(times(2, BoundedRangeDpEvent(0.1)), 1e-9).method in ("basic", "pld", "rdp")
     assert compose(times(100, BoundedRangeDpEvent(0.1)), 1e-6).method == "rdp"
     assert compose(times(100, ApproximateDpEvent(0.1)), 1e-6).method == "pld"
     assert compose([gaussian_threshold_event(4, 1e-7)], 1e-6).method == "pld"
-    assert compose([dp_event.ZCDpEvent(0.01)], 1e-6).method in ("zcdp", "rdp")
+    assert compose([dp_event.ZCDpEvent(0.01)], 1e-6).method == "rdp"
 
 
 def test_one_gaussian_by_its_closed_form():
     sigma, delta = 4.0, 1e-6
     epsilon = compose([dp_event.GaussianDpEvent(sigma)], delta).epsilon
 
-    def phi(x):
-        return math.erfc(-x / math.sqrt(2)) / 2
-
     # Balle and Wang (2018), equation 6.
-    exact = phi(1 / (2 * sigma) - epsilon * sigma) - math.exp(epsilon) * phi(
-        -1 / (2 * sigma) - epsilon * sigma
-    )
+    near, far = stats.norm.cdf(np.array([1, -1]) / (2 * sigma) - epsilon * sigma)
+    exact = near - math.exp(epsilon) * far
     assert delta * 0.999 < exact <= delta * (1 + 1e-9)
 
 
@@ -206,14 +199,12 @@ def test_nested_events_count_like_written_out_ones():
     nested_total, flat_total = compose([nested], 1e-5), compose(flat, 1e-5)
     assert Counter(nested_total.by_method) == pytest.approx(Counter(flat_total.by_method))
     # A discrete Laplace mechanism is epsilon-DP for decay * sensitivity.
-    assert compose([dp_event.DiscreteLaplaceDpEvent(0.1, 3)]).by_method["basic"] == pytest.approx(
-        0.3
-    )
+    discrete = compose([dp_event.DiscreteLaplaceDpEvent(0.1, 3)])
+    assert discrete.by_method["basic"] == pytest.approx(0.3)
 
 
 def test_nothing_costs_nothing():
-    assert compose([], 1e-6).epsilon == 0
-    assert compose([BoundedRangeDpEvent(0.0)], 0).epsilon == 0
+    assert compose([], 1e-6).epsilon == compose([BoundedRangeDpEvent(0.0)], 0).epsilon == 0
 
 
 def test_fourier_errors_do_not_pass_for_privacy():
@@ -227,11 +218,10 @@ def test_fourier_errors_do_not_pass_for_privacy():
 def test_largest_epsilon_uses_up_the_budget(count):
     budget = PrivacyBudget(1, 1e-6)
     epsilon = largest_epsilon(count, budget)
-    assert epsilon <= 1
+    assert (1 - 1e-6) / count <= epsilon <= 1
     assert compose(times(count, list_event(epsilon)), 1e-6).epsilon <= 1
     more = compose(times(count, list_event(epsilon * 1.001)), 1e-6)
     assert more.epsilon > 1 or count == 1
-    assert epsilon >= (1 - 1e-6) / count
     assert largest_epsilon(count, PrivacyBudget(1)) == pytest.approx(1 / count, rel=1e-6)
 
 
@@ -268,9 +258,8 @@ def test_all_shifts_in_one_coordinate_are_the_worst(q):
             distribution = {0: Fraction(1)}
             for shift in shifts:
                 both = Counter()
-                for (a, p), (b, r) in itertools.product(
-                    distribution.items(), losses(shift, q).items()
-                ):
+                pairs = itertools.product(distribution.items(), losses(shift, q).items())
+                for (a, p), (b, r) in pairs:
                     both[a + b] += p * r
                 distribution = both
             found = [delta_at(distribution, q, t) for t in multiples]
@@ -278,13 +267,13 @@ def test_all_shifts_in_one_coordinate_are_the_worst(q):
 
 
 def test_new_partitions_of_one_user_move_one_coordinate():
-    before, after = FrequencyList([9, 2], [1, 3]), FrequencyList([9, 2, 1], [1, 3, 7])
+    lists = FrequencyList([9, 2], [1, 3]), FrequencyList([9, 2, 1], [1, 3, 7])
     index = np.arange(1, 20)
-    moved = [
-        FrobeniusCoordinates(after).of(arm, index) - FrobeniusCoordinates(before).of(arm, index)
-        for arm in (ROWS, COLUMNS)
-    ]
-    assert sorted(np.concatenate(moved))[-2:] == [0, 7]
+    before, after = (
+        np.concatenate([FrobeniusCoordinates(one).of(arm, index) for arm in (ROWS, COLUMNS)])
+        for one in lists
+    )
+    assert sorted(after - before)[-2:] == [0, 7]
 
 
 @pytest.mark.parametrize(("epsilon", "max_partitions", "count"), [(0.3, 10, 30), (0.1, 3, 50)])
@@ -298,9 +287,7 @@ def test_composed_noise_on_coordinates_costs_what_its_exact_distribution_says(
     q = math.exp(-epsilon / max_partitions)
     of_one = losses(max_partitions, q)
     single = [of_one[loss] for loss in range(-max_partitions, max_partitions + 1)]
-    distribution = np.array([1.0])
-    for _ in range(count):
-        distribution = np.convolve(distribution, single)
+    distribution = functools.reduce(np.convolve, [single] * count)
     exact = dict(enumerate(distribution.tolist(), -count * max_partitions))
     at, less = (
         delta_at(exact, q, one * max_partitions / epsilon) for one in (claimed, 0.999 * claimed)
@@ -316,13 +303,12 @@ def test_events_survive_the_library_s_own_serialisation():
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="events must be of a kind"):
-        compose([dp_event.UnsupportedDpEvent()], 1e-6)
-    with pytest.raises(ValueError, match="delta must be at least 0 and below 1, got 1"):
-        compose([], 1)
-    with pytest.raises(ValueError, match="epsilon must be a finite number"):
-        BoundedRangeDpEvent(float("inf"))
-    with pytest.raises(ValueError, match="delta must be at least 0"):
-        ApproximateDpEvent(1.0, -1e-9)
-    with pytest.raises(ValueError, match="count must be positive, got 0"):
-        largest_epsilon(0, PrivacyBudget(1))
+    for message, function, *arguments in (
+        ("events must be of a kind", compose, [dp_event.UnsupportedDpEvent()], 1e-6),
+        ("delta must be at least 0 and below 1, got 1", compose, [], 1),
+        ("epsilon must be a finite number", BoundedRangeDpEvent, float("inf")),
+        ("delta must be at least 0", ApproximateDpEvent, 1.0, -1e-9),
+        ("count must be positive, got 0", largest_epsilon, 0, PrivacyBudget(1)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            function(*arguments)

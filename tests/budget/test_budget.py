@@ -14,7 +14,6 @@ positive = st.fractions(Fraction(1, 10**6), 10**6)
 
 
 def test_numbers_are_what_they_print_as():
-    assert PrivacyBudget(0.1).epsilon == Fraction(1, 10)
     assert PrivacyBudget("1/3", "1e-6").delta == Fraction(1, 10**6)
     assert PrivacyBudget(Decimal("0.30")) == PrivacyBudget(0.1) + PrivacyBudget(0.2)
     assert sum([PrivacyBudget(0.1, 1e-7)] * 10, PrivacyBudget(0)) == PrivacyBudget(1, 1e-6)

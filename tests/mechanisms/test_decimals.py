@@ -15,25 +15,15 @@ from dp_transforms.mechanisms import ExactTotalMechanism, IntegerPartitionMechan
 from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction, float_above
 from dp_transforms.mechanisms.selection import STRATEGIES
 
-TENTHS = [
-    0.1,
-    "0.1",
-    "1e-1",
-    "1/10",
-    Fraction(1, 10),
-    Decimal("0.1"),
-    ExactNumber("0.1"),
-    np.float64(0.1),
-    np.float32(0.1),
-]
+WRITTEN = [0.1, "0.1", "1e-1", "1/10"]
+TYPED = [kind("0.1") for kind in (Fraction, Decimal, ExactNumber, np.float64, np.float32)]
 rationals = st.fractions(Fraction(1, 10**9), 10**9)
 
 
-@pytest.mark.parametrize("tenth", TENTHS, ids=repr)
+@pytest.mark.parametrize("tenth", WRITTEN + TYPED, ids=repr)
 def test_however_it_is_written_one_tenth_is_one_mechanism(tenth):
     one, other = IntegerPartitionMechanism(tenth), IntegerPartitionMechanism(Fraction(1, 10))
-    assert one == other
-    assert repr(one) == repr(other)
+    assert one == other and repr(one) == repr(other)
     assert one.decay == other.decay
     assert one.decay.rate == Fraction(1, 20)
     assert one.epsilon_cost == 0.1
@@ -42,12 +32,10 @@ def test_however_it_is_written_one_tenth_is_one_mechanism(tenth):
 @pytest.mark.parametrize("make", STRATEGIES.values(), ids=STRATEGIES)
 def test_however_it_is_written_one_tenth_is_one_strategy(make):
     one, other = make(0.1, 1e-5), make(Fraction(1, 10), Fraction(1, 10**5))
-    assert one == other
-    assert repr(one) == repr(other)
+    assert one == other and repr(one) == repr(other)
     assert one.describe() == other.describe()
-    assert [one.keep_enclosure(n, 64) for n in (1, 50)] == [
-        other.keep_enclosure(n, 64) for n in (1, 50)
-    ]
+    for users in (1, 50):
+        assert one.keep_enclosure(users, 64) == other.keep_enclosure(users, 64)
 
 
 @given(rationals, rationals)

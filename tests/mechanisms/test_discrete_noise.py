@@ -22,31 +22,18 @@ from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
 SMALL = [
-    DiscreteLaplace(Fraction(1, 3)),
-    DiscreteLaplace(1),
-    DiscreteLaplace(20.5),
-    TwoSidedGeometric(Eta(1, 1, 1)),
-    TwoSidedGeometric(Eta(13, 4, 2)),
+    *map(DiscreteLaplace, (Fraction(1, 3), 1, 20.5)),
+    *map(TwoSidedGeometric, (Eta(1, 1, 1), Eta(13, 4, 2))),
 ]
 LARGE = [
-    DiscreteLaplace(513),
-    DiscreteLaplace(10**7),
-    DiscreteLaplace(2**48),
+    *map(DiscreteLaplace, (513, 10**7, 2**48)),
     TwoSidedGeometric(Eta(2**20 - 1, 20, 1)),
 ]
 TRUNCATED = [
-    TruncatedGeometricNoise(Fraction(1), 1),
-    TruncatedGeometricNoise(Fraction(1), 11),
-    TruncatedGeometricNoise(Fraction(20), 3),
-    TruncatedGeometricNoise(Fraction(1, 1000), 6000),
-    TruncatedGeometricNoise(Fraction(1, 10**6), 500),
+    TruncatedGeometricNoise(Fraction(epsilon), k)
+    for epsilon, k in ((1, 1), (1, 11), (20, 3), ("1/1000", 6000), ("1/1000000", 500))
 ]
-GAUSSIANS = [
-    RoundedGaussian(Fraction(1, 4)),
-    RoundedGaussian(Fraction(1000, 7)),
-    RoundedGaussian(Fraction(10**11, 7)),
-    RoundedGaussian(Fraction(2**90)),
-]
+GAUSSIANS = [RoundedGaussian(Fraction(s)) for s in ("1/4", "1000/7", "100000000000/7", 2**90)]
 UNBOUNDED = [*SMALL, *LARGE]
 NOISES = [*UNBOUNDED, *TRUNCATED, *GAUSSIANS]
 SCALES = {
@@ -54,14 +41,13 @@ SCALES = {
 }
 
 
-def direct_tail(noise, x, digits=60):
-    """P[X > x] by summing the definition, or by its closed form, in MPFR at nearest rounding."""
-    with gmpy2.context(precision=4 * digits):
-        ratio = (
-            gmpy2.mpfr(noise.eta.base)
-            if isinstance(noise, TwoSidedGeometric)
-            else gmpy2.exp(-1 / gmpy2.mpq(noise.scale))
-        )
+def direct_tail(noise, x):
+    """P[X > x] by its closed form, in MPFR at nearest rounding."""
+    with gmpy2.context(precision=240):
+        if isinstance(noise, TwoSidedGeometric):
+            ratio = gmpy2.mpfr(noise.eta.base)
+        else:
+            ratio = gmpy2.exp(-1 / gmpy2.mpq(noise.scale))
         return ratio ** (x + 1) / (1 + ratio)
 
 

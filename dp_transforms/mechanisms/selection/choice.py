@@ -18,6 +18,8 @@ from dp_transforms.mechanisms.selection.measured import MeasuredSelection
 from dp_transforms.mechanisms.selection.rounds import RenyiRoundsSelection
 from dp_transforms.mechanisms.selection.strategy import (
     REPLACE,
+    CountStrategy,
+    NoisyCountStrategy,
     SelectionStrategy,
     StrategyRefusal,
 )
@@ -37,7 +39,6 @@ STRATEGIES: dict[str, type[SelectionStrategy]] = {
 }
 """Every strategy by its name. Of equally good ones ``choose_strategy`` takes the first."""
 
-_SEVERAL_ROUNDS = (RenyiRoundsSelection, MeasuredSelection)
 _WORTH_ROUNDS = 1.5
 _ROWS = 16
 
@@ -55,9 +56,8 @@ def make_strategy(
     Args:
       strategy: "auto" or a key of ``STRATEGIES``.
       epsilon, delta: the budget of the whole selection.
-      noisy_counts: whether noisy counts are wanted with the selected partitions.
-      already_bounded: whether users are known to have at most kappa partitions, none of which will
-        be dropped. Only "auto" makes use of it.
+      noisy_counts: noisy counts are wanted with the selected partitions.
+      already_bounded: users are known to have at most kappa partitions; for "auto" alone.
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
     Raises:
@@ -91,13 +91,12 @@ def choose_strategy(
     """Makes the strategy that should name the most partitions, by public parameters alone.
 
     The choice is between rounds and the best single round: the one that needs the fewest users to
-    keep a partition half of the time. Rounds are ``measured``, which looks at how many partitions
-    users have, or ``renyi_rounds`` if users are known to have at most kappa. From kappa = 2 on
-    rounds are taken if they need at most half as many users again, with no gain from early rounds
-    and at the smallest weights, where every user has ``max_partitions_per_user`` partitions. At
-    kappa = 1 ``measured`` is taken, but ``optimal`` if users are known to have one partition, where
-    no strategy exceeds it. With noisy counts, which rounds do not have, it is always a single
-    round. Strategies that refuse the parameters are left out. The choice costs no privacy.
+    keep a partition half of the time. Rounds are ``measured``, or ``renyi_rounds`` if users are
+    known to have at most kappa partitions. From kappa = 2 on they are taken if they need at most
+    half as many users again, where every user has kappa partitions and early rounds gain nothing.
+    At kappa = 1 ``measured`` is taken, but ``optimal`` if users are known to have one partition.
+    Rounds have no noisy counts, and are left out if they refuse the parameters. The choice costs no
+    privacy.
 
     Args and errors: see ``make_strategy``.
 
@@ -108,35 +107,30 @@ def choose_strategy(
     >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
     'gaussian'
     """
-    best, best_median = None, math.inf
-    for strategy in STRATEGIES.values():
-        if strategy in _SEVERAL_ROUNDS or (noisy_counts and not strategy.has_noisy_counts):
-            continue
-        if strategy.needs_positive_budget and 0 in (epsilon, delta):
-            continue
-        try:
-            candidate = strategy(epsilon, delta, **options)
-        except StrategyRefusal:
-            continue
-        median = candidate.median_users
-        if median is not None and median < best_median:
-            best, best_median = candidate, median
-    if best is None:
+    has_zero = 0 in (epsilon, delta)
+    single = [
+        strategy(epsilon, delta, **options)
+        for strategy in STRATEGIES.values()
+        if issubclass(strategy, NoisyCountStrategy if noisy_counts else CountStrategy)
+        and not (has_zero and strategy.needs_positive_budget)
+    ]
+    medians = {strategy: strategy.median_users for strategy in single if strategy.median_users}
+    if not medians:
         raise ValueError(
             "no partition could ever be selected: delta and, for noisy counts, epsilon must be "
             f"positive, got epsilon={epsilon!r} and delta={delta!r}"
         )
+    best = min(medians, key=medians.__getitem__)
     one = best.max_partitions_per_user == 1
-    if noisy_counts or 0 in (epsilon, delta) or (one and already_bounded):
+    if noisy_counts or has_zero or (one and already_bounded):
         return best
     several = RenyiRoundsSelection if already_bounded else MeasuredSelection
     try:
         rounds = several(epsilon, delta, **options)
     except StrategyRefusal:
         return best
-    if one or (rounds.median_users or math.inf) <= _WORTH_ROUNDS * best_median:
-        return rounds
-    return best
+    worth = one or (rounds.median_users or math.inf) <= _WORTH_ROUNDS * medians[best]
+    return rounds if worth else best
 
 
 @dataclass(frozen=True)
@@ -147,8 +141,7 @@ class Explanation:
       strategies: what is compared.
       chosen: the name of the strategy that ``strategy="auto"`` takes.
       users: numbers of users per partition, ascending.
-      probabilities: one row per strategy and one entry per number of users. For weighted strategies
-        every user has ``max_partitions_per_user`` partitions, which is their worst case.
+      probabilities: ``keep_probability``, by strategy and number of users.
       refused: names of strategies that refuse these parameters, and why.
     """
 
@@ -224,8 +217,7 @@ def explain(
 
     Args:
       epsilon, delta: the budget; positive.
-      users: the numbers of users to show; by default from 1 to where every strategy keeps nearly
-        all.
+      users: the numbers of users to show; by default up to where every strategy keeps nearly all.
       noisy_counts: compare only strategies that have noisy counts.
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 

@@ -52,12 +52,11 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
 Share = tuple[Fraction, Fraction]
 """(epsilon', delta') of one partition."""
 
+TIGHT, NAIVE = "tight", "naive"
 _PRECISION = 192
 _NEGLIGIBLE_BITS = 64
 _GRID = 24
 _REFINEMENTS = 3
-TIGHT = "tight"
-NAIVE = "naive"
 
 
 @dataclass(frozen=True)
@@ -87,12 +86,8 @@ class _SplitStrategy(CountStrategy):
 
     @staticmethod
     def _cost(epsilon: Fraction, delta: Fraction) -> float:
-        """About the count that is kept half of the time, as a real number.
-
-        Here k of truncated geometric noise before rounding up, which is about the median of pi too.
-        """
-        if epsilon == 0 or delta == 0:
-            return math.inf
+        """About the count that is kept half of the time: here k of truncated geometric noise
+        before rounding up, which is about the median of pi too."""
         down, _ = rounding_pair(64)
         return float(down.log(truncation_ratio(epsilon, delta, 64)[0])) / float(epsilon)
 
@@ -152,18 +147,15 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
         return ThresholdDistribution(noise, noise.k, saturation=2 * noise.k + 1)
 
     def public_distribution(self, threshold: int) -> ThresholdDistribution:
-        """The distribution of partitions whose names are public, which may then appear though
-        nobody has them.
+        """The distribution of partitions whose names are public: these may appear without users.
 
         The noise is that of ``distribution``, so that both kinds of partition may stand in one
         release, and the count is private however it is thresholded.
 
         Args:
           threshold: what the noisy count must exceed, from -k to k, k the noise's bound. At -k
-            every partition with a user is kept (no false negatives), since noise is never below -k,
-            and so is nearly every one without; at k none without a user is kept (no false
-            positives); between, some of both, and at 0 a partition without users is kept less than
-            half of the time.
+            every partition with a user is kept, and nearly every one without; at k none without a
+            user is; at 0 a partition without users is kept less than half of the time.
 
         Raises:
           ValueError: the threshold is out of range.
@@ -185,11 +177,10 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
 class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
     """Discrete Laplace noise and a threshold, with noisy counts.
 
-    A partition is kept if n + X > threshold, P[X = x] proportional to e**(-epsilon' |x|), or with
-    some probability if they are equal. With n >= 1 users this is epsilon'-DP in the count; a
-    partition's only user makes it appear with probability delta' at most. So each partition is
-    (epsilon', delta')-DP, and they compose (Korolova, Kenthapadi, Mishra, Ntoulas 2009, with
-    discrete noise).
+    The noise has P[X = x] proportional to e**(-epsilon' |x|). With n >= 1 users the count is
+    epsilon'-DP; a partition's only user makes it appear with probability delta' at most. So each
+    partition is (epsilon', delta')-DP, and they compose (Korolova, Kenthapadi, Mishra, Ntoulas
+    2009, with discrete noise).
 
     >>> LaplaceSelection(epsilon=1, delta=1e-5).distribution.threshold
     12
@@ -218,9 +209,7 @@ class GaussianSelection(NoisyCountStrategy):
     """Gaussian noise, rounded to integers, and a threshold, with noisy counts.
 
     The noise is calibrated analytically (Balle and Wang 2018) for a shift of kappa counts by one
-    each, together with the threshold; ``gaussian`` has the argument. Rounding n plus
-    normal noise is post-processing, so the continuous mechanism's guarantee holds exactly for any
-    kappa.
+    each, together with the threshold; ``gaussian`` has the argument, for any kappa.
 
     >>> strategy = GaussianSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10)
     >>> round(strategy.sigma, 3), strategy.distribution.threshold
@@ -323,8 +312,8 @@ def best_share(
 ) -> Share:
     """The share within budget with the smallest ``cost(epsilon', delta')``.
 
-    Every share that is considered is certainly within budget, naive splitting among them; that the
-    best of them is found is a matter of search, over epsilon' from epsilon / parts to epsilon.
+    Every share that is considered is certainly within budget, naive splitting among them; the best
+    is searched for, over epsilon' from epsilon / parts to epsilon.
     """
     naive = naive_share(epsilon, delta, parts)
     if parts == 1 or epsilon == 0 or delta == 0:

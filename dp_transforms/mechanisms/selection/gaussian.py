@@ -22,9 +22,8 @@ tiny epsilon) the split that makes the threshold the smallest is searched for.
 Neighbours that replace one user's records by another's change two such sets of partitions: mu2 and
 lambda count twice.
 
-Everything is enclosed or rounded to the private side with MPFR. The noise is continuous and normal,
-of which only roundings to integers are observed, so that the guarantee of the continuous mechanism
-holds for what is released, by post-processing.
+Everything is enclosed or rounded to the private side with MPFR. Of the normal noise only roundings
+to integers are observed: the guarantee of the continuous mechanism holds, by post-processing.
 """
 
 from __future__ import annotations
@@ -41,12 +40,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.discrete_noise import IntegerNoise
-from dp_transforms.mechanisms.enclosure import (
-    Enclosure,
-    as_fraction,
-    enclosed,
-    rounding_pair,
-)
+from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed, rounding_pair
 from dp_transforms.mechanisms.taylor import normal_tail as float_normal_tail
 
 _PRECISION = 192
@@ -65,13 +59,9 @@ _NOISE_SHARES = (1 - _SLACK, *(Fraction(i, 8) for i in range(7, 0, -1)))
 
 @dataclass(frozen=True)
 class GaussianBudget:
-    """The change that one user may make.
-
-    Attributes:
-      mu2: squared L2 norm of the shift of all statistics, in units of the noise's variance.
-      exposure: lambda, minus the logarithm of the probability that none of the partitions that only
-        this user has is selected.
-    """
+    """The change that one user may make: mu2, the squared L2 norm of the shift of all statistics in
+    units of the noise's variance, and the exposure lambda, minus the logarithm of the probability
+    that none of the partitions that only this user has is selected."""
 
     mu2: Fraction
     exposure: Fraction
@@ -87,14 +77,8 @@ class GaussianBudget:
 def calibrate(
     epsilon: Fraction, delta: Fraction, partitions: int, users_changed: int = 1
 ) -> GaussianBudget:
-    """Returns the budget within (epsilon, delta) with the smallest threshold.
-
-    Args:
-      epsilon: not negative.
-      delta: positive and below 1.
-      partitions: the most that one user has.
-      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
-    """
+    """Returns the budget within (epsilon, delta) with the smallest threshold, where a user has at
+    most so many partitions."""
     candidates = _candidates(epsilon, delta, users_changed)
     return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
 
@@ -159,13 +143,8 @@ def normal_tail(square: Any, precision: int) -> Enclosure:
 
 @dataclass(frozen=True)
 class RoundedGaussian(IntegerNoise):
-    """Normal noise rounded to the nearest integer: P[X > x] = Q((x + 1/2) / sigma) for x >= 0.
-
-    An integer n plus X is n plus normal noise, rounded: post-processing of the Gaussian mechanism.
-
-    Args:
-      sigma2: positive, the variance before rounding; an exact rational number.
-    """
+    """Normal noise of variance sigma2, rounded to the nearest integer: for x >= 0
+    P[X > x] = Q((x + 1/2) / sigma). An integer n plus X is n plus normal noise, rounded."""
 
     sigma2: Fraction
 
@@ -214,7 +193,7 @@ def gaussian_delta(mu2: Any, epsilon: Any) -> Any:
 
 def _tail_of_ratio(numerator: Any, squared: Any) -> Enclosure:
     """(lo, hi) around Q(numerator / sqrt(squared))."""
-    tail = normal_tail(numerator * numerator / squared, _PRECISION)
+    tail = normal_tail(numerator**2 / squared, _PRECISION)
     return tail if numerator >= 0 else 1 - tail
 
 
@@ -233,7 +212,7 @@ def largest_mu2(epsilon: Fraction, delta: Fraction) -> Fraction:
 def upper_quantile(probability: Fraction) -> Fraction:
     """The smallest z >= 0 (within 2**-40 of the best) that certainly has Q(z) <= probability."""
     target = gmpy2.mpq(probability)
-    if target >= gmpy2.mpq(1, 2):
+    if target >= 0.5:
         return Fraction(0)
 
     def exceeds(z: Fraction) -> bool:

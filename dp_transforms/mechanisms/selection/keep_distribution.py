@@ -6,10 +6,9 @@ if and only if U >= 1 - pi(s), so with probability exactly pi(s). All distributi
 non-decreasing in s, so that larger partitions are kept at smaller U.
 
 What is stored is 1 - pi(s), since pi(s) is what comes close to one: a float holds 1e-30, but not 1
-- 1e-30. A table of its enclosures, rounded outwards to 64 bits, settles nearly every decision by
-one look-up and two comparisons of integers. A decision that the table leaves open is compared with
-an enclosure of the very 1 - pi(s), at more and more bits of U. So no float decides anything, and
-the inequalities that make pi differentially private hold for the decisions as they do on paper.
+- 1e-30. A table of its enclosures, rounded outwards to 64 bits, settles nearly every decision. One
+that it leaves open compares more and more bits of U with an enclosure of the very 1 - pi(s). So no
+float decides anything, and pi is differentially private as it is on paper.
 
 **The optimal primitive.** No (epsilon, delta)-differentially private way of deciding about a
 partition by its number of users n, where users have one partition each, keeps it more often, for
@@ -73,8 +72,7 @@ _CHUNK = 1 << 18
 class KeepDistribution(ABC):
     """pi(s), non-decreasing, for integer statistics s >= 0.
 
-    ``smallest`` is the smallest statistic that has any chance: below it pi is 0. Distributions are
-    immutable and hashable: equal ones share a table.
+    Below ``smallest`` pi is 0. Distributions are immutable and hashable: equal ones share a table.
     """
 
     smallest: int = 1
@@ -97,7 +95,7 @@ class KeepDistribution(ABC):
         return None
 
     def decide(self, statistics: IntArray, words: WordArray, extend: Extend) -> BoolArray:
-        """Decides which partitions are kept: an array of bools, as long as ``statistics``.
+        """Decides which partitions are kept: an array of n bools.
 
         Args:
           statistics: integer array of shape (n,), not negative.
@@ -154,21 +152,14 @@ class KeepDistribution(ABC):
 
     def _look_up(self, statistics: IntArray, words: WordArray) -> tuple[BoolArray, IntArray]:
         """Looks statistics up in the table: returns which are kept, and the indices still open."""
-        shift, below, last = _table(self)
-        cells = np.minimum(statistics, self.smallest + ((len(below) - 1) << shift)).astype(np.int64)
-        cells -= self.smallest
-        in_reach = cells >= 0
+        first, shift, below, last = _table(self)
+        cells = np.minimum(statistics, first + ((len(below) - 1) << shift)).astype(np.int64)
+        cells -= first
         cells >>= shift
-        np.maximum(cells, 0, out=cells)
         keep = words > last[cells]
-        still_open = ~keep & (words >= below[cells])
         if self.saturation is not None:
-            saturated = statistics >= self.saturation
-            keep |= saturated
-            still_open &= ~saturated
-        keep &= in_reach
-        still_open &= in_reach
-        return keep, np.flatnonzero(still_open)
+            keep |= statistics >= self.saturation
+        return keep, np.flatnonzero(~keep & (words >= below[cells]))
 
     def _decide_one(self, statistic: int, word: int, prefix: Callable[[int], int]) -> bool:
         """Tells whether U >= 1 - pi, from the first 64 bits of U, and more if they do not tell."""
@@ -182,12 +173,7 @@ class KeepDistribution(ABC):
 
 @dataclass(frozen=True)
 class OptimalDistribution(KeepDistribution):
-    """pi of Theorem 1 for one (epsilon, delta), and users with one partition each.
-
-    Args:
-      epsilon: not negative; an exact rational number.
-      delta: at least 0 and below 1; an exact rational number.
-    """
+    """pi of Theorem 1 for one (epsilon, delta), which may be 0, and users of one partition each."""
 
     epsilon: Fraction
     delta: Fraction
@@ -222,9 +208,8 @@ class OptimalDistribution(KeepDistribution):
             return None
         if self.epsilon == 0:
             return -(-self.delta.denominator // self.delta.numerator)
-        # For delta >= 1/2 the second term exceeds 1 from n = 2 on (and delta = 1/2 is the one value
-        # for which the logarithms' ratio is a whole number, so that enclosures would not settle
-        # it).
+        # The second term exceeds 1 from n = 2 on. (At 1/2 alone the ratio of the logarithms is a
+        # whole number, which enclosures would not settle.)
         if self.delta >= Fraction(1, 2):
             return 2
         return self.crossover + _floor_of_log_ratio(self.epsilon, self._saturation_ratio) + 1
@@ -287,15 +272,17 @@ def _floor_of_log_ratio(epsilon: Fraction, ratio: Callable[[int], Enclosure]) ->
 
 
 @lru_cache(maxsize=64)
-def _table(distribution: KeepDistribution) -> tuple[int, WordArray, WordArray]:
-    """(shift, drop below, last open); the cell of s is (s - smallest) >> shift, or the last.
+def _table(distribution: KeepDistribution) -> tuple[int, int, WordArray, WordArray]:
+    """(first, shift, drop below, last open); the cell of s is (s - first) >> shift, or the last.
 
     In a cell, words below ``drop below`` are dropped, words above ``last open`` are kept, and what
     is between depends on s and on further bits.
     """
-    span = (distribution.reach or distribution.smallest) - distribution.smallest
+    # Where pi is 0.
+    first = distribution.smallest - 1
+    span = (distribution.reach or distribution.smallest) - first
     shift = max(0, (span // _MOST_NODES).bit_length())
-    nodes = [distribution.smallest + (i << shift) for i in range((span >> shift) + 2)]
+    nodes = [first + (i << shift) for i in range((span >> shift) + 2)]
     ends = [distribution.drop_enclosure(node, 2 * WORD_BITS) for node in nodes]
     lows, highs = zip(*ends, strict=True)
     # Within a cell of several statistics, pi lies between its values at both ends. The last cell
@@ -305,7 +292,7 @@ def _table(distribution: KeepDistribution) -> tuple[int, WordArray, WordArray]:
         np.array([_word_below(value) for value in values], dtype=np.uint64)
         for values in (below, highs)
     )
-    return shift, drop_below, last_open
+    return first, shift, drop_below, last_open
 
 
 def _word_below(value: Any) -> int:

@@ -1,16 +1,12 @@
 """Rounds that are chosen by what the data say of users, for a small part of the budget.
 
-How many rounds name the most, and how many partitions of a user should count in one, depends on how
-many users have. Where most have many more than kappa, many rounds do: in each of them users give to
-partitions that they have not given to before. Where they have fewer, the last round should have
-most of the budget; how many partitions then count, and how much longer the steps are of users who
-have fewer, is a trade that ``_last_round`` makes. Where all have about as many, and users are so
-many that early rounds name most of what these have, fewer should count. Public parameters tell none
-of this. The statistic is a histogram: how many users have a number of distinct partitions in each
-of the classes between ``edges``, each count with discrete Laplace noise of rate epsilon_1. A fixed
-function of the noisy counts, ``plan_of``, says what is done.
-
-Where most users have very few, ``optimal`` on one partition of each names the most.
+Where most users have many more than kappa partitions, many rounds name the most: in each of them
+users give to partitions that they have not given to before. Where they have fewer, the last round
+should have most of the budget; how many partitions then count, and how much longer the steps are of
+users who have fewer, is a trade that ``_last_round`` makes. Where all have about as many, and early
+rounds name most of these, fewer should count. The statistic is a histogram: how many users have a
+number of distinct partitions in each of the classes between ``edges``, each count with discrete
+Laplace noise of rate epsilon_1. ``plan_of`` is a fixed function of the noisy counts.
 
 Privacy. All records of one user more or less change one of the counts, by one. Records exchanged
 for another user's change one or two of them, and their sum by two at most; then the noise has twice
@@ -21,8 +17,6 @@ composition all is (epsilon, delta)-differentially private.
 At kappa = 1 the classes are users of one partition, of few and of more. What most users have
 decides: ``optimal`` where it is one, which no strategy exceeds there, few rounds where it is few,
 and many where it is more.
-
-Which rounds name the most depends on how popular partitions are too, which the counts do not tell.
 """
 
 from __future__ import annotations
@@ -58,18 +52,15 @@ _STEP = 16
 
 @dataclass(frozen=True)
 class Tuning:
-    """The constants that lead from noisy counts of users to a plan.
-
-    They decide how many partitions are named. Privacy does not depend on them: it holds for every
-    plan, and the statistic is paid for at whatever share of epsilon it has.
+    """The constants that lead from noisy counts of users to a plan. Privacy holds for all.
 
     Attributes:
       data: the records on which the other constants were set, at epsilon 1 and delta 1e-5.
       statistic_share: of epsilon, for the noise of the counts: of scale 100 at epsilon 1.
       many_rounds: where users have many partitions.
       few_rounds: where they do not.
-      growths: of few rounds: at kappa = 1, where these rounds are for users of few partitions; for
-        kappa up to ``small_kappa``; and for a larger kappa, where early rounds find less.
+      growths: of few rounds: at kappa = 1, for users of few partitions; for kappa up to
+        ``small_kappa``; and for a larger kappa, where early rounds find less.
       single_few: the most partitions that are few at kappa = 1.
       edges: in units of kappa, the most that users of a class have; before them come powers of two.
         Beyond the seventh, one round is short for some users, beyond the eighth for most of them.
@@ -78,14 +69,12 @@ class Tuning:
         for rounds that share the budget equally.
       alike: the share of users in one class, from which on all have about equally many.
       enough: times sqrt(order / divergence), users times sqrt(partitions) from which on early
-        rounds name much of what users have: about 3,000 / 12 partitions, by Zipf's law, in
-        the last round.
+        rounds name much of what users have: by Zipf's law, about 3,000 / 12 partitions in the last.
       counted: of what such users have, the part that counts in a round.
-      medians: by the root of the steps, how the median of a distribution grows with the number of
-        partitions: its power in units of 1 / ``power_unit``, and its size at one partition, beside
-        that of root 6: about, for epsilon from 1/4 to 4.
-      many_names: times kappa: from so many names on, users have fewer partitions left than they
-        had.
+      medians: by the root of the steps, about how the median grows with the number of partitions,
+        for epsilon from 1/4 to 4: its power in units of 1 / ``power_unit``, and its size at one
+        partition, beside that of root 6.
+      many_names: times kappa: from so many names on, users have fewer partitions left.
     """
 
     data: str = (
@@ -119,9 +108,8 @@ class Tuning:
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """The rounds of ``renyi_rounds``, or ``optimal``, as a noisy statistic of users suggests.
-
-    The statistic is how many users have how many partitions; it and the plan are in the module.
+    """The rounds of ``renyi_rounds``, or ``optimal``, as noisy numbers of users by their number of
+    partitions suggest; see the module.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=100)
     >>> strategy.edges
@@ -149,7 +137,6 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def rounds(self) -> tuple[KeepDistribution, ...]:
-        """The rounds of the usual plan."""
         return self.usual.rounds
 
     def shared_order(self, index: int) -> bool:
@@ -170,12 +157,7 @@ class MeasuredSelection(WeightedStrategy):
         return _branch(self, measured)
 
     def plan(self, counts: Sequence[int], tape: RandomTape) -> RoundPlan:
-        """Returns the plan that noisy counts call for.
-
-        Args:
-          counts: how many users are in each of the classes.
-          tape: gives the noise.
-        """
+        """Adds noise of a tape to the numbers of users in each class; returns ``plan_of`` it."""
         # By the counts as well: other counts have noise of their own, even on one tape.
         of_counts = tape.branch(f"of {', '.join(map(str, counts))}")
         laplace = DiscreteLaplace(self._scale)
@@ -184,7 +166,7 @@ class MeasuredSelection(WeightedStrategy):
 
     def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
         """Returns the plan that noisy numbers of users in each class call for."""
-        max_partitions = self.max_partitions_per_user
+        tuning, max_partitions = self.tuning, self.max_partitions_per_user
         users = np.asarray(noisy)
         total = int(users.sum())
         beyond = dict(zip(self.edges, (total - users.cumsum()).tolist(), strict=False))
@@ -192,7 +174,6 @@ class MeasuredSelection(WeightedStrategy):
         def most_have_more(edge: int) -> bool:
             return bool(2 * beyond[edge] > total > 0)
 
-        tuning = self.tuning
         if max_partitions == 1:
             if most_have_more(tuning.single_few):
                 return RoundPlan(1, tuning.many_rounds, 1)
@@ -214,16 +195,13 @@ class MeasuredSelection(WeightedStrategy):
                 return RoundPlan(
                     min(max_partitions, math.ceil(has * tuning.counted)), *self._few_rounds, 3
                 )
-        return self._last_round([int(n) for n in users])
+        return self._last_round(users.tolist())
 
     def _last_round(self, users: Sequence[int]) -> RoundPlan:
         """The plan of few rounds that needs the fewest users of a partition in the last one, or
-        ``optimal`` on one partition of each user.
-
-        It compares the medians of distributions in units of the mean, over all pairs of a user and
-        a partition, of what the user adds to it, less the part that may be noise. Classes stand
-        for their middles.
-        """
+        ``optimal`` on one partition of each user, by the medians of distributions in units of what
+        a user adds to a partition on average, less the part that may be noise."""
+        # Classes stand for their middles.
         bounds = [0, *self.edges, 2 * self.edges[-1]]
         middles = [(low + high + 1) // 2 for low, high in itertools.pairwise(bounds)]
         tuning, kappa, usual = self.tuning, self.max_partitions_per_user, self._usual_plan
@@ -250,7 +228,6 @@ class MeasuredSelection(WeightedStrategy):
         return min([usual, RoundPlan(1, 1, 1), *rounds], key=needed)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
-        """Returns ``keep_enclosure`` of the usual plan."""
         return self.usual.keep_enclosure(users, precision)
 
     @property
@@ -262,9 +239,7 @@ class MeasuredSelection(WeightedStrategy):
     @property
     def _usual_plan(self) -> RoundPlan:
         max_partitions = self.max_partitions_per_user
-        if max_partitions == 1:
-            return RoundPlan(1, 1, 1)
-        return RoundPlan(max_partitions, *self._few_rounds)
+        return RoundPlan(max_partitions, *((1, 1) if max_partitions == 1 else self._few_rounds))
 
     @property
     def _few_rounds(self) -> tuple[int, int]:
@@ -303,11 +278,7 @@ def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
 
 @dataclass(frozen=True)
 class _PlannedRounds(RenyiRoundsSelection):
-    """Rounds whose last one has steps of another root.
-
-    Args:
-      root: the last round's steps are in proportion to d**(-1 / root), if earlier ones named few.
-    """
+    """Rounds whose last one has steps of another root, if earlier ones named few."""
 
     many_names: ClassVar[int] = MeasuredSelection.tuning.many_names
 
@@ -319,14 +290,10 @@ class _PlannedRounds(RenyiRoundsSelection):
 
 
 def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:
-    """Counts the users in each of the classes between edges.
-
-    Args:
-      has: positive integer array: how many distinct partitions each user has.
-      edges: ascending; the most that a user of each class has, but for the last one.
-    """
-    classes = np.searchsorted(edges, has)
-    return [int(n) for n in np.bincount(classes, minlength=len(edges) + 1)]
+    """Counts the users in each class, by how many distinct partitions each of them has; edges are
+    the most that a user of each class has, but for the last one."""
+    counts: list[int] = np.bincount(np.searchsorted(edges, has), minlength=len(edges) + 1).tolist()
+    return counts
 
 
 @dataclass(frozen=True)

@@ -67,10 +67,7 @@ from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed
 
 _PRECISION = 128
 _NOISE_SHARE = Fraction(7, 10)
-"""The share of delta that several rounds spend as c(sum R).
-
-Any is private, this one keeps the most.
-"""
+"""Of delta, for c(sum R) of several rounds. Any is private, this one keeps the most."""
 
 
 @dataclass(frozen=True)
@@ -112,24 +109,17 @@ def total_budget(
     last: tuple[Fraction, Fraction],
     users_changed: int = 1,
 ) -> RenyiBudget:
-    """Returns all that rounds may spend together at this order.
-
-    Args:
-      order: an integer above 1.
-      epsilon, delta: positive, and delta below 1.
-      last: the shares of the divergence and of the exposure that the last round has: (1, 1) if
-        there is a single round.
-      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
-    """
-    twice = last[0] == 1
-    noise = delta if twice else delta * _NOISE_SHARE
+    """Returns all that rounds may spend together at this order, of which the last round has these
+    shares of the divergence and of the exposure: (1, 1) if there is a single one."""
+    single = last[0] == 1
+    noise = delta if single else delta * _NOISE_SHARE
     divergence = largest_divergence(order, epsilon, noise) / users_changed
     if divergence <= 0:
         return RenyiBudget(order, divergence, Fraction(0))
     late = users_changed * divergence * last[0]
     early = users_changed * divergence - late
     left = converted_delta(order, early + late * (users_changed - 1) / 2, epsilon)
-    if twice:
+    if single:
         return RenyiBudget(order, divergence, as_fraction((delta - left).lower))
     exposure = delta - noise
     eta = exposure - left - delta * (1 - last[1])

@@ -1,8 +1,7 @@
 """Keep-probabilities as large as a bound on Renyi divergences allows.
 
-A selection shows one bit about a partition. Noise with a threshold would be private even if the
-noisy sum were shown, and so spends more than the bit needs: here its probabilities are chosen
-directly.
+A selection shows one bit about a partition. Noise with a threshold, private even if the noisy sum
+is shown, spends more than the bit needs: here its probabilities are chosen directly.
 
 A user of d partitions adds a step s_d to the integer statistic x of each. With pi(0) = 0, and for
 every d <= kappa, a distribution of the budget (order a, divergence R, exposure lambda) has
@@ -17,9 +16,8 @@ For that to be so at x + s_d = s_d + 1 too, pi(s_d) is no further from pi(1) tha
 allows.
 
 The log-odds of pi are linear between knots, so that a distribution takes as long to make for many
-users as
-for few: knots are as far apart as the log-odds rise by a small constant, or by one. From knot to
-knot the slope is the largest that the first line allows, at all statistics in between, by this: if
+users as for few: knots are as far apart as the log-odds rise by a small constant, or by one. From
+knot to knot the slope is the largest that the first line allows, at all statistics in between: if
 the log-odds differ by T, so that with B = e**T - 1, A = e**(a T) - 1, A' = 1 - e**-((a-1) T) and p
 the smaller probability the two moments of order a are
 
@@ -42,9 +40,10 @@ privacy") study the optimal distribution of one step and one order.
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -84,10 +83,8 @@ class RenyiDistribution(KeepDistribution):
     """pi by the sum of users' steps.
 
     Args:
-      budget: what one user may change.
-      max_partitions_per_user: kappa.
-      resolution: the step of a user of kappa partitions, where steps depend on d; 0 if every step
-        is 1, so that the statistic is the number of users.
+      budget, max_partitions_per_user: what one user may change, and kappa.
+      resolution: the step of a user of kappa partitions; 0 if every step is 1.
       root: steps are in proportion to d**(-1 / root).
       bits: where 1 - pi is at most 2**-bits the distribution ends, and pi stays what it is.
       coarser: knots are 2**coarser times as far apart, which loses some of what may be kept.
@@ -122,9 +119,8 @@ class RenyiDistribution(KeepDistribution):
         return int(gmpy2.iroot(gmpy2.mpz(power), self.root)[0])
 
     def describe(self) -> dict[str, float]:
-        budget = self.budget
-        exposed = {"divergence": float(budget.divergence), "exposure": float(budget.exposure)}
-        return {"order": budget.order, **exposed}
+        order, divergence, exposure = astuple(self.budget)
+        return {"order": order, "divergence": float(divergence), "exposure": float(exposure)}
 
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         if statistic < 1:
@@ -138,29 +134,29 @@ class RenyiDistribution(KeepDistribution):
 
     @property
     def kept(self) -> float:
-        """About the sum of pi(x) / x**2, for comparisons of distributions: in proportion to how
-        many partitions are kept where as many have x users as in Zipf's law."""
+        """About the sum of pi(x) / x**2: in proportion to how many partitions are kept where as
+        many have x users as in Zipf's law."""
         curve = _curve(self)
         total = gmpy2.mpfr(0)
-        middles = [(a + b) // 2 for a, b in zip(curve.odds, curve.odds[1:], strict=False)]
         with gmpy2.context(gmpy2.get_context(), precision=53):
-            for x, after, odds in zip(curve.knots, curve.knots[1:], middles, strict=False):
+            pairs = map(itertools.pairwise, (curve.knots, curve.odds))
+            for (x, after), odds in zip(*pairs, strict=True):
                 share = gmpy2.mpfr(after - x) / (gmpy2.mpfr(x) * after)
-                total += share / (1 + gmpy2.exp(gmpy2.mpq(-odds, _UNIT)))
+                total += share / (1 + gmpy2.exp(gmpy2.mpq(-(sum(odds) // 2), _UNIT)))
             return float(total + 1 / gmpy2.mpfr(curve.knots[-1]))
 
     @cached_property
     def constraints(self) -> list[tuple[int, int]]:
         """(s_d, d) of the largest d with each step."""
-        last: dict[int, int] = {}
+        found = []
         partitions = self.max_partitions_per_user
+        scaled = self.resolution**self.root * partitions
         while partitions >= 1:
             step = self.step(partitions)
-            last[step] = partitions
-            # The largest d with a longer step: d (step + 1)**root <= resolution**root kappa.
-            scaled = self.resolution**self.root * self.max_partitions_per_user
-            partitions = min(partitions - 1, scaled // (step + 1) ** self.root)
-        return list(last.items())
+            found.append((step, partitions))
+            # The largest d with a longer step: d (step + 1)**root <= scaled.
+            partitions = scaled // (step + 1) ** self.root
+        return found
 
 
 class _Curve:

@@ -18,10 +18,7 @@ from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.discrete_noise import Extend
 from dp_transforms.mechanisms.enclosure import Enclosure, exactly, smallest_where
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
-from dp_transforms.mechanisms.selection.renyi_calibration import (
-    RenyiBudget,
-    total_budget,
-)
+from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget, total_budget
 from dp_transforms.mechanisms.selection.renyi_distribution import RenyiDistribution
 from dp_transforms.mechanisms.selection.strategy import SelectionStrategy, StrategyRefusal
 
@@ -41,13 +38,8 @@ _SEARCH_COARSER = 1
 
 
 class RoundPlan(NamedTuple):
-    """The rounds that a measurement leads to.
-
-    Attributes:
-      partitions: how many of a user's count in a round.
-      rounds, growth: see ``RenyiRoundsSelection``. A single round is ``optimal``.
-      root: the last round's steps are in proportion to d**(-1 / root) for users of d partitions.
-    """
+    """The rounds that a measurement leads to: in each so many partitions of a user count. A single
+    one is ``optimal``. The last one's steps are as d**(-1 / root) for users of d partitions."""
 
     partitions: int
     rounds: int
@@ -59,8 +51,7 @@ class WeightedStrategy(SelectionStrategy):
     """A selection in rounds, each of the partitions that earlier rounds did not select.
 
     In every round a user has at most ``max_partitions_per_user`` partitions: where more remain, as
-    many are chosen at random. The user adds a weight to each, which follows from their number, so
-    that counts of users do not suffice.
+    many are chosen at random. The user adds a weight to each, which follows from their number.
     """
 
     @property
@@ -78,11 +69,7 @@ class WeightedStrategy(SelectionStrategy):
         return self
 
     def shared_order(self, index: int) -> bool:
-        """Tells whether one random order of all partitions chooses for every user of a round.
-
-        Users who share more than ``max_partitions_per_user`` partitions then add their weights to
-        the same ones.
-        """
+        """Tells whether one random order of all partitions chooses for every user of a round."""
         return False
 
     def round_after(self, index: int, named: int) -> KeepDistribution:
@@ -90,7 +77,7 @@ class WeightedStrategy(SelectionStrategy):
         return self.rounds[index]
 
     def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
-        """Returns the weights that users add to each of their partitions in round ``index``.
+        """Returns the weights that users add to each of their partitions in a round.
 
         Args:
           index: of the round, from 0.
@@ -115,16 +102,13 @@ class WeightedStrategy(SelectionStrategy):
         extend: Extend,
         named: int = 0,
     ) -> BoolArray:
-        """Decides which partitions round ``index`` selects.
+        """Decides which partitions round ``index`` selects: returns an array of n bools.
 
         Args:
-          sums: int64 array of shape (n,): the sum of its users' ``weights`` per partition.
-          users: int64 array of shape (n,): the number of its users.
+          sums, users: int64 arrays of shape (n,): the sum of its users' ``weights`` per partition,
+            and the number of its users.
           words, extend: uniform numbers, fresh for every round; see ``KeepDistribution.decide``.
-          named: how many partitions earlier rounds named.
-
-        Returns:
-          An array of n bools.
+          named: see ``weights``.
         """
         distribution = self.round_after(index, named)
         beyond = np.maximum(sums - self._taken_off(distribution), 0)
@@ -132,11 +116,8 @@ class WeightedStrategy(SelectionStrategy):
         return distribution.decide(beyond, words, extend)
 
     def _taken_off(self, distribution: KeepDistribution) -> int:
-        """The most that the users before the pre-threshold could give.
-
-        Without it the user who completes the pre-threshold decides as a partition's first user does
-        without one.
-        """
+        """The most that the users before the pre-threshold could give: the one who completes it
+        then decides as a partition's first user does without one."""
         return (self.pre_threshold - 1) * distribution.step(1)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
@@ -163,13 +144,9 @@ class WeightedStrategy(SelectionStrategy):
 class Calibration:
     """The budgets of rounds, from the parameters that determine them.
 
-    Args:
-      epsilon, delta: positive, and delta below 1.
-      partitions: the most that one user has in a round.
-      rounds, growth: each round's share of the total divergence is ``growth`` times that of the
-        round before, and its share of the exposure ``growth**2`` times: early rounds keep
-        partitions of many users, for which a small exposure is no loss.
-      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+    Each round's share of the total divergence is ``growth`` times that of the round before, and its
+    share of the exposure ``growth**2`` times: early rounds keep partitions of many users, for which
+    a small exposure is no loss.
     """
 
     epsilon: Fraction
@@ -186,16 +163,13 @@ class Calibration:
         Every order is private: the search decides only how much is kept.
         """
         # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
-        resolution = min(1, self.rounds - 1, self.partitions - 1)
+        rest = self.partitions, min(1, self.rounds - 1, self.partitions - 1)
         every = self.candidates
 
         def kept(place: int) -> float:
             if not 0 <= place < len(every):
                 return -1.0
-            last = every[place][-1]
-            return RenyiDistribution(
-                last, self.partitions, resolution, coarser=_SEARCH_COARSER
-            ).kept
+            return RenyiDistribution(every[place][-1], *rest, coarser=_SEARCH_COARSER).kept
 
         # The further from the best order, the fewer are kept.
         best = min(_MIDDLE, len(every) - 1)
@@ -223,11 +197,9 @@ class Calibration:
             for total in totals
             if total.divergence > 0 and total.exposure > 0
         ]
-        given = f"epsilon={float(epsilon):g}, delta={float(delta):g} and {self.partitions} "
+        at = f"epsilon={float(epsilon):g}, delta={float(delta):g} and {self.partitions} partitions"
         if not private:
-            raise StrategyRefusal(
-                f"delta must be smaller for this strategy, got {given}partitions a user"
-            )
+            raise StrategyRefusal(f"delta must be smaller for this strategy, got {at} a user")
         short = [
             budgets
             for budgets in private
@@ -235,8 +207,8 @@ class Calibration:
         ]
         if not short:
             raise StrategyRefusal(
-                "this strategy would need more than 2**48 users in a partition at "
-                f"{given}partitions a user; take a larger epsilon"
+                f"this strategy would need more than 2**48 users in a partition at {at} a user; "
+                "take a larger epsilon"
             )
         return short
 
@@ -248,13 +220,11 @@ class RenyiRoundsSelection(WeightedStrategy):
     Early rounds select, at little cost, the partitions that many users have. These users then have
     fewer partitions left, and add a larger weight to each. From the second round on, users of more
     partitions than count in a round add their weights to those that come first in one random order
-    of all partitions: some partitions then have all of their users, where otherwise each would have
-    few, and a partition that comes late may come early in the next round.
+    of all partitions: some then have all of their users, where otherwise each would have few.
 
-    Where earlier rounds named few partitions, less than twice kappa, users have nearly as many left
-    as at the beginning, and the last round's weights vary less with that number. Weights may depend
-    on what was released: the privacy argument in ``renyi_calibration`` fixes only the budget of
-    each round.
+    Where earlier rounds named less than twice kappa partitions, users have nearly as many left as
+    at the beginning, and the last round's weights vary less with that number. Weights may depend on
+    what was released: the privacy argument in ``renyi_calibration`` fixes only each round's budget.
 
     Args:
       epsilon, delta, max_partitions_per_user, pre_threshold, neighbours: see ``SelectionStrategy``.
@@ -289,14 +259,10 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     @cached_property
     def rounds(self) -> tuple[RenyiDistribution, ...]:
-        max_partitions = self.max_partitions_per_user
         # What early rounds hardly ever miss is left to the next one.
-        early = [
-            RenyiDistribution(
-                budget, max_partitions, min(1, max_partitions - 1), _EARLY_BITS, coarser=2
-            )
-            for budget in self.budgets[:-1]
-        ]
+        max_partitions = self.max_partitions_per_user
+        rest = max_partitions, min(1, max_partitions - 1), _EARLY_BITS
+        early = [RenyiDistribution(budget, *rest, coarser=2) for budget in self.budgets[:-1]]
         return (*early, self._last_rounds[0])
 
     def shared_order(self, index: int) -> bool:
@@ -326,17 +292,13 @@ class RenyiRoundsSelection(WeightedStrategy):
     @cached_property
     def _last_rounds(self) -> list[RenyiDistribution]:
         """Rounds of the last round's budget, by each of the roots."""
-        max_partitions, budget = self.max_partitions_per_user, self.budgets[-1]
-        if max_partitions == 1:
-            return [RenyiDistribution(budget, max_partitions)]
+        last = self.budgets[-1], self.max_partitions_per_user
+        if self.max_partitions_per_user == 1:
+            return [RenyiDistribution(*last)]
         # Finer steps where that keeps the distribution short.
-        longest = int(
-            _LONGEST * RenyiDistribution(budget, max_partitions, 1, coarser=_SEARCH_COARSER).kept
-        )
+        longest = int(_LONGEST * RenyiDistribution(*last, 1, coarser=_SEARCH_COARSER).kept)
         resolution = min(_LAST_RESOLUTION, max(1, longest))
-        return [
-            RenyiDistribution(budget, max_partitions, resolution, root=root) for root in self._roots
-        ]
+        return [RenyiDistribution(*last, resolution, root=root) for root in self._roots]
 
 
 def growing_shares(rounds: int, growth: int) -> tuple[Fraction, ...]:

@@ -30,8 +30,6 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
 
 ADD_OR_REMOVE = "add_or_remove"
 REPLACE = "replace"
-CHANNEL = "selection"
-
 _MOST_PARTITIONS = 10**6
 """What a user of more would cost takes minutes to compute."""
 _LEAST_EPSILON, _LARGEST_EPSILON = ExactNumber(1e-18), 10**6
@@ -56,7 +54,7 @@ class SelectionStrategy(ABC):
       pre_threshold: partitions with fewer users than this are never selected, beside what privacy
         demands.
       neighbours: "add_or_remove" one user's records, or "replace" one user's by another's (bounded
-        differential privacy), which counts as two users changing and so needs twice the budget.
+        differential privacy), which counts as two users changing.
 
     Raises:
       ValueError: an argument is out of range; the message names it.
@@ -95,8 +93,7 @@ class SelectionStrategy(ABC):
         """(lo, hi) around the probability that a partition with this many users is kept.
 
         For strategies with weights this is the worst case: every user has
-        ``max_partitions_per_user`` partitions, so that weights are the smallest there are, and none
-        of a user's other partitions is ever selected.
+        ``max_partitions_per_user`` partitions, of which no other one is ever selected.
         """
 
     def keep_probability(self, users: int) -> float:
@@ -106,11 +103,8 @@ class SelectionStrategy(ABC):
     @cached_property
     @abstractmethod
     def median_users(self) -> int | None:
-        """The smallest number of users at which a partition is kept at least half of the time.
-
-        None if there is none. Depends on the public parameters alone, so strategies may be compared
-        by it before any data is seen.
-        """
+        """The smallest number of users at which a partition is kept at least half of the time, or
+        None. It depends on public parameters alone, and strategies may be compared by it."""
 
     def describe(self) -> dict[str, Any]:
         """The public facts of a release by this strategy, as JSON-ready values."""
@@ -153,10 +147,8 @@ class CountStrategy(SelectionStrategy):
 
     @property
     def saturation_count(self) -> int | None:
-        """From this many users on, a partition is kept with certainty: counting may stop here.
-
-        None if no count is certain. Noisy counts need the full count.
-        """
+        """The number of users from which on a partition is kept with certainty, or None. Counting
+        may stop there, but for noisy counts."""
         saturation = self.distribution.saturation
         return None if saturation is None else saturation + self.pre_threshold - 1
 
@@ -180,9 +172,8 @@ class CountStrategy(SelectionStrategy):
         """
         return self.distribution.decide(self._beyond(users), words, extend)
 
-    def select(self, users: IntArray, tape: RandomTape, channel: str = CHANNEL) -> BoolArray:
-        """Decides which partitions are kept: ``decide`` with the numbers (channel, 0), (channel,
-        1), ... of a tape."""
+    def select(self, users: IntArray, tape: RandomTape, channel: str = "selection") -> BoolArray:
+        """Decides which partitions are kept: ``decide`` with the numbers of a channel of a tape."""
         words = tape.words(channel, len(users))
         return self.decide(users, words, lambda i, bits: tape.prefix(channel, i, bits))
 
@@ -204,8 +195,8 @@ class NoisyCountStrategy(CountStrategy):
     def decide_with_counts(
         self, users: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
-        """Decides which partitions are kept, and draws noisy counts of these, from the arguments of
-        ``decide``: see ``ThresholdDistribution.decide_with_counts``."""
+        """Decides which partitions are kept, as ``decide``, and draws noisy counts of these: see
+        ``ThresholdDistribution.decide_with_counts``."""
         keep, noisy = self.distribution.decide_with_counts(self._beyond(users), words, extend)
         noisy[keep] += self.pre_threshold - 1
         return keep, noisy

@@ -4,14 +4,14 @@ A partition with n users is kept if n + X > threshold, X being integer noise; on
 to the threshold is kept with a probability of its own, the tie.
 
 A tie of 0 is the strict comparison of Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially
-private partition selection"), whose truncated geometric noise is always thresholded so: kept if n +
-X > k, dropped at equality (Definition 8). Their Laplace noise is real-valued, and a real threshold
-can be placed such that a single user's partition is kept with probability delta exactly. An integer
-threshold cannot, and would waste up to a factor e**epsilon of delta. So for Laplace and Gaussian
-noise the threshold is itself drawn: it is threshold - 1 with the probability of the tie and
-threshold otherwise, and the comparison with it is strict. That costs no privacy: given n >= 1 users
-what is released is a function of the private n + X and of a draw that no data enter, and the one
-probability that depends on the threshold, that of keeping a partition with a single user, is
+private partition selection", Definition 8), always taken for truncated geometric noise. A real
+threshold of real noise can be placed such that a single user's partition is kept with probability
+delta exactly. An integer threshold cannot, and would waste up to a factor e**epsilon of delta. So
+for Laplace and Gaussian noise the threshold is itself drawn: it is threshold - 1 with the
+probability of the tie and threshold otherwise, and the comparison with it is strict. That costs no
+privacy: given n >= 1 users what is released is a function of the private n + X and of a draw that
+no data enter, and the one probability that depends on the threshold, that of keeping a partition
+with a single user, is
 
     P[1 + X > threshold] + tie * P[1 + X = threshold]
 
@@ -37,11 +37,10 @@ for the threshold, the noisy count Y = n + X of a partition that is named has
 
     P_n[Y = y | named] = P[X = y - n] r(y) / pi(n),    r(y) = 1 for y > t, tie for y = t, 0 below
 
-so that few users who are named at all have a noisy count far above their number: y - n is then no
-draw of X. An interval that is right for all partitions, named or not, holds the number of users of
-a partition far below the threshold in none of the releases that name it. The interval here holds
-it with the confidence asked for given that the partition is named, for every n that may be named.
-With 2 a = 1 - confidence it is
+so that y - n is no draw of X. An interval that is right for all partitions, named or not, holds the
+number of users of a partition far below the threshold in none of the releases that name it. The
+interval here holds it with the confidence asked for given that the partition is named, for every n
+that may be named. With 2 a = 1 - confidence it is
 
     C(y) = [low(y), y + c - 1]
     low(y) = the smallest n that may be named and has P_n[Y >= y | named] > a
@@ -58,14 +57,12 @@ So n is below low(y) if and only if P_n[Y >= y | named] <= a, and by the definit
 for which that is so have probability at most a.
 
 Both together: for every n, P_n[n is not in C(Y) | named] <= 2 a. Decisions about partitions are
-independent, so this is so given which others are named, too. One interval is meant: of a hundred
-that hold with 95%, about five do not.
+independent, so this is so given which others are named, too. All of it follows from what is
+released and from public parameters, and costs no privacy.
 
 Neither end falls as y grows. An n is left out only if enclosures prove that it may be, so that
 rounding widens intervals. Far above the threshold low(y) is computed once: an n with P[X >= y-n] <=
 a pi(n) is left out, and pi does not fall, so that y + 1 leaves out n + 1.
-
-All of it follows from what is released and from public parameters, and costs no privacy.
 """
 
 from __future__ import annotations
@@ -106,12 +103,9 @@ class ThresholdDistribution(KeepDistribution):
     """pi(n) = P[n + X > threshold] + tie * P[n + X = threshold] for n >= smallest, and 0 below.
 
     Args:
-      noise: the distribution of X.
-      threshold: an integer.
-      tie: the probability with which a noisy count that equals the threshold is kept, below 1.
+      noise, threshold, tie: the distribution of X, an integer, and a probability below 1.
       saturation: the smallest n with pi(n) = 1, for noise that is bounded.
-      smallest: 1 where a partition without users must not appear; 0 where it may, since its name is
-        public.
+      smallest: 1, or 0 where names are public, so that a partition without users may appear.
     """
 
     noise: IntegerNoise
@@ -128,28 +122,20 @@ class ThresholdDistribution(KeepDistribution):
         if statistic == self.threshold and 2 * self.tie == 1:
             # P[X <= 0] + P[X <= -1] = 1, which no enclosures of the two would settle.
             return exactly(self.tie)
-        drop = self._at_most(self.threshold - statistic, precision)
+        # The noise is symmetric: P[X <= x] = P[X > -x - 1].
+        drop = self.noise.above(statistic - self.threshold - 1, precision)
         if not self.tie:
             return drop
-        below = self._at_most(self.threshold - statistic - 1, precision)
+        below = self.noise.above(statistic - self.threshold, precision)
         return (1 - self.tie) * drop + self.tie * below
-
-    def _at_most(self, x: int, precision: int) -> Enclosure:
-        """(lo, hi) around P[X <= x], exact rationals."""
-        # The noise is symmetric: P[X <= -y] = P[X > y - 1].
-        tail = self.noise.tail(x if x >= 0 else -x - 1, precision).rational()
-        return 1 - tail if x >= 0 else tail
 
     def decide_with_counts(
         self, counts: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
-        """Decides which partitions are kept, and draws noisy counts of these.
-
-        Arguments and errors are those of ``decide``.
+        """Decides which partitions are kept, as ``decide``, and draws noisy counts of these.
 
         Returns:
-          Bools and int64 noisy counts, both of the shape of ``counts``; a dropped partition's noisy
-          count is 0.
+          Bools and int64 noisy counts, of the shape of ``counts``; a dropped partition's is 0.
         """
         keep = self.decide(counts, words, extend)
         kept = np.flatnonzero(keep)
@@ -161,8 +147,8 @@ class ThresholdDistribution(KeepDistribution):
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
-        """The ends of intervals that hold the numbers of users, each with this confidence, given
-        that its partition was selected, and whatever the number of users is.
+        """The ends of intervals that hold the numbers of users, each with this confidence given
+        that its partition was selected, whatever the number is.
 
         Args:
           noisy: integer array of shape (n,): the noisy counts that were released.
@@ -196,12 +182,8 @@ class ThresholdDistribution(KeepDistribution):
 
 
 def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdDistribution:
-    """The distribution with this noise that keeps a single user's partition with this probability.
-
-    Args:
-      noise: the distribution of X.
-      probability: positive and below 1/2; it is never exceeded, and met to about 2**-40 of it.
-    """
+    """The distribution with this noise that keeps a single user's partition with this probability,
+    which is positive and below 1/2. It is never exceeded, and met to about 2**-40 of it."""
     bound = gmpy2.mpq(probability)
     # P[1 + X > threshold] = P[X > threshold - 1].
     threshold = smallest_where(lambda t: bool(noise.tail(t - 1, _PRECISION)[1] <= bound), 1)
@@ -217,9 +199,7 @@ def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdD
 class TruncatedGeometricNoise(GeometricNoise):
     """k-TSGD: P[X = x] proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere.
 
-    Args:
-      epsilon: positive; an exact rational number.
-      k: positive integer.
+    epsilon > 0 and k > 0.
     """
 
     epsilon: Fraction
@@ -235,12 +215,7 @@ class TruncatedGeometricNoise(GeometricNoise):
 
 
 def truncated_geometric_noise(epsilon: Fraction, delta: Fraction) -> TruncatedGeometricNoise:
-    """The noise of the smallest k, at least 1, for which P[X = k] <= delta.
-
-    Args:
-      epsilon: positive; an exact rational number.
-      delta: positive and below 1; an exact rational number.
-    """
+    """The noise of the smallest k, at least 1, for which P[X = k] <= delta, 0 < delta < 1."""
     share = gmpy2.mpq(delta)
 
     def is_small(k: int) -> bool:
@@ -272,15 +247,8 @@ def _low(distribution: ThresholdDistribution, y: int, miss: Any, start: int) -> 
 
     def is_left(n: int) -> bool:
         """Tells whether P_n[Y >= y | named] <= miss is not certain."""
-        tie, gap = gmpy2.mpq(distribution.tie), distribution.threshold - n
-        named = (1 - tie) * _above(distribution, gap) + tie * _above(distribution, gap - 1)
-        return bool(_above(distribution, y - n - 1).upper > (miss * named).lower)
+        named = distribution.keep_enclosure(n, _INTERVAL_PRECISION)
+        above = distribution.noise.above(y - n - 1, _INTERVAL_PRECISION)
+        return bool(above.upper > (miss * named).lower)
 
     return smallest_where(is_left, start)
-
-
-def _above(distribution: ThresholdDistribution, x: int) -> Enclosure:
-    """(lo, hi) around P[X > x]."""
-    if x >= 0:
-        return distribution.noise.tail(x, _INTERVAL_PRECISION)
-    return 1 - distribution.noise.tail(-x - 1, _INTERVAL_PRECISION)

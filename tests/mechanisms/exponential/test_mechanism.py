@@ -1,11 +1,12 @@
 """The base-2 exponential mechanism: exact distributions, privacy ratios, precision, errors."""
 
 import itertools
+import math
 from decimal import Decimal
 from fractions import Fraction
+from unittest import mock
 
 import gmpy2
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,21 +44,20 @@ def test_every_small_eta_has_exactly_the_distribution_of_the_definition():
         # those integers is its probability.
         levels = mechanism._levels(utilities, None, "")
         total = mechanism._total(levels)
-        ends = list(itertools.accumulate(int(p * int(total)) for p in distribution.values()))
+        ends = [0, *itertools.accumulate(p * int(total) for p in distribution.values())]
         assert ends[-1] == total
         shares = dict.fromkeys(distribution, 0)
-        for start, end in zip([0, *ends], ends, strict=False):
-            chosen = mechanism._locate(levels, gmpy2.mpz(start))
-            assert chosen == mechanism._locate(levels, gmpy2.mpz(end - 1))
-            shares[chosen] += end - start
-        assert {i: Fraction(share, int(total)) for i, share in shares.items()} == distribution
+        for start, end in itertools.pairwise(ends):
+            first, last = (mechanism._locate(levels, gmpy2.mpz(int(n))) for n in (start, end - 1))
+            assert first == last
+            shares[first] += (end - start) / int(total)
+        assert shares == distribution
 
 
 def test_a_wide_range_of_utilities():
     # Float weights would all be zero but one: 2**-3000 is exact here.
     mechanism = ExponentialMechanism(Eta(1, 1, 1), -3000, 3000, max_outcomes=3)
-    distribution = mechanism.probabilities([2999, 3000, 3001])
-    assert distribution == [gmpy2.mpq(1, 2), gmpy2.mpq(1, 4), gmpy2.mpq(1, 4)]
+    assert mechanism.probabilities([2999, 3000, 3001]) == [0.5, 0.25, 0.25]
 
 
 def test_fractional_utilities_draw_the_mixture_over_all_roundings():
@@ -68,14 +68,12 @@ def test_fractional_utilities_draw_the_mixture_over_all_roundings():
 
 
 def mixture(eta, utilities):
+    """The distribution over all ways to round utilities."""
     distribution = dict.fromkeys(range(len(utilities)), Fraction(0))
+    floors = [math.floor(utility) for utility in utilities]
     for ups in itertools.product([0, 1], repeat=len(utilities)):
-        chance = Fraction(1)
-        rounded = []
-        for up, utility in zip(ups, utilities, strict=True):
-            floor = utility.__floor__()
-            chance *= utility - floor if up else 1 - (utility - floor)
-            rounded.append(floor + up)
+        rounded = [floor + up for floor, up in zip(floors, ups, strict=True)]
+        chance = math.prod(1 - abs(u - n) for u, n in zip(utilities, rounded, strict=True))
         for i, p in definition(eta, rounded, min(rounded), max(rounded)).items():
             distribution[i] += chance * p
     return distribution
@@ -90,9 +88,8 @@ def test_neighbours_are_within_twice_eta_times_the_sensitivity(eta, utilities, s
     neighbours = [u + data.draw(moves) for u in utilities]
     mechanism = ExponentialMechanism(eta, -5, 5, max_outcomes=8)
     bound = (1 / eta.base) ** (2 * sensitivity)
-    for p, q in zip(
-        mechanism.probabilities(utilities), mechanism.probabilities(neighbours), strict=True
-    ):
+    both = (mechanism.probabilities(one) for one in (utilities, neighbours))
+    for p, q in zip(*both, strict=True):
         assert 1 / bound <= p / q <= bound
 
 
@@ -114,21 +111,19 @@ def test_rounding_costs_the_sensitivity_rounded_up(data):
 @given(st.sampled_from(SMALL_ETAS), st.integers(-20, 20), st.integers(0, 12), st.integers(1, 300))
 def test_the_precision_suffices_and_is_tight(eta, lowest, span, outcomes):
     highest = lowest + span
-    fixed = {
-        kind: ExponentialMechanism(eta, lowest, highest, outcomes, precision=kind)
+    theoretical, empirical = (
+        ExponentialMechanism(eta, lowest, highest, outcomes, precision=kind)
         for kind in ("theoretical", "empirical")
-    }
-    needed = fixed["empirical"].precision_bits
-    assert needed <= fixed["theoretical"].precision_bits
+    )
+    assert empirical.precision_bits <= theoretical.precision_bits
     # The worst case: one outcome at the far end, the others at the near one.
     worst = [lowest] * (outcomes - 1) + [highest]
     tape = InsecureSeededTape(1)
-    assert 0 <= fixed["empirical"].sample(worst, tape) < outcomes
-    too_few = ExponentialMechanism(eta, lowest, highest, outcomes, precision="empirical")
-    too_few.__dict__["precision_bits"] = needed - 1
+    assert 0 <= empirical.sample(worst, tape) < outcomes
     if outcomes > 1 and (span > 0 or outcomes % 2 == 1):
+        empirical.__dict__["precision_bits"] -= 1
         with pytest.raises(InexactArithmeticError):
-            too_few.sample(worst, tape)
+            empirical.sample(worst, tape)
 
 
 def test_the_precision_is_fixed_before_any_utility_is_seen():
@@ -188,10 +183,7 @@ def test_bad_parameters_are_named(change, match):
         ([1] * 6, "more than max_outcomes=5"),
         (7, "utilities must be a sequence"),
         ([1, float("nan")], "utilities must be finite"),
-        ([float("inf"), 1], "finite"),
-        ([1, "2"], "real numbers, got one of type str"),
-        ([[1, 2], [3, 4]], "real numbers, got one of type list"),
-        (np.zeros((2, 2)), "one-dimensional"),
+        ([1, "2"], "utilities must be real numbers, got one of type str"),
     ],
 )
 def test_bad_utilities(utilities, match):
@@ -221,20 +213,11 @@ def test_more_than_min_retries_draws_are_made_with_probability_below_two_to_the_
     for k in (1, 2, 4, 8):
         more = 0
         for i in range(calls):
-            counted = CountingTape(tape)
+            counted = mock.Mock(wraps=tape)
             draw_below(total, counted, f"{k} {i}", min_retries=k)
-            assert counted.draws >= k
-            more += counted.draws > k
+            assert counted.prefix.call_count >= k
+            more += counted.prefix.call_count > k
         distributions.assert_probability(more, calls, rejection**k)
-
-
-class CountingTape:
-    def __init__(self, tape):
-        self.tape, self.draws = tape, 0
-
-    def prefix(self, *address):
-        self.draws += 1
-        return self.tape.prefix(*address)
 
 
 @pytest.mark.parametrize("value", [0.3, -10, 10, 9.9, -1e9, Fraction(22, 7)])
@@ -243,12 +226,10 @@ def test_the_distribution_of_a_clamped_number(value):
     tape = InsecureSeededTape(1)
     draws = [laplace.release(value, tape, f"release {i}") for i in range(200)]
     clamped = min(max(Fraction(value), -10), 10)
-    near = min((abs(point - clamped), -point) for point in laplace.distribution(value))
-    weights = {
-        point: Fraction(3, 4) ** int(4 * abs(point + near[1]))
-        for point in laplace.distribution(value)
-    }
-    expected = {point: weight / sum(weights.values()) for point, weight in weights.items()}
+    points = [Fraction(i, 4) for i in range(-40, 41)]
+    nearest = min(points, key=lambda point: (abs(point - clamped), -point))
+    weights = [Fraction(3, 4) ** int(4 * abs(point - nearest)) for point in points]
+    expected = {point: w / sum(weights) for point, w in zip(points, weights, strict=True)}
     assert laplace.distribution(value) == expected
     distributions.assert_follows(draws, expected)
 

@@ -70,15 +70,14 @@ def test_equality_in_64_bits_is_settled_by_further_bits():
     ],
 )
 def test_integers_of_any_type_are_clamped_and_need_no_tape(values):
-    assert round_at_random(values, -4, 9, None, "c").tolist() == [3, -4, 9]
-    assert round_at_random(values, 0, 5, None, "c").tolist() == [3, 0, 5]
-    assert round_at_random(values, 0, 5, None, "c").dtype == np.int64
+    for limits, expected in (((-4, 9), [3, -4, 9]), ((0, 5), [3, 0, 5])):
+        rounded = round_at_random(values, *limits, None, "c")
+        assert rounded.tolist() == expected and rounded.dtype == np.int64
 
 
 def test_large_unsigned_integers():
-    assert round_at_random(
-        np.array([2**64 - 1, 5], dtype=np.uint64), 0, 2**62, None, "c"
-    ).tolist() == [2**62, 5]
+    values = np.array([2**64 - 1, 5], dtype=np.uint64)
+    assert round_at_random(values, 0, 2**62, None, "c").tolist() == [2**62, 5]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +89,7 @@ def test_large_unsigned_integers():
         ([Decimal("NaN")], "finite"),
         ([gmpy2.mpfr("nan")], "finite"),
         (["1"], "real numbers, got one of type str"),
+        ([[1, 2], [3, 4]], "real numbers, got one of type list"),
         ([None], "got one of type NoneType"),
         ([1 + 2j], "got one of type complex"),
         ([True, False], "got one of type bool"),

@@ -1,9 +1,15 @@
-"""Numbers of selections in other arithmetics, and their noisy counts."""
+"""Strategies by kind, numbers of selections in other arithmetics, and noisy counts."""
 
 import mpmath
 import numpy as np
 
+from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.keep_distribution import as_float
+
+COUNTS = list(STRATEGIES.values())[:4]
+"""The optimal one, and those with truncated geometric, Laplace and Gaussian noise."""
+SPLIT, NOISY = COUNTS[:3], COUNTS[1:]
+"""Those that split their budget between partitions, and those with noise."""
 
 
 def as_mpf(value):

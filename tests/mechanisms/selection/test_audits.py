@@ -13,15 +13,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms.selection import (
-    GaussianSelection,
-    LaplaceSelection,
-    OptimalSelection,
-    RenyiRoundsSelection,
-    TruncatedGeometricSelection,
-)
+from dp_transforms.mechanisms.selection import RenyiRoundsSelection
 from tests.cases import slow_unless
-from tests.mechanisms.selection.shared import as_mpf
+from tests.mechanisms.selection.shared import COUNTS, NOISY, SPLIT, as_mpf
 
 EPSILON, DELTA = 1.5, 0.03
 BITS = 160
@@ -61,26 +55,15 @@ def names_distribution(strategy, users):
 
 def counts_distribution(strategy, users):
     """Noisy counts of one partition; what lies far out is one output, which adds to no delta."""
-    distribution = strategy.distribution
     if users == 0:
         return {None: mpmath.mpf(1)}
-    far = 60
+    noise, threshold, far = strategy.distribution.noise, strategy.distribution.threshold, 60
     with mpmath.workprec(200):
-        masses = {
-            users + x: exact(distribution.noise.probability(x, BITS)[0])
-            for x in range(distribution.threshold + 1 - users, far - users)
-        }
-        tie = exact(
-            distribution.noise.probability(distribution.threshold - users, BITS)[0]
-        ) * exact(distribution.tie)
-        masses[distribution.threshold] = tie
-        masses["far"] = exact(distribution.noise.tail(far - users - 1, BITS)[0])
+        masses = {y: exact(noise.probability(y - users, BITS)[0]) for y in range(threshold, far)}
+        masses[threshold] *= exact(strategy.distribution.tie)
+        masses["far"] = exact(noise.tail(far - users - 1, BITS)[0])
         masses[None] = 1 - mpmath.fsum(masses.values())
     return masses
-
-
-NOISY_STRATEGIES = [TruncatedGeometricSelection, LaplaceSelection, GaussianSelection]
-COUNT_STRATEGIES = [OptimalSelection, *NOISY_STRATEGIES]
 
 
 def neighbouring_counts(most):
@@ -90,43 +73,46 @@ def neighbouring_counts(most):
             yield before, tuple(n + a for n, a in zip(before, added, strict=True))
 
 
-def deltas_of_names(chosen, most, neighbours):
-    """The smallest delta of which partitions are selected."""
-    single = [names_distribution(chosen, n) for n in range(most + 1)]
+def of_both(distribution, chosen, most):
+    """The distributions of two partitions of up to so many users each."""
+    single = [distribution(chosen, n) for n in range(most + 1)]
     both = itertools.product(range(most + 1), repeat=2)
-    return worst_delta({(a, b): product(single[a], single[b]) for a, b in both}, neighbours)
+    return {(a, b): product(single[a], single[b]) for a, b in both}
 
 
-@pytest.mark.parametrize("strategy", COUNT_STRATEGIES)
+def delta_of_names(chosen, neighbours):
+    """The smallest delta of which partitions are selected."""
+    return worst_delta(of_both(names_distribution, chosen, 12), neighbours)
+
+
+@pytest.mark.parametrize("strategy", COUNTS)
 @pytest.mark.parametrize("options", [{}, {"pre_threshold": 3}], ids=["plain", "pre-threshold"])
 def test_names_selected_by_counts(strategy, options):
-    delta = deltas_of_names(strategy(EPSILON, DELTA, 2, **options), 12, neighbouring_counts(12))
+    delta = delta_of_names(strategy(EPSILON, DELTA, 2, **options), neighbouring_counts(12))
     # The optimal distribution's delta is the stated one exactly, and is computed at 200 bits.
     assert DELTA / 2 < delta <= DELTA + ROUNDING
 
 
-@pytest.mark.parametrize("strategy", COUNT_STRATEGIES[:3])
+@pytest.mark.parametrize("strategy", SPLIT)
 def test_naive_splitting(strategy):
     chosen = strategy(EPSILON, DELTA, 2, composition="naive")
-    assert deltas_of_names(chosen, 12, neighbouring_counts(12)) <= DELTA + ROUNDING
+    assert delta_of_names(chosen, neighbouring_counts(12)) <= DELTA + ROUNDING
 
 
 def test_replacing_a_users_records():
     """Neighbours with one user's partitions exchanged for another's, at kappa = 1."""
     pairs = [((a + 1, b), (a, b + 1)) for a, b in itertools.product(range(12), repeat=2)]
-    for strategy in COUNT_STRATEGIES:
+    for strategy in COUNTS:
         chosen = strategy(EPSILON, DELTA, 1, neighbours="replace")
-        assert deltas_of_names(chosen, 12, pairs) <= DELTA + ROUNDING
+        assert delta_of_names(chosen, pairs) <= DELTA + ROUNDING
 
 
-@pytest.mark.parametrize("strategy", slow_unless(NOISY_STRATEGIES, NOISY_STRATEGIES[:1]))
+@pytest.mark.parametrize("strategy", slow_unless(NOISY, NOISY[:1]))
 def test_names_with_noisy_counts(strategy):
     chosen, most = strategy(EPSILON, DELTA, 2), 5
-    single = [counts_distribution(chosen, n) for n in range(most + 1)]
+    distributions = of_both(counts_distribution, chosen, most)
     # The delta of a pair of distributions does not change if one partition's distribution is the
     # same in both.
-    both = itertools.product(range(most + 1), repeat=2)
-    distributions = {(a, b): product(single[a], single[b]) for a, b in both}
     pairs = [pair for pair in neighbouring_counts(most) if 0 not in pair[0][1:]]
     fresh = [(a, b) for a, b in neighbouring_counts(most) if a[1] == 0]
     assert worst_delta(distributions, [*pairs[::3], *fresh]) <= DELTA + ROUNDING
@@ -161,14 +147,12 @@ def transcript_distribution(strategy, users, kinds=KINDS):
                     sums[place] += number * weight
                     counts[place] += number
             keeps = [
-                round_keep(strategy, index, total, number, named)
-                for total, number in zip(sums, counts, strict=True)
+                round_keep(strategy, index, *one, named) for one in zip(sums, counts, strict=True)
             ]
             for picks in itertools.product((True, False), repeat=len(partitions)):
+                pairs = zip(picks, keeps, strict=True)
                 with mpmath.workprec(200):
-                    p = probability
-                    for pick, keep in zip(picks, keeps, strict=True):
-                        p = p * (keep if pick else 1 - keep)
+                    p = mpmath.fprod([probability, *(k if pick else 1 - k for pick, k in pairs)])
                 if p:
                     after = tuple(
                         index if pick else old for pick, old in zip(picks, state, strict=True)
@@ -222,7 +206,7 @@ def test_weighted_rounds_of_three_partitions():
     """Users of up to three partitions of three: one more of each kind beside up to two kinds."""
     chosen = RenyiRoundsSelection(EPSILON, DELTA, 3, number_of_rounds=2)
     distribution = functools.cache(
-        lambda users: transcript_distribution(chosen, users, KINDS_OF_THREE)
+        functools.partial(transcript_distribution, chosen, kinds=KINDS_OF_THREE)
     )
     worst = mpmath.mpf(0)
     places = range(len(KINDS_OF_THREE))

@@ -13,9 +13,7 @@ from dp_transforms.mechanisms.selection import (
     TruncatedGeometricSelection,
 )
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
-from dp_transforms.mechanisms.selection.threshold_distribution import (
-    ThresholdDistribution,
-)
+from dp_transforms.mechanisms.selection.threshold_distribution import ThresholdDistribution
 
 STRATEGIES = {
     "laplace": LaplaceSelection(1, 1e-5),
@@ -41,15 +39,13 @@ def chance(noise, x):
 
 def counts_of(distribution, users, reach=250):
     """The noisy counts that name a partition, and their probabilities, by the definition."""
-    first = max(distribution.threshold, users - reach)
-    noisy = range(first, max(distribution.threshold, users) + reach)
-    masses = [
-        chance(distribution.noise, y - users)
-        * (distribution.tie if y == distribution.threshold else 1)
-        for y in noisy
-    ]
-    released = [i for i, mass in enumerate(masses) if mass > 0]
-    return first + np.array(released, dtype=np.int64), [masses[i] for i in released]
+    threshold = distribution.threshold
+    noisy = range(max(threshold, users - reach), max(threshold, users) + reach)
+    masses = {y: chance(distribution.noise, y - users) for y in noisy}
+    if threshold in masses:
+        masses[threshold] *= distribution.tie
+    released = {y: mass for y, mass in masses.items() if mass}
+    return np.array([*released]), [*released.values()]
 
 
 def coverage(distribution, ends, users):
@@ -57,9 +53,7 @@ def coverage(distribution, ends, users):
     noisy, masses = counts_of(distribution, users)
     low, high = ends(noisy)
     held = (low <= users) & (users <= high)
-    total = sum(masses)
-    masses = np.array([float(mass / total) for mass in masses])
-    return float(masses[held].sum())
+    return float(np.dot(held, masses) / sum(masses))
 
 
 @pytest.mark.parametrize(
@@ -102,19 +96,15 @@ def test_ends_are_those_of_the_definition(strategy):
     noisy = np.arange(distribution.threshold + 1, distribution.threshold + 40)
     low, high = distribution.count_intervals(noisy, 0.9)
     (beyond,) = set((high - noisy).tolist())
-    assert (
-        above(distribution.noise, beyond)
-        <= gmpy2.mpq(1, 20)
-        < above(distribution.noise, beyond - 1)
-    )
+    miss = gmpy2.mpq(1, 20)
+    assert above(distribution.noise, beyond) <= miss < above(distribution.noise, beyond - 1)
+
+    def is_left(y, users):
+        named = gmpy2.mpq(distribution.keep_enclosure(users, 200)[0])
+        return above(distribution.noise, y - users - 1) > miss * named
+
     for y, n in zip(noisy.tolist(), low.tolist(), strict=True):
-        tails = [
-            above(distribution.noise, y - users - 1)
-            / gmpy2.mpq(distribution.keep_enclosure(users, 200)[0])
-            for users in (n - 1, n)
-            if users
-        ]
-        assert tails[-1] > gmpy2.mpq(1, 20) and (n == 1 or tails[0] <= gmpy2.mpq(1, 20))
+        assert is_left(y, n) and (n == 1 or not is_left(y, n - 1))
 
 
 def test_ends_of_large_noise_are_in_order_and_wider_than_at_every_count():

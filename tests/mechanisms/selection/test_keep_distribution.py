@@ -27,8 +27,7 @@ class FixedDistribution(KeepDistribution):
     drops: tuple[Fraction, ...]
 
     def drop_enclosure(self, statistic, precision):
-        exact = 1 if statistic < 1 else self.drops[min(statistic, len(self.drops)) - 1]
-        return exactly(exact)
+        return exactly(1 if statistic < 1 else self.drops[min(statistic, len(self.drops)) - 1])
 
     @property
     def saturation(self):
@@ -42,9 +41,8 @@ def decide(distribution, statistic, word, later=None):
         assert element == 0 and later is not None, "64 bits should have settled this"
         return int(later * 2**bits)
 
-    return bool(
-        distribution.decide(np.array([statistic]), np.array([word], dtype=np.uint64), extend)[0]
-    )
+    words = np.array([word], dtype=np.uint64)
+    return distribution.decide(np.array([statistic]), words, extend).item()
 
 
 def test_a_number_equal_to_the_drop_probability_keeps():
@@ -68,12 +66,11 @@ def test_what_64_bits_leave_open_is_read_further():
 def test_probabilities_closer_to_one_than_64_bits_still_count():
     rare = Fraction(1, 2**100)
     distribution = FixedDistribution((1 - rare, rare))
-    assert decide(distribution, 1, TOP, later=1 - rare) and not decide(
-        distribution, 1, TOP, later=1 - 2 * rare
-    )
+    assert decide(distribution, 1, TOP, later=1 - rare)
+    assert not decide(distribution, 1, TOP, later=1 - 2 * rare)
     assert not decide(distribution, 1, TOP - 1)
-    assert not decide(distribution, 2, 0, later=rare / 2) and decide(distribution, 2, 0, later=rare)
-    assert decide(distribution, 2, 1)
+    assert not decide(distribution, 2, 0, later=rare / 2)
+    assert decide(distribution, 2, 0, later=rare) and decide(distribution, 2, 1)
 
 
 def test_certain_statistics_need_no_number():
@@ -122,12 +119,13 @@ def test_a_decision_depends_on_its_own_number_alone():
 def test_wrong_arrays_are_named():
     distribution = OptimalDistribution(Fraction(1), Fraction(1, 100))
     words = np.zeros(2, dtype=np.uint64)
-    with pytest.raises(ValueError, match="statistics must be a one-dimensional integer array"):
-        distribution.decide(np.array([1.0, 2.0]), words, None)
-    with pytest.raises(ValueError, match="words must be a uint64 array as long as statistics"):
-        distribution.decide(np.array([1, 2, 3]), words, None)
-    with pytest.raises(ValueError, match="must not be negative"):
-        distribution.decide(np.array([1, -2]), words, None)
+    for statistics, message in (
+        ([1.0, 2.0], "statistics must be a one-dimensional integer array"),
+        ([1, 2, 3], "words must be a uint64 array as long as statistics"),
+        ([1, -2], "must not be negative"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            distribution.decide(np.array(statistics), words, None)
 
 
 @pytest.mark.parametrize("answer", [3, 4, 5, 11, 1000])

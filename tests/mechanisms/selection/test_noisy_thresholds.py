@@ -28,11 +28,10 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
     TruncatedGeometricNoise,
     truncated_geometric_noise,
 )
-from tests.mechanisms.selection.shared import as_mpf, drop_probability, select_with_counts
+from tests.mechanisms.selection.shared import NOISY, as_mpf, drop_probability, select_with_counts
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
-NOISY = [TruncatedGeometricSelection, LaplaceSelection, GaussianSelection]
 BUDGETS = [(0.01, 1e-6), (0.5, 1e-9), (1.0, 1e-5), (3.0, 0.01), (20.0, 1e-10)]
 
 
@@ -63,20 +62,16 @@ def test_truncated_noise_has_the_smallest_support_that_is_private(epsilon, delta
     ratio = (math.exp(epsilon) + 2 * delta - 1) / ((math.exp(epsilon) + 1) * delta)
     assert k == math.ceil(math.log(ratio) / epsilon)
     with mpmath.workdps(60):
-        distribution = geometric_distribution(epsilon, k)
-        assert delta_of_a_shift(distribution, epsilon) <= distribution[k] * (
-            1 + mpmath.mpf(10) ** -50
-        )
+        distribution, rounding = geometric_distribution(epsilon, k), mpmath.mpf(10) ** -50
+        assert delta_of_a_shift(distribution, epsilon) <= distribution[k] * (1 + rounding)
         assert distribution[k] <= mpmath.mpf(delta)
         assert k == 1 or geometric_distribution(epsilon, k - 1)[k - 1] > mpmath.mpf(delta)
 
 
 @pytest.mark.parametrize(("epsilon", "k"), [(1.0, 1), (1.0, 7), (0.01, 300), (20.0, 3)])
 def test_truncated_tails_sum_their_distribution(epsilon, k):
-    noise, distribution = (
-        TruncatedGeometricNoise(Fraction(epsilon), k),
-        geometric_distribution(epsilon, k),
-    )
+    noise = TruncatedGeometricNoise(Fraction(epsilon), k)
+    distribution = geometric_distribution(epsilon, k)
     with mpmath.workdps(60):
         for x in {*range(min(k, 20) + 2), k - 1, k, k + 5} - {-1}:
             expected = mpmath.fsum(p for y, p in distribution.items() if y > x)
@@ -102,9 +97,8 @@ def test_names_and_counts_agree_and_so_does_equality(strategy, epsilon, delta, m
     chosen = strategy(epsilon, delta, max_partitions)
     distribution, count = chosen.distribution, 30_000
     tape = InsecureSeededTape(11)
-    users = 1 + (tape.words("users", count) % np.uint64(2 * distribution.threshold)).astype(
-        np.int64
-    )
+    words = tape.words("users", count) % np.uint64(2 * distribution.threshold)
+    users = 1 + words.astype(np.int64)
     noise = distribution.noise.sample(tape, "selection", count)
     keep, noisy = select_with_counts(chosen, users, tape)
     assert np.array_equal(noisy[keep], (users + noise)[keep])
@@ -114,11 +108,9 @@ def test_names_and_counts_agree_and_so_does_equality(strategy, epsilon, delta, m
     ties = users + noise == distribution.threshold
     assert np.array_equal(keep[~ties], (users + noise > distribution.threshold)[~ties])
     assert ties.sum() > 100
-    if strategy is TruncatedGeometricSelection:
-        assert distribution.tie == 0 and not keep[ties].any()
-    else:
-        assert 0 < distribution.tie < 1
-        distributions.assert_probability(int(keep[ties].sum()), int(ties.sum()), distribution.tie)
+    assert 0 <= distribution.tie < 1
+    assert (distribution.tie == 0) == (strategy is TruncatedGeometricSelection)
+    distributions.assert_probability(int(keep[ties].sum()), int(ties.sum()), distribution.tie)
 
 
 @pytest.mark.parametrize("strategy", NOISY)
@@ -131,12 +123,19 @@ def test_the_threshold_is_the_smallest_that_is_private(strategy):
         assert chosen.keep_probability(1) == pytest.approx(1e-6, rel=1e-3)
 
 
+def noise_delta(shift2, epsilon):
+    """The delta of normal noise for a shift of this squared norm, by scipy."""
+    if shift2 == 0:
+        return max(0.0, 1 - math.exp(epsilon))
+    mu = math.sqrt(shift2)
+    near, far = (stats.norm.cdf(sign * mu / 2 - epsilon / mu) for sign in (1, -1))
+    return near - math.exp(epsilon) * far
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_gaussian_noise_is_calibrated_analytically(epsilon, delta):
     def excess(log_sigma):
-        mu = math.exp(-log_sigma)
-        near, far = stats.norm.cdf(mu / 2 - epsilon / mu), stats.norm.cdf(-mu / 2 - epsilon / mu)
-        return near - math.exp(epsilon) * far - delta
+        return noise_delta(math.exp(-2 * log_sigma), epsilon) - delta
 
     sigma = math.exp(optimize.brentq(excess, -3, 12))
     mu2 = largest_mu2(Fraction(epsilon), Fraction(delta))
@@ -162,8 +161,8 @@ def test_tails():
             found = RoundedGaussian(sigma2).tail(x, 128)[0]
             assert float(found) == pytest.approx(expected, rel=1e-9)
     assert gaussian_delta(0, Fraction(1)) == 0
-    assert float(gaussian_delta(0, Fraction(-1))) == pytest.approx(1 - math.exp(-1))
-    assert float(gaussian_delta(1, 0)) == pytest.approx(1 - 2 * stats.norm.sf(0.5))
+    for shift2, at in ((0, Fraction(-1)), (1, 0)):
+        assert float(gaussian_delta(shift2, at)) == pytest.approx(noise_delta(shift2, at))
 
 
 @pytest.mark.parametrize("probability", [0.49, 0.1, 1e-5, 1e-40])
@@ -179,14 +178,6 @@ def test_gaussian_noise_and_threshold_share_the_budget(epsilon, delta, max_parti
     """Every mix of shared and new partitions, both orders, by scipy."""
     chosen = GaussianSelection(epsilon, delta, max_partitions)
     new = chosen.keep_probability(1)
-
-    def noise_delta(shift2, at):
-        if shift2 == 0:
-            return max(0.0, 1 - math.exp(at))
-        mu = math.sqrt(shift2)
-        far = stats.norm.cdf(-mu / 2 - at / mu)
-        return stats.norm.cdf(mu / 2 - at / mu) - math.exp(at) * far
-
     for fresh in range(max_partitions + 1):
         stay = (1 - new) ** fresh
         shift2 = (max_partitions - fresh) / chosen.sigma**2
@@ -197,10 +188,8 @@ def test_gaussian_noise_and_threshold_share_the_budget(epsilon, delta, max_parti
 
 def test_the_whole_delta_serves_noise_and_threshold():
     chosen = GaussianSelection(1.0, 1e-5)
-    halves = 1 + float(largest_mu2(Fraction(1), Fraction(1, 200_000))) ** -0.5 * stats.norm.isf(
-        5e-6
-    )
-    assert chosen.distribution.threshold < halves - 1
+    sigma = float(largest_mu2(Fraction(1), Fraction(1, 200_000))) ** -0.5
+    assert chosen.distribution.threshold < sigma * stats.norm.isf(5e-6)
 
 
 def test_an_overspent_gaussian_budget_is_found_out():

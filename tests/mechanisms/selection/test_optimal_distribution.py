@@ -44,15 +44,22 @@ def test_the_closed_form_is_the_recursion(epsilon, delta):
         assert (expected == 0) == (n >= optimal.saturation)
 
 
+def kept_and_dropped(distribution, n):
+    return distribution.keep_enclosure(n, 400), distribution.drop_enclosure(n, 400)
+
+
+def counts_near(marks, last):
+    """Up to ``last`` evenly, and all beside the marks."""
+    near = {n + i for n in marks for i in range(-12, 13)}
+    return sorted(n for n in near | {round(i * last / 150) for i in range(151)} if n >= 0)
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), GRID)
 def test_all_four_inequalities_hold(epsilon, delta):
     optimal = distribution(epsilon, delta)
     first, last = optimal.crossover, optimal.saturation
-    near = {n + i for n in (0, first, last) for i in range(-12, 13)}
-    spread = {round(i * last / 150) for i in range(151)}
-    for n in sorted(n for n in near | spread if n >= 0):
-        drop, next_drop = (optimal.drop_enclosure(i, 400) for i in (n, n + 1))
-        keep, next_keep = (optimal.keep_enclosure(i, 400) for i in (n, n + 1))
+    for n in counts_near((0, first, last), last):
+        (keep, drop), (next_keep, next_drop) = (kept_and_dropped(optimal, i) for i in (n, n + 1))
         # Where the recursion takes its minimum the inequality is an identity, which no enclosure
         # can tell from a tiny excess: it must be one to 2**-350. Elsewhere it must be certain.
         assert_within(next_keep, keep, epsilon, delta, identity=n + 1 <= first)
@@ -78,15 +85,10 @@ def assert_within(left, right, epsilon, delta, identity=False):
 @pytest.mark.parametrize(("epsilon", "delta"), GRID)
 def test_thresholds_keep_all_four_inequalities_too(strategy, epsilon, delta):
     chosen = strategy(epsilon, delta).distribution
-    near = {n + i for n in (0, chosen.threshold, 2 * chosen.threshold) for i in range(-12, 13)}
-    spread = {round(i * chosen.threshold / 20) for i in range(60)}
-    for n in sorted(n for n in near | spread if n >= 0):
-        drop, next_drop = (chosen.drop_enclosure(i, 400) for i in (n, n + 1))
-        keep, next_keep = (chosen.keep_enclosure(i, 400) for i in (n, n + 1))
-        for left, right in itertools.permutations((keep, next_keep)):
-            assert_within(left, right, epsilon, delta)
-        for left, right in itertools.permutations((drop, next_drop)):
-            assert_within(left, right, epsilon, delta)
+    for n in counts_near((0, chosen.threshold, 2 * chosen.threshold), 3 * chosen.threshold):
+        for pair in zip(*(kept_and_dropped(chosen, i) for i in (n, n + 1)), strict=True):
+            for left, right in itertools.permutations(pair):
+                assert_within(left, right, epsilon, delta)
 
 
 @pytest.mark.parametrize("delta", [0.5, 0.75, 0.3, 0.1, 1e-3])
