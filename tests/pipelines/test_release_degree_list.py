@@ -64,31 +64,6 @@ def test_a_shared_ledger_pays_once_and_then_refuses(tmp_path, capsys, failure):
     assert code == 1 and "only epsilon 0.5" in err
 
 
-FAULTS = {
-    "no bound": (["--privacy_unit=node"], 2, "--degree_bound is needed"),
-    "bound of edges": (["--degree_bound=3"], 2, "--degree_bound is for --privacy_unit=node"),
-    "bound 0": (["--privacy_unit=node", "--degree_bound=0"], 2, "positive integer"),
-    "noise": (["--privacy_unit=node", "--degree_bound=9999999"], 2, "raise epsilon"),
-    "same column": (["--target_column=from"], 2, "must be different columns, got from"),
-    "no column": (["--target_column=too"], 1, "has no column 'too'"),
-    "degree": (["--degree=both"], 2, "invalid choice: 'both'"),
-    "other job's flag": (["--user_column=from"], 2, "there is no flag --user_column"),
-    "no error bars": (
-        ["--nodes=60", "--report", "--mechanism=exponential"],
-        2,
-        "--report has no error bars for --nodes",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_faults_are_one_line_and_leave_nothing(tmp_path, failure, name):
-    flags, expected, says = FAULTS[name]
-    code, err = failure(command, tmp_path, *flags)
-    assert code == expected and says in err
-    assert not (tmp_path / "out").exists()
-
-
 def test_ends_of_different_types_are_refused(tmp_path, capsys):
     table = pa.table({"from": ["1", "2"], "to": [2, 3]})
     pq.write_table(table, tmp_path / "edges.parquet")
