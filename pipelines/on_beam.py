@@ -34,16 +34,9 @@ T = TypeVar("T")
 
 
 class OnBeam:
-    """Adds releases of records to a pipeline. What comes out of a verb are PCollections, with the
-    elements that ``InProcess`` gives in lists.
-
-    Args:
-      pipeline: the job's. Where Flink would divide its work into parts, few records are one part.
-      source: the records.
-      secret: the job's; it serves one pipeline.
-      num_buckets: into how many parts rows are split; by default what the source says.
-      shows_progress, shows_counters: see ``progress.Watch``.
-    """
+    """Adds releases of records to a pipeline. Its verbs and arguments are those of ``InProcess``,
+    whose lists are PCollections here; ``progress.Watch`` explains what is shown. Where Flink would
+    divide the pipeline's work into parts, few records are one part."""
 
     def __init__(
         self,
@@ -158,13 +151,8 @@ class OnBeam:
 
 
 class _Watch(TellsBound, beam.PTransform):
-    """Passes elements on unchanged, and tells of them.
-
-    Args:
-      stage: prints lines on stderr, if there is one.
-      counted: a Beam counter of the exact number of rows, which the runner's UI shows as well; none
-        if empty.
-    """
+    """Passes elements on unchanged, and tells of them: by a stage, if there is one, and by a Beam
+    counter of rows, if it has a name. The runner's UI shows that as well."""
 
     def __init__(self, stage: progress.Stage | None, counted: str):
         super().__init__()

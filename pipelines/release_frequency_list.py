@@ -42,7 +42,6 @@ examples:
 
 
 def make_parser() -> JobParser:
-    """The flags of this job."""
     parser = JobParser(
         "pipelines.release_frequency_list",
         "Release how many users partitions have, without saying which partitions, under\n"
@@ -79,7 +78,6 @@ def make_parser() -> JobParser:
 
 @job(make_parser)
 def main(flags: argparse.Namespace) -> Release:
-    """Checks everything that can be checked before data are read."""
     if (flags.input is None) == (flags.frequency_list is None):
         raise ValueError("give either --input or --frequency_list; --help explains them")
     if flags.epsilon is None and flags.eta is None:
@@ -166,12 +164,8 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
-    """The mechanism of sensitivity kappa that the flags ask for.
-
-    Raises:
-      ValueError: flags exclude each other, or one is missing; the message names them.
-      InputError: the reference cannot be read.
-    """
+    """Returns the mechanism that the flags ask for. A ValueError names flags that are missing or
+    exclude each other; an InputError says why the reference cannot be read."""
     given = [name for name in _VARIANTS if getattr(flags, name) is not None]
     if len(given) > 1:
         raise ValueError(f"give one of --{' and --'.join(given)}, not both")

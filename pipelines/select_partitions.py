@@ -36,7 +36,6 @@ examples:
 
 
 def make_parser() -> JobParser:
-    """The flags of this job."""
     parser = JobParser(
         "pipelines.select_partitions",
         "Release the names of partitions that enough users have, under (epsilon, delta)-\n"
@@ -115,7 +114,6 @@ def make_parser() -> JobParser:
 
 @job(make_parser)
 def main(flags: argparse.Namespace) -> Release | Job:
-    """Checks everything that can be checked before data are read."""
     if flags.explain:
         return _explanation(flags)
     refuse(flags, "is for --explain, which needs no data", "plot")
