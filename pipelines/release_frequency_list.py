@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dp_transforms import mechanisms
-from dp_transforms.files.filenames import FREQUENCIES_FILE, period_names
+from dp_transforms.files.filenames import FREQUENCIES_FILE
 from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import (
@@ -88,23 +88,10 @@ def main(flags: argparse.Namespace) -> Release:
     require(flags, "user_column", "partition_column", "max_partitions_per_user")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
-        return _release_of_periods(flags)
+        refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
+        return period_release(flags, PeriodListsSpec, mechanism=flags.mechanism)
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     return release_of(flags, ListSpec(mechanism), job_flags.records(flags))
-
-
-def _release_of_periods(flags: argparse.Namespace) -> Release:
-    require(flags, *job_flags.PERIOD_FLAGS, "epsilon")
-    refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
-    spec = PeriodListsSpec(
-        periods=period_names(flags.period, flags.periods),
-        epsilon=flags.epsilon,
-        max_periods_per_user=flags.max_periods_per_user,
-        max_partitions_per_user=flags.max_partitions_per_user,
-        mechanism=flags.mechanism,
-        kind=flags.period,
-    )
-    return period_release(flags, spec)
 
 
 def _release_of_counts(flags: argparse.Namespace) -> Release:

@@ -17,8 +17,8 @@ from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import filesystem
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, run
-from pipelines.job_flags import records
+from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, require, run
+from pipelines.job_flags import PERIOD_FLAGS, records
 from pipelines.spending import check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
@@ -169,9 +169,21 @@ def release_of(
 
 
 def period_release(
-    flags: argparse.Namespace, spec: specs.PeriodListsSpec | specs.PeriodNamesSpec
+    flags: argparse.Namespace,
+    kind: type[specs.PeriodListsSpec] | type[specs.PeriodNamesSpec],
+    **options: Any,
 ) -> Release:
-    """Returns the release of each period in a directory of its name, and of all in one file."""
+    """Returns the release of each period in a directory of its name, and of all in one file. Its
+    specification has the options beside what flags of all periods say."""
+    require(flags, *PERIOD_FLAGS, "epsilon")
+    spec = kind(
+        periods=filenames.period_names(flags.period, flags.periods),
+        epsilon=flags.epsilon,
+        max_periods_per_user=flags.max_periods_per_user,
+        max_partitions_per_user=flags.max_partitions_per_user,
+        kind=flags.period,
+        **options,
+    )
     source = records(flags, [flags.time_column])
     source.name_periods(flags.period)
     write = writer(flags, spec, source)

@@ -402,7 +402,7 @@ def _other_users(
 
 
 def displayed(strategy: SelectionStrategy) -> dict[str, Any]:
-    """A strategy's description as display data, whose values are plain."""
+    """Describes a strategy in plain values, for display data."""
     return {
         name: value if isinstance(value, (str, int, float)) else str(value)
         for name, value in strategy.describe().items()
