@@ -47,6 +47,7 @@ from pipelines.release_grouped_lists import main as release_groups
 from pipelines.report import main, write_comparison, write_report
 from pipelines.select_partitions import main as select
 from pipelines.show import main as show
+from tests.jobs import flags_over
 from tests.tapes import InsecureSeededTape
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
@@ -92,14 +93,27 @@ onmessage = message => { document.title = `[${seen.push(message.data) && seen}]`
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    path = tmp_path_factory.mktemp("report")
-    (path / "counts.csv").write_text(
-        "frequency,multiplicity\n90000,1\n4000,2\n300,40\n20,900\n3,10000\n1,200000\n"
-    )
-    arguments = [f"--frequency_list={path}/counts.csv", "--epsilon=1", f"--output={path}/release"]
-    assert release([*arguments, "--max_partitions_per_user=2", "--report"]) == 0
-    return path / "release"
+def made(tmp_path_factory):
+    """Makes a release of lines of records, by a job with flags; returns its directory."""
+
+    def make(job, header, lines, *flags):
+        path = tmp_path_factory.mktemp("report")
+        (path / "records.csv").write_text("\n".join([header, *lines, ""]))
+        usual = {"--input": f"{path}/records.csv", "--output": f"{path}/out"}
+        assert job(flags_over(usual, *(flag.format(path) for flag in flags))) == 0
+        return path / "out"
+
+    return make
+
+
+COLUMNS = ("--user_column=user", "--partition_column=page")
+
+
+@pytest.fixture(scope="module")
+def directory(made):
+    counts = [f"{frequency},{multiplicity}" for frequency, multiplicity in PRIVATE]
+    flags = ["--frequency_list={}/records.csv", "--epsilon=1", "--max_partitions_per_user=2"]
+    return made(release, "frequency,multiplicity", counts, *flags, "--report")
 
 
 @pytest.fixture
@@ -214,26 +228,18 @@ def test_a_directory_without_a_release(tmp_path, capsys):
 
 
 @pytest.fixture(scope="module")
-def degrees(tmp_path_factory):
-    path = tmp_path_factory.mktemp("degrees")
+def degrees(made):
     edges = [f"{a},{b}" for a in range(400) for b in range(a + 1, 400) if b % (a + 3) == 0]
-    (path / "edges.csv").write_text("\n".join(["a,b", *edges, ""]))
     flags = ["--source_column=a", "--target_column=b", "--privacy_unit=node", "--degree_bound=9"]
-    flags += ["--epsilon=2", f"--output={path}/release", "--report"]
-    assert release_degrees([f"--input={path}/edges.csv", *flags]) == 0
-    return path / "release"
+    return made(release_degrees, "a,b", edges, *flags, "--epsilon=2", "--report")
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    path = tmp_path_factory.mktemp("both")
+def both(made):
     pages = [("home", 400), ("<b>news</b>", 300), ("a, $b$", 200), ("rare", 1)]
     rows = [f'{user},"{name}"' for name, users in pages for user in range(users)]
-    (path / "visits.csv").write_text("\n".join(["user,page", *rows, ""]))
-    flags = [f"--input={path}/visits.csv", "--user_column=user", "--partition_column=page"]
-    flags += ["--epsilon=4", "--delta=1e-6", "--max_partitions_per_user=3", "--noisy_counts"]
-    assert release_all([*flags, f"--output={path}/release"]) == 0
-    return path / "release"
+    flags = ["--epsilon=4", "--delta=1e-6", "--max_partitions_per_user=3", "--noisy_counts"]
+    return made(release_all, "user,page", rows, *COLUMNS, *flags)
 
 
 def test_both_releases_of_a_directory_get_a_page(both, capsys):
@@ -259,17 +265,16 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
     assert "&lt;b&gt;news" in paths[1].read_text()
 
 
-def test_a_page_of_names_without_counts(tmp_path, capsys):
-    (tmp_path / "visits.csv").write_text("user,page\n" + "".join(f"{u},home\n" for u in range(90)))
-    flags = [f"--input={tmp_path}/visits.csv", "--user_column=user", "--partition_column=page"]
-    flags += ["--epsilon=20", "--delta=1e-6", "--max_partitions_per_user=1", "--others_share=0.5"]
-    assert select([*flags, "--pre_threshold=7", f"--output={tmp_path}/out"]) == 0
-    assert main([f"{tmp_path}/out"]) == 0
-    page = html.unescape((tmp_path / "out" / REPORT_FILE).read_text())
+def test_a_page_of_names_without_counts(made):
+    flags = ["--epsilon=20", "--delta=1e-6", "--max_partitions_per_user=1", "--others_share=0.5"]
+    visits = [f"{user},home" for user in range(90)]
+    out = made(select, "user,page", visits, *COLUMNS, *flags, "--pre_threshold=7")
+    assert main([str(out)]) == 0
+    page = html.unescape((out / REPORT_FILE).read_text())
     assert "1 names" not in page and "1 name of a partition was released" in page
     assert "<td>home</td>" in page and "users, about" not in page
     assert "Partitions of fewer than 7 users are never named" in page
-    said = json.loads((tmp_path / "out/privacy.json").read_text())
+    said = json.loads((out / "privacy.json").read_text())
     others = said["users_of_other_partitions"]
     # The ends that noise of rate 10 leaves with less than 2.5%: P[X >= 1] = q / (1 + q) is less.
     assert f"between {others} and {others} (95% confidence)" in page
@@ -295,17 +300,13 @@ def test_a_page_of_degrees_speaks_of_graphs(degrees):
 
 
 @pytest.fixture(scope="module")
-def groups(tmp_path_factory):
-    path = tmp_path_factory.mktemp("groups")
+def groups(made):
     words = ["no", "it", "a language with a long name, and <b>tags</b>"]
-    records = [(f"u{i}", f"p{i % 7 * (i % 3)}", words[i % 3]) for i in range(3000)]
-    rows = "".join(f'{user},{page},"{word}"\n' for user, page, word in records)
-    (path / "users.csv").write_text("user,password,tongue\n" + rows)
+    rows = [f'u{i},p{i % 7 * (i % 3)},"{words[i % 3]}"' for i in range(3000)]
     flags = ["--user_column=user", "--partition_column=password", "--max_partitions_per_user=1"]
     flags += ["--group_by=tongue", "--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=2"]
-    flags += ["--epsilon_groups=0.5", f"--output={path}/release", "--report"]
-    assert release_groups([f"--input={path}/users.csv", *flags]) == 0
-    return path / "release"
+    header = "user,password,tongue"
+    return made(release_groups, header, rows, *flags, "--epsilon_groups=0.5", "--report")
 
 
 def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
@@ -366,15 +367,11 @@ def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups
 
 
 @pytest.fixture(scope="module")
-def days(tmp_path_factory):
-    path = tmp_path_factory.mktemp("days")
+def days(made):
     lines = [f"{user},/{user % 7 * (user % 3)},2026-01-{5 + user % 7:02}" for user in range(900)]
-    (path / "visits.csv").write_text("\n".join(["user,url,at", *lines, ""]))
     flags = ["--user_column=user", "--partition_column=url", "--max_partitions_per_user=2"]
     flags += ["--period=day", "--time_column=at", "--periods=2026-01-05..2026-01-11"]
-    flags += ["--max_periods_per_user=2", "--epsilon=4", f"--output={path}/out"]
-    assert release([f"--input={path}/visits.csv", *flags]) == 0
-    return path / "out"
+    return made(release, "user,url,at", lines, *flags, "--max_periods_per_user=2", "--epsilon=4")
 
 
 def words_of(page):
