@@ -297,8 +297,7 @@ def selection_audit(
         )
         exact = functools.partial(exact_epsilon, distribution, other, gmpy2.mpq(strategy.delta))
 
-    def selected(output: dict[Any, int]) -> frozenset[Any]:
-        return frozenset(name for name in names if name in output)
+    selected = names.intersection
 
     def number(output: dict[Any, int]) -> int:
         return len(selected(output))

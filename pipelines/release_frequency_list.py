@@ -167,23 +167,19 @@ def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> Part
 
 
 def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
-    epsilon, eta, name = flags.epsilon, flags.eta, flags.mechanism
+    given, name = (flags.epsilon, max_partitions, flags.eta), flags.mechanism
     if name == AUTO:
-        name = chosen_mechanism(epsilon, max_partitions, eta)
+        name = chosen_mechanism(*given)
     if flags.max_total is not None and name == FROBENIUS:
-        return mechanisms.FrobeniusMechanism(
-            epsilon, max_partitions, eta, max_total=flags.max_total
-        )
+        return mechanisms.FrobeniusMechanism(*given, max_total=flags.max_total)
     if flags.mechanism not in (AUTO, EXPONENTIAL):
         refuse(flags, f"does not go with --mechanism={flags.mechanism}", "exact_total", "max_total")
     if flags.exact_total is not None:
-        return mechanisms.ExactTotalMechanism(epsilon, max_partitions, eta, total=flags.exact_total)
+        return mechanisms.ExactTotalMechanism(*given, total=flags.exact_total)
     if flags.max_total is not None:
-        return mechanisms.MaximumTotalMechanism(
-            epsilon, max_partitions, eta, max_total=flags.max_total
-        )
+        return mechanisms.MaximumTotalMechanism(*given, max_total=flags.max_total)
     return mechanisms.partition_mechanism(
-        epsilon, max_partitions, flags.mechanism, eta=eta, bounds=_bounds(flags)
+        flags.epsilon, max_partitions, flags.mechanism, eta=flags.eta, bounds=_bounds(flags)
     )
 
 

@@ -126,7 +126,6 @@ class SelectPartitions(Releases, beam.PTransform):
             "context": context,
         }
         self._max_partitions = max_partitions_per_user
-        self._is_auto = strategy == AUTO
         self._make: Callable[..., NamesSpec] | None = None
         if isinstance(strategy, str):
             if epsilon is None or delta is None:
@@ -165,9 +164,9 @@ class SelectPartitions(Releases, beam.PTransform):
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
-        measures = self._is_auto and isinstance(spec.strategy, MeasuredSelection)
-        if measures and known is not None and known <= max_partitions:
-            # With all users within kappa there is nothing to measure.
+        within = known is not None and known <= max_partitions
+        if within and isinstance(spec.strategy, MeasuredSelection):
+            # "auto" has nothing to measure there, and takes another one.
             bounded = self._make(max_partitions, already_bounded=True)
             spec = dataclasses.replace(spec, strategy=bounded.strategy)
         return spec
