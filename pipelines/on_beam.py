@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -68,15 +69,6 @@ class OnBeam:
         bounded = self._bounded(one.mechanism.sensitivity)
         return self._list(bounded, one.mechanism), *self._selected(bounded, names)
 
-    def lists_by_period(self, spec: specs.PeriodListsSpec) -> beam.PCollection:
-        return self._released(ReleaseListsByPeriod, spec)
-
-    def names_by_period(self, spec: specs.PeriodNamesSpec) -> beam.PCollection:
-        return self._released(SelectPartitionsByPeriod, spec)
-
-    def grouped_lists(self, spec: specs.GroupsSpec) -> beam.PCollection:
-        return self._released(ReleaseGroupedLists, spec)
-
     def degree_list(self, spec: specs.DegreesSpec) -> beam.PCollection:
         count: beam.PTransform = CountDegrees(spec.degree, **self._shared)
         if spec.degree_bound is not None:
@@ -89,8 +81,13 @@ class OnBeam:
             | "Release" >> ReleaseFrequencyList(mechanism=spec.mechanism, secret=self._secret)
         )
 
-    def user_degrees(self, spec: specs.UserDegreesSpec) -> beam.PCollection:
-        return self._released(ReleaseUserDegrees, spec)
+    def _released(self, transform: Callable[..., Any], spec: specs.Spec) -> beam.PCollection:
+        return self._records() | "Release" >> transform(**specs.arguments(spec), **self._shared)
+
+    lists_by_period = functools.partialmethod(_released, ReleaseListsByPeriod)
+    names_by_period = functools.partialmethod(_released, SelectPartitionsByPeriod)
+    grouped_lists = functools.partialmethod(_released, ReleaseGroupedLists)
+    user_degrees = functools.partialmethod(_released, ReleaseUserDegrees)
 
     def run(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
         """Runs the pipeline, in which one worker calls ``write`` with the elements of all
@@ -106,9 +103,6 @@ class OnBeam:
             found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
             for counter in found:
                 progress.say_private(counter.key.metric.name, counter.result)
-
-    def _released(self, transform: Callable[..., Any], spec: specs.Spec) -> beam.PCollection:
-        return self._records() | "Release" >> transform(**specs.arguments(spec), **self._shared)
 
     def _records(self, rows: str = "records") -> beam.PCollection:
         """The records, where ``rows`` is what they are called while they are read."""

@@ -203,10 +203,10 @@ def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
     assert states(path) == (["abandoned"] if free else ["reserved"]) + ["committed"] * (1 + free)
 
 
-@pytest.mark.parametrize("engine", ["here", "on Beam"])
+@pytest.mark.parametrize("engine", [[], [ON_BEAM]], ids=["here", "on Beam"])
 def test_ctrl_c_before_anything_is_written_costs_nothing(tmp_path, path, engine):
     Ledger.create(path, 1)
-    job = flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
+    job = flags(tmp_path, path) + engine
     stopped = stopped_job(tmp_path, "publish", "before", signal.SIGINT, job)
     assert stopped == (130, "error: interrupted: no release was written\n")
     assert states(path) == ["abandoned"]
@@ -220,11 +220,11 @@ BAD_RECORDS = {
 
 
 @pytest.mark.parametrize(
-    ("fault", "engine"), [*((fault, "here") for fault in BAD_RECORDS), ("a null", "on Beam")]
+    ("fault", "engine"), [*((fault, []) for fault in BAD_RECORDS), ("a null", [ON_BEAM])]
 )
 def test_a_fault_in_the_records_costs_nothing(tmp_path, path, fault, engine, capsys):
     Ledger.create(path, 1)
-    job = flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
+    job = flags(tmp_path, path) + engine
     (tmp_path / "records.csv").write_text(BAD_RECORDS[fault])
     assert main(job) == 1
     assert capsys.readouterr().err.count("\n") == 1
@@ -244,7 +244,7 @@ def test_what_a_footer_knows_is_found_before_anything_is_reserved(tmp_path, path
     assert states(path) == []
 
 
-@pytest.mark.parametrize("engine", ["here", "on Beam"])
+@pytest.mark.parametrize("engine", [[], [ON_BEAM]], ids=["here", "on Beam"])
 def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engine, monkeypatch):
     Ledger.create(path, 1)
     create = LocalFiles.create
@@ -264,7 +264,7 @@ def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engin
                 raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(LocalFiles, "create", staticmethod(Full))
-    job = flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
+    job = flags(tmp_path, path) + engine
     assert main(job) == 1
     assert states(path) == ["abandoned"]
     assert not list((tmp_path / "out").iterdir())
