@@ -51,6 +51,7 @@ class Fault(NamedTuple):
       code: the exit code.
       records: the text of records.csv.
       jobs: those that are to meet the fault.
+      without: a usual flag that is not given.
     """
 
     flags: tuple[str, ...]
@@ -58,6 +59,7 @@ class Fault(NamedTuple):
     code: int = FAILURE
     records: str | bytes = RECORDS
     jobs: tuple[str, ...] = MAIN_JOBS
+    without: str = ""
 
 
 def flag(text, says, *jobs):
@@ -281,7 +283,21 @@ FAULTS_OF_FLAGS = [
     only("all", "is left", "--epsilon=2", "--ledger={tmp}/ledger"),
 ]
 
+NEEDED = {
+    "release": ["--input", "--user_column", "--partition_column", "--epsilon", "--output"],
+    "select": ["--epsilon", "--delta", "--max_partitions_per_user"],
+    "all": ["--delta", "--output"],
+    "degrees": ["--source_column", "--target_column"],
+    "groups": ["--group_by", "--epsilon_all", "--epsilon_groups"],
+    "kappa": ["--for_epsilon", "--epsilon"],
+}
+
 FAULTS = {" ".join(fault.flags): fault for fault in FAULTS_OF_FLAGS} | {
+    f"{job} without {flag}": Fault((), flag, USAGE, jobs=(job,), without=flag)
+    for job, flags in NEEDED.items()
+    for flag in flags
+}
+FAULTS |= {
     # Delimited text.
     "no column": Fault(("--user_column=uid",), "no column 'uid'"),
     "no such position": Fault(("--no_header", "--user_column=9", "--partition_column=1"), "9"),
@@ -435,7 +451,7 @@ OTHERS = {
 }
 
 
-def run(job, files, output, flags):
+def run(job, files, output, flags, without=""):
     usual = {
         "--input": f"{files}/records.csv",
         "--user_column": "user",
@@ -447,7 +463,7 @@ def run(job, files, output, flags):
         "--ledger": f"{files}/{'large' if job in ('release', 'select') else 'ledger'}",
     }
     given = {flag.partition("=")[0] for flag in flags}
-    drop = DROPPED[job]
+    drop = {without, *DROPPED[job]}
     usual |= OTHERS.get(job, {})
     if job == "groups":
         usual["--input"] = f"{files}/grouped.csv"
@@ -485,7 +501,7 @@ def test_a_fault_is_one_line_and_leaves_nothing(files, tmp_path, capfd, name, jo
     (files / "records.csv").write_bytes(records if isinstance(records, bytes) else records.encode())
     before = everything(files)
     flags = [flag.replace("{tmp}", str(files)) for flag in fault.flags]
-    code = run(job, files, tmp_path / "out", flags)
+    code = run(job, files, tmp_path / "out", flags, fault.without)
     out, err = capfd.readouterr()
     if "--delta=0.99" in flags:
         err = err.partition("\n")[2]  # a warning

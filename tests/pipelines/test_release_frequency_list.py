@@ -7,8 +7,6 @@ from collections import Counter
 from fractions import Fraction
 from importlib import metadata
 
-import pytest
-
 from benchmarks.throughput_data import clicks, write
 from dp_transforms import __version__
 from dp_transforms.budget import Ledger
@@ -180,15 +178,6 @@ def test_progress_has_no_totals_and_private_counters_say_that_they_are(tmp_path,
         "PRIVATE, do not publish: 4,321 contributions kept",
         "PRIVATE, do not publish: 4,321 records",
     ]
-
-
-@pytest.mark.parametrize(
-    "missing", ["--user_column", "--partition_column", "--epsilon", "--output"]
-)
-def test_flags_that_are_needed(tmp_path, failure, missing):
-    flags = job_flags(tmp_path)
-    code, err = failure(main, [flag for flag in flags if not flag.startswith(missing)])
-    assert code == 2 and missing in err
 
 
 def test_epsilon_is_the_same_with_and_without_a_ledger(tmp_path):

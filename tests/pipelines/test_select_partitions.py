@@ -216,13 +216,6 @@ def test_a_plot_that_cannot_be_drawn_is_named(tmp_path, capsys, name):
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}/{name} cannot be drawn: ")
 
 
-@pytest.mark.parametrize("missing", ["--epsilon", "--delta", "--max_partitions_per_user"])
-def test_what_must_be_given(tmp_path, failure, missing):
-    flags = [flag for flag in job_flags(tmp_path, *CLEAR) if not flag.startswith(missing)]
-    code, err = failure(main, flags)
-    assert code == 2 and f"{missing} is needed" in err
-
-
 def test_two_jobs_do_not_share_their_numbers(tmp_path):
     # Fifty partitions at the median: two jobs agree on all with probability 2**-50.
     median = make_strategy("optimal", 1, 0.01).median_users
