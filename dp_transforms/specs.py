@@ -112,7 +112,7 @@ class DegreesSpec(Spec):
 
     With a ``degree_bound`` nodes are protected, and otherwise edges. ``nodes`` is their number, if
     it is public: no more come out, at no cost. ``mechanism_name`` is as for
-    ``partition_mechanism``. A ValueError says which value is out of range.
+    ``partition_mechanism``. A ValueError names a value that is out of range.
     """
 
     verb = "degree_list"

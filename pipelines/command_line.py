@@ -319,7 +319,7 @@ def add_json_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def draw(plot: Callable[[str], None], path: str) -> None:
-    """Draws a picture into a file, and prints its path; an InputError says why it cannot."""
+    """Draws a picture into a file and prints its path, or raises an InputError."""
     try:
         plot(path)
     except (ImportError, OSError, ValueError) as error:

@@ -57,7 +57,7 @@ def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]
 
 
 def comparison(original: FrequencyList, released: FrequencyList) -> str:
-    """Writes what is ``measured`` as a table.
+    """Writes the numbers of ``measured`` as a table.
 
     >>> print(comparison(FrequencyList([8, 1], [1, 8]), FrequencyList([7, 1], [1, 9])))
                    original  released  difference

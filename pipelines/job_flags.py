@@ -210,8 +210,8 @@ def add_release_flags(
 ) -> Any:
     """Adds the flags of privacy and output that jobs share; returns their group.
 
-    Each text says what a flag means to this job, and of --delta for which part of the release it
-    is: without one there is no such flag. ``lists`` have a --mechanism and a --report.
+    Each text explains a flag of this job; that of --delta names a part of the release. Without a
+    text there is no such flag. Lists have a --mechanism and a --report.
     """
     group = parser.add_argument_group("privacy and output")
     if cost is not None:

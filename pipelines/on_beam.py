@@ -36,8 +36,8 @@ T = TypeVar("T")
 
 class OnBeam:
     """Adds releases of records to a pipeline. Its verbs and arguments are those of ``InProcess``,
-    whose lists are PCollections here; ``progress.Watch`` explains what is shown. Where Flink would
-    divide the pipeline's work into parts, few records are one part."""
+    whose lists are PCollections here, and of ``progress.Watch``. Where Flink would divide the
+    pipeline's work into parts, few records are one part."""
 
     def __init__(
         self,

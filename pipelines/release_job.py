@@ -173,8 +173,8 @@ def period_release(
     kind: type[specs.PeriodListsSpec] | type[specs.PeriodNamesSpec],
     **options: Any,
 ) -> Release:
-    """Returns the release of each period in a directory of its name, and of all in one file. Its
-    specification has the options beside what flags of all periods say."""
+    """Returns the release of each period in a directory of its name, and of all in one file. The
+    options of its specification stand beside the flags that both jobs with periods have."""
     require(flags, *PERIOD_FLAGS, "epsilon")
     spec = kind(
         periods=filenames.period_names(flags.period, flags.periods),

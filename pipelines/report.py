@@ -63,7 +63,7 @@ def add_degrees_flag(parser: OneLineParser) -> None:
 
 
 def kept(directory: str, degrees: str) -> str:
-    """Tells what part of the records the bound of a release has kept. Raises a ValueError for a
+    """Tells the part of the records that the bound of a release has kept. Raises a ValueError for a
     directory without such a release, or whose job has bounded users in another way."""
     with reading(directory, _CONTENT):
         statement = read_statement(directory)
