@@ -55,13 +55,10 @@ def arguments(spec: Any) -> dict[str, Any]:
 
 
 class Spec:
-    """A specification, which is a frozen dataclass.
-
-    Attributes:
-      verb: the method of an engine that makes the release, see ``runtime.in_process``.
-    """
+    """A specification, which is a frozen dataclass."""
 
     verb: ClassVar[str]
+    """The method of an engine that makes the release, see ``runtime.in_process``."""
 
     @property
     def requests(self) -> tuple[Request, ...]:
@@ -113,15 +110,9 @@ class UserDegreesSpec(Spec):
 class DegreesSpec(Spec):
     """A list of the degrees of a graph: see ``CountDegrees`` and ``CountProjectedDegrees``.
 
-    Args:
-      epsilon: what it costs.
-      degree: "undirected", "in" or "out".
-      degree_bound: D, public, of a projection that protects nodes; without one edges are protected.
-      nodes: how many there are, if that is public: no more come out, at no cost.
-      mechanism_name: as for ``partition_mechanism``.
-
-    Raises:
-      ValueError: a value is out of range.
+    With a ``degree_bound`` nodes are protected, and otherwise edges. ``nodes`` is their number, if
+    it is public: no more come out, at no cost. ``mechanism_name`` is as for
+    ``partition_mechanism``. A ValueError names a value that is out of range.
     """
 
     verb = "degree_list"
@@ -161,12 +152,8 @@ class DegreesSpec(Spec):
 
 @dataclass(frozen=True)
 class NamesSpec(Spec):
-    """The names of partitions that a strategy selects, see ``SelectPartitions`` for the arguments.
-
-    Raises:
-      ValueError: arguments exclude each other.
-      TypeError: the strategy is none.
-    """
+    """The names of partitions that a strategy selects: see ``SelectPartitions`` for the arguments
+    and errors."""
 
     verb = "names"
     strategy: SelectionStrategy
@@ -219,12 +206,8 @@ class NamesSpec(Spec):
         neighbours: str | None = None,
         **options: Any,
     ) -> NamesSpec:
-        """Makes the specification from the name of its strategy.
-
-        Args:
-          **options: fields of ``NamesSpec``; the other arguments are those of ``make_strategy``,
-            but with public partitions "auto" takes the strategy that is for these.
-        """
+        """Makes the specification from the arguments of ``make_strategy``, and fields as options.
+        With public partitions "auto" takes the strategy that is for these."""
         if strategy == AUTO and len(options.get("public_partitions", ())):
             strategy = TruncatedGeometricSelection.name
         given = {"pre_threshold": pre_threshold, "neighbours": neighbours}
@@ -423,14 +406,8 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsSpec(Spec):
-    """The list of all users and one for each group.
-
-    See ``ReleaseGroupedLists`` for the arguments, the guarantee and its proof.
-
-    Raises:
-      ValueError: an argument is out of range or missing, or attributes have one name.
-      TypeError: attributes are none.
-    """
+    """The list of all users and one for each group: see ``ReleaseGroupedLists`` for the arguments,
+    their errors, the guarantee and its proof."""
 
     verb = "grouped_lists"
     attributes: Sequence[Attribute]

@@ -70,7 +70,6 @@ examples:
 
 
 def make_parser() -> command_line.OneLineParser:
-    """The flags of this command."""
     parser = command_line.OneLineParser(
         prog="python -m pipelines.audit",
         description="Bound from below how much epsilon a mechanism spends on two neighbours.",
@@ -115,7 +114,7 @@ def make_parser() -> command_line.OneLineParser:
 
 
 def audit_from_flags(flags: argparse.Namespace) -> Audit:
-    """The audit that the flags describe.
+    """Returns the audit that the flags describe.
 
     Raises:
       ValueError: flags are missing or do not go together.
@@ -298,8 +297,7 @@ def selection_audit(
         )
         exact = functools.partial(exact_epsilon, distribution, other, gmpy2.mpq(strategy.delta))
 
-    def selected(output: dict[Any, int]) -> frozenset[Any]:
-        return frozenset(name for name in names if name in output)
+    selected = names.intersection
 
     def number(output: dict[Any, int]) -> int:
         return len(selected(output))

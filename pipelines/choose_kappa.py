@@ -34,7 +34,6 @@ examples:
 
 
 def make_parser() -> command_line.JobParser:
-    """The flags of this job."""
     parser = command_line.JobParser(
         "pipelines.choose_kappa",
         "Release how many partitions users have, under epsilon-differential privacy for adding or\n"
@@ -75,7 +74,6 @@ def make_parser() -> command_line.JobParser:
 
 @job(make_parser)
 def main(flags: argparse.Namespace) -> Release | command_line.Job:
-    """Checks everything that can be checked before data are read."""
     if (flags.input is None) == (flags.released is None):
         raise ValueError("give either --input or --released; --help explains them")
     command_line.require(flags, "for_epsilon")

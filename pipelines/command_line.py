@@ -101,7 +101,7 @@ class OneLineParser(argparse.ArgumentParser):
         return "\n".join(screen).replace(self.prog, self.typed or self.prog)
 
     def format_whole_help(self) -> str:
-        """The help on all flags."""
+        """Returns the help on all flags."""
         return super().format_help().replace(self.prog, self.typed or self.prog)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -158,7 +158,7 @@ class JobParser(OneLineParser):
         )
 
     def add_common_flags(self) -> None:
-        """Flags that every job has, last in the help."""
+        """Adds the flags that every job has, last in the help."""
         group = self.add_argument_group("running the job")
         group.add_argument(
             "--config",
@@ -194,7 +194,7 @@ class JobParser(OneLineParser):
         )
 
     def parse_job(self, argv: Sequence[str] | None = None) -> tuple[argparse.Namespace, Options]:
-        """The job's own flags, and Beam's options with the in-process runner as the default.
+        """Returns the job's own flags, and Beam's options with the in-process runner as default.
 
         Beam is loaded if there are options for it (``flags.on_beam``), or when they are asked for.
         """
@@ -314,16 +314,12 @@ class JobParser(OneLineParser):
 
 
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
-    """The flag of commands that print something which a program may want to read."""
+    """Adds the flag of commands whose output a program may want to read."""
     parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
 
 
 def draw(plot: Callable[[str], None], path: str) -> None:
-    """Draws a picture into a file, and prints its path.
-
-    Raises:
-      InputError: it cannot be drawn.
-    """
+    """Draws a picture into a file and prints its path, or raises an InputError."""
     try:
         plot(path)
     except (ImportError, OSError, ValueError) as error:
@@ -346,12 +342,9 @@ def warn_of_delta(delta: ExactNumber) -> None:
 
 
 def require(flags: argparse.Namespace, *names: str) -> None:
-    """Checks that flags were given.
+    """Raises a ValueError unless flags were given.
 
     The parser does not check this itself: a misspelt flag is a better thing to hear of first.
-
-    Raises:
-      ValueError: one was not given.
     """
     for name in names:
         if getattr(flags, name) is None:
@@ -359,11 +352,7 @@ def require(flags: argparse.Namespace, *names: str) -> None:
 
 
 def refuse(flags: argparse.Namespace, why: str, *names: str) -> None:
-    """Checks that flags were not given: ``why`` follows on the name in the message.
-
-    Raises:
-      ValueError: one was given.
-    """
+    """Raises a ValueError if a flag was given: ``why`` follows on its name in the message."""
     for name in names:
         if getattr(flags, name) not in (None, False):
             raise ValueError(f"--{name} {why}")
@@ -372,9 +361,8 @@ def refuse(flags: argparse.Namespace, why: str, *names: str) -> None:
 def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) -> int:
     """Prepares and runs a job; returns the exit code after at most one line of error on stderr.
 
-    Args:
-      prepare: checks the flags and the input, and returns the job. A ValueError here is a fault in
-        the flags (exit code 2); an InputError, here or in the job, is a fault in a file (1).
+    A ValueError of ``prepare`` is a fault in the flags (exit code 2); an InputError, there or in
+    the job, is a fault in a file (1).
     """
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(_interrupts())

@@ -24,7 +24,6 @@ example:
 
 
 def make_parser() -> OneLineParser:
-    """The flags of this command."""
     parser = OneLineParser(
         prog="python -m pipelines.evaluate",
         description="Compare a released frequency list with the one it was made from (PRIVATE).",
@@ -39,11 +38,8 @@ def make_parser() -> OneLineParser:
 
 
 def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]:
-    """The numbers of ``comparison``: {name: [of the original, of the release]}, and their distance.
-
-    Raises:
-      ValueError: a list is empty.
-    """
+    """Measures {name: [of the original, of the release]}, and their distance. Raises a ValueError
+    for an empty list."""
     lists = (original, released)
     return {
         "contributions": [one.total for one in lists],
@@ -61,7 +57,7 @@ def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]
 
 
 def comparison(original: FrequencyList, released: FrequencyList) -> str:
-    """A table with both lists' sizes and guessing metrics, and their distance: see ``measured``.
+    """Writes the numbers of ``measured`` as a table.
 
     >>> print(comparison(FrequencyList([8, 1], [1, 8]), FrequencyList([7, 1], [1, 9])))
                    original  released  difference

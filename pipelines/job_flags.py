@@ -79,10 +79,7 @@ _COLUMNS = {
 
 
 def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] = _COLUMNS) -> None:
-    """Adds the flags from which ``records`` makes a reader.
-
-    ``columns`` are those that name columns, with their help.
-    """
+    """Adds the flags from which ``records`` makes a reader, with those that name ``columns``."""
     group = parser.add_argument_group("records")
     group.add_argument(
         "--input",
@@ -213,9 +210,8 @@ def add_release_flags(
 ) -> Any:
     """Adds the flags of privacy and output that jobs share; returns their group.
 
-    The texts say what --epsilon and --max_partitions_per_user mean to this job, and which part of
-    the release --delta is for: without a text there is no such flag. Where lists are released there
-    are a --mechanism and a --report.
+    Each text explains a flag of this job; that of --delta names a part of the release. Without a
+    text there is no such flag. Lists have a --mechanism and a --report.
     """
     group = parser.add_argument_group("privacy and output")
     if cost is not None:

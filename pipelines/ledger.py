@@ -38,7 +38,6 @@ _WARNING = (
 
 
 def make_parser() -> OneLineParser:
-    """The commands and their flags."""
     parser = OneLineParser(
         prog="python -m pipelines.ledger",
         description="Make a privacy ledger that several jobs share, show what is left in it, or "

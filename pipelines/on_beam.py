@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -34,16 +35,9 @@ T = TypeVar("T")
 
 
 class OnBeam:
-    """Adds releases of records to a pipeline. What comes out of a verb are PCollections, with the
-    elements that ``InProcess`` gives in lists.
-
-    Args:
-      pipeline: the job's. Where Flink would divide its work into parts, few records are one part.
-      source: the records.
-      secret: the job's; it serves one pipeline.
-      num_buckets: into how many parts rows are split; by default what the source says.
-      shows_progress, shows_counters: see ``progress.Watch``.
-    """
+    """Adds releases of records to a pipeline. Its verbs and arguments are those of ``InProcess``,
+    whose lists are PCollections here, and of ``progress.Watch``. Where Flink would divide the
+    pipeline's work into parts, few records are one part."""
 
     def __init__(
         self,
@@ -75,15 +69,6 @@ class OnBeam:
         bounded = self._bounded(one.mechanism.sensitivity)
         return self._list(bounded, one.mechanism), *self._selected(bounded, names)
 
-    def lists_by_period(self, spec: specs.PeriodListsSpec) -> beam.PCollection:
-        return self._released(ReleaseListsByPeriod, spec)
-
-    def names_by_period(self, spec: specs.PeriodNamesSpec) -> beam.PCollection:
-        return self._released(SelectPartitionsByPeriod, spec)
-
-    def grouped_lists(self, spec: specs.GroupsSpec) -> beam.PCollection:
-        return self._released(ReleaseGroupedLists, spec)
-
     def degree_list(self, spec: specs.DegreesSpec) -> beam.PCollection:
         count: beam.PTransform = CountDegrees(spec.degree, **self._shared)
         if spec.degree_bound is not None:
@@ -96,8 +81,13 @@ class OnBeam:
             | "Release" >> ReleaseFrequencyList(mechanism=spec.mechanism, secret=self._secret)
         )
 
-    def user_degrees(self, spec: specs.UserDegreesSpec) -> beam.PCollection:
-        return self._released(ReleaseUserDegrees, spec)
+    def _released(self, transform: Callable[..., Any], spec: specs.Spec) -> beam.PCollection:
+        return self._records() | "Release" >> transform(**specs.arguments(spec), **self._shared)
+
+    lists_by_period = functools.partialmethod(_released, ReleaseListsByPeriod)
+    names_by_period = functools.partialmethod(_released, SelectPartitionsByPeriod)
+    grouped_lists = functools.partialmethod(_released, ReleaseGroupedLists)
+    user_degrees = functools.partialmethod(_released, ReleaseUserDegrees)
 
     def run(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
         """Runs the pipeline, in which one worker calls ``write`` with the elements of all
@@ -113,9 +103,6 @@ class OnBeam:
             found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
             for counter in found:
                 progress.say_private(counter.key.metric.name, counter.result)
-
-    def _released(self, transform: Callable[..., Any], spec: specs.Spec) -> beam.PCollection:
-        return self._records() | "Release" >> transform(**specs.arguments(spec), **self._shared)
 
     def _records(self, rows: str = "records") -> beam.PCollection:
         """The records, where ``rows`` is what they are called while they are read."""
@@ -158,13 +145,8 @@ class OnBeam:
 
 
 class _Watch(TellsBound, beam.PTransform):
-    """Passes elements on unchanged, and tells of them.
-
-    Args:
-      stage: prints lines on stderr, if there is one.
-      counted: a Beam counter of the exact number of rows, which the runner's UI shows as well; none
-        if empty.
-    """
+    """Passes elements on unchanged, and tells of them: by a stage, if there is one, and by a Beam
+    counter of rows, if it has a name. The runner's UI shows that as well."""
 
     def __init__(self, stage: progress.Stage | None, counted: str):
         super().__init__()

@@ -40,7 +40,6 @@ examples:
 
 
 def make_parser() -> OneLineParser:
-    """The flags of this command."""
     parser = OneLineParser(
         prog="python -m pipelines.plan",
         usage="%(prog)s (--users=N | --reference=FILE.csv) --epsilon=E[,E...] [--delta=D] ...",
@@ -176,11 +175,7 @@ def _why_the_default(
 
 
 def plot(plans: Sequence[ReleasePlan], path: str) -> None:
-    """Draws the error, and the users that a partition needs, against epsilon.
-
-    Raises:
-      ImportError: matplotlib is not installed.
-    """
+    """Draws the error, and the users that a partition needs, against epsilon."""
     plans = sorted(plans, key=lambda plan: plan.epsilon)
     epsilons = [plan.epsilon for plan in plans]
     panels = 2 if plans[0].selections else 1

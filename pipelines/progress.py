@@ -20,13 +20,11 @@ _begun: dict[str, float] = {}
 
 @dataclass
 class Stage:
-    """A stage of a job, whose progress is told on stderr: by a line when it starts, and then every
-    few seconds with a rate of two digits, as the exact number of rows is private. On a terminal
-    this is one line, which is written anew.
+    """A stage of a job, such as "reading records", whose progress is told on stderr.
 
-    Args:
-      name: what is going on, for example "reading records".
-      total: about how many rows there are, if that is known: tells how much time is left.
+    A line tells that it starts, and then one every few seconds its rate to two digits, as the exact
+    number of rows is private; with a ``total``, an estimate, also the time left. On a terminal this
+    is one line, which is written anew.
     """
 
     name: str
@@ -52,12 +50,8 @@ class Stage:
 
 @dataclass
 class Watch:
-    """Tells of the stages of ``dp_transforms.runtime.in_process``.
-
-    Args:
-      shows_progress: print the lines of ``Stage``.
-      shows_counters: count rows exactly, for ``end``.
-    """
+    """Tells of the stages of ``dp_transforms.runtime.in_process``, as ``Stage`` does, and of the
+    exact numbers of their rows at the ``end``, if either is wanted."""
 
     shows_progress: bool
     shows_counters: bool

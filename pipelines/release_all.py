@@ -26,7 +26,7 @@ from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines import job_flags
 from pipelines.command_line import JobParser, require, warn_of_delta
-from pipelines.release_job import Release, job, write_both, writer
+from pipelines.release_job import Release, job, write_each, writer
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -41,7 +41,6 @@ example:
 
 
 def make_parser() -> JobParser:
-    """The flags of this job."""
     parser = JobParser(
         "pipelines.release_all",
         "Release the frequency list, and the names of partitions that enough users have, from\n"
@@ -72,7 +71,6 @@ def make_parser() -> JobParser:
 
 @job(make_parser)
 def main(flags: argparse.Namespace) -> Release:
-    """Checks everything that can be checked before data are read."""
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     warn_of_delta(flags.delta)
@@ -92,13 +90,13 @@ def main(flags: argparse.Namespace) -> Release:
     )
     source = job_flags.records(flags)
     parent = directory_path(flags.output)
-    write_list = writer(flags, one, source, join(parent, LIST_DIRECTORY))
-    write_names = writer(flags, names, source, join(parent, PARTITIONS_DIRECTORY))
+    parts = (one, LIST_DIRECTORY), (names, PARTITIONS_DIRECTORY)
+    writers = [writer(flags, spec, source, join(parent, name)) for spec, name in parts]
     return Release(
         [*one.requests, *names.requests],
-        [write_list.directory, write_names.directory],
+        [write.directory for write in writers],
         lambda engine: engine.list_and_names(one, names),
-        functools.partial(write_both, write_list, write_names),
+        functools.partial(write_each, writers),
         source,
         whole=whole,
     )

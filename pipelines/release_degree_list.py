@@ -47,7 +47,6 @@ _COLUMNS = {
 
 
 def make_parser() -> JobParser:
-    """The flags of this job."""
     parser = JobParser(
         "pipelines.release_degree_list",
         "Release how many nodes of a graph have each degree, under epsilon-differential privacy\n"
@@ -90,7 +89,6 @@ def make_parser() -> JobParser:
 
 @job(make_parser)
 def main(flags: argparse.Namespace) -> Release:
-    """Checks everything that can be checked before data are read."""
     require(flags, "input", "source_column", "target_column", "epsilon", "output")
     if flags.privacy_unit == NODE:
         require(flags, "degree_bound")

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dp_transforms import mechanisms
-from dp_transforms.files.filenames import FREQUENCIES_FILE, period_names
+from dp_transforms.files.filenames import FREQUENCIES_FILE
 from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import (
@@ -42,7 +42,6 @@ examples:
 
 
 def make_parser() -> JobParser:
-    """The flags of this job."""
     parser = JobParser(
         "pipelines.release_frequency_list",
         "Release how many users partitions have, without saying which partitions, under\n"
@@ -79,7 +78,6 @@ def make_parser() -> JobParser:
 
 @job(make_parser)
 def main(flags: argparse.Namespace) -> Release:
-    """Checks everything that can be checked before data are read."""
     if (flags.input is None) == (flags.frequency_list is None):
         raise ValueError("give either --input or --frequency_list; --help explains them")
     if flags.epsilon is None and flags.eta is None:
@@ -90,23 +88,10 @@ def main(flags: argparse.Namespace) -> Release:
     require(flags, "user_column", "partition_column", "max_partitions_per_user")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
-        return _release_of_periods(flags)
+        refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
+        return period_release(flags, PeriodListsSpec, mechanism=flags.mechanism)
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     return release_of(flags, ListSpec(mechanism), job_flags.records(flags))
-
-
-def _release_of_periods(flags: argparse.Namespace) -> Release:
-    require(flags, *job_flags.PERIOD_FLAGS, "epsilon")
-    refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
-    spec = PeriodListsSpec(
-        periods=period_names(flags.period, flags.periods),
-        epsilon=flags.epsilon,
-        max_periods_per_user=flags.max_periods_per_user,
-        max_partitions_per_user=flags.max_partitions_per_user,
-        mechanism=flags.mechanism,
-        kind=flags.period,
-    )
-    return period_release(flags, spec)
 
 
 def _release_of_counts(flags: argparse.Namespace) -> Release:
@@ -166,12 +151,8 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
-    """The mechanism of sensitivity kappa that the flags ask for.
-
-    Raises:
-      ValueError: flags exclude each other, or one is missing; the message names them.
-      InputError: the reference cannot be read.
-    """
+    """Returns the mechanism that the flags ask for. Raises a ValueError that names flags that are
+    missing or exclude each other, or an InputError if the reference cannot be read."""
     given = [name for name in _VARIANTS if getattr(flags, name) is not None]
     if len(given) > 1:
         raise ValueError(f"give one of --{' and --'.join(given)}, not both")
@@ -186,23 +167,19 @@ def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> Part
 
 
 def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
-    epsilon, eta, name = flags.epsilon, flags.eta, flags.mechanism
+    given, name = (flags.epsilon, max_partitions, flags.eta), flags.mechanism
     if name == AUTO:
-        name = chosen_mechanism(epsilon, max_partitions, eta)
+        name = chosen_mechanism(*given)
     if flags.max_total is not None and name == FROBENIUS:
-        return mechanisms.FrobeniusMechanism(
-            epsilon, max_partitions, eta, max_total=flags.max_total
-        )
+        return mechanisms.FrobeniusMechanism(*given, max_total=flags.max_total)
     if flags.mechanism not in (AUTO, EXPONENTIAL):
         refuse(flags, f"does not go with --mechanism={flags.mechanism}", "exact_total", "max_total")
     if flags.exact_total is not None:
-        return mechanisms.ExactTotalMechanism(epsilon, max_partitions, eta, total=flags.exact_total)
+        return mechanisms.ExactTotalMechanism(*given, total=flags.exact_total)
     if flags.max_total is not None:
-        return mechanisms.MaximumTotalMechanism(
-            epsilon, max_partitions, eta, max_total=flags.max_total
-        )
+        return mechanisms.MaximumTotalMechanism(*given, max_total=flags.max_total)
     return mechanisms.partition_mechanism(
-        epsilon, max_partitions, flags.mechanism, eta=eta, bounds=_bounds(flags)
+        flags.epsilon, max_partitions, flags.mechanism, eta=flags.eta, bounds=_bounds(flags)
     )
 
 

@@ -36,7 +36,6 @@ example:
 
 
 def make_parser() -> JobParser:
-    """The flags of this job."""
     parser = JobParser(
         "pipelines.release_grouped_lists",
         "Release how many users partitions have, for all users and for each group of them, under\n"
@@ -93,7 +92,6 @@ def make_parser() -> JobParser:
 
 @job(make_parser)
 def main(flags: argparse.Namespace) -> Release:
-    """Checks everything that can be checked before data are read."""
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
     # The parameters are heard of before the files are.
@@ -106,9 +104,8 @@ def main(flags: argparse.Namespace) -> Release:
 
 
 def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> Iterator[str]:
-    """Yields warnings of groups whose lists would be mostly noise, by their public sizes, given by
-    attribute. The error is that of a Zipf list of as many users, as in ``pipelines.plan``.
-    """
+    """Yields warnings of groups whose lists would be mostly noise, by their public sizes: the error
+    is that of a Zipf list of as many users, as in ``pipelines.plan``."""
     mechanism = spec.for_group
     for attribute in spec.attributes:
         given = sizes.get(attribute.name, [])

@@ -16,13 +16,12 @@ from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, run
-from pipelines.job_flags import records
+from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, require, run
+from pipelines.job_flags import PERIOD_FLAGS, records
 from pipelines.spending import check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
     import apache_beam as beam
-    import pyarrow as pa
 
     from dp_transforms.files.record_files import RecordSource
 
@@ -43,10 +42,8 @@ _TABLES: dict[type, tuple[str, Callable[..., release_files.Tables]]] = {
 class Writer:
     """Writes what is released into a directory. On Beam it is pickled.
 
-    Attributes:
-      directory: where to.
-      statement: the privacy.json, without the budget.
-      tables: makes the content of the files, see ``release_files.list_tables``.
+    The ``statement`` is the privacy.json without the budget; ``tables`` makes the content of the
+    files, see ``release_files.list_tables``.
     """
 
     directory: ReleaseDirectory
@@ -56,8 +53,8 @@ class Writer:
     def __call__(
         self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[int] = ()
     ) -> None:
-        """Writes the elements of a release, and the budget's part of the privacy.json; ``others``
-        has the number of users of partitions that are not named, if it is released."""
+        """Writes the elements of a release and the statement; ``others`` has the number of users of
+        partitions that are not named, if it is released."""
         statement = self.statement | budget
         for users in others:
             statement["users_of_other_partitions"] = users
@@ -91,23 +88,19 @@ class Release:
     done: Callable[[], None] | None = None
 
 
-def write_both(
-    write_list: Writer,
-    write_names: Writer,
-    budget: dict[str, Any],
-    lists: Iterable[Any],
-    names: Iterable[pa.Table],
+def write_each(
+    writers: Sequence[Writer], budget: dict[str, Any], *collections: Iterable[Any]
 ) -> None:
-    """Writes a list and names."""
-    write_list(budget, lists)
-    write_names(budget, names)
+    """Writes each collection by its writer."""
+    for write, released in zip(writers, collections, strict=True):
+        write(budget, released)
 
 
 def _write_periods(
     writers: Mapping[str, Writer], budget: dict[str, Any], found: Iterable[Any]
 ) -> None:
-    """Writes the release of each period, of pairs of a period and its list, or of tables of names
-    with the period in the column ``list``."""
+    """Writes the release of each period: of pairs with its list, or of tables of names with the
+    period in the column ``list``."""
     import pyarrow.compute as pc
 
     released: dict[str, list[Any]] = {name: [] for name in writers}
@@ -128,13 +121,8 @@ def writer(
     path: str | None = None,
     bounded_by_job: bool = True,
 ) -> Writer:
-    """Returns what writes the release of a specification.
-
-    Args:
-      flags, spec, source: as parsed, what they specify, and the records, if there are any.
-      path: of the directory; by default the flags name it.
-      bounded_by_job: see ``statement_of``.
-    """
+    """Returns the writer of a specification's release into a directory, by default that of the
+    flags; ``bounded_by_job`` is explained at ``statement_of``."""
     fields = None if source is None else source.partition_fields
     statement = statement_of(spec, fields, bounded_by_job)
     tables: Callable[..., release_files.Tables]
@@ -158,21 +146,29 @@ def release_of(
     bounded_by_job: bool = True,
     **more: Any,
 ) -> Release:
-    """The release that the flags specify, of these records.
-
-    Args:
-      flags, spec, source, bounded_by_job: see ``writer``.
-      make, **more: of ``Release``; by default the verb of the specification makes it.
-    """
+    """Returns the release of these records that the flags specify. By default the verb of the
+    specification makes it; ``more`` are attributes of ``Release``."""
     write = writer(flags, spec, source, bounded_by_job=bounded_by_job)
     make = make or functools.partial(_made, spec)
     return Release(spec.requests, [write.directory], make, write, source, **more)
 
 
 def period_release(
-    flags: argparse.Namespace, spec: specs.PeriodListsSpec | specs.PeriodNamesSpec
+    flags: argparse.Namespace,
+    kind: type[specs.PeriodListsSpec] | type[specs.PeriodNamesSpec],
+    **options: Any,
 ) -> Release:
-    """The release of each period in a directory of its name, and of all periods in one file."""
+    """Returns the release of each period in a directory of its name, and of all in one file. The
+    options of its specification stand beside the flags that both jobs with periods have."""
+    require(flags, *PERIOD_FLAGS, "epsilon")
+    spec = kind(
+        periods=filenames.period_names(flags.period, flags.periods),
+        epsilon=flags.epsilon,
+        max_periods_per_user=flags.max_periods_per_user,
+        max_partitions_per_user=flags.max_partitions_per_user,
+        kind=flags.period,
+        **options,
+    )
     source = records(flags, [flags.time_column])
     source.name_periods(flags.period)
     write = writer(flags, spec, source)
@@ -197,8 +193,8 @@ def _made(spec: specs.Spec, engine: Any) -> Sequence[Any]:
 def job(
     make_parser: Callable[[], JobParser],
 ) -> Callable[[Callable[[argparse.Namespace], Release | Job]], Callable[..., int]]:
-    """Makes the ``main`` of a job from the function that checks its flags and its input: see
-    ``run``. Where it gives a release this is made, and otherwise what it gives is done."""
+    """Makes the ``main`` of a job from a function that checks all that can be checked before data
+    are read, and gives a release to make, or a job to do: see ``run``."""
 
     def decorate(prepare: Callable[[argparse.Namespace], Release | Job]) -> Callable[..., int]:
         def prepared(flags: argparse.Namespace, options: Options) -> Job:
@@ -211,10 +207,9 @@ def job(
 
 
 def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:
-    """The job that charges the budget, makes the release and says what was written. If that cannot
-    be written, there is an error before anything is read or spent.
+    """Returns the job that charges the budget, makes the release and says what was written.
 
-    Raises:
+    Raises, before anything is read or spent:
       ValueError: a report cannot be drawn, or see ``worker_pool.make_runner``.
       InputError: a directory cannot be written, or see ``worker_pool.make_runner``.
     """

@@ -32,10 +32,6 @@ _CONTENT = f"a release with its {PRIVACY_FILE}"
 def write_report(directory: str, words: Words = NO_WORDS) -> str:
     """Writes the page and its pictures beside a release; returns the page's path.
 
-    Args:
-      directory: of any filesystem of Beam's, where a job has written.
-      words: of the publisher.
-
     Raises:
       InputError: there is no release, it cannot be read, or the report cannot be written.
       ImportError: matplotlib is not installed.
@@ -46,16 +42,8 @@ def write_report(directory: str, words: Words = NO_WORDS) -> str:
 
 
 def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
-    """Writes the page of two lists beside the second; returns its path.
-
-    Args:
-      first, second: directories of lists, see ``write_report``.
-      words: of the publisher.
-
-    Raises:
-      ValueError: these are not two lists.
-      InputError, ImportError: see ``write_report``.
-    """
+    """Writes the page of two lists beside the second; returns its path. Errors are those of
+    ``write_report``, and a ValueError if these are not two lists."""
     short = [os.path.basename(one.rstrip("/")) for one in (first, second)]
     labels = (first, second) if short[0] == short[1] else (short[0], short[1])
     comparison = compare(load(first), load(second), labels=labels)
@@ -75,11 +63,8 @@ def add_degrees_flag(parser: OneLineParser) -> None:
 
 
 def kept(directory: str, degrees: str) -> str:
-    """A sentence about the part of the records that the bound of a release has kept.
-
-    Raises:
-      ValueError: a directory has no such release, or its job has bounded users in another way.
-    """
+    """Tells the part of the records that the bound of a release has kept. Raises a ValueError for a
+    directory without such a release, or whose job has bounded users in another way."""
     with reading(directory, _CONTENT):
         statement = read_statement(directory)
     if not drops_records(statement) or "periods" in statement:
@@ -88,7 +73,6 @@ def kept(directory: str, degrees: str) -> str:
 
 
 def make_parser() -> OneLineParser:
-    """The flags of this command."""
     parser = OneLineParser(
         prog="python -m pipelines.report",
         description="Draw a release of lists or names, with error bars from the release alone: "

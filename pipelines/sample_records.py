@@ -22,10 +22,7 @@ from pipelines.command_line import OneLineParser, command
 
 
 def sample_items(frequency_list: FrequencyList, users: int, rng: np.random.Generator) -> IntArray:
-    """The items of a random sample of users: item i is the one of rank i (from 0) in the list.
-
-    Raises:
-      ValueError: there are fewer users in the list, or less than one is asked for.
+    """Samples users at random, and returns their items: item i is the one of rank i (from 0).
 
     >>> items = sample_items(FrequencyList([3, 1], [1, 2]), 5, np.random.default_rng(0))
     >>> sorted(items.tolist())
@@ -56,7 +53,6 @@ def sample_table(users: int, seed: int) -> pa.Table:
 
 
 def make_parser() -> OneLineParser:
-    """The flags of this command."""
     parser = OneLineParser(
         prog="python -m pipelines.sample_records",
         description="Write a CSV file of synthetic users with passwords as frequent as RockYou's.",

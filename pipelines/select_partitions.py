@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.files.filenames import PARTITIONS_FILE, period_names
+from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.mechanisms.selection import STRATEGIES, WeightedStrategy, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
@@ -36,7 +36,6 @@ examples:
 
 
 def make_parser() -> JobParser:
-    """The flags of this job."""
     parser = JobParser(
         "pipelines.select_partitions",
         "Release the names of partitions that enough users have, under (epsilon, delta)-\n"
@@ -115,7 +114,6 @@ def make_parser() -> JobParser:
 
 @job(make_parser)
 def main(flags: argparse.Namespace) -> Release | Job:
-    """Checks everything that can be checked before data are read."""
     if flags.explain:
         return _explanation(flags)
     refuse(flags, "is for --explain, which needs no data", "plot")
@@ -123,7 +121,9 @@ def main(flags: argparse.Namespace) -> Release | Job:
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     warn_of_delta(flags.delta)
     if flags.period is not None:
-        return _release_of_periods(flags)
+        of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
+        refuse(flags, "does not go with --period", *of_one)
+        return period_release(flags, PeriodNamesSpec, delta=flags.delta, **_options(flags))
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     # The parameters are heard of before the files are.
     _spec(flags, ())
@@ -143,24 +143,14 @@ def main(flags: argparse.Namespace) -> Release | Job:
     )
 
 
-def _release_of_periods(flags: argparse.Namespace) -> Release:
-    require(flags, *job_flags.PERIOD_FLAGS)
-    of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
-    refuse(flags, "does not go with --period", *of_one)
-    spec = PeriodNamesSpec(
-        periods=period_names(flags.period, flags.periods),
-        epsilon=flags.epsilon,
-        delta=flags.delta,
-        max_periods_per_user=flags.max_periods_per_user,
-        max_partitions_per_user=flags.max_partitions_per_user,
-        strategy=flags.strategy,
-        noisy_counts=flags.noisy_counts,
-        intervals=flags.noisy_counts,
-        pre_threshold=flags.pre_threshold,
-        neighbours=flags.neighbours,
-        kind=flags.period,
-    )
-    return period_release(flags, spec)
+def _options(flags: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "strategy": flags.strategy,
+        "noisy_counts": flags.noisy_counts,
+        "intervals": flags.noisy_counts,
+        "pre_threshold": flags.pre_threshold,
+        "neighbours": flags.neighbours,
+    }
 
 
 def _explanation(flags: argparse.Namespace) -> Job:
@@ -190,14 +180,10 @@ def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
     names = whole if others is None else whole - others
     later = flags.public_partitions and not len(public)
     return NamesSpec.of(
-        flags.strategy,
-        names.epsilon,
-        names.delta,
-        flags.max_partitions_per_user,
-        pre_threshold=flags.pre_threshold,
-        neighbours=flags.neighbours,
-        noisy_counts=flags.noisy_counts,
-        intervals=flags.noisy_counts,
+        epsilon=names.epsilon,
+        delta=names.delta,
+        max_partitions_per_user=flags.max_partitions_per_user,
+        **_options(flags),
         already_bounded=flags.already_bounded,
         others_epsilon=None if others is None else others.epsilon,
         public_partitions=public,

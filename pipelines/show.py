@@ -15,7 +15,6 @@ from pipelines.report import add_degrees_flag, kept
 
 
 def make_parser() -> OneLineParser:
-    """The flags of this command."""
     parser = OneLineParser(
         prog="python -m pipelines.show",
         description="Print what a release says: its first rows, its numbers with intervals, and "
@@ -29,11 +28,7 @@ def make_parser() -> OneLineParser:
 
 
 def shown(directory: str) -> str:
-    """The text about a directory's release.
-
-    Raises:
-      ValueError: there is none, or it cannot be read.
-    """
+    """Returns the text about a directory's release, or raises a ValueError without one."""
     with reading(directory, f"a release with its {PRIVACY_FILE}"):
         release = load(directory)
         parts = [repr(release)]

@@ -1,5 +1,5 @@
-"""The budget of a job: reserved in a ledger before data are read, committed after the release,
-and given back where nothing can have come out (see ``dp_transforms.budget.ledger``)."""
+"""Reserves a job's budget in a ledger before data are read, and commits it after the release, or
+gives it back where nothing can have come out (see ``dp_transforms.budget.ledger``)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from pipelines.command_line import refuse
 
 
 class Charge(dict[str, Any]):
-    """The budget's part of a privacy.json, which knows the reservations behind it: whoever writes
-    the release calls ``begin`` before. It may be pickled."""
+    """The budget's part of a privacy.json, which can be pickled. Whoever writes the release calls
+    ``begin`` before."""
 
     ledger: str | None = None
     ids: tuple[int, ...] = ()
@@ -39,8 +39,7 @@ class Charge(dict[str, Any]):
         """Notes in the ledger that something may come out from now on.
 
         Raises:
-          InputError: the reservations are not open any more, or the ledger cannot be written. Then
-            nothing may be written.
+          InputError: the reservations are not open any more, or the ledger cannot be written.
         """
         if self.ledger is None:
             return
@@ -52,11 +51,8 @@ class Charge(dict[str, Any]):
 
 
 def origin_of(flags: argparse.Namespace) -> Origin:
-    """The job, for its rows of a ledger.
-
-    Raises:
-      ValueError: a text is not printable or too long, or there is no ledger for it.
-    """
+    """Returns the job, for its rows of a ledger. Raises a ValueError for a text that is not
+    printable, too long or without a ledger."""
     if flags.ledger is None:
         refuse(flags, "goes with --ledger", "label", "job_id")
     output = local_path(flags.output)
@@ -80,13 +76,11 @@ def spending(
 
     Args:
       path: a ledger; None for one of this job alone.
-      whole: what a ledger of this job alone may spend; without one, there is none.
-      requests: what is spent.
-      origin: the job.
+      whole: the budget of a ledger of this job alone; without one, there is none.
       announces: the block, and whatever it starts, writes nothing without ``begin_release``.
 
     Yields:
-      What to add to each privacy.json.
+      Entries for each privacy.json.
 
     Raises:
       InputError: there is no such ledger, it is damaged, cannot be written, or has too little
@@ -129,11 +123,8 @@ def spending(
 
 
 def price(path: str | None, requests: Sequence[Request]) -> list[str]:
-    """Tells the cost that a job would have, in lines of text. Nothing is reserved.
-
-    Raises:
-      InputError: the ledger is none or damaged, is for other neighbours, or has too little left.
-    """
+    """Tells a job's cost in lines of text, and reserves nothing. Raises an InputError for a ledger
+    that is none or damaged, is for other neighbours, or has too little left."""
     lines = [f"{one.purpose}: {one.cost.budget}; {one.unit.neighbours}" for one in requests]
     if path is None:
         return lines
@@ -158,11 +149,8 @@ def check_job(
 ) -> None:
     """Looks for an earlier run of a job with a --job_id: does nothing if it may run.
 
-    Args:
-      path: the ledger.
-      requests, origin: see ``spending``.
-      statements: the privacy.json of each directory that the job writes; None where it has no
-        complete release.
+    ``statements`` are the privacy.json of each directory that the job writes; None where it has no
+    complete release.
 
     Raises:
       DoneError: it has run, and its release is there. If only its commit was missing, it is made.

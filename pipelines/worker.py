@@ -73,11 +73,11 @@ def run(tell_ready: Callable[[], object] = lambda: None) -> None:
 def connect_early() -> None:
     """Has the workers of this process connect before they make a stage's steps, in limited time.
 
-    Beam's runners in Java wait for that connection, for three minutes at each attempt, before they
-    look at a worker's answers or notice its end (https://github.com/apache/beam/issues/20391, to
-    Beam 2.62 at least). Beam's worker connects when it has unpickled the steps. So of a worker that
-    is killed before, or that cannot unpickle them because its pool has another version of this
-    package, they hear late, again and again: a job seems to hang.
+    Beam's runners in Java wait for that connection, three minutes at each attempt, before they look
+    at a worker's answers or notice its end (https://github.com/apache/beam/issues/20391, to Beam
+    2.62 at least). Beam's worker connects when it has unpickled the steps. So if it is killed
+    before, or its pool has another version of this package, they hear late, again and again: a job
+    seems to hang.
     """
     from apache_beam.portability.api import beam_fn_api_pb2
     from apache_beam.runners.worker import bundle_processor, sdk_worker
@@ -117,12 +117,11 @@ def take_system_memory() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Has this process use freed memory again, rather than return it and ask for it once more.
+    """Has this process, which ends with its job, keep up to 256 MiB of freed memory for itself.
 
-    For a process that ends with its job: up to 256 MiB that are free stay with it. glibc would
-    return large columns at once, and have an arena for each thread, which is emptied on its own: a
-    tenth of the time. One arena keeps nobody waiting: small pieces have a cache of each thread.
-    With other C libraries only Arrow's allocator changes.
+    glibc would return large columns at once, and have an arena for each thread, which is emptied on
+    its own: a tenth of the time. One arena keeps nobody waiting: small pieces have a cache of each
+    thread. With other C libraries only Arrow's allocator changes.
     """
     take_system_memory()
     try:

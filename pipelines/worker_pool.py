@@ -77,11 +77,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     example because its node died while it was at work, is told to end when nobody listens any more
     where it reports to. All end with this process.
 
-    Args:
-      host, port: where to listen; at a free port by default.
-
-    Raises:
-      OSError: the port cannot be listened on.
+    It listens at a free port by default, and raises an OSError if it cannot listen at its port.
     """
 
     def __init__(self, host: str = LOOPBACK, port: int = 0):
@@ -191,7 +187,8 @@ def listens(endpoint: str) -> bool:
 
 
 def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> PipelineRunner:
-    """The runner that the options ask for, quiet about errors unless the flags say otherwise.
+    """Returns the runner that the options ask for, quiet about errors unless the flags say
+    otherwise.
 
     Raises:
       ValueError: there is no such runner, or it needs further flags.
@@ -214,13 +211,10 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
 
 
 def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
-    """Checks that a job can be submitted, and starts a pool of workers here if it wants one.
+    """Checks that a job can be submitted, and starts a pool of workers here if it wants one. Errors
+    are those of ``make_runner``.
 
     Beam itself waits for minutes for a service that is not there, and takes containers by default.
-
-    Raises:
-      ValueError: flags are missing.
-      InputError: nothing answers where the service should be.
     """
     portable = options.view_as(PortableOptions)
     if type(runner) is PortableRunner and not portable.job_endpoint:

@@ -51,6 +51,20 @@ def table_of(records, names=("user", "partition")):
     return pa.table([list(part) for part in zip(*records, strict=True)], names=names)
 
 
+def of_kind(kind, records, names=("user", "partition")):
+    """Records as tuples, rows or two tables."""
+    if kind == "rows":
+        return [beam.Row(**dict(zip(names, record, strict=True))) for record in records]
+    if kind == "tables":
+        return [table_of(half, names) for half in (records[::2], records[1::2])]
+    return records
+
+
+def steps_of(step):
+    """A step that was applied, and all its parts."""
+    return [step, *(inner for part in step.parts for inner in steps_of(part))]
+
+
 def rows_of(tables):
     """The rows of tables as tuples."""
     return [tuple(row.values()) for table in tables for row in table.to_pylist()]

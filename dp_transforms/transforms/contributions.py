@@ -23,14 +23,13 @@ from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
 class BoundContributions(TellsBound, beam.PTransform):
     """Keeps each user's distinct partitions, at most ``max_partitions_per_user`` of them.
 
-    The kept ones are a uniform sample of the user's distinct partitions, decided by a pseudorandom
-    function of (secret, user, partition): the same records are kept whenever they are bounded again
-    under the same secret. Duplicates are dropped.
+    These are a uniform sample, decided by a pseudorandom function of (secret, user, partition): the
+    same secret keeps the same records. Duplicates are dropped.
 
     After this, adding or removing all records of one user changes the users of at most
     ``max_partitions_per_user`` partitions, each by one: whether a record is kept depends on its own
-    user's records alone. That holds for every value of the secret. What counts or releases the
-    output knows the bound (see ``runtime.bounds``).
+    user's records alone, for every value of the secret. Steps that follow know the bound (see
+    ``runtime.bounds``).
 
     Takes and gives tuples, rows or Arrow tables (see ``records``). The columns of tables come back
     dictionary-encoded, in their plain types.
@@ -89,16 +88,13 @@ class BoundContributions(TellsBound, beam.PTransform):
 class DeclareBounded(TellsBound, beam.PTransform):
     """Declares that the users of records or counts are bounded already, where this is not known.
 
-    For records: no user has more than ``max_partitions_per_user`` distinct partitions. For counts:
-    no user is counted in more than kappa partitions, once in each, and each partition is there
-    once. Whatever made them, how it treats one user's records must not depend on other users.
-    Nothing checks this; a release from what is wrongly declared is less private than it says.
-
-    Args:
-      max_partitions_per_user: kappa, at least 1.
+    Of records no user has more than ``max_partitions_per_user`` (kappa) distinct partitions. Of
+    counts no user is in more than kappa, once in each, and each partition is there once. Whatever
+    made them, how it treats one user's records must not depend on other users. Nothing checks this;
+    a release from what is wrongly declared is less private than it says.
 
     Raises:
-      ValueError: kappa is out of range, or smaller than what is known of the input.
+      ValueError: kappa is not a positive integer, or is smaller than what is known of the input.
 
     >>> with beam.Pipeline() as pipeline:
     ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 3)]) | DeclareBounded(2)
@@ -130,16 +126,14 @@ class DeclareBounded(TellsBound, beam.PTransform):
 class CountDistinctUsers(TellsBound, beam.PTransform):
     """Counts the distinct users of each partition: (partition, count), of the records' kind.
 
-    The counts are exact and private. What is known of the records' bound is known of the counts
-    (see ``runtime.bounds``).
+    The counts are exact and private, and have the bound of the records (see ``runtime.bounds``).
 
     Args:
       cap: K, at which a count stops. Where users' records are not together, memory is then O(K) for
         a partition, whatever the number of its users.
       already_distinct: whether each (user, partition) pair is there once. By default that is known
-        of what ``BoundContributions`` gave and is not assumed of anything else. If it is wrongly
-        declared, duplicates are counted, and a release from the counts is less private than it
-        says.
+        of the output of ``BoundContributions`` alone. If it is wrongly declared, duplicates are
+        counted, and a release from the counts is less private than it says.
       secret: keys the hashes that spread the load; a fresh one by default. No count depends on it.
       num_buckets: how many parts users, or partitions, are split into.
 

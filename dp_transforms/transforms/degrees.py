@@ -31,9 +31,7 @@ from dp_transforms.transforms.release import ON_ONE_WORKER
 
 
 class CountDegrees(TellsBound, beam.PTransform):
-    """Counts the degree of each node: edges (source, target) in, (node, degree) out.
-
-    Degrees are exact and private.
+    """Counts the degree of each node: edges (source, target) in, exact private (node, degree) out.
 
     Self-loops are dropped, and an edge counts once however often it is there. For the undirected
     degree (a, b) and (b, a) are the same edge. A node without an edge does not come out.
@@ -98,23 +96,17 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
 
     Adding or removing one node with all its edges moves the sorted list of these degrees by at most
     ``node_private_sensitivity(degree_bound, directed)``: see ``mechanisms.degree_projection`` for
-    the projection and the proof. Self-loops and repeated edges are as in ``CountDegrees``.
+    the projection and the proof. It goes through the distinct edges one after the other, so one
+    worker holds them all: some 300 bytes an edge.
 
-    The projection goes through the distinct edges one after the other, so one worker holds them
-    all: some 300 bytes an edge.
-
-    Takes edges as ``CountDegrees`` does. Gives Arrow tables with the column ``count``, one row for
-    each node that keeps an edge: ``ReleaseFrequencyList`` takes them.
+    Takes edges, self-loops and repeats as ``CountDegrees`` does. Gives Arrow tables with the column
+    ``count``, one row for each node that keeps an edge, for ``ReleaseFrequencyList``.
 
     Args:
       degree_bound: D, the largest degree in the projection. Public: choose it without looking at
         the graph.
-      degree: "undirected", "in" or "out".
+      degree, num_buckets: see ``CountDegrees``, as for errors.
       secret: decides the order in which edges are taken; a fresh one by default.
-      num_buckets: how many parts edges are split into while duplicates are dropped.
-
-    Raises:
-      ValueError, TypeError: as for ``CountDegrees``.
 
     >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("hub", leaf) for leaf in "abcde"])

@@ -55,9 +55,8 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
     the group "".
 
     Takes Arrow tables with the columns ``user``, ``partition`` and one for each attribute; rows
-    with such fields; or tuples (user, partition, value, ...) with the values in the order of the
-    attributes. A user with several values of an attribute is in the group of one of them, at
-    random.
+    with such fields; or tuples (user, partition, value, ...) in the order of the attributes. A user
+    with several values of an attribute is in the group of one of them, at random.
 
     Args:
       attributes: one at least.
@@ -69,8 +68,7 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
       secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
-      spec: the ``GroupsSpec`` with these arguments, and the mechanisms, selection and costs that
-        follow from them.
+      spec: the ``GroupsSpec`` with these arguments and all that follows from them.
 
     Raises:
       ValueError, TypeError: as ``BoundContributions``; an argument is missing, attributes have one

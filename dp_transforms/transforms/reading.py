@@ -19,13 +19,8 @@ class ReadRecords(beam.PTransform):
     """Reads the records of a source: pa.Table elements with the columns user and partition.
 
     ``RecordFiles`` are read through Beam's filesystems, in ranges that are shared between the
-    workers. One worker gets the result of a ``files.database.RecordQuery``, and hands it on.
-
-    Args:
-      source: of ``files.record_files`` or ``files.database``.
-
-    Raises:
-      InputError, at run time: the records cannot be read.
+    workers. One worker gets the result of a ``files.database.RecordQuery``, and hands it on. At run
+    time there is an InputError if the records cannot be read.
     """
 
     def __init__(self, source: RecordSource):
@@ -52,8 +47,7 @@ class ReadRecords(beam.PTransform):
 
 
 class FromFrame(beam.PTransform):
-    """Gives the records of a data frame to a pipeline: ``pa.Table`` elements with the columns user
-    and partition, as ``BoundContributions``, ``SelectPartitions`` and the others take them.
+    """Gives the records of a data frame to a pipeline, as ``ReadRecords`` gives those of files.
 
     ``beam.Create`` pickles and compresses its elements into the description of the job, one core
     for minutes where a frame is large. Here the description has a token, and the workers take the

@@ -34,8 +34,8 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
     Neighbours: add or remove all records of one user, whose partitions are at most kappa. That
     moves the sorted list of counts by at most kappa in L1, which is the mechanism's sensitivity,
     and the release is epsilon-differentially private, with delta = 0 unless the mechanism says
-    otherwise (Blocki, Datta and Bonneau, NDSS 2016). Kappa is known from ``BoundContributions`` or
-    ``DeclareBounded`` before (see ``runtime.bounds``); counts of which it is not known are refused.
+    otherwise (Blocki, Datta and Bonneau, NDSS 2016). Counts are refused unless their kappa is known
+    from ``BoundContributions`` or ``DeclareBounded`` (see ``runtime.bounds``).
 
     Counts become a histogram, of which one worker gets at most sqrt(2 N) pairs for N records. No
     counts are an empty list, which is released like any other.
@@ -43,10 +43,9 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
     Args:
       epsilon: the privacy loss of this release, positive; ``partition_mechanism`` then chooses the
         mechanism.
-      max_partitions_per_user: a sensitivity that is larger than the kappa that is known. By default
-        it is that kappa.
-      mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or a
-        mechanism between bounds. Its sensitivity must be at least kappa.
+      max_partitions_per_user: a larger sensitivity than the known kappa, which is the default.
+      mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or
+        between bounds. Its sensitivity must be at least kappa.
       secret: the job's secret; a fresh one when the transform is applied, by default.
       context: tells several lists under one secret apart, see ``release_frequency_list``.
 
@@ -194,10 +193,9 @@ def release_named_lists(
 ) -> beam.PCollection:
     """Releases a list for each wanted name, in order: (*label, ReleasedList), of the type ``kind``.
 
-    Takes tables of distinct pairs of a ``user`` and a ``partition``, which is a struct of ``list``,
-    the name, and ``partition``; and the wanted names, which are public, or in tables of selected
-    partitions. One that no pair has gets an empty list, which is released like any other; a name
-    that is not wanted gets none.
+    Takes tables of distinct pairs as ``named_lists.listed`` makes them, and the wanted names, which
+    are public, or in tables of selected partitions. One that no pair has gets an empty list, which
+    is released like any other; a name that is not wanted gets none.
     """
     names = [pairs.pipeline | "Public" >> beam.Create(list(public), reshuffle=False)]
     if selected is not None:

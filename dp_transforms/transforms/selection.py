@@ -45,14 +45,13 @@ class SelectPartitions(Releases, beam.PTransform):
 
     Takes tuples (user, partition), rows or Arrow tables, and gives partitions of the same kind: the
     partitions themselves for tuples, rows with the field ``partition``, tables with that column.
-    With ``noisy_counts`` it gives (partition, noisy_count) or, with ``intervals``, (partition,
-    noisy_count, low, high). With ``others_epsilon`` it gives a dictionary: these partitions as
-    ``"partitions"``, and as ``"other_users"`` one integer, about how many users have a partition
-    that is not among them.
+    ``noisy_counts`` add ``noisy_count``, and ``intervals`` then ``low`` and ``high``. With
+    ``others_epsilon`` it gives a dictionary: these partitions as ``"partitions"``, and as
+    ``"other_users"`` one integer, about how many users have a partition that is not among them.
 
     Every decision is exact and follows from the secret and the partition's name, so that a retried
-    bundle repeats it (see ``mechanisms.selection``). Partitions come in the order of
-    their names, as long as they fit in one table: the order tells nothing else of the records.
+    bundle repeats it (see ``mechanisms.selection``). Partitions come in the order of their names,
+    as long as they fit in one table: the order tells nothing else of the records.
 
     Args:
       epsilon, delta: the budget of the whole selection.
@@ -127,7 +126,6 @@ class SelectPartitions(Releases, beam.PTransform):
             "context": context,
         }
         self._max_partitions = max_partitions_per_user
-        self._is_auto = strategy == AUTO
         self._make: Callable[..., NamesSpec] | None = None
         if isinstance(strategy, str):
             if epsilon is None or delta is None:
@@ -166,9 +164,9 @@ class SelectPartitions(Releases, beam.PTransform):
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
-        measures = self._is_auto and isinstance(spec.strategy, MeasuredSelection)
-        if measures and known is not None and known <= max_partitions:
-            # With all users within kappa there is nothing to measure.
+        within = known is not None and known <= max_partitions
+        if within and isinstance(spec.strategy, MeasuredSelection):
+            # "auto" has nothing to measure there, and takes another one.
             bounded = self._make(max_partitions, already_bounded=True)
             spec = dataclasses.replace(spec, strategy=bounded.strategy)
         return spec
@@ -217,9 +215,8 @@ class SelectFromCounts(Releases, beam.PTransform):
 
     Args:
       strategy: a ``CountStrategy``, such as ``OptimalSelection``.
-      noisy_counts: release noisy counts with the names.
-      intervals: give the ends of ``count_intervals`` with noisy counts, as ``low`` and ``high``.
-      public_partitions, public_threshold, context, secret, num_buckets: see ``SelectPartitions``.
+      noisy_counts, intervals, public_partitions, public_threshold, context, secret, num_buckets:
+        see ``SelectPartitions``.
 
     Raises:
       ValueError: an argument is out of range, see ``SelectPartitions``; it is not known to how many
@@ -310,11 +307,8 @@ def _selected_by_counts(
 def _selected_in_rounds(
     tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
 ) -> beam.PCollection:
-    """Selects by a weighted strategy: record tables in, tables of names out.
-
-    In every round ``bounds`` say which kappa of a user's remaining partitions count, if there are
-    more; a user with no more than kappa needs none. All partitions of one user are held together.
-    """
+    """Selects by a weighted strategy: record tables in, tables of names out. All partitions of one
+    user are held together, and in every round ``bounds`` say which kappa of the remaining count."""
     assert isinstance(spec.strategy, WeightedStrategy)
     rounds = selecting.bounds(spec.strategy, secret)
     # A single round needs no more of a user than what counts in it.
@@ -407,7 +401,7 @@ def _other_users(
 
 
 def displayed(strategy: SelectionStrategy) -> dict[str, Any]:
-    """A strategy's description as display data, whose values are plain."""
+    """Describes a strategy in plain values, for display data."""
     return {
         name: value if isinstance(value, (str, int, float)) else str(value)
         for name, value in strategy.describe().items()

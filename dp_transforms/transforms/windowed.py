@@ -107,7 +107,8 @@ class _ByPeriod(Releases, beam.PTransform):
 class ReleaseListsByPeriod(_ByPeriod):
     """Releases a list for each of some public periods: tables in, (period, ReleasedList) out.
 
-    Epsilon-DP with delta = 0 over all periods together: see the module.
+    Epsilon-DP with delta = 0 over all periods together: see the module. Takes Arrow tables with the
+    columns ``user``, ``partition`` and ``list``, the period's name.
 
     Args:
       periods: the names of all periods, which are public; each has a release, in this order.
@@ -120,8 +121,6 @@ class ReleaseListsByPeriod(_ByPeriod):
 
     Attributes:
       spec: the ``PeriodListsSpec`` with these arguments.
-
-    Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
 
     Raises:
       ValueError: an argument is out of range, or two periods have one name; the input is unbounded
@@ -246,20 +245,19 @@ class ReleaseWindowedLists(_ByWindow):
 class SelectPartitionsByPeriod(_ByPeriod):
     """Selects the partitions that may be named in each of some public periods: tables in and out.
 
-    (epsilon, delta)-DP over all periods together: see the module.
+    (epsilon, delta)-DP over all periods together: see the module. Takes tables as
+    ``ReleaseListsByPeriod`` does. Gives tables with the columns ``list``, ``partition`` and, if
+    asked for, ``noisy_count``, ``low`` and ``high``.
 
     Args:
       epsilon, delta: what all periods together cost.
       periods, max_periods_per_user, max_partitions_per_user: see ``ReleaseListsByPeriod``.
-      strategy, noisy_counts, pre_threshold, neighbours, intervals, secret, num_buckets: see
-        ``SelectPartitions``.
+      **options: others of ``SelectPartitions``: strategy, noisy_counts, pre_threshold, neighbours,
+        intervals, secret, num_buckets.
 
     Attributes:
       spec: the ``PeriodNamesSpec`` with these arguments; the ``max_partitions_per_user`` of
         ``spec.names.strategy`` is that of all periods together.
-
-    Takes tables as ``ReleaseListsByPeriod`` does. Gives tables with the columns ``list``,
-    ``partition`` and, if asked for, ``noisy_count``, ``low`` and ``high``.
 
     Raises:
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
@@ -286,16 +284,9 @@ def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:
 class SelectWindowedPartitions(_ByWindow):
     """Selects the partitions that may be named in each fixed window: (beginning, partition) out.
 
-    As ``SelectPartitionsByPeriod``, of records in windows as ``ReleaseWindowedLists`` takes them.
-    With ``noisy_counts`` what comes out is (beginning, partition, noisy_count).
-
-    Args:
-      epsilon, delta: what all windows together cost.
-      start, stop, max_windows_per_user, max_partitions_per_user: see ``ReleaseWindowedLists``.
-      **options: strategy, noisy_counts, ... of ``SelectPartitionsByPeriod``.
-
-    Raises:
-      ValueError: as ``ReleaseWindowedLists`` and ``SelectPartitions``.
+    With ``noisy_counts`` it gives (beginning, partition, noisy_count). Records, start, stop and
+    max_windows_per_user are as for ``ReleaseWindowedLists``; all else is as for
+    ``SelectPartitionsByPeriod``, which selects.
 
     >>> visits = [(user, "home", 5) for user in range(50)] + [(1, "home", 70)]
     >>> with beam.Pipeline() as pipeline:
@@ -320,7 +311,7 @@ class SelectWindowedPartitions(_ByWindow):
 
 
 class _Label(beam.DoFn):
-    """Users and partitions of records in the wanted windows, with the names of these."""
+    """Adds the names of wanted windows to records in these, and leaves out all others."""
 
     def __init__(self, names: Mapping[int, str]):
         self._names = names

@@ -80,7 +80,7 @@ def test_workers_do_not_log_unless_asked_to(parser):
         return parser.parse_job(argv)[1]().view_as(WorkerOptions).default_sdk_harness_log_level
 
     assert level() == "CRITICAL"
-    assert level("--default_sdk_harness_log_level=INFO") == "INFO"
+    assert level("--default_sdk_harness_log_level=INFO") == level("--log_level=info") == "INFO"
     assert level("--show_private_errors") is None
 
 

@@ -12,6 +12,12 @@ from dp_transforms import __version__
 from pipelines.__main__ import COMMANDS, main
 
 
+def python(*arguments, **options):
+    """A process of Python that has ended."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_fits_a_screen_and_the_whole_of_it_has_every_flag(name, capsys):
     texts = []
@@ -24,15 +30,15 @@ def test_help_fits_a_screen_and_the_whole_of_it_has_every_flag(name, capsys):
     assert len(first.splitlines()) <= 24 and max(map(len, first.splitlines())) <= 100
     assert first == whole or "--help-all explains every flag" in first
     assert f"usage: dp-frequency-lists {name}" in first and "None" not in whole
-    parser = importlib.import_module(f"pipelines.{COMMANDS[name][0]}").make_parser()
-    told = [action for action in parser._actions if action.help != argparse.SUPPRESS]
+    module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
+    actions = module.make_parser()._actions
+    told = [action for action in actions if action.help != argparse.SUPPRESS]
     assert all(flag in whole for action in told for flag in action.option_strings)
     with pytest.raises(SystemExit) as stopped:
         main([name, "--version"])
     assert stopped.value.code == 0
     assert capsys.readouterr().out == f"dp-frequency-lists {__version__}\n"
     # Every command is also a module to run.
-    module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
     assert 'if __name__ == "__main__":' in inspect.getsource(module)
 
 
@@ -68,9 +74,6 @@ def test_help_lists_the_commands(flags, capsys):
     text = capsys.readouterr().out
     assert all(f"\n  {name} " in text for name in COMMANDS)
     assert max(map(len, text.splitlines())) <= 100
-
-
-def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"dp-frequency-lists {__version__}\n"
 
@@ -106,9 +109,8 @@ def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize("module", [["pipelines", "release"], ["pipelines.release_frequency_list"]])
 def test_an_interrupt_while_modules_are_imported_is_one_line(module, tmp_path):
     (tmp_path / "numpy.py").write_text("raise KeyboardInterrupt")
-    command = [sys.executable, "-m", *module, "--help"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.getcwd()])}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = python("-m", *module, "--help", env=environment)
     assert done.stderr == "error: interrupted: no release was written\n"
     assert done.returncode == 130
 
@@ -138,25 +140,23 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
 
 
 def test_an_interrupt_after_the_end_is_no_traceback():
-    code = (
+    done = python(
+        "-c",
         "import os, signal, sys; from dp_transforms.__main__ import main\n"
         "sys.argv = ['dp-frequency-lists', '--version']; main()\n"
-        "os.kill(os.getpid(), signal.SIGINT)"
+        "os.kill(os.getpid(), signal.SIGINT)",
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 def test_threads_of_grpc_do_not_keep_the_command_from_ending():
-    code = (
+    done = python(
+        "-c",
         "import sys, threading, types; from dp_transforms.__main__ import main\n"
         "class Stream:\n"
         "    def __del__(self): threading.Event().wait()\n"
         "sys.modules['grpc'] = types.ModuleType('grpc')\n"
         "sys.modules['grpc'].stream = Stream()\n"
-        "sys.argv = ['dp-frequency-lists', 'no-such-command']; sys.exit(main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+        "sys.argv = ['dp-frequency-lists', 'no-such-command']; sys.exit(main())",
     )
     assert (done.returncode, "no-such-command" in done.stderr) == (2, True)

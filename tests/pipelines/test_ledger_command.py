@@ -46,17 +46,6 @@ def test_a_ledger_is_made_once_and_spent_by_several_jobs(path, tmp_path, capsys)
     assert not (tmp_path / "more").exists()
 
 
-def test_base_2_is_reserved_rounded_up(path, tmp_path):
-    assert main(["create", path, "--epsilon=2"]) == 0
-    counts = tmp_path / "counts.csv"
-    counts.write_text("frequency,multiplicity\n9,1\n")
-    flags = [f"--frequency_list={counts}", "--eta=1,1,1", f"--ledger={path}"]
-    assert release([*flags, f"--output={tmp_path}/out"]) == 0
-    (line,) = Ledger.open(path).lines()
-    # ln 2 is 0.693147180559945...
-    assert line.to_json()["epsilon"] == "0.693147180559946"
-
-
 FAULTS = {
     "again": (["create", "{path}", "--epsilon=1"], 1, "exists: a ledger is never replaced"),
     "no directory": (["create", "{path}/x", "--epsilon=1"], 1, "cannot be made: "),

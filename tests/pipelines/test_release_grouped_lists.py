@@ -122,35 +122,6 @@ def test_the_size_from_which_there_is_no_warning():
     assert 10 < part < 50
 
 
-FAULTS = {
-    "not public": (["--group_by=sex,tongue,age"], 2, "groups of age are not public: give their"),
-    "half": (["--group_by=sex,tongue,age", "--delta=1e-6"], 2, "--epsilon_selection and --delta"),
-    "nothing to select": (["--delta=1e-6"], 2, "--delta is to select groups, but all"),
-    "other groups": (["--group_by=sex"], 2, "--groups is for 'tongue', which is not in --group_by"),
-    "twice": (["--groups=sex=a"], 2, "--groups is given twice for 'sex'"),
-    "no names": (["--groups=sex"], 2, "must be COLUMN=NAME,..., got 'sex'"),
-    "same names": (["--groups=sex=a,a"], 2, "must be different names"),
-    "sizes": (["--group_sizes=sex=1,2,3"], 2, "3 sizes for sex, but --groups 2 names"),
-    "size": (["--group_sizes=sex=1,x"], 2, "must be a positive integer"),
-    "sizes of none": (["--group_sizes=age=1"], 2, "--group_sizes is for 'age'"),
-    "no column": (["--group_by=sex,tongue,age", "--groups=age=old"], 1, "no column 'age'"),
-    "same column": (
-        ["--group_by=sex,tongue,page", "--groups=page=x"],
-        2,
-        "must be different columns",
-    ),
-    "epsilon": (["--epsilon_groups=0.000001"], 2, "raise epsilon"),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_faults_are_one_line_and_leave_nothing(tmp_path, failure, name):
-    flags, expected_code, says = FAULTS[name]
-    code, err = failure(command, tmp_path, *flags)
-    assert code == expected_code and says in err
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("group", "says"),
     [

@@ -11,7 +11,6 @@ import threading
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.options.pipeline_options import WorkerOptions
 
 from dp_transforms.budget import Ledger
 from dp_transforms.mechanisms import FrequencyList
@@ -153,10 +152,3 @@ def test_a_terminal_hears_of_what_takes_long(monkeypatch, screen):
         while screen.isatty() and screen.getvalue().count(line) < 3:
             threading.Event().wait(0.001)
     assert (line in screen.getvalue()) == screen.isatty()
-
-
-def test_the_log_is_shown_when_it_is_asked_for(flags):
-    parser = release_frequency_list.make_parser()
-    for more, level in (([], "CRITICAL"), (["--log_level=info"], "INFO")):
-        _, options = parser.parse_job([*flags, *more])
-        assert options().view_as(WorkerOptions).default_sdk_harness_log_level == level

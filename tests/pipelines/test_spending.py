@@ -21,7 +21,6 @@ from dp_transforms.budget import (
     Ledger,
     Origin,
     PrivacyBudget,
-    PrivacyUnit,
     Request,
     ledger_file,
 )
@@ -32,8 +31,8 @@ from dp_transforms.files.paths import LocalFiles
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.reports.privacy_statement import price_of
 from pipelines import ledger as ledger_command
-from pipelines import release_frequency_list, release_job
-from pipelines.release_degree_list import main
+from pipelines import release_job
+from pipelines.release_frequency_list import main
 from pipelines.spending import spending
 from tests.jobs import job_flags
 
@@ -54,9 +53,9 @@ def states(path):
 
 
 def flags(tmp_path, path, output="out"):
-    (tmp_path / "edges.csv").write_text("a,b\n1,2\n2,3\n")
-    edges = [f"--input={tmp_path}/edges.csv", "--source_column=a", "--target_column=b"]
-    return [*edges, "--epsilon=0.4", f"--ledger={path}", f"--output={tmp_path}/{output}"]
+    """The flags of a job that is done without Beam."""
+    (tmp_path / "records.csv").write_text("user,page\n1,a\n2,a\n2,b\n")
+    return job_flags(tmp_path, "--epsilon=0.4", f"--ledger={path}", f"--output={tmp_path}/{output}")
 
 
 def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
@@ -116,7 +115,7 @@ def fill(monkeypatch):
 
 
 def test_a_full_disk_before_the_release(tmp_path, path, monkeypatch, capsys):
-    Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
+    Ledger.create(path, 1)
     fill(monkeypatch)
     assert main(flags(tmp_path, path)) == 1
     assert "the ledger cannot be written: no space left" in capsys.readouterr().err
@@ -125,7 +124,7 @@ def test_a_full_disk_before_the_release(tmp_path, path, monkeypatch, capsys):
 
 
 def test_a_full_disk_after_the_release(tmp_path, path, monkeypatch, capsys):
-    Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
+    Ledger.create(path, 1)
     publish = ReleaseDirectory.publish
 
     def then_full(*arguments):
@@ -143,21 +142,13 @@ def test_a_full_disk_after_the_release(tmp_path, path, monkeypatch, capsys):
 
 
 def test_a_damaged_ledger_stops_the_job(tmp_path, path, failure):
-    Ledger.create(path, 1, unit=PrivacyUnit.EDGE).reserve(
-        "0.51", purpose="earlier", unit=PrivacyUnit.EDGE
-    )
+    Ledger.create(path, 1).reserve("0.51", purpose="earlier")
     damaged = pathlib.Path(path).read_bytes().replace(b"0.51", b"0.11")
     pathlib.Path(path).write_bytes(damaged)
     code, err = failure(main, flags(tmp_path, path))
     assert code == 1 and "ledger is damaged" in err
     assert not (tmp_path / "out").exists()
     assert pathlib.Path(path).read_bytes() == damaged
-
-
-def list_flags(tmp_path, path, output="out"):
-    """The flags of a job that is done without Beam."""
-    (tmp_path / "records.csv").write_text("user,page\n1,a\n2,a\n2,b\n")
-    return job_flags(tmp_path, "--epsilon=0.4", f"--ledger={path}", f"--output={tmp_path}/{output}")
 
 
 ON_BEAM = "--runner=FnApiRunner"
@@ -178,7 +169,7 @@ def job_that_stops(step, when, sent, arguments, printed):
         os.kill(os.getpid(), sent)
 
     setattr(where, step, stopped)
-    sys.exit(release_frequency_list.main(arguments))
+    sys.exit(main(arguments))
 
 
 def stopped_job(tmp_path, step, when, sent, arguments):
@@ -200,22 +191,22 @@ def stopped_job(tmp_path, step, when, sent, arguments):
 )
 def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
     Ledger.create(path, 1)
-    job = [*list_flags(tmp_path, path), flag]
+    job = [*flags(tmp_path, path), flag]
     code, _ = stopped_job(tmp_path, step, when, signal.SIGKILL, job)
     assert code == -signal.SIGKILL
     assert (tmp_path / "out" / "released_frequencies.csv").exists() == (step == "publish")
     assert states(path) == ["reserved"]
     assert Ledger.open(path).spent().epsilon == (0 if free else Fraction(2, 5))
     # The next jobs have what is left, and no more.
-    assert release_frequency_list.main(list_flags(tmp_path, path, "second")) == 0
-    assert release_frequency_list.main(list_flags(tmp_path, path, "third")) == (not free)
+    assert main(flags(tmp_path, path, "second")) == 0
+    assert main(flags(tmp_path, path, "third")) == (not free)
     assert states(path) == (["abandoned"] if free else ["reserved"]) + ["committed"] * (1 + free)
 
 
-@pytest.mark.parametrize("engine", ["here", "on Beam"])
+@pytest.mark.parametrize("engine", [[], [ON_BEAM]], ids=["here", "on Beam"])
 def test_ctrl_c_before_anything_is_written_costs_nothing(tmp_path, path, engine):
     Ledger.create(path, 1)
-    job = list_flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
+    job = flags(tmp_path, path) + engine
     stopped = stopped_job(tmp_path, "publish", "before", signal.SIGINT, job)
     assert stopped == (130, "error: interrupted: no release was written\n")
     assert states(path) == ["abandoned"]
@@ -229,13 +220,13 @@ BAD_RECORDS = {
 
 
 @pytest.mark.parametrize(
-    ("fault", "engine"), [*((fault, "here") for fault in BAD_RECORDS), ("a null", "on Beam")]
+    ("fault", "engine"), [*((fault, []) for fault in BAD_RECORDS), ("a null", [ON_BEAM])]
 )
 def test_a_fault_in_the_records_costs_nothing(tmp_path, path, fault, engine, capsys):
     Ledger.create(path, 1)
-    job = list_flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
+    job = flags(tmp_path, path) + engine
     (tmp_path / "records.csv").write_text(BAD_RECORDS[fault])
-    assert release_frequency_list.main(job) == 1
+    assert main(job) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert states(path) == ["abandoned"]
     assert not (tmp_path / "out").exists()
@@ -246,14 +237,14 @@ def test_a_fault_in_the_records_costs_nothing(tmp_path, path, fault, engine, cap
 )
 def test_what_a_footer_knows_is_found_before_anything_is_reserved(tmp_path, path, table):
     Ledger.create(path, 1)
-    job = list_flags(tmp_path, path)
+    job = flags(tmp_path, path)
     pq.write_table(pa.table(table), tmp_path / "records.parquet")
     job[0] = f"--input={tmp_path}/records.parquet"
-    assert release_frequency_list.main(job) == 1
+    assert main(job) == 1
     assert states(path) == []
 
 
-@pytest.mark.parametrize("engine", ["here", "on Beam"])
+@pytest.mark.parametrize("engine", [[], [ON_BEAM]], ids=["here", "on Beam"])
 def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engine, monkeypatch):
     Ledger.create(path, 1)
     create = LocalFiles.create
@@ -273,8 +264,8 @@ def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engin
                 raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(LocalFiles, "create", staticmethod(Full))
-    job = list_flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
-    assert release_frequency_list.main(job) == 1
+    job = flags(tmp_path, path) + engine
+    assert main(job) == 1
     assert states(path) == ["abandoned"]
     assert not list((tmp_path / "out").iterdir())
 
@@ -290,23 +281,23 @@ def test_a_disk_that_the_release_fills_has_its_price(tmp_path, path, monkeypatch
         return create(name)
 
     monkeypatch.setattr(LocalFiles, "create", staticmethod(full_for_lists))
-    assert release_frequency_list.main(list_flags(tmp_path, path)) == 1
+    assert main(flags(tmp_path, path)) == 1
     assert states(path) == ["reserved"]
 
 
 def test_a_runner_that_may_go_on_gets_nothing_back(tmp_path, path, monkeypatch):
     Ledger.create(path, 1)
-    job = [*list_flags(tmp_path, path), ON_BEAM]
+    job = [*flags(tmp_path, path), ON_BEAM]
     (tmp_path / "records.csv").write_text(BAD_RECORDS["a null"])
     monkeypatch.setattr(release_job, "DEFAULT_RUNNER", "another")
-    assert release_frequency_list.main(job) == 1
+    assert main(job) == 1
     assert states(path) == ["reserved"]
 
 
 def test_options_that_a_runner_refuses_cost_nothing(tmp_path, path, capsys):
     Ledger.create(path, 1)
-    job = [*list_flags(tmp_path, path), "--runner=DataflowRunner", "--temp_location=gs://a/b"]
-    assert release_frequency_list.main(job) == 2
+    job = [*flags(tmp_path, path), "--runner=DataflowRunner", "--temp_location=gs://a/b"]
+    assert main(job) == 2
     err = capsys.readouterr().err
     assert "Missing required option: project" in err and err.count("\n") == 1
     assert states(path) == []
@@ -314,16 +305,16 @@ def test_options_that_a_runner_refuses_cost_nothing(tmp_path, path, capsys):
 
 def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     Ledger.create(path, 1)
-    job = [*list_flags(tmp_path, path), "--job_id=november", "--label=first try"]
-    assert release_frequency_list.main(job) == 0
+    job = [*flags(tmp_path, path), "--job_id=november", "--label=first try"]
+    assert main(job) == 0
     statement = json.loads((tmp_path / "out" / "privacy.json").read_text())
     assert statement["budget"]["reservations"] == [1]
     assert statement["budget"]["ledger_id"] == Ledger.open(path).identity
     capsys.readouterr()
-    assert release_frequency_list.main(job) == 3
+    assert main(job) == 3
     assert "--job_id=november has run, and its release is in" in capsys.readouterr().err
-    assert release_frequency_list.main([*job, "--overwrite"]) == 3
-    assert release_frequency_list.main([*job, "--if_exists=skip"]) == 0
+    assert main([*job, "--overwrite"]) == 3
+    assert main([*job, "--if_exists=skip"]) == 0
     assert "nothing was done" in capsys.readouterr().out
     (line,) = Ledger.open(path).lines()
     assert line.state.value == "committed"
@@ -332,10 +323,10 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     )
     # Its name is no other's.
     for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):
-        assert release_frequency_list.main([*job, other]) == 1
+        assert main([*job, other]) == 1
         assert "for another command, output or price" in capsys.readouterr().err
     shutil.rmtree(tmp_path / "out")
-    assert release_frequency_list.main(job) == 1
+    assert main(job) == 1
     assert "is not in" in capsys.readouterr().err
     assert states(path) == ["committed"]
 
@@ -345,10 +336,10 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
 )
 def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step, when):
     Ledger.create(path, 1)
-    job = [*list_flags(tmp_path, path), "--job_id=november"]
+    job = [*flags(tmp_path, path), "--job_id=november"]
     stopped_job(tmp_path, step, when, signal.SIGKILL, job)
     capsys.readouterr()
-    code = release_frequency_list.main(job)
+    code = main(job)
     err = capsys.readouterr().err
     if when == "before":
         assert code == 0 and states(path) == ["abandoned", "committed"]
@@ -362,34 +353,34 @@ def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step
         assert ledger_command.main(command) == 2
         assert "gives budget back on your word" in capsys.readouterr().err
         assert ledger_command.main([*command, "--nothing_came_out"]) == 0
-        assert release_frequency_list.main(job) == 0
+        assert main(job) == 0
         assert states(path) == ["abandoned", "committed"]
 
 
 def test_a_job_whose_name_is_in_use(tmp_path, path, capsys):
     ledger = Ledger.create(path, 1)
-    job = [*list_flags(tmp_path, path), "--job_id=november"]
+    job = [*flags(tmp_path, path), "--job_id=november"]
     origin = Origin("release_frequency_list", str(tmp_path / "out"), "", "november")
     mechanism = partition_mechanism(0.4)
     request = Request("frequency list", Cost(price_of(mechanism), mechanism.loss_range))
     ledger.reserve_all([request], origin, announces=True)
-    assert release_frequency_list.main(job) == 1
+    assert main(job) == 1
     assert "is under way on" in capsys.readouterr().err
     assert states(path) == ["reserved"]
 
 
 @pytest.mark.parametrize("flag", ["--job_id=x", "--label=x"])
 def test_words_for_a_ledger_need_one(tmp_path, path, flag, capsys):
-    without = [one for one in list_flags(tmp_path, path) if not one.startswith("--ledger")]
-    assert release_frequency_list.main([*without, flag]) == 2
+    without = [one for one in flags(tmp_path, path) if not one.startswith("--ledger")]
+    assert main([*without, flag]) == 2
     assert "goes with --ledger" in capsys.readouterr().err
 
 
 def test_three_thirds_are_one(tmp_path, path):
     Ledger.create(path, 1)
     for i in range(3):
-        job = [*list_flags(tmp_path, path, f"out{i}"), "--epsilon=1/3"]
-        assert release_frequency_list.main(job) == 0
+        job = [*flags(tmp_path, path, f"out{i}"), "--epsilon=1/3"]
+        assert main(job) == 0
         statement = json.loads((tmp_path / f"out{i}" / "privacy.json").read_text())
         assert (statement["epsilon"], statement["epsilon_exact"]) == (0.333333333333334, "1/3")
     assert Ledger.open(path).remaining() == PrivacyBudget(0)

@@ -9,6 +9,7 @@ import time
 from concurrent import futures
 
 import grpc
+import pytest
 from apache_beam.portability.api import (
     beam_fn_api_pb2,
     beam_fn_api_pb2_grpc,
@@ -49,6 +50,23 @@ class Node(
         self.left.set()
 
 
+@pytest.fixture
+def nodes():
+    """Two nodes; more may be put there."""
+    made = [Node(), Node()]
+    yield made
+    for node in made:
+        node.server.stop(None)
+
+
+@pytest.fixture
+def pool(monkeypatch):
+    monkeypatch.setattr("pipelines.worker_pool._SECONDS_BETWEEN_LOOKS", 0.2)
+    made = WorkerPool()
+    yield made
+    made.stop()
+
+
 def request(port):
     """The request that a runner makes of a pool."""
     endpoint = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{port}")
@@ -66,56 +84,39 @@ def pool_in_a_process():
         process.kill()
 
 
-def test_nodes_can_share_a_pool(monkeypatch):
-    # Two nodes have a worker of the same number. One asks to stop its own, the other dies.
-    monkeypatch.setattr("pipelines.worker_pool._SECONDS_BETWEEN_LOOKS", 0.2)
-    pool = WorkerPool()
-    # What they are copied from may end; there is another one then.
+def test_nodes_can_share_a_pool(pool, nodes):
+    # What workers are copied from may end; there is another one then.
     pool._warm.kill()
     pool._warm.wait()
-    nodes = [Node(), Node()]
-    try:
-        for node in nodes:
-            assert not pool.StartWorker(request(node.port), None).error
-            assert node.reported.wait(20)
-        assert len(pool._workers) == 2
-        pool.StopWorker(request(nodes[0].port), None)
-        assert not nodes[0].left.wait(1) and not nodes[1].left.is_set()
-        nodes[1].server.stop(None)
-        deadline = time.monotonic() + 20
-        while len(pool._workers) > 1 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert len(pool._workers) == 1
-        assert not nodes[0].left.is_set()
-    finally:
-        pool.stop()
-        for node in nodes:
-            node.server.stop(None)
+    # Two nodes have a worker of the same number. One asks to stop its own, the other dies.
+    for node in nodes:
+        assert not pool.StartWorker(request(node.port), None).error
+        assert node.reported.wait(20)
+    assert len(pool._workers) == 2
+    pool.StopWorker(request(nodes[0].port), None)
+    assert not nodes[0].left.wait(1) and not nodes[1].left.is_set()
+    nodes[1].server.stop(None)
+    deadline = time.monotonic() + 20
+    while len(pool._workers) > 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(pool._workers) == 1
+    assert not nodes[0].left.is_set()
 
 
-def test_a_pool_that_is_told_to_end_takes_its_workers_along():
-    node = Node()
-    try:
-        with pool_in_a_process() as (process, pool):
-            pool.StartWorker(request(node.port))
-            assert node.reported.wait(20)
-            process.terminate()
-            assert process.wait(20) == 0
-            assert node.left.wait(20)
-    finally:
-        node.server.stop(None)
+def test_a_pool_that_is_told_to_end_takes_its_workers_along(nodes):
+    with pool_in_a_process() as (process, pool):
+        pool.StartWorker(request(nodes[0].port))
+        assert nodes[0].reported.wait(20)
+        process.terminate()
+        assert process.wait(20) == 0
+        assert nodes[0].left.wait(20)
 
 
-def test_a_runner_hears_of_a_worker_that_ends_before_it_is_ready(monkeypatch):
-    monkeypatch.setattr("pipelines.worker_pool._SECONDS_BETWEEN_LOOKS", 0.2)
-    pool = WorkerPool()
-    try:
-        with socket.socket() as gone:
-            # Nobody listens here.
-            gone.bind(("localhost", 0))
-            answer = pool.StartWorker(request(gone.getsockname()[1]), None)
-    finally:
-        pool.stop()
+def test_a_runner_hears_of_a_worker_that_ends_before_it_is_ready(pool):
+    with socket.socket() as gone:
+        # Nobody listens here.
+        gone.bind(("localhost", 0))
+        answer = pool.StartWorker(request(gone.getsockname()[1]), None)
     assert answer.error == "the worker ended before it was ready"
 
 
@@ -135,12 +136,8 @@ def test_a_runner_hears_of_a_pool_that_ends_before_its_worker_is_ready():
         worker.close()
 
 
-def test_a_pool_on_a_taken_port_is_refused(capsys):
-    pool = WorkerPool()
-    try:
-        assert worker_pool.main([f"--port={pool.address.rpartition(':')[2]}"]) == 1
-    finally:
-        pool.stop()
+def test_a_pool_on_a_taken_port_is_refused(pool, capsys):
+    assert worker_pool.main([f"--port={pool.address.rpartition(':')[2]}"]) == 1
     assert capsys.readouterr().err.startswith(f"error: {pool.address}: ")
 
 
@@ -185,14 +182,11 @@ class NodeWithWork(Node):
         yield from nothing_until_its_end(request_iterator)
 
 
-def test_a_runner_hears_of_a_step_that_cannot_be_made():
+def test_a_runner_hears_of_a_step_that_cannot_be_made(pool, nodes):
     # Runners in Java do not look at the answer before they have the connection for data.
-    node, pool = NodeWithWork(), WorkerPool()
-    try:
-        pool.StartWorker(request(node.port), None)
-        assert node.connected.wait(20)
-        assert node.reported.wait(20)
-    finally:
-        pool.stop()
-        node.server.stop(None)
+    node = NodeWithWork()
+    nodes.append(node)
+    pool.StartWorker(request(node.port), None)
+    assert node.connected.wait(20)
+    assert node.reported.wait(20)
     assert "made up" in node.answers[0].error

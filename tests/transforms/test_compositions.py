@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dp_transforms as dp
 from dp_transforms.mechanisms.selection import LaplaceSelection
 from dp_transforms.runtime.bounds import bound_of
-from tests.beam_runs import run, same, table_of
+from tests.beam_runs import of_kind, run, same
 
 SECRET = dp.JobSecret.insecure_for_testing(3)
 ITEMS = range(12)
@@ -47,14 +47,6 @@ CERTAIN = [
     ("tables", [("both", ([("bound", 1)], [("bound", 2)])), ("count", 2)], ("release", 4)),
     ("tuples", [("bound", 2), ("reshuffle", 1), ("count", None)], ("from counts", 2)),
 ]
-
-
-def source(kind, records):
-    if kind == "tables":
-        return beam.Create([table_of(records[i::3]) for i in range(3)])
-    if kind == "rows":
-        return beam.Create([beam.Row(user=user, partition=item) for user, item in records])
-    return beam.Create(records)
 
 
 def keeps(element):
@@ -127,7 +119,7 @@ def plain_counts(selected):
 
 @beam.ptransform_fn
 def Composition(begin, kind, chain, release, records):
-    pcoll = composed(begin | source(kind, records), kind, chain, "main")
+    pcoll = composed(begin | beam.Create(of_kind(kind, records)), kind, chain, "main")
     return released(pcoll, *release)
 
 
@@ -169,8 +161,8 @@ def known_kappa(kind, chain, release):
         return told or 2
     if told is not None:
         return told
-    pipeline = beam.Pipeline()
-    return bound_of(composed(pipeline | source(kind, PLANTED), kind, chain, "main")).partitions
+    records = beam.Pipeline() | beam.Create(of_kind(kind, PLANTED))
+    return bound_of(composed(records, kind, chain, "main")).partitions
 
 
 def test_one_user_moves_a_release_by_no_more_than_its_noise_is_for():

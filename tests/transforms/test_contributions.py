@@ -1,6 +1,7 @@
 import collections
 
 import apache_beam as beam
+import pyarrow as pa
 import pytest
 from apache_beam.transforms.display import DisplayData
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret
 from dp_transforms.columnar.scattering import MAX_BUCKETS
 from tests import reference
-from tests.beam_runs import few_pipelines, rows_of, run, table_of
+from tests.beam_runs import few_pipelines, rows_of, run, steps_of, table_of
 
 SECRET = JobSecret.insecure_for_testing(5)
 KEY = SECRET.key("bound contributions")
@@ -58,10 +59,13 @@ def test_every_application_draws_a_secret_of_its_own():
     assert sorted(run(records, transform)) != sorted(run(records, transform))
 
 
-@pytest.mark.parametrize("max_partitions", [0, -1, 1.5, "3", None, True])
-def test_kappa_must_be_positive(max_partitions):
-    with pytest.raises(ValueError, match="max_partitions_per_user must be a positive integer"):
-        BoundContributions(max_partitions)
+@pytest.mark.parametrize("value", [0, -1, 1.5, "3", True])
+def test_kappa_and_the_cap_must_be_positive(value):
+    for kappa in (value, None):
+        with pytest.raises(ValueError, match="max_partitions_per_user must be a positive integer"):
+            BoundContributions(kappa)
+    with pytest.raises(ValueError, match="cap must be a positive integer"):
+        CountDistinctUsers(value)
 
 
 @pytest.mark.parametrize("num_buckets", [0, MAX_BUCKETS + 1])
@@ -77,16 +81,53 @@ def test_display_data_tells_kappa_and_no_secret():
     pipeline = beam.Pipeline()
     _ = pipeline | beam.Create([("a", "b")]) | transform
     shown = [
-        DisplayData.create_from(part.transform).items
-        for applied in pipeline.transforms_stack[0].parts
-        for part in _all_parts(applied)
-        if part.transform
+        DisplayData.create_from(step.transform).items
+        for step in steps_of(pipeline.transforms_stack[0])
+        if step.transform
     ]
     assert SECRET.secret.hex() not in repr(shown)
     assert repr(SECRET.secret) not in repr(shown)
 
 
-def _all_parts(applied):
-    yield applied
-    for part in applied.parts:
-        yield from _all_parts(part)
+VISITS = st.lists(
+    st.tuples(st.integers(0, 9), st.sampled_from(["", "jazz", "jazz", "jazz", "rock", "übung"]))
+)
+CAPS = st.none() | st.integers(1, 4)
+
+
+def capped(counts, cap):
+    return {p: min(n, cap or n) for p, n in counts.items()}
+
+
+@few_pipelines
+@given(VISITS, CAPS, st.sampled_from([1, 64]))
+def test_counts_of_tuples_agree_with_the_reference(records, cap, num_buckets):
+    counts = run(records, CountDistinctUsers(cap, num_buckets=num_buckets))
+    assert len(counts) == len(dict(counts))
+    assert dict(counts) == capped(reference.count(records), cap)
+
+
+@few_pipelines
+@given(st.lists(VISITS), st.integers(1, 3), CAPS)
+def test_counts_of_bounded_tables_agree_with_the_reference(batches, max_partitions, cap):
+    tables = [table_of(batch) for batch in batches if batch]
+    bounding = BoundContributions(max_partitions, secret=SECRET)
+    counts = rows_of(run(tables, bounding, CountDistinctUsers(cap)))
+    assert len(counts) == len(dict(counts))
+    records = [record for batch in batches for record in batch]
+    bounded = reference.bound(records, max_partitions, KEY)
+    assert dict(counts) == capped(reference.count(bounded), cap)
+
+
+def test_nulls_in_distinct_tables_are_refused():
+    for user, partition in ((["x", None], ["a", "b"]), (["x", "y"], ["a", None])):
+        columns = [pa.array(c).dictionary_encode() for c in (user, partition)]
+        table = pa.table(columns, names=["user", "partition"])
+        with pytest.raises(ValueError, match="has nulls"):
+            run([table], CountDistinctUsers(already_distinct=True))
+
+
+def test_a_cap_holds_few_users_of_a_hot_partition():
+    records = [(user, "hot") for user in range(30_000)] + [(1, "cold"), (1, "cold")]
+    tables = [table_of(records[i::3]) for i in range(3)]
+    assert sorted(rows_of(run(tables, CountDistinctUsers(cap=100)))) == [("cold", 1), ("hot", 100)]

@@ -1,6 +1,5 @@
 from collections import Counter
 
-import apache_beam as beam
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from dp_transforms.mechanisms.degree_projection import (
 )
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
-from tests.beam_runs import few_pipelines, rows_of, run, table_of
+from tests.beam_runs import few_pipelines, of_kind, rows_of, run, table_of
 
 SECRET = JobSecret.insecure_for_testing(11)
 NODES = st.sampled_from(["ann", "bob", "cy", "dee", ""])
@@ -46,11 +45,7 @@ def test_tables_agree_with_the_definition(batches, degree):
 
 
 def test_rows_come_back_as_rows():
-    rows = [
-        beam.Row(source=1, target=2),
-        beam.Row(source=1, target=3),
-        beam.Row(source=1, target=2),
-    ]
+    rows = of_kind("rows", [(1, 2), (1, 3), (1, 2)], ("source", "target"))
     found = run(rows, CountDegrees("out", secret=SECRET))
     assert [(row.partition, row.count) for row in found] == [(1, 2)]
 

@@ -2,7 +2,6 @@ import collections
 import random
 from fractions import Fraction
 
-import apache_beam as beam
 import pyarrow as pa
 import pytest
 
@@ -15,7 +14,7 @@ from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ALL_USERS, Attribute
 from dp_transforms.transforms.grouped import ReleaseGroupedLists
 from tests import reference
-from tests.beam_runs import run
+from tests.beam_runs import of_kind, run
 from tests.selection_reference import selected
 
 KAPPA = 2
@@ -136,10 +135,8 @@ def test_selected_groups_in_tables():
 
 def test_public_groups_of_rows():
     records = make_records(ages=False)
-    rows = [
-        beam.Row(user=user, partition=page, gender=gender or "", language=language)
-        for user, page, gender, language in records
-    ]
+    texts = [(user, page, gender or "", language) for user, page, gender, language in records]
+    rows = of_kind("rows", texts, ("user", "partition", "gender", "language"))
     lists = released(rows, release(PUBLIC))
     assert lists == expected(records, PUBLIC)
     # Groups without users are released too: that they have none is private.

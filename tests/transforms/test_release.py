@@ -12,7 +12,8 @@ import dp_transforms as dp
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from tests.beam_runs import run, table_of
+from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
+from tests.beam_runs import of_kind, run, table_of
 
 SECRET = dp.JobSecret.insecure_for_testing(5)
 MECHANISM = FrobeniusMechanism(epsilon=0.5, sensitivity=2)
@@ -31,13 +32,7 @@ def expected(counts, mechanism=MECHANISM):
 
 @pytest.mark.parametrize("kind", ["tuples", "rows", "tables"])
 def test_the_transform_releases_what_the_function_does(kind):
-    pairs = list(COUNTS.items())
-    columns = ("partition", "count")
-    counts = {
-        "tuples": pairs,
-        "rows": [beam.Row(partition=p, count=n) for p, n in pairs],
-        "tables": [table_of(pairs[:2], columns), table_of(pairs[2:], columns)],
-    }[kind]
+    counts = of_kind(kind, [*COUNTS.items()], ("partition", "count"))
     assert release(counts) == expected(COUNTS.values())
 
 
@@ -142,3 +137,25 @@ def test_hints_are_for_the_release_alone():
     hints = hinted["ReleaseFrequencyList/Release"]
     assert hints[resource_hints.MIN_RAM_BYTES.urn] == b"16000000000"
     assert hints[resource_hints.MAX_ACTIVE_BUNDLES_PER_WORKER.urn] == b"1"
+
+
+# User u has u % 7 + 1 partitions, and one record twice.
+RECORDS = [(f"u{u}", p) for u in range(90) for p in (*range(u % 7 + 1), 0)]
+
+
+@pytest.mark.parametrize("kind", ["tuples", "rows", "tables", "none"])
+def test_the_transform_releases_the_degrees_that_the_mechanism_does(kind):
+    degrees = collections.Counter(u % 7 + 1 for u in range(90) if kind != "none")
+    expected = UserDegreeMechanism(0.3, max_degree=5).release_under(degrees, SECRET.secret)
+    records = of_kind(kind, RECORDS if kind != "none" else [])
+    assert run(records, dp.ReleaseUserDegrees(0.3, 5, secret=SECRET)) == [expected]
+
+
+def test_degrees_of_counts_and_of_windows_are_refused():
+    records = beam.Pipeline() | beam.Create(RECORDS)
+    counts = records | dp.BoundContributions(2) | dp.CountDistinctUsers()
+    with pytest.raises(ValueError, match="these are counts"):
+        _ = counts | dp.ReleaseUserDegrees(1)
+    windowed = records | beam.WindowInto(beam.window.FixedWindows(60))
+    with pytest.raises(ValueError, match="window"):
+        _ = windowed | "Windowed" >> dp.ReleaseUserDegrees(1)

@@ -24,7 +24,7 @@ from dp_transforms.runtime import local, shuffle
 from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_of_others
 from dp_transforms.specs import NamesSpec
 from tests import reference
-from tests.beam_runs import rows_of, run, table_of
+from tests.beam_runs import of_kind, rows_of, run, steps_of, table_of
 from tests.engines import in_process
 from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
 from tests.statistical import distributions
@@ -136,7 +136,7 @@ def test_intervals_come_with_noisy_counts_in_every_kind_of_record():
     low, high = strategy.count_intervals(np.array([noisy for _, noisy in plain]))
     expected = [(*pair, *ends) for pair, *ends in zip(plain, low, high, strict=True)]
     assert run(RECORDS, transform()) == expected
-    rows = run([beam.Row(user=u, partition=p) for u, p in RECORDS], transform())
+    rows = run(of_kind("rows", RECORDS), transform())
     assert [tuple(row.as_dict().items()) for row in rows] == [
         tuple(zip(("partition", "noisy_count", "low", "high"), one, strict=True))
         for one in expected
@@ -158,15 +158,14 @@ def test_counts_alone():
     counts = [(f"p{n}", n) for n in range(1, 40)]
     key = SECRET.key(f"selection by {strategy!r}")
     expected = {p for p, n in counts if is_kept(strategy.distribution, n, p, key)}
-    declared = dp.DeclareBounded(1)
-    assert set(run(counts, declared, dp.SelectFromCounts(strategy, secret=SECRET))) == expected
-    tables = [table_of(counts[i::3], ("partition", "count")) for i in range(3)]
-    select = dp.SelectFromCounts(strategy, secret=SECRET)
-    found = run(tables, declared, select, element_type=pa.Table)
-    assert {p for (p,) in rows_of(found)} == expected
-    rows = [beam.Row(partition=p, count=n) for p, n in counts]
-    found = run(rows, declared, dp.SelectFromCounts(strategy, secret=SECRET))
-    assert {row.partition for row in found} == expected
+    for kind, names in (
+        ("tuples", set),
+        ("rows", lambda found: {row.partition for row in found}),
+        ("tables", lambda found: {name for (name,) in rows_of(found)}),
+    ):
+        given = of_kind(kind, counts, ("partition", "count"))
+        select = dp.SelectFromCounts(strategy, secret=SECRET)
+        assert names(run(given, dp.DeclareBounded(1), select)) == expected
     # A pipeline of one's own: what SelectPartitions does with records.
     capped = run(
         RECORDS,
@@ -185,25 +184,14 @@ def test_declared_bounds_count_users_once_and_no_further_than_needed():
     records += [(-1 - user, f"p{n}") for n in range(1, cap) for user in range(n)] * 3
     random.Random(2).shuffle(records)
     transform = dp.SelectPartitions(1, 1e-3, 1, already_bounded=True, secret=SECRET)
-    steps = steps_of(transform)
-    assert not any("Bound" in step for step in steps) and any("Distinct" in step for step in steps)
+    pipeline = beam.Pipeline()
+    _ = pipeline | beam.Create(records[:1]) | transform
+    steps = " ".join(step.full_label for step in steps_of(pipeline.transforms_stack[0]))
+    assert "Bound" not in steps and "Distinct" in steps
     counts = {"huge": cap} | {f"p{n}": n for n in range(1, cap)}
     key = SECRET.key(f"selection by {strategy!r}")
     expected = {p for p, n in counts.items() if is_kept(strategy.distribution, n, p, key)}
     assert set(run(records, transform)) == expected and "huge" in expected
-
-
-def steps_of(transform):
-    pipeline = beam.Pipeline()
-    _ = pipeline | beam.Create([("a", "b")]) | "Select" >> transform
-    labels = []
-
-    class Visitor(beam.pipeline.PipelineVisitor):
-        def visit_transform(self, node):
-            labels.append(node.full_label)
-
-    pipeline.visit(Visitor())
-    return [label for label in labels if label.startswith("Select/")]
 
 
 @pytest.mark.parametrize("name", ["optimal", "measured"])

@@ -164,6 +164,12 @@ def test_each_list_is_that_of_its_window():
     assert math.isclose(first[1].cost["epsilon"], NO_NOISE / 5)
 
 
+ONCE = {"max_windows_per_user": 1, "max_partitions_per_user": 1}
+BOTH = pytest.mark.parametrize(
+    "transform",
+    [dp.ReleaseWindowedLists, functools.partial(dp.SelectWindowedPartitions, delta=1e-6)],
+    ids=["lists", "names"],
+)
 WINDOWED = beam.WindowInto(window.FixedWindows(60))
 REFUSED = {
     "global": (beam.Map(same), "must be in beam.window.FixedWindows"),
@@ -180,11 +186,12 @@ REFUSED = {
 }
 
 
+@BOTH
 @pytest.mark.parametrize("name", REFUSED)
-def test_other_windows_are_refused_with_the_reason(name):
+def test_other_windows_are_refused_with_the_reason(transform, name):
     steps, message = REFUSED[name]
     records = beam.Pipeline() | beam.Create([("a", 1)]) | "Into" >> steps
-    release = dp.ReleaseWindowedLists(**ALL, max_windows_per_user=1, max_partitions_per_user=1)
+    release = transform(**ALL | ONCE)
     with pytest.raises(ValueError, match=message):
         _ = records | release
     # A Flatten has the windows of its first input.
@@ -207,23 +214,22 @@ def test_lists_by_period_are_of_tables_in_the_global_window():
     fixed = window.FixedWindows(60)
     with pytest.raises(ValueError, match="in the global window"):
         run([table], beam.WindowInto(fixed), release)
-    bounds = {"max_windows_per_user": 1, "max_partitions_per_user": 1}
     with pytest.raises(TypeError, match="records must be tuples"):
         run(
             ["secret"],
             beam.Map(lambda one: window.TimestampedValue(one, 1)),
             beam.WindowInto(fixed),
-            dp.ReleaseWindowedLists(**ALL | {"stop": 60}, **bounds),
+            dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60}),
         )
 
 
 def test_a_release_is_no_longer_any_users():
     records = beam.Pipeline() | beam.Create([("a", 1)]) | WINDOWED
-    release = dp.ReleaseWindowedLists(**ALL | {"stop": 60 * 9}, max_windows_per_user=1,
-                                   max_partitions_per_user=1)  # fmt: skip
+    release = dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60 * 9})
     assert bound_of(records | release) == Bound()
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -233,15 +239,19 @@ def test_a_release_is_no_longer_any_users():
         ({"stop": 0}, "start must be before stop"),
     ],
 )
-def test_arguments_are_checked_at_once(options, message):
+def test_arguments_are_checked_at_once(transform, options, message):
     with pytest.raises(ValueError, match=message):
-        dp.ReleaseWindowedLists(
-            **{**ALL, "max_windows_per_user": 1, "max_partitions_per_user": 1, **options}
-        )
+        transform(**ALL | ONCE | options)
+
+
+def test_arguments_of_periods_and_names_are_checked_at_once():
+    once = {"epsilon": 1, "max_periods_per_user": 1, "max_partitions_per_user": 1}
     with pytest.raises(ValueError, match="1 to 10,000 different periods"):
-        dp.ReleaseListsByPeriod(
-            ["a", "a"], epsilon=1, max_periods_per_user=1, max_partitions_per_user=1
-        )
+        dp.ReleaseListsByPeriod("aa", **once)
+    with pytest.raises(ValueError, match="1 to 10,000 different periods"):
+        dp.SelectPartitionsByPeriod("aa", delta=0.1, **once)
+    with pytest.raises(ValueError, match="delta must be in"):
+        dp.SelectWindowedPartitions(**ALL | ONCE, delta=2)
 
 
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
@@ -291,16 +301,8 @@ def selected(kind, **options):
         for day in range(3)
         for page in (("all", 0), ("day", day))
     ] + [(99, ("alone", 1), 5), (7, ("all", 0), -5), (7, ("all", 0), 9 * DAY)]
-    options = {
-        "epsilon": 20,
-        "delta": 1e-6,
-        "start": 0,
-        "stop": 4 * DAY,
-        "max_windows_per_user": 3,
-        "max_partitions_per_user": 2,
-        "secret": SECRET,
-        "num_buckets": 2,
-    } | options
+    bounds = {"max_windows_per_user": 3, "max_partitions_per_user": 2}
+    options = ALL | {"epsilon": 20, "delta": 1e-6, "stop": 4 * DAY} | bounds | options
     return run(
         lambda begin: begin | InWindows(kind, DAY, records) | dp.SelectWindowedPartitions(**options)
     )
@@ -319,21 +321,3 @@ def test_names_count_a_user_in_so_many_windows():
     # Each of 30 users is in one window of three, with one pair: too few for most to be named.
     once = selected("tuples", max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)
     assert len(once) < 3
-
-
-def test_names_of_sessions_are_refused_and_arguments_checked_at_once():
-    options = {"start": 0, "stop": DAY, "max_windows_per_user": 1, "max_partitions_per_user": 1}
-    pipeline = beam.Pipeline()
-    sessions = pipeline | timed(OTHERS) | beam.WindowInto(window.Sessions(60))
-    with pytest.raises(ValueError, match="sessions tell by where they begin"):
-        _ = sessions | dp.SelectWindowedPartitions(epsilon=1, delta=1e-6, **options)
-    with pytest.raises(ValueError, match="delta must be in"):
-        dp.SelectWindowedPartitions(epsilon=1, delta=2, **options)
-    with pytest.raises(ValueError, match="max_windows_per_user must be"):
-        dp.SelectWindowedPartitions(epsilon=1, delta=0.1, **options | {"max_windows_per_user": 0})
-    with pytest.raises(ValueError, match="start must be before stop"):
-        dp.SelectWindowedPartitions(epsilon=1, delta=0.1, **options | {"stop": 0})
-    with pytest.raises(ValueError, match="different periods"):
-        dp.SelectPartitionsByPeriod(
-            "aa", epsilon=1, delta=0.1, max_periods_per_user=1, max_partitions_per_user=1
-        )
