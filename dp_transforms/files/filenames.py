@@ -111,11 +111,11 @@ def period_names(period: str, span: str) -> list[str]:
         ) from None
     names: dict[str, None] = {}
     step = datetime.timedelta(hours=1) if period == "hour" else datetime.timedelta(days=1)
-    moment, end = first, last + datetime.timedelta(days=1)
-    while moment < end:
+    # No time after the last day, which may be the last that there is.
+    for steps in range((last - first + datetime.timedelta(days=1)) // step):
+        moment = first + steps * step
         monday = moment - datetime.timedelta(days=moment.weekday() if period == "week" else 0)
         names[monday.strftime(FORMS[period])] = None
-        moment += step
         if len(names) > MOST_PERIODS:
             raise ValueError(f"periods has more than {MOST_PERIODS:,} periods: give fewer")
     return list(names)
