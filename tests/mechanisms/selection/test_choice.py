@@ -202,6 +202,10 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
     assert lines[4].split()[2:] == [str(s.median_users) for s in explanation.strategies]
     reason = "the rounds, and how many of a user's partitions count in one, follow from noisy"
     assert lines[5].startswith(f'* is what strategy="auto" takes: {reason}')
+    single = explain(1, 1e-5, users=[30])
+    measured = next(one for one in single.strategies if one.name == "measured")
+    assert measured.describe()["statistic_epsilon"] == 0.01
+    assert str(single).endswith("which noisy counts tell for 1% of epsilon")
     whole = explain(1, 1e-5, max_partitions_per_user=3)
     assert whole.users[0] == 1
     assert all(row[0] <= 1e-5 and row[-1] > 0.999 for row in whole.probabilities)
