@@ -28,10 +28,10 @@ def discreet(
     tables: Iterable[pa.Table], fault: str, kinds: tuple[type[Exception], ...] = (Exception,)
 ) -> Iterator[pa.Table]:
     """The tables, where an InputError with this text stands for errors of these kinds, whose own
-    text may show a value."""
+    text may show a value. A want of memory stays one."""
     try:
         yield from tables
-    except InputError:
+    except (InputError, MemoryError):
         raise
     except kinds:
         raise InputError(fault) from None

@@ -187,12 +187,13 @@ def _made(
     budget is spent before records are used.
     """
     charge = _charge(session, spec.requests)
-    source = records_of(*records)
-    if isinstance(spec, specs.GroupsSpec):
-        source.check_groups([attribute.groups or () for attribute in spec.attributes])
-    engine = InProcess(source, _serving(secret, source))
-    with charge as told, enough_memory():
-        released = getattr(engine, spec.verb)(spec)
+    with enough_memory():
+        source = records_of(*records)
+        if isinstance(spec, specs.GroupsSpec):
+            source.check_groups([attribute.groups or () for attribute in spec.attributes])
+        engine = InProcess(source, _serving(secret, source))
+        with charge as told:
+            released = getattr(engine, spec.verb)(spec)
     return released, statement_of(spec, source.partition_fields) | told
 
 

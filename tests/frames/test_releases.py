@@ -180,7 +180,30 @@ def _polars_objects(values):
     return pl.Series(values, dtype=pl.Object)
 
 
+def _failing(first, error):
+    yield first
+    raise error
+
+
+def _reader(error):
+    batch = pa.record_batch({"who": ["a"], "page": ["x"]})
+    return pa.RecordBatchReader.from_batches(batch.schema, _failing(batch, error))
+
+
+class _FailingQuery:
+    def __arrow_c_stream__(self, requested_schema=None):
+        raise ArithmeticError(PRIVATE)
+
+
 BAD = [
+    # Whatever the data raise themselves.
+    (_failing({"who": "a", "page": "x"}, KeyError(PRIVATE)), "data raised KeyError while"),
+    (_reader(OSError(PRIVATE)), "data raised OSError while"),
+    (
+        pl.LazyFrame({"who": [PRIVATE], "page": ["x"]}).cast({"who": pl.Int64}),
+        "data raised InvalidOperationError while",
+    ),
+    (_FailingQuery(), "data raised ArithmeticError while"),
     ({"who": ["a"]}, "no column 'page': its columns are who"),
     (pd.DataFrame({"who": ["a"], "url": [PRIVATE]}), "no column 'page': its columns are who, url"),
     (pl.DataFrame({"who": ["a"]}).lazy(), "no column 'page'"),
@@ -226,6 +249,11 @@ def test_bad_data_are_told_of_without_a_value(data, message, more):
     while shown is not None:
         assert PRIVATE not in str(shown)
         shown = None if shown.__suppress_context__ else shown.__context__
+
+
+def test_a_want_of_memory_is_told_as_one():
+    with pytest.raises(MemoryError, match="the records need more memory"):
+        dp.release(_failing({"who": "a", "page": "x"}, MemoryError(PRIVATE)), **LIST)
 
 
 @pytest.mark.parametrize(
