@@ -324,7 +324,10 @@ def release_groups(
         raise ValueError("epsilon_selection and delta are given together, or neither is")
     spec = specs.GroupsSpec(
         attributes=[
-            specs.Attribute(name, None if values is None else tuple(map(str, values)))
+            specs.Attribute(
+                name,
+                values if values is None or isinstance(values, str) else tuple(map(str, values)),
+            )
             for name, values in groups.items()
         ],
         epsilon_all=epsilon_all,

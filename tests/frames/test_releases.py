@@ -424,6 +424,8 @@ def test_names_of_groups_are_those_that_records_can_have(tmp_path):
     for wrong, message in (("02025", "has the text '2025'"), ("next", "is not of the type")):
         with pytest.raises(ValueError, match=message):
             session.release_groups(data, **options | {"groups": {"year": [wrong]}})
+    with pytest.raises(ValueError, match="must be several names, got '2025'"):
+        session.release_groups(data, **options | {"groups": {"year": "2025"}})
     assert session.remaining.epsilon == 200
 
 
