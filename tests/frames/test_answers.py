@@ -2,6 +2,8 @@
 
 import pathlib
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import polars as pl
@@ -161,6 +163,32 @@ def test_a_session_spends_and_refuses_before_it_reads():
     with pytest.raises(TypeError, match="cannot be copied"):
         pickle.dumps(session)
     assert "0.25" in repr(session)
+
+
+FORK = """
+import os, dp_transforms as dp
+session, kept = dp.Session(epsilon=1), dp.Session.open("budget.db")
+page = {"who": [1], "page": ["home"]}
+options = dict(user="who", partition="page", epsilon=1, max_partitions_per_user=1)
+if os.fork():
+    os.wait()
+    print(kept.remaining)
+else:
+    try:
+        session.release(page, **options)
+    except TypeError as error:
+        print(error, flush=True)
+    kept.release(page, **options)
+"""
+
+
+def test_a_fork_does_not_spend_the_budget_once_more(tmp_path):
+    Ledger.create(tmp_path / "budget.db", epsilon=3)
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    refused, left = done.stdout.splitlines()
+    assert "share a ledger's file" in refused and left == "epsilon 2, delta 0"
 
 
 def test_a_session_shares_a_ledger_with_jobs(tmp_path, capsys):
