@@ -26,6 +26,7 @@ FORMATS = (PARQUET, JSON_LINES)
 
 _CHUNK_BYTES = 1 << 20
 _PROBE_BYTES = 1 << 18
+_LINE_END = "\r\n"
 
 
 @dataclass(frozen=True)
@@ -203,9 +204,16 @@ def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
     >>> csv_lines([(7, 1), (1, 20)])
     b'7,1\\n1,20\\n'
     """
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
+    lines = _Lines()
+    # Before Python 3.13 a carriage return is quoted only where it ends lines.
+    csv.writer(lines, lineterminator=_LINE_END).writerows(rows)
+    return "".join(f"{line.removesuffix(_LINE_END)}\n" for line in lines).encode()
+
+
+class _Lines(list[str]):
+    """What a CSV writer writes, which is a line at a time."""
+
+    write = list.append
 
 
 def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:

@@ -1,4 +1,6 @@
+import csv
 import functools
+import io
 import json
 import os
 
@@ -12,7 +14,7 @@ from dp_transforms.files.filenames import (
     PRIVACY_FILE,
     REPORT_FILES,
 )
-from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.output import ReleaseDirectory, csv_lines
 from dp_transforms.files.paths import LocalFiles
 from pipelines.release_job import Writer, name_tables
 
@@ -33,6 +35,15 @@ def test_a_release_and_its_statement_appear(tmp_path):
     assert not (tmp_path / "a").exists(), "a check leaves nothing behind"
     directory.publish({"list.csv": [b"one\n", b"two\n"]}, STATEMENT)
     assert contents(tmp_path / "a" / "b") == published("one\ntwo\n")
+
+
+def test_no_text_makes_lines_of_its_own():
+    # A name with a carriage return would be read as two, of which none was selected.
+    names = ["ann\rbob", "\r", "a\r\nb", "a\nb\r", "", '"', ","]
+    rows = [[name, str(place)] for place, name in enumerate(names)]
+    text = csv_lines(rows).decode()
+    assert list(csv.reader(io.StringIO(text, newline=""), strict=True)) == rows
+    assert text.startswith('"ann\rbob",0\n"\r",1\n')
 
 
 def test_an_earlier_release_is_not_replaced_by_accident(tmp_path):
