@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,7 @@ class Writer:
 
     directory: ReleaseDirectory
     statement: dict[str, Any]
-    tables: Callable[[Iterable[Any]], release_files.Tables]
+    tables: Callable[[Iterable[Any]], Mapping[str, Iterable[bytes]]]
 
     def __call__(
         self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[int] = ()
@@ -92,12 +92,22 @@ class Release:
     done: Callable[[], None] | None = None
 
 
-def name_tables(header: bytes, by_count: bool, names: Iterable[pa.Table]) -> release_files.Tables:
-    """The file of selected names, sorted: their order must not tell how the data were laid out."""
+def name_tables(
+    header: bytes, by_count: bool, names: Iterable[pa.Table]
+) -> Mapping[str, Iterable[bytes]]:
+    """The file of selected names, sorted: their order must not tell how the data were laid out.
+
+    It is made as it is written, since a name may be no text: which are selected depends on the
+    noise, and so does that error.
+    """
+    return {filenames.PARTITIONS_FILE: _name_lines(header, by_count, names)}
+
+
+def _name_lines(header: bytes, by_count: bool, names: Iterable[pa.Table]) -> Iterator[bytes]:
     from dp_transforms.files.partition_file import in_order, partition_lines
 
-    lines = itertools.chain.from_iterable(map(partition_lines, names))
-    return {filenames.PARTITIONS_FILE: [header, *in_order(lines, by_count)]}
+    yield header
+    yield from in_order(itertools.chain.from_iterable(map(partition_lines, names)), by_count)
 
 
 def write_both(

@@ -92,6 +92,7 @@ class ReleaseDirectory:
         """Writes all files under other names, then renames them.
 
         ``tables`` are the pieces of each table by its name, ``file_name`` and those ``beside`` it.
+        They are made once the release has begun: what fails by the noise is paid for.
 
         The statement is renamed first and, where an earlier release is replaced, that one is
         removed before, with what was made of it: a release is never seen with another one's
@@ -100,24 +101,15 @@ class ReleaseDirectory:
         Raises:
           InputError: the files cannot be written, or another release has appeared meanwhile.
         """
-        told = json.dumps(statement, indent=2) + "\n"
-        contents: dict[str, Iterable[bytes]] = {PRIVACY_FILE: [told.encode()]}
-        for table in (*self.beside, self.file_name):
-            contents[table] = tables[table]
-            if self.formats:
-                contents[table] = [text := b"".join(tables[table])]
-                for name, other in zip(
-                    self.formats, names_beside(table, self.formats), strict=True
-                ):
-                    contents[other] = [converted(text, name, self.numbers)]
         suffix = f".{uuid.uuid4().hex}.part"
-        parts = {name: f"{self.file('.' + name)}{suffix}" for name in contents}
         with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
-            at_end.callback(_remove, parts.values())
             if self._files is LocalFiles:
                 # A disk that is full is seen to be full before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
             begin_release(statement)
+            contents = self._contents(tables, statement)
+            parts = {name: f"{self.file('.' + name)}{suffix}" for name in contents}
+            at_end.callback(_remove, parts.values())
             for name, pieces in contents.items():
                 with self._files.create(parts[name]) as file:
                     for piece in pieces:
@@ -139,6 +131,22 @@ class ReleaseDirectory:
             for name, part in parts.items():
                 if name not in done or name != PRIVACY_FILE:
                     self._files.rename([part], [self.file(name)])
+
+    def _contents(
+        self, tables: Mapping[str, Iterable[bytes]], statement: dict[str, Any]
+    ) -> dict[str, Iterable[bytes]]:
+        """The pieces of each file by its name, in the order in which they appear."""
+        told = json.dumps(statement, indent=2) + "\n"
+        contents: dict[str, Iterable[bytes]] = {PRIVACY_FILE: [told.encode()]}
+        for table in (*self.beside, self.file_name):
+            contents[table] = tables[table]
+            if self.formats:
+                contents[table] = [text := b"".join(tables[table])]
+                for name, other in zip(
+                    self.formats, names_beside(table, self.formats), strict=True
+                ):
+                    contents[other] = [converted(text, name, self.numbers)]
+        return contents
 
     def file(self, name: str) -> str:
         """The path of a file in the directory."""
