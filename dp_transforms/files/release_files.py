@@ -39,6 +39,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.specs import ALL_USERS
 
 Tables = dict[str, list[bytes]]
 """Pieces of the content of files, by their names."""
@@ -298,14 +299,22 @@ def _periods(directory: str) -> Found | None:
 
 
 def _groups(directory: str) -> Found:
-    """The lists of all users and of groups, in the order of their file."""
+    """The lists of all users and of groups, in the order of their file.
+
+    One without partitions has no rows there. Its noisy coordinates name it, or its group is public.
+    """
     lists = parse_lists(read_file(directory, LISTS_FILE), LISTS_HEADER)
     statement = read_statement(directory)
     shared = {"sensitivity": statement["sensitivity"]}
-    prices = {one.get("attribute", ""): shared | one for one in statement["lists"]}
+    prices = {one.get("attribute", ALL_USERS): shared | one for one in statement["lists"]}
     arms = _arms(directory, GROUPED_COORDINATES_HEADER) if is_decoded(statement) else {}
+    names = {(ALL_USERS, ALL_USERS), *lists, *arms}
+    for attribute, price in prices.items():
+        if price.get("groups", "selected") != "selected":
+            names |= {(attribute, group) for group in price["groups"]}
     found = {
-        name: _released(listed, prices[name[0]], arms.get(name)) for name, listed in lists.items()
+        name: _released(lists.get(name, FrequencyList([], [])), prices[name[0]], arms.get(name))
+        for name in sorted(names)
     }
     return Found(found, statement)
 

@@ -429,6 +429,20 @@ def test_names_of_groups_are_those_that_records_can_have(tmp_path):
     assert session.remaining.epsilon == 200
 
 
+@pytest.mark.parametrize("epsilon", [1, 99])  # with noisy coordinates, and without
+def test_groups_with_an_empty_list_are_loaded(tmp_path, epsilon):
+    data = {"who": [1, 2], "page": ["a", "b"], "sex": ["f", "f"]}
+    options = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
+    prices = {"epsilon_all": epsilon, "epsilon_groups": epsilon}
+    for where, users in (("some", data), ("none", {name: [] for name in data})):
+        lists = dp.release_groups(users, **options, **prices, groups={"sex": ["m", "f"]})
+        lists.save(tmp_path / where)
+        loaded = dp.load(tmp_path / where)
+        assert list(loaded) == [("", ""), ("sex", "f"), ("sex", "m")]
+        assert dict(loaded) == dict(lists) and loaded.labels == lists.labels
+        lists.report(tmp_path / "page.html")
+
+
 @pytest.mark.parametrize("on_ledger", [False, True])
 def test_a_session_takes_back_what_fails(on_ledger, tmp_path):
     Ledger.create(tmp_path / "ledger", 1)
