@@ -171,6 +171,17 @@ def test_kappas_of_which_no_cost_is_computed_are_refused():
         make_strategy("auto", 1, 1e-6, max_partitions_per_user=10**9)
 
 
+def test_a_pre_threshold_that_no_partition_reaches_is_refused():
+    strategy = make_strategy(
+        "renyi_rounds", 1, 1e-6, max_partitions_per_user=10**6, pre_threshold=10**12
+    )
+    users = np.array([2**40])
+    words = np.array([2**64 - 1], np.uint64)
+    assert not strategy.decide_round(0, users, users, words, lambda i, bits: 2**bits - 1).any()
+    with pytest.raises(ValueError, match="pre_threshold must be at most 1,000,000,000,000, got 1"):
+        make_strategy("renyi_rounds", 1, 1e-6, pre_threshold=10**12 + 1)
+
+
 @pytest.mark.parametrize("max_partitions", [1, 1000])
 def test_budgets_for_which_there_are_not_enough_users_are_refused(max_partitions):
     message = (
