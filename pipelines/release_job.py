@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import itertools
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +17,7 @@ from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.errors import DoneError, InputError
 from dp_transforms.files import filenames, release_files
 from dp_transforms.files.output import ReleaseDirectory
-from dp_transforms.files.paths import filesystem
+from dp_transforms.files.paths import filesystem, reason
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, run
@@ -289,9 +292,27 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
                 _run_here(flags, release, write)
             else:
                 _run_on_beam(flags, release, write, pipeline)
-        (release.done or functools.partial(say_done, flags, release.directories))()
+        with _after_release():
+            (release.done or functools.partial(say_done, flags, release.directories))()
 
     return job
+
+
+@contextlib.contextmanager
+def _after_release() -> Iterator[None]:
+    """Has an error of standard output say that the release was made, and paid for, all the same."""
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads the output, such as head, has seen enough of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise InputError(
+            f"the release was made, but standard output cannot be written: {reason(error)}"
+        ) from None
 
 
 def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., None]) -> None:
