@@ -233,7 +233,8 @@ def release_by_period(
 
     Args:
       data, user, partition, mechanism, drop_nulls, session, secret: see ``release``.
-      time: the column of dates, timestamps, or text such as 2026-01-31 23:59.
+      time: the column of dates, timestamps, or text such as 2026-01-31 23:59. Timestamps of a time
+        zone count in UTC, text as it is written.
       period: "hour", "day", "week" or "month".
       periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
         looking at the records. Records of other days are left out.
