@@ -118,19 +118,43 @@ class ReleaseDirectory:
             present = [name for name in contents if self._files.exists(self.file(name))]
             done = [name for name in present if _same(self.file(name), parts[name])]
             if not self.overwrite and done != present:
-                (name, *_) = (name for name in present if name not in done)
-                raise InputError(
-                    f"{self.file(name)} has appeared while the job ran: nothing was written; give "
-                    f"another --output"
-                )
+                raise self._appeared(next(name for name in present if name not in done))
             if len(done) == len(contents):
                 return
-            # What differs belongs to a release that is replaced, and so does what was made of it.
-            old = [self.file(name) for name in (self.file_name, *self._made_of_it)]
-            self._files.delete([path for path in old if self._files.exists(path)])
+            if self.overwrite:
+                # What differs belongs to a release that is replaced, and so does what was made of
+                # it.
+                old = [self.file(name) for name in (self.file_name, *self._made_of_it)]
+                self._files.delete([path for path in old if self._files.exists(path)])
             for name, part in parts.items():
-                if name not in done or name != PRIVACY_FILE:
+                if not self.overwrite and name not in done:
+                    self._claim(name, part)
+                elif self.overwrite and (name not in done or name != PRIVACY_FILE):
                     self._files.rename([part], [self.file(name)])
+
+    def _claim(self, name: str, part: str) -> None:
+        """Renames a file. Of several jobs that write at the same time the first one has the file,
+        and the others replace nothing.
+
+        Raises:
+          InputError: another job's is there.
+        """
+        target = self.file(name)
+        if self._files is not LocalFiles:
+            self._files.rename([part], [target])
+            return
+        try:
+            LocalFiles.rename([part], [target], replace=False)
+        except FileExistsError:
+            # A runner may repeat this step while it is under way.
+            if not _same(target, part):
+                raise self._appeared(name) from None
+
+    def _appeared(self, name: str) -> InputError:
+        return InputError(
+            f"{self.file(name)} has appeared while the job ran: nothing was written; give "
+            f"another --output"
+        )
 
     def _contents(
         self, tables: Mapping[str, Iterable[bytes]], statement: dict[str, Any]

@@ -1,4 +1,5 @@
 import csv
+import errno
 import functools
 import io
 import json
@@ -35,6 +36,39 @@ def test_a_release_and_its_statement_appear(tmp_path):
     assert not (tmp_path / "a").exists(), "a check leaves nothing behind"
     directory.publish({"list.csv": [b"one\n", b"two\n"]}, STATEMENT)
     assert contents(tmp_path / "a" / "b") == published("one\ntwo\n")
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0])  # the same job twice, or another one
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_jobs_at_once_one_writes(tmp_path, monkeypatch, epsilon, links):
+    one, other = (ReleaseDirectory(str(tmp_path), "list.csv", beside=("b.csv",)) for _ in range(2))
+    begun = []
+
+    def exists(path):
+        found = os.path.exists(path)
+        if path.endswith("list.csv") and not begun:  # the last that is looked for
+            begun.append(path)
+            other.publish(tables("other"), {"epsilon": epsilon})
+        return found
+
+    def tables(text):
+        return {name: [text.encode()] for name in ("list.csv", "b.csv")}
+
+    def no_link(source, target):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(LocalFiles, "exists", exists)
+    if links:
+        with pytest.raises(InputError, match="has appeared while the job ran"):
+            one.publish(tables("one"), STATEMENT)
+        written = "other"
+    else:  # nothing tells of the other there, but a release is made
+        monkeypatch.setattr(os, "link", no_link)
+        one.publish(tables("one"), STATEMENT)
+        written, epsilon = "one", 1.0
+    told = f'{{\n  "epsilon": {epsilon}\n}}\n'
+    whole = {"list.csv": written, "b.csv": written, PRIVACY_FILE: told}
+    assert contents(tmp_path) == whole
 
 
 def test_no_text_makes_lines_of_its_own():
