@@ -165,6 +165,22 @@ def test_a_session_spends_and_refuses_before_it_reads():
     assert "0.25" in repr(session)
 
 
+def test_a_name_is_shown_on_one_line_whatever_is_in_it(tmp_path, capsys):
+    # Made up by users: rows of their own, and what terminals obey.
+    made_up = ["home\nnews  9,999", "\x1b[2Jgone", "a\rb", "right\u202eleft", "naïve 😀"]
+    data = {"who": list(range(500)), "page": made_up * 100}
+    options = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
+    names = dp.select(data, **options, epsilon=20, delta=1e-6)
+    assert sorted(names.names["page"].to_pylist()) == sorted(made_up)
+    names.save(tmp_path / "names")
+    assert main(["show", str(tmp_path / "names")]) == 0
+    for text in (repr(names), capsys.readouterr().out):
+        head, *rows = text.splitlines()[:6]
+        assert head == "page" and sorted(rows) == sorted(
+            ["home\\nnews  9,999", "\\x1b[2Jgone", "a\\rb", "right\\u202eleft", "naïve 😀"]
+        )
+
+
 FORK = """
 import os, dp_transforms as dp
 session, kept = dp.Session(epsilon=1), dp.Session.open("budget.db")
