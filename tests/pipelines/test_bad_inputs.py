@@ -49,6 +49,7 @@ class Fault(NamedTuple):
       code: the exit code.
       records: the text of records.csv.
       jobs: those that are to meet the fault.
+      drawn: whether it is one of what was drawn, which depends on the noise, and is paid for.
     """
 
     flags: tuple[str, ...]
@@ -56,6 +57,7 @@ class Fault(NamedTuple):
     code: int = FAILURE
     records: str | bytes = RECORDS
     jobs: tuple[str, ...] = MAIN_JOBS
+    drawn: bool = False
 
 
 def flag(text, says, *jobs):
@@ -229,8 +231,13 @@ FAULTS = {
     "a threshold of nothing public": flag("--public_threshold=1", "is for public", "select"),
     "a plot of nothing": flag("--plot=a.png", "--plot is for --explain", "select"),
     "names that are not text": only(
-        "select", "not UTF-8", "--input={tmp}/binary.parquet", "--epsilon=100", "--delta=0.99"
-    ),
+        "select",
+        "not UTF-8",
+        "--input={tmp}/binary.parquet",
+        "--ledger={tmp}/own",
+        "--epsilon=100",
+        "--delta=0.99",
+    )._replace(drawn=True),
     "noisy counts of rounds": Fault(
         ("--strategy=renyi_rounds", "--noisy_counts"), "renyi_rounds", USAGE, jobs=("select", "all")
     ),
@@ -330,6 +337,7 @@ def write_files(directory):
     (directory / "link.csv").symlink_to(directory / "none")
     Ledger.create(directory / "ledger", 1, 1e-5)
     Ledger.create(directory / "large", 1000, 0.999)
+    Ledger.create(directory / "own", 1000, 0.999)
     Ledger.create(directory / "edges", 100, 1e-5, unit=PrivacyUnit.EDGE)
     for folder, name in (("released", "released_frequencies.csv"), ("drawn", "report.html")):
         (directory / folder).mkdir()
@@ -393,7 +401,7 @@ def everything(directory):
     return {
         path: (path.lstat().st_mode, path.lstat().st_size, path.lstat().st_mtime_ns)
         for path in pathlib.Path(directory).rglob("*")
-        if path.name not in ("ledger", "large")
+        if path.name not in ("ledger", "large", "own")
     }
 
 
@@ -426,7 +434,9 @@ def test_a_fault_is_one_line_and_leaves_nothing(files, tmp_path, capfd, name, jo
     assert everything(files) == before
     for name in ("ledger", "large"):
         assert Ledger.open(files / name).spent() == PrivacyBudget(0)
-    assert not list(tmp_path.iterdir())
+    if fault.drawn:
+        assert Ledger.open(files / "own").spent() == PrivacyBudget(100, 0.99)
+    assert not list((tmp_path / "out").iterdir() if fault.drawn else tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("change", ["grows", "shrinks", "goes away"])
