@@ -385,17 +385,19 @@ class Attribute:
         and users with other values are in no group. None if groups are to be selected.
 
     Raises:
-      ValueError: the name is taken, or a group is given twice or is empty.
+      ValueError: the name is taken, or a group is given twice or is empty, or groups are one text.
     """
 
     name: str
-    groups: tuple[str, ...] | None = None
+    groups: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if not self.name or self.name in ("user", "partition"):
             raise ValueError(f"an attribute cannot be called {self.name!r}: rename the column")
         if self.groups is None:
             return
+        if isinstance(self.groups, str):  # whose letters are no groups
+            raise ValueError(f"groups of {self.name!r} must be several names, got {self.groups!r}")
         object.__setattr__(self, "groups", tuple(self.groups))
         if not self.groups or "" in self.groups or len(set(self.groups)) < len(self.groups):
             raise ValueError(

@@ -104,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failed(f"there is no command {name!r}: {hint}", USAGE_ERROR)
     try:
         # Imported only now: Beam takes a second, and help should not.
+        from dp_transforms.files.paths import reason
         from pipelines.command_line import OneLineParser
         from pipelines.progress import patience
 
@@ -112,7 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             with patience(name):
                 code: int = module.main(arguments) or SUCCESS
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as where it is closed
+                sys.stdout.flush()
         finally:
             OneLineParser.typed = None
     except BrokenPipeError:
@@ -121,6 +123,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return SUCCESS
     except KeyboardInterrupt:
         return failed(INTERRUPTED_TEXT, INTERRUPTED)
+    except OSError as error:
+        # Of commands that are no jobs, and of standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return failed(f"{name} failed: {reason(error)}")
     return code
 
 

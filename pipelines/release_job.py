@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,7 @@ from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.errors import DoneError, InputError
 from dp_transforms.files import filenames, release_files
 from dp_transforms.files.output import ReleaseDirectory
-from dp_transforms.files.paths import join
+from dp_transforms.files.paths import join, reason
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, require, run
@@ -58,7 +61,7 @@ class Writer:
         statement = self.statement | budget
         for users in others:
             statement["users_of_other_partitions"] = users
-        self.directory.publish(self.tables(released), statement)
+        self.directory.publish(functools.partial(self.tables, released), statement)
 
 
 @dataclass(frozen=True)
@@ -259,9 +262,27 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
                 _run_here(flags, release, write)
             else:
                 _run_on_beam(flags, release, write, pipeline)
-        (release.done or functools.partial(say_done, flags, release.directories))()
+        with _after_release():
+            (release.done or functools.partial(say_done, flags, release.directories))()
 
     return job
+
+
+@contextlib.contextmanager
+def _after_release() -> Iterator[None]:
+    """Has an error of standard output say that the release was made, and paid for, all the same."""
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads the output, such as head, has seen enough of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise InputError(
+            f"the release was made, but standard output cannot be written: {reason(error)}"
+        ) from None
 
 
 def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., None]) -> None:

@@ -104,12 +104,12 @@ def period_names(period: str, span: str) -> list[str]:
             f"periods must be FIRST..LAST, two days such as 2026-01-01..2026-01-31, got {span!r}"
         ) from None
     names: dict[str, None] = {}
-    day = datetime.timedelta(days=1)
-    moment, end = first, last + day
-    while moment < end:
-        begin = moment - moment.weekday() * day if period == "week" else moment
-        names[begin.strftime(FORMS[period])] = None
-        moment += datetime.timedelta(hours=1) if period == "hour" else day
+    step = datetime.timedelta(hours=1) if period == "hour" else datetime.timedelta(days=1)
+    # No time after the last day, which may be the last that there is.
+    for steps in range((last - first + datetime.timedelta(days=1)) // step):
+        moment = first + steps * step
+        monday = moment - datetime.timedelta(days=moment.weekday() if period == "week" else 0)
+        names[monday.strftime(FORMS[period])] = None
         if len(names) > MOST_PERIODS:
             raise ValueError(f"periods has more than {MOST_PERIODS:,} periods: give fewer")
     return list(names)

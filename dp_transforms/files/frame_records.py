@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import operator
@@ -112,7 +113,9 @@ class FrameRecords(RecordSource):
         """Returns the number of records, 0 if it is not known, and tables; of a stream the first
         one is empty."""
         if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
-            data = data.select(self._needed_of(data.collect_schema().names())).collect()
+            needed = data.select(self._needed_of(data.collect_schema().names()))
+            with _errors_of_data():
+                data = needed.collect()
         labels: list[Any] | None = None
         if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
             labels = list(data.columns)
@@ -131,14 +134,15 @@ class FrameRecords(RecordSource):
             return table.num_rows, iter([table] if table.num_rows else [])
         if hasattr(data, "__arrow_c_stream__"):
             try:
-                reader = pa.RecordBatchReader.from_stream(data)
+                with _errors_of_data(but=pa.ArrowInvalid):
+                    reader = pa.RecordBatchReader.from_stream(data)
             except pa.ArrowInvalid:  # a series
                 raise _unknown(data) from None
-            tables = (pa.Table.from_batches([batch]) for batch in reader)
+            tables = (pa.Table.from_batches([batch]) for batch in _one_by_one(reader))
             return 0, itertools.chain([reader.schema.empty_table()], tables)
         if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
             size = len(data) if isinstance(data, Sized) else 0
-            return size, self._of_objects(iter(data))
+            return size, self._of_objects(_one_by_one(data))
         raise _unknown(data)
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
@@ -165,6 +169,33 @@ class FrameRecords(RecordSource):
                 with discreet(fault, kinds):
                     values = {name: _values(chunk, name) for name in self._columns}
                 yield _table_of(values)
+
+
+@contextlib.contextmanager
+def _errors_of_data(but: type[Exception] = InputError) -> Iterator[None]:
+    """Has an error of the data's own, whose text may show a value, say its type alone.
+
+    Args:
+      but: errors to let pass, beside those for want of memory.
+
+    Raises:
+      InputError: there was an error of another type.
+    """
+    try:
+        yield
+    except (but, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the data raised {type(error).__name__} while they were read: its text, which may "
+            "show a value, is not repeated here"
+        ) from None
+
+
+def _one_by_one(items: Iterable[Any]) -> Iterator[Any]:
+    """The items, where an error says only its type, as ``_errors_of_data`` does."""
+    with _errors_of_data():
+        yield from items
 
 
 def _values(records: list[Any], name: str) -> list[Any]:

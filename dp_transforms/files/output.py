@@ -8,7 +8,7 @@ import io
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -82,47 +82,79 @@ class ReleaseDirectory:
         except (OSError, ValueError):
             return None
 
-    def publish(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> None:
+    def publish(self, tables: Callable[[], Mapping[str, bytes]], statement: dict[str, Any]) -> None:
         """Writes ``file_name``, the coordinates of what is decoded and the statement under other
         names, then renames them; raises an InputError if it cannot, or another release is there.
+
+        ``tables`` makes the content of files once the release has begun: what fails by the noise is
+        paid for.
 
         The statement is renamed first and, where an earlier release is replaced, that one is
         removed before, with what was made of it: a release is never seen with another one's
         statement or report. A runner may repeat this step: what is there already stays untouched.
         """
-        contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
-        numbers = len(COUNTS) * statement["noisy_counts"] if "noisy_counts" in statement else 2
-        for table in [COORDINATES_FILE] * is_decoded(statement) + [self.file_name]:
-            contents[table] = tables[table]
-            for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
-                contents[other] = converted(tables[table], name, numbers)
         token = uuid.uuid4().hex
-        parts = {name: self.file(f".{name}.{token}.part") for name in contents}
         with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
-            at_end.callback(_remove, parts.values())
             if self._files is LocalFiles:
                 # A disk that is full is seen to be full before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
             begin_release(statement)
+            contents = self._contents(tables(), statement)
+            parts = {name: self.file(f".{name}.{token}.part") for name in contents}
+            at_end.callback(_remove, parts.values())
             for name, content in contents.items():
                 write_bytes(parts[name], content)
             self._refuse_other_jobs()
             present = [name for name in contents if self._files.exists(self.file(name))]
             done = [name for name in present if read_bytes(self.file(name)) == contents[name]]
             if not self.overwrite and done != present:
-                name = next(name for name in present if name not in done)
-                raise InputError(
-                    f"{self.file(name)} has appeared while the job ran: nothing was written; give "
-                    f"another --output"
-                )
+                raise self._appeared(next(name for name in present if name not in done))
             if len(done) == len(contents):
                 return
-            # What differs belongs to a release that is replaced, and so does what was made of it.
-            old = [self.file(name) for name in (self.file_name, *self._made_of_it)]
-            self._files.delete([path for path in old if self._files.exists(path)])
+            if self.overwrite:
+                # What differs belongs to a release that is replaced, and so does what was made of
+                # it.
+                old = [self.file(name) for name in (self.file_name, *self._made_of_it)]
+                self._files.delete([path for path in old if self._files.exists(path)])
             for name, part in parts.items():
-                if name not in done or name != PRIVACY_FILE:
+                if not self.overwrite and name not in done:
+                    self._claim(name, part, contents[name])
+                elif self.overwrite and (name not in done or name != PRIVACY_FILE):
                     self._files.rename([part], [self.file(name)])
+
+    def _contents(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> dict[str, bytes]:
+        """The content of each file by its name, in the order in which they appear."""
+        contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
+        numbers = len(COUNTS) * statement["noisy_counts"] if "noisy_counts" in statement else 2
+        for table in [COORDINATES_FILE] * is_decoded(statement) + [self.file_name]:
+            contents[table] = tables[table]
+            for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
+                contents[other] = converted(tables[table], name, numbers)
+        return contents
+
+    def _claim(self, name: str, part: str, content: bytes) -> None:
+        """Renames a file. Of several jobs that write at the same time the first one has the file,
+        and the others replace nothing.
+
+        Raises:
+          InputError: another job's is there.
+        """
+        target = self.file(name)
+        if self._files is not LocalFiles:
+            self._files.rename([part], [target])
+            return
+        try:
+            LocalFiles.rename([part], [target], replace=False)
+        except FileExistsError:
+            # A runner may repeat this step while it is under way.
+            if read_bytes(target) != content:
+                raise self._appeared(name) from None
+
+    def _appeared(self, name: str) -> InputError:
+        return InputError(
+            f"{self.file(name)} has appeared while the job ran: nothing was written; give "
+            f"another --output"
+        )
 
     def file(self, name: str) -> str:
         """The path of a file in the directory."""

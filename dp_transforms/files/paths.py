@@ -89,9 +89,19 @@ class LocalFiles:
         return open(path, "wb")
 
     @staticmethod
-    def rename(sources: Iterable[str], targets: Iterable[str]) -> None:
+    def rename(sources: Iterable[str], targets: Iterable[str], replace: bool = True) -> None:
+        """Renames files. Without ``replace`` a target that is there is a FileExistsError, where the
+        file system links; the source may then be left as well."""
         for source, target in zip(sources, targets, strict=True):
-            os.rename(source, target)
+            if replace:
+                os.rename(source, target)
+                continue
+            try:
+                os.link(source, target)
+            except FileExistsError:
+                raise
+            except OSError:
+                os.rename(source, target)
 
     @staticmethod
     def delete(paths: Iterable[str]) -> None:
@@ -186,10 +196,11 @@ def faults(failed: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def discreet(fault: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
-    """Raises an InputError with this text for errors of these kinds: their own may show a value."""
+    """Raises an InputError with this text for errors of these kinds: their own may show a value. A
+    want of memory stays one."""
     try:
         yield
-    except InputError:
+    except (InputError, MemoryError):
         raise
     except kinds:
         raise InputError(fault) from None

@@ -50,6 +50,7 @@ from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoordinates
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.specs import ALL_USERS
 
 Tables = dict[str, bytes]
 """The content of files, by their names."""
@@ -256,20 +257,30 @@ def _periods(directory: str) -> tuple[Any, Statement] | None:
 def _lists(
     directory: str, file_name: str, header: bytes, coordinates_header: bytes
 ) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
-    """The lists of a file, in its order, with the noisy coordinates that their statement has."""
+    """The lists of a file, in its order, with the noisy coordinates that their statement has.
+
+    A list without partitions has no rows. Its noisy coordinates name it, or its group is public.
+    """
     lists = parse_lists(read_file(directory, file_name), header)
     statement = read_statement(directory)
     arms: dict[tuple[str, ...], Arms] = {}
     if is_decoded(statement):
         arms = parse_coordinates(read_file(directory, COORDINATES_FILE), coordinates_header)
-    prices = {one.get("attribute", ""): one for one in statement.get("lists", [statement])}
+    prices = {one.get("attribute", ALL_USERS): one for one in statement.get("lists", [statement])}
+    labels = {*lists, *arms}
+    if "lists" in statement:
+        labels.add((ALL_USERS, ALL_USERS))
+    for attribute, price in prices.items():
+        if price.get("groups", "selected") != "selected":
+            labels |= {(attribute, group) for group in price["groups"]}
     found = {}
-    for label, one in lists.items():
+    for label in sorted(labels):
         price = prices["".join(label[:1])]
         coordinates = None
         if is_decoded(price):
             # They must lie beside a decoded list.
             coordinates = NoisyCoordinates(*arms[label], _decay(price), statement["sensitivity"])
+        one = lists.get(label, FrequencyList([], []))
         found[label] = ReleasedList(one.frequencies, one.multiplicities, None, coordinates)
     return found, statement
 

@@ -310,7 +310,7 @@ def publish(
     try:
         place = ReleaseDirectory(os.fspath(directory), file_name, overwrite)
         place.check()
-        place.publish(tables, dict(statement))
+        place.publish(lambda: tables, dict(statement))
     except ValueError as error:
         told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
         raise ValueError(told) from None

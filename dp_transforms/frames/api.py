@@ -178,12 +178,13 @@ def _made(
     """Makes a release of records as ``records_of`` takes them; returns what came out of the engine,
     and the statement."""
     charge = _charge(session, spec.requests)
-    source = records_of(*records)
-    if isinstance(spec, specs.GroupsSpec):
-        source.check_groups([attribute.groups or () for attribute in spec.attributes])
-    engine = InProcess(source, _serving(secret, source))
-    with charge as told, enough_memory():
-        released = getattr(engine, spec.verb)(spec)
+    with enough_memory():
+        source = records_of(*records)
+        if isinstance(spec, specs.GroupsSpec):
+            source.check_groups([attribute.groups or () for attribute in spec.attributes])
+        engine = InProcess(source, _serving(secret, source))
+        with charge as told:
+            released = getattr(engine, spec.verb)(spec)
     return released, statement_of(spec, source.partition_fields) | told
 
 
@@ -226,7 +227,8 @@ def release_by_period(
     Args:
       data, user, partition, mechanism, drop_nulls, session, secret: see ``release``, also for
         errors.
-      time: the column of dates, timestamps, or text such as 2026-01-31 23:59.
+      time: the column of dates, timestamps, or text such as 2026-01-31 23:59. Timestamps of a time
+        zone count in UTC, text as it is written.
       period: "hour", "day", "week" or "month".
       periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
         looking at the records. Records of other days are left out.
@@ -312,7 +314,10 @@ def release_groups(
         raise ValueError("epsilon_selection and delta are given together, or neither is")
     spec = specs.GroupsSpec(
         attributes=[
-            specs.Attribute(name, None if values is None else tuple(map(str, values)))
+            specs.Attribute(
+                name,
+                values if values is None or isinstance(values, str) else tuple(map(str, values)),
+            )
             for name, values in groups.items()
         ],
         epsilon_all=epsilon_all,

@@ -41,6 +41,9 @@ class Session:
     one may depend on the data, and is not charged for (see docs/guarantee). If a process is killed,
     the next reservation on its ledger gives back its own.
 
+    Several processes share a ledger's file, by ``open``. A session in memory serves the process
+    that made it: in a fork of that, releases are refused with a TypeError.
+
     Args:
       epsilon, delta: the whole budget.
       composition_delta: the part of delta for composition, see ``budget.Ledger.create``.
@@ -75,6 +78,7 @@ class Session:
         self._spent: list[Request] = []
         self._lock = threading.Lock()
         self._ledger: Ledger | None = None
+        self._process = os.getpid()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Session:
@@ -150,6 +154,11 @@ class Session:
 
     def _costs(self) -> list[Cost]:
         if self._ledger is None:
+            if os.getpid() != self._process:
+                raise TypeError(
+                    "this session is another process's, of which this one is a fork, and each "
+                    "could spend the budget once more: share a ledger's file, by Session.open"
+                )
             return [request.cost for request in self._spent]
         return [line.cost for line in self._ledger.lines() if line.counts]
 

@@ -125,6 +125,7 @@ def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
     a          7
     other  1,234
     """
+    rows = [[_printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
@@ -133,6 +134,17 @@ def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def _printable(cell: str) -> str:
+    """The cell on one line. A name that a user made up may hold line ends, which would make rows of
+    its own, and what terminals obey.
+
+    >>> print(_printable("home\\n\\x1b[2Jnews"))
+    home\\n\\x1b[2Jnews
+    """
+    shown = (one if one.isprintable() else one.encode("unicode_escape").decode() for one in cell)
+    return cell if cell.isprintable() else "".join(shown)
 
 
 def table(rows: Sequence[Sequence[str]], numbers: int) -> str:

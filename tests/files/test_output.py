@@ -1,4 +1,7 @@
+import csv
+import errno
 import functools
+import io
 import itertools
 import json
 import os
@@ -13,13 +16,13 @@ from dp_transforms.files.filenames import (
     PRIVACY_FILE,
     REPORT_FILES,
 )
-from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.output import ReleaseDirectory, csv_lines
 from dp_transforms.files.partition_file import name_tables
 from dp_transforms.files.paths import LocalFiles
 from pipelines.release_job import Writer
 
 STATEMENT = {"epsilon": 1.0}
-ONE, TWO = {"list.csv": b"one"}, {"list.csv": b"two"}
+ONE, TWO = (functools.partial(dict, {"list.csv": text}) for text in (b"one", b"two"))
 
 
 def contents(directory):
@@ -41,6 +44,45 @@ def test_a_release_and_its_statement_appear(tmp_path):
     assert not (tmp_path / "a").exists(), "a check leaves nothing behind"
     directory.publish(ONE, STATEMENT)
     assert contents(tmp_path / "a" / "b") == published("one")
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0])  # the same job twice, or another one
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_jobs_at_once_one_writes(tmp_path, monkeypatch, epsilon, links):
+    one, other = (ReleaseDirectory(str(tmp_path), "list.csv") for _ in range(2))
+    begun = []
+
+    def exists(path):
+        found = os.path.exists(path)
+        if path.endswith("list.csv") and not begun:  # the last that is looked for
+            begun.append(path)
+            other.publish(TWO, {"epsilon": epsilon})
+        return found
+
+    def no_link(source, target):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(LocalFiles, "exists", exists)
+    if links:
+        with pytest.raises(InputError, match="has appeared while the job ran"):
+            one.publish(ONE, STATEMENT)
+        written = "two"
+    else:  # nothing tells of the other there, but a release is made
+        monkeypatch.setattr(os, "link", no_link)
+        one.publish(ONE, STATEMENT)
+        written, epsilon = "one", 1.0
+    told = f'{{\n  "epsilon": {epsilon}\n}}\n'
+    whole = {"list.csv": written, PRIVACY_FILE: told}
+    assert contents(tmp_path) == whole
+
+
+def test_no_text_makes_lines_of_its_own():
+    # A name with a carriage return would be read as two, of which none was selected.
+    names = ["ann\rbob", "\r", "a\r\nb", "a\nb\r", "", '"', ","]
+    rows = [[name, str(place)] for place, name in enumerate(names)]
+    text = csv_lines(rows).decode()
+    assert list(csv.reader(io.StringIO(text, newline=""), strict=True)) == rows
+    assert text.startswith('"ann\rbob",0\n"\r",1\n')
 
 
 def test_an_earlier_release_is_not_replaced_by_accident(tmp_path, place):
@@ -73,12 +115,13 @@ def test_a_repeated_step_leaves_a_finished_release_alone(tmp_path, place, monkey
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_one_directory_holds_one_job_s_release(tmp_path, overwrite):
-    ReleaseDirectory(str(tmp_path), FREQUENCIES_FILE).publish({FREQUENCIES_FILE: b"one"}, STATEMENT)
+    earlier = ReleaseDirectory(str(tmp_path), FREQUENCIES_FILE)
+    earlier.publish(lambda: {FREQUENCIES_FILE: b"one"}, STATEMENT)
     before = contents(tmp_path)
     other = ReleaseDirectory(str(tmp_path), PARTITIONS_FILE, overwrite)
     for attempt in (
         other.check,
-        lambda: other.publish({PARTITIONS_FILE: b"two"}, {"epsilon": 2}),
+        lambda: other.publish(lambda: {PARTITIONS_FILE: b"two"}, {"epsilon": 2}),
     ):
         with pytest.raises(InputError, match=r"released_frequencies\.csv is another job's release"):
             attempt()
@@ -99,10 +142,10 @@ def fail_at(monkeypatch, method, call):
     calls = itertools.count(1)
     real = getattr(LocalFiles, method)
 
-    def failing(*args):
+    def failing(*args, **options):
         if next(calls) == call:
             raise OSError(28, "No space left on device")
-        return real(*args)
+        return real(*args, **options)
 
     monkeypatch.setattr(LocalFiles, method, failing)
 

@@ -1,6 +1,8 @@
 """What releases answer, and what sessions allow."""
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import polars as pl
@@ -130,6 +132,48 @@ def test_a_session_spends_and_refuses_before_it_reads():
     with pytest.raises(TypeError, match="cannot be copied"):
         pickle.dumps(session)
     assert "0.25" in repr(session)
+
+
+def test_a_name_is_shown_on_one_line_whatever_is_in_it(tmp_path, capsys):
+    # Made up by users: rows of their own, and what terminals obey.
+    made_up = ["home\nnews  9,999", "\x1b[2Jgone", "a\rb", "right\u202eleft", "naïve 😀"]
+    data = {"who": list(range(500)), "page": made_up * 100}
+    options = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
+    names = dp.select(data, **options, epsilon=20, delta=1e-6)
+    assert sorted(names.names["page"].to_pylist()) == sorted(made_up)
+    names.save(tmp_path / "names")
+    assert main(["show", str(tmp_path / "names")]) == 0
+    for text in (repr(names), capsys.readouterr().out):
+        head, *rows = text.splitlines()[:6]
+        assert head == "page" and sorted(rows) == sorted(
+            ["home\\nnews  9,999", "\\x1b[2Jgone", "a\\rb", "right\\u202eleft", "naïve 😀"]
+        )
+
+
+FORK = """
+import os, dp_transforms as dp
+session, kept = dp.Session(epsilon=1), dp.Session.open("budget.db")
+page = {"who": [1], "page": ["home"]}
+options = dict(user="who", partition="page", epsilon=1, max_partitions_per_user=1)
+if os.fork():
+    os.wait()
+    print(kept.remaining)
+else:
+    try:
+        session.release(page, **options)
+    except TypeError as error:
+        print(error, flush=True)
+    kept.release(page, **options)
+"""
+
+
+def test_a_fork_does_not_spend_the_budget_once_more(tmp_path):
+    Ledger.create(tmp_path / "budget.db", epsilon=3)
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    refused, left = done.stdout.splitlines()
+    assert "share a ledger's file" in refused and left == "epsilon 2, delta 0"
 
 
 def test_a_session_shares_a_ledger_with_jobs(tmp_path, capsys):

@@ -170,7 +170,30 @@ _objects = partial(np.array, dtype=object)
 _polars_objects = partial(pl.Series, dtype=pl.Object)
 
 
+def _failing(first, error):
+    yield first
+    raise error
+
+
+def _reader(error):
+    batch = pa.record_batch({"who": ["a"], "page": ["x"]})
+    return pa.RecordBatchReader.from_batches(batch.schema, _failing(batch, error))
+
+
+class _FailingQuery:
+    def __arrow_c_stream__(self, requested_schema=None):
+        raise ArithmeticError(PRIVATE)
+
+
 BAD = [
+    # Whatever the data raise themselves.
+    (_failing({"who": "a", "page": "x"}, KeyError(PRIVATE)), "data raised KeyError while"),
+    (_reader(OSError(PRIVATE)), "data raised OSError while"),
+    (
+        pl.LazyFrame({"who": [PRIVATE], "page": ["x"]}).cast({"who": pl.Int64}),
+        "data raised InvalidOperationError while",
+    ),
+    (_FailingQuery(), "data raised ArithmeticError while"),
     ({"who": ["a"]}, "no column 'page': its columns are who"),
     (pd.DataFrame({"who": ["a"], "url": [PRIVATE]}), "no column 'page': its columns are who, url"),
     (pl.DataFrame({"who": ["a"]}).lazy(), "no column 'page'"),
@@ -215,6 +238,11 @@ def test_bad_data_are_told_of_without_a_value(data, message, more):
     while shown is not None:
         assert PRIVATE not in str(shown)
         shown = None if shown.__suppress_context__ else shown.__context__
+
+
+def test_a_want_of_memory_is_told_as_one():
+    with pytest.raises(MemoryError, match="the records need more memory"):
+        dp.release(_failing({"who": "a", "page": "x"}, MemoryError(PRIVATE)), **LIST)
 
 
 @pytest.mark.parametrize(
@@ -368,7 +396,23 @@ def test_names_of_groups_are_those_that_records_can_have(tmp_path):
     for wrong, message in (("02025", "has the text '2025'"), ("next", "is not of the type")):
         with pytest.raises(ValueError, match=message):
             session.release_groups(data, **options | {"groups": {"year": [wrong]}})
+    with pytest.raises(ValueError, match="must be several names, got '2025'"):
+        session.release_groups(data, **options | {"groups": {"year": "2025"}})
     assert session.remaining.epsilon == 200
+
+
+@pytest.mark.parametrize("epsilon", [1, 99])  # with noisy coordinates, and without
+def test_groups_with_an_empty_list_are_loaded(tmp_path, epsilon):
+    data = {"who": [1, 2], "page": ["a", "b"], "sex": ["f", "f"]}
+    options = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
+    prices = {"epsilon_all": epsilon, "epsilon_groups": epsilon}
+    for where, users in (("some", data), ("none", {name: [] for name in data})):
+        lists = dp.release_groups(users, **options, **prices, groups={"sex": ["m", "f"]})
+        lists.save(tmp_path / where)
+        loaded = dp.load(tmp_path / where)
+        assert list(loaded) == [("", ""), ("sex", "f"), ("sex", "m")]
+        assert dict(loaded) == dict(lists) and loaded.labels == lists.labels
+        lists.report(tmp_path / "page.html")
 
 
 @pytest.mark.parametrize("on_ledger", [False, True])

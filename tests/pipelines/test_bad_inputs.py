@@ -52,6 +52,7 @@ class Fault(NamedTuple):
       records: the text of records.csv.
       jobs: those that are to meet the fault.
       without: a usual flag that is not given.
+      drawn: whether it is one of what was drawn, which depends on the noise, and is paid for.
     """
 
     flags: tuple[str, ...]
@@ -60,6 +61,7 @@ class Fault(NamedTuple):
     records: str | bytes = RECORDS
     jobs: tuple[str, ...] = MAIN_JOBS
     without: str = ""
+    drawn: bool = False
 
 
 def flag(text, says, *jobs):
@@ -263,7 +265,14 @@ FAULTS_OF_FLAGS = [
     ),
     flag("--public_threshold=1", "is for public", "select"),
     flag("--plot=a.png", "--plot is for --explain", "select"),
-    only("select", "not UTF-8", "--input={tmp}/binary.parquet", "--epsilon=100", "--delta=0.99"),
+    only(
+        "select",
+        "not UTF-8",
+        "--input={tmp}/binary.parquet",
+        "--ledger={tmp}/own",
+        "--epsilon=100",
+        "--delta=0.99",
+    )._replace(drawn=True),
     Fault(
         ("--strategy=renyi_rounds", "--noisy_counts"), "renyi_rounds", USAGE, jobs=("select", "all")
     ),
@@ -416,6 +425,7 @@ def write_files(directory):
     (directory / "link.csv").symlink_to(directory / "none")
     Ledger.create(directory / "ledger", 1, 1e-5)
     Ledger.create(directory / "large", 1000, 0.999)
+    Ledger.create(directory / "own", 1000, 0.999)
     Ledger.create(directory / "edges", 100, 1e-5, unit=PrivacyUnit.EDGE)
     for folder, name in (("released", "released_frequencies.csv"), ("drawn", "report.html")):
         (directory / folder).mkdir()
@@ -481,7 +491,7 @@ def everything(directory):
     return {
         path: (path.lstat().st_mode, path.lstat().st_size, path.lstat().st_mtime_ns)
         for path in pathlib.Path(directory).rglob("*")
-        if path.name not in ("ledger", "large")
+        if path.name not in ("ledger", "large", "own")
     }
 
 
@@ -514,7 +524,9 @@ def test_a_fault_is_one_line_and_leaves_nothing(files, tmp_path, capfd, name, jo
     assert everything(files) == before
     for name in ("ledger", "large"):
         assert Ledger.open(files / name).spent() == PrivacyBudget(0)
-    assert not list(tmp_path.iterdir())
+    if fault.drawn:
+        assert Ledger.open(files / "own").spent() == PrivacyBudget(100, 0.99)
+    assert not list((tmp_path / "out").iterdir() if fault.drawn else tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("change", ["grows", "shrinks", "goes away"])

@@ -139,6 +139,34 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
     assert process.wait() == 0
 
 
+PRICE = ["--epsilon=1", "--max_partitions_per_user=1"]
+
+
+def printed_to(output, *arguments):
+    """The exit code of a command whose standard output is a file, or closed, and its errors."""
+    command = [sys.executable, "-m", "pipelines", *arguments]
+    closed = (lambda: os.close(1)) if output is None else None
+    with open(output or os.devnull, "w") as file:
+        done = subprocess.run(
+            command, stdout=file, stderr=subprocess.PIPE, text=True, check=False, preexec_fn=closed
+        )
+    return done.returncode, done.stderr
+
+
+def test_standard_output_that_cannot_be_written(tmp_path):
+    counts = tmp_path / "counts.csv"
+    counts.write_text("frequency,multiplicity\n3,1\n")
+    release = ["release", *PRICE, f"--frequency_list={counts}"]
+    # A release that was made is not made, and paid for, once more.
+    told = "the release was made, but standard output cannot be written: no space left on device"
+    assert printed_to("/dev/full", *release, f"--output={tmp_path}/full") == (1, f"error: {told}\n")
+    assert printed_to(None, *release, f"--output={tmp_path}/closed") == (0, "")
+    for name in ("full", "closed"):
+        assert (tmp_path / name / "released_frequencies.csv").exists()
+    plan = ["plan", "--users=10", "--epsilon=4"]
+    assert printed_to("/dev/full", *plan) == (1, "error: plan failed: no space left on device\n")
+
+
 def test_an_interrupt_after_the_end_is_no_traceback():
     done = python(
         "-c",

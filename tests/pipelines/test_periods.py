@@ -105,6 +105,11 @@ def test_names_are_those_of_the_calendar():
         assert set(found) <= set(period_names(period, "2024-12-30..2025-01-02"))
 
 
+def test_periods_reach_the_last_day_of_the_calendar():
+    assert period_names("day", "9999-12-30..9999-12-31") == ["9999-12-30", "9999-12-31"]
+    assert period_names("hour", "9999-12-31..9999-12-31")[-1] == "9999-12-31T23"
+
+
 def select_command(path, *more):
     columns = ["--partition_column=page", "--partition_column=part"]
     privacy = ["--epsilon=20", "--delta=1e-6", "--max_partitions_per_user=2"]

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms import JobSecret
+from dp_transforms.budget import Ledger
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.reports.privacy_statement import library_versions
 from pipelines.select_partitions import main
@@ -74,6 +75,18 @@ def test_bytes_that_are_no_text_are_refused_without_being_shown(tmp_path, capfd,
     assert command(tmp_path, f"--input={tmp_path}/a.parquet") == 1
     err = capfd.readouterr().err
     assert "not UTF-8" in err and "secret" not in err
+
+
+@pytest.mark.parametrize("more", [[], ["--output_format=jsonl"]])
+def test_an_error_of_a_name_that_was_selected_is_paid_for(tmp_path, capfd, more):
+    # Other noise would not have named it: given back, tries would tell of it for nothing.
+    book = tmp_path / "book.ledger"
+    Ledger.create(book, 50, 0.5)
+    table = pa.table({"user": range(40), "page": pa.array([b"\xff"] * 40)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert command(tmp_path, f"--input={tmp_path}/a.parquet", f"--ledger={book}", *more) == 1
+    assert "not UTF-8" in capfd.readouterr().err and not list((tmp_path / "out").iterdir())
+    assert Ledger.open(book).remaining().epsilon < 50
 
 
 def test_users_of_other_partitions_cost_a_part_of_epsilon(tmp_path):

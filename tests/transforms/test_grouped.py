@@ -167,6 +167,7 @@ def test_the_budget_is_split_exactly():
         (lambda: Attribute("a", ()), "groups of 'a' must be different names"),
         (lambda: Attribute("a", ("x", "x")), "groups of 'a' must be different names"),
         (lambda: Attribute("a", ("",)), "groups of 'a' must be different names"),
+        (lambda: Attribute("a", "no"), "groups of 'a' must be several names, got 'no'"),
     ],
 )
 def test_arguments_are_checked_when_it_is_made(make, says):

@@ -174,9 +174,10 @@ class Explanation:
         chosen = next(s for s in self.strategies if s.name == self.chosen)
         if isinstance(chosen, MeasuredSelection):
             if chosen.max_partitions_per_user == 1:
+                share = float(chosen.tuning.statistic_share)
                 return (
-                    "optimal if most users have one partition, as in this table, and six rounds if "
-                    "they have more, which a noisy count tells for 0.5% of epsilon"
+                    "optimal if most users have one partition, as in this table, and rounds if "
+                    f"they have more, which noisy counts tell for {share:.0%} of epsilon"
                 )
             return (
                 "the rounds, and how many of a user's partitions count in one, follow from noisy "

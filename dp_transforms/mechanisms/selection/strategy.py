@@ -32,6 +32,8 @@ ADD_OR_REMOVE = "add_or_remove"
 REPLACE = "replace"
 _MOST_PARTITIONS = 10**6
 """What a user of more would cost takes minutes to compute."""
+_MOST_USERS = 10**12
+"""Sums of as many steps are machine numbers."""
 _LEAST_EPSILON, _LARGEST_EPSILON = ExactNumber(1e-18), 10**6
 """Machine numbers hold all powers e**epsilon in between, and their differences from one."""
 
@@ -52,7 +54,7 @@ class SelectionStrategy(ABC):
         print as.
       max_partitions_per_user: kappa, a positive integer up to 10**6.
       pre_threshold: partitions with fewer users than this are never selected, beside what privacy
-        demands.
+        demands; a positive integer up to 10**12.
       neighbours: "add_or_remove" one user's records, or "replace" one user's by another's (bounded
         differential privacy), which counts as two users changing.
 
@@ -82,6 +84,11 @@ class SelectionStrategy(ABC):
             raise ValueError(
                 f"max_partitions_per_user must be at most {_MOST_PARTITIONS:,} in a selection, "
                 f"got {self.max_partitions_per_user}: bound users to fewer"
+            )
+        if self.pre_threshold > _MOST_USERS:
+            raise ValueError(
+                f"pre_threshold must be at most {_MOST_USERS:,}, got {self.pre_threshold}: no "
+                "partition has more users"
             )
         if self.neighbours not in (ADD_OR_REMOVE, REPLACE):
             raise ValueError(

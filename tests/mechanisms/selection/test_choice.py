@@ -151,6 +151,17 @@ def test_kappas_of_which_no_cost_is_computed_are_refused():
         make_strategy("auto", 1, 1e-6, max_partitions_per_user=10**9)
 
 
+def test_a_pre_threshold_that_no_partition_reaches_is_refused():
+    strategy = make_strategy(
+        "renyi_rounds", 1, 1e-6, max_partitions_per_user=10**6, pre_threshold=10**12
+    )
+    users = np.array([2**40])
+    words = np.array([2**64 - 1], np.uint64)
+    assert not strategy.decide_round(0, users, users, words, lambda i, bits: 2**bits - 1).any()
+    with pytest.raises(ValueError, match="pre_threshold must be at most 1,000,000,000,000, got 1"):
+        make_strategy("renyi_rounds", 1, 1e-6, pre_threshold=10**12 + 1)
+
+
 @pytest.mark.parametrize("max_partitions", [1, 1000])
 def test_budgets_for_which_there_are_not_enough_users_are_refused(max_partitions):
     message = f"2..48 users in a partition at epsilon=1e-18, delta=1e-05 and {max_partitions} part"
@@ -177,6 +188,10 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
     assert lines[4].split()[2:] == [str(s.median_users) for s in explanation.strategies]
     reason = "the rounds, and how many of a user's partitions count in one, follow from noisy"
     assert lines[5].startswith(f'* is what strategy="auto" takes: {reason}')
+    single = explain(1, 1e-5, users=[30])
+    measured = next(one for one in single.strategies if one.name == "measured")
+    assert measured.describe()["statistic_epsilon"] == 0.01
+    assert str(single).endswith("which noisy counts tell for 1% of epsilon")
     whole = explain(1, 1e-5, max_partitions_per_user=3)
     assert whole.users[0] == 1
     assert all(row[0] <= 1e-5 and row[-1] > 0.999 for row in whole.probabilities)
