@@ -61,14 +61,15 @@ only corners count that may be flipped there: a flip towards F never leaves the 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
@@ -136,29 +137,26 @@ class IntegerPartitionMechanism(WithinBounds):
     def _rate(self, epsilon: Fraction) -> Fraction:
         return rate_of(epsilon / self.sensitivity)
 
-    def _unit_cost(self) -> Any:
+    def _unit_cost(self) -> Enclosure:
         return unit_cost(self.decay)
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
         return Sampler(self._blocks(frequency_list), self.decay).release
 
 
-def unit_cost(decay: Decay) -> Any:
-    """An upper bound of c + ln R(c), as an MPFR number.
+def unit_cost(decay: Decay) -> Enclosure:
+    """c + ln R(c), or above it: only the upper bound is of use.
 
-    >>> round(float(unit_cost(Decay(Fraction("0.568526")))), 5)
+    >>> round(float(unit_cost(Decay(Fraction("0.568526"))).upper), 5)
     1.0
     """
-    down, up = rounding_pair(_PRECISION)
-    lo, hi = decay.log_enclosure(_PRECISION)
-    if hi < _SMALL:
-        return up.mul(2, hi)
-    if lo > _LARGE:
-        return up.add(hi, up.mul(3, up.exp(down.minus(lo))))
-    slow, fast = down.exp(lo), up.exp(hi)
-    # phi falls as q rises, and e**c - 1 / e**c rises with c.
-    least = down.mul(_phi_below(up.div(1, slow)), down.sub(slow, up.div(1, slow)))
-    return up.add(hi, up.log(up.sub(fast, least)))
+    rate = decay.log_enclosure(_PRECISION).rounded(_PRECISION)
+    if rate.upper < _SMALL:
+        return rate * 2
+    if rate.lower > _LARGE:
+        return rate + (-rate).exp() * 3
+    growth = rate.exp()
+    return rate + (growth - _phi(1 / growth) * (growth - 1 / growth)).log()
 
 
 @lru_cache(maxsize=256)
@@ -176,26 +174,23 @@ def rate_of(cost: Fraction) -> Fraction:
     unit = Fraction(2) ** (bits - _STEPS)
     while high - low > 2 * unit:
         middle = (low + high) / 2 // unit * unit
-        low, high = (middle, high) if unit_cost(Decay(middle)) <= cost else (low, middle)
+        low, high = (middle, high) if unit_cost(Decay(middle)).upper <= cost else (low, middle)
     return low
 
 
-def _phi_below(q: Any) -> Any:
-    """A lower bound of phi(q), by Euler's pentagonal number theorem.
+def _phi(q: Enclosure) -> Enclosure:
+    """A sum not above phi(q), by Euler's pentagonal number theorem.
 
     phi(q) = 1 + sum over k >= 1 of (-1)**k q**(k (3k-1) / 2) (1 + q**k), whose terms alternate and
     fall, so that a sum that ends with a negative one is below.
     """
-    down, up = rounding_pair(_PRECISION)
-    total, k = down.add(1, 0), 1
-    while True:
-        for context, sign in ((up, -1), (down, 1)):
-            power = context.pow(q, k * (3 * k - 1) // 2)
-            term = context.mul(power, context.add(1, context.pow(q, k)))
-            total = down.add(total, term if sign > 0 else down.minus(term))
-            k += 1
-            if sign < 0 and term * 2**_PRECISION < 1:
-                return total
+    total = enclosed(1, _PRECISION)
+    for k in itertools.count(1):
+        term = q ** (k * (3 * k - 1) // 2) * (1 + q**k)
+        total = total - term if k % 2 else total + term
+        if k % 2 and term.upper * 2**_PRECISION < 1:
+            break
+    return total
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dp_transforms.mechanisms.decimals import (
     positive_integer,
     positive_rational,
 )
-from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
@@ -45,11 +45,7 @@ _COST_PRECISION = 128
 
 
 def check_total(name: str, total: object) -> None:
-    """Makes sure that a number of users, or a distance, is one that lists can have.
-
-    Raises:
-      ValueError: it is not; the message names it.
-    """
+    """Raises ValueError if a number of users, or a distance, is none that lists can have."""
     if type(total) is not int or not 0 <= total <= MAX_TOTAL:
         raise ValueError(f"{name} must be an integer between 0 and 2**62, got {total!r}")
 
@@ -156,26 +152,22 @@ class PartitionMechanism(ABC):
         if self.eta is None:
             assert isinstance(self.epsilon, ExactNumber)
             return float_above(self.epsilon)
-        _, up = rounding_pair(_COST_PRECISION)
-        cost = up.mul(self._unit_cost(), self.sensitivity)
-        return float_above(as_fraction(cost))
+        return float_above(as_fraction((self._unit_cost() * self.sensitivity).upper))
 
     def _rate(self, epsilon: Fraction) -> Fraction:
         """c such that a release costs epsilon at most."""
         return epsilon / (self.factors * self.sensitivity)
 
-    def _unit_cost(self) -> Any:
-        """An upper bound of what a release costs for each unit of sensitivity, in MPFR numbers."""
-        _, up = rounding_pair(_COST_PRECISION)
-        return up.mul(self.factors, self.decay.log_enclosure(_COST_PRECISION)[1])
+    def _unit_cost(self) -> Enclosure:
+        """The cost of a release for each unit of sensitivity; its upper bound is proved."""
+        return self.decay.log_enclosure(_COST_PRECISION) * self.factors
 
     @property
     def loss_range(self) -> float:
         """An interval of this length, 2 c * sensitivity rounded up, holds the privacy loss of every
         release, where the possible lists are public (see ``budget.BoundedRangeDpEvent``)."""
-        _, up = rounding_pair(_COST_PRECISION)
-        length = up.mul(2 * self.sensitivity, self.decay.log_enclosure(_COST_PRECISION)[1])
-        return float_above(as_fraction(length))
+        rate = self.decay.log_enclosure(_COST_PRECISION)
+        return float_above(as_fraction((rate * (2 * self.sensitivity)).upper))
 
     @property
     def failure_probability(self) -> float:
@@ -184,11 +176,7 @@ class PartitionMechanism(ABC):
 
     @property
     def distribution(self) -> ReleaseDistribution:
-        """The distribution of releases, for error bars, estimates and expectations.
-
-        Raises:
-          ValueError: the mechanism's distribution has no formula.
-        """
+        """The distribution of releases; a ValueError if it has no formula."""
         raise ValueError(f"the distribution of releases of {type(self).__name__} has no formula")
 
     @property
@@ -252,7 +240,7 @@ class PartitionMechanism(ABC):
 
     @abstractmethod
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        """The function from tapes to what is drawn, whose distribution is the mechanism's at f."""
+        """The function from tapes to releases, whose distribution is the mechanism's at f."""
 
 
 @dataclass(frozen=True)
@@ -276,16 +264,11 @@ class WithinBounds(PartitionMechanism):
         return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
 
     def _blocks(self, frequency_list: FrequencyList) -> Blocks:
-        """The list's runs, between the walls that the bounds are."""
         return Blocks.of(frequency_list, self.bounds)
 
 
 def _check_sizes(bounds: PartitionBounds) -> None:
-    """Makes sure that no list between public bounds is larger than lists can be.
-
-    Raises:
-      ValueError: one could be, or these are no bounds.
-    """
+    """Raises ValueError if a list between public bounds could be larger than lists can be."""
     if not isinstance(bounds, PartitionBounds):
         raise ValueError(f"bounds must be PartitionBounds, got {bounds!r}")
     for name, size in (

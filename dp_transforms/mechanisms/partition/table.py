@@ -22,6 +22,7 @@ loose bounds; for lists beyond some thousands of users, use ``IntegerPartitionMe
 
 from __future__ import annotations
 
+import itertools
 import operator
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from typing import Any
 import gmpy2
 import numpy as np
 
+from dp_transforms.mechanisms.arrays import ObjectArray
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape, draw_below
@@ -46,18 +48,17 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True)
 class _Row:
-    """The values of one rank: lowest..highest, with their weights as integers."""
+    """The values of one rank: lowest, lowest + 1, ..., with integers for each."""
 
     lowest: int
-    highest: int
-    target: int  # f_i
-    reach: int  # the largest |v - f_i|
-    weights: list[Any]  # w(i, v) per value
-    sums: list[Any]  # cumulative
+    distances: list[int]  # |v - f_i|
+    powers: ObjectArray  # b**distance, in units of 2**-(bits * the largest distance)
+    weights: ObjectArray  # w(i, v)
+    sums: ObjectArray  # cumulative
 
-    def total(self, highest: int) -> Any:
-        """The weight of all values up to ``highest``, which is within the bounds or above them."""
-        return self.sums[min(highest, self.highest) - self.lowest]
+    def at(self, values: Any) -> Any:
+        """The places of values, or of the largest one where they are above it."""
+        return np.minimum(values, self.lowest + len(self.distances) - 1) - self.lowest
 
 
 class PartitionTable:
@@ -101,44 +102,30 @@ class PartitionTable:
         self._eta = eta
         highest, lowest = _closure(_per_rank("upper", upper), _per_rank("lower", lower))
         ranks = len(highest)
-        values = _per_rank("frequency_list", frequency_list)
-        self._targets = (values + [0] * ranks)[:ranks]
+        private = _per_rank("frequency_list", frequency_list)
+        self._targets = (private + [0] * ranks)[:ranks]
         # What the ranks beyond the bounds add to every distance.
-        self._beyond = sum(values[ranks:])
+        self._beyond = sum(private[ranks:])
         reaches = [
             max(abs(high - f), abs(low - f))
             for high, low, f in zip(highest, lowest, self._targets, strict=True)
         ]
-        cells = sum(
-            (high - low + 1) * left
-            for high, low, left in zip(highest, lowest, accumulate(reversed(reaches)), strict=True)
-        )
-        if cells * eta.bits > _MOST_BITS:
+        # From the last rank up.
+        ranges = [range(low, high + 1) for low, high in zip(lowest, highest, strict=True)][::-1]
+        left = list(accumulate(reversed(reaches), initial=0))
+        if sum(map(operator.mul, map(len, ranges), left[1:])) * eta.bits > _MOST_BITS:
             raise ValueError(_TOO_LARGE)
-        self._reach = sum(reaches)
+        self._reach = left[-1]
         # The numerators of b**distance.
         step = gmpy2.mpz(eta.x) ** eta.z
-        self._steps = [step**distance for distance in range(max(reaches, default=0) + 1)]
-        self._rows = self._build(highest, lowest, reaches)
-
-    def _build(self, highest: list[int], lowest: list[int], reaches: list[int]) -> list[_Row]:
+        steps = [step**distance for distance in range(max(reaches, default=0) + 1)]
         rows: list[_Row] = []
-        for high, low, target, reach in zip(
-            *map(reversed, (highest, lowest, self._targets, reaches)), strict=True
-        ):
-            weights = [
-                self._times_power(
-                    rows[-1].total(value) if rows else gmpy2.mpz(1), abs(value - target), reach
-                )
-                for value in range(low, high + 1)
-            ]
-            rows.append(_Row(low, high, target, reach, weights, list(accumulate(weights))))
-        rows.reverse()
-        return rows
-
-    def _times_power(self, weight: Any, distance: int, reach: int) -> Any:
-        """weight * b**distance, in units 2**(bits * reach) times as small as the weight's."""
-        return weight * self._steps[distance] << self._eta.bits * (reach - distance)
+        for values, f, reach in zip(ranges, self._targets[::-1], reaches[::-1], strict=True):
+            distances = [abs(value - f) for value in values]
+            powers = np.array([steps[d] << eta.bits * (reach - d) for d in distances], object)
+            weights = powers * (rows[-1].sums[rows[-1].at(np.array(values))] if rows else 1)
+            rows.append(_Row(values[0], distances, powers, weights, weights.cumsum()))
+        self._rows = rows[::-1]
 
     @property
     def ranks(self) -> int:
@@ -163,12 +150,11 @@ class PartitionTable:
           tape: where random numbers come from: ``RandomTape.from_os()`` for a release.
           channel: the address of this release on the tape; every release needs one of its own.
         """
-        released = []
-        value = self._rows[0].highest if self._rows else 0
+        released: list[int] = []
         for rank, row in enumerate(self._rows):
-            drawn = draw_below(row.total(value), tape, f"{channel}: rank {rank}")
-            value = row.lowest + bisect_right(row.sums, drawn)
-            released.append(value)
+            total = row.sums[row.at(released[-1]) if released else -1]
+            drawn = draw_below(total, tape, f"{channel}: rank {rank}")
+            released.append(row.lowest + bisect_right(row.sums, drawn))
         return FrequencyList.from_counts([value for value in released if value])
 
     def probability(self, released: FrequencyList) -> Any:
@@ -177,11 +163,10 @@ class PartitionTable:
         if len(values) > self.ranks:
             return gmpy2.mpq(0)
         values += [0] * (self.ranks - len(values))
+        places = [value - row.lowest for value, row in zip(values, self._rows, strict=True)]
         weight = gmpy2.mpz(1)
-        for value, row in zip(values, self._rows, strict=True):
-            if not row.lowest <= value <= row.highest:
-                return gmpy2.mpq(0)
-            weight = self._times_power(weight, abs(value - row.target), row.reach)
+        for place, row in zip(places, self._rows, strict=True):
+            weight *= row.powers[place] if 0 <= place < len(row.powers) else 0
         return gmpy2.mpq(weight, self._total)
 
     def marginal(self, rank: int) -> dict[int, Any]:
@@ -203,9 +188,9 @@ class PartitionTable:
     def expected_l1(self) -> Any:
         """Returns E||y - f||_1, as gmpy2.mpq."""
         return self._beyond + sum(
-            abs(value - f) * p
-            for distribution, f in zip(self._marginals, self._targets, strict=True)
-            for value, p in distribution.items()
+            distance * p
+            for distribution, row in zip(self._marginals, self._rows, strict=True)
+            for distance, p in zip(row.distances, distribution.values(), strict=True)
         )
 
     @cached_property
@@ -217,25 +202,16 @@ class PartitionTable:
 
             A(i + 1, v) = sum of A(i, v') * b**|v' - f_i| over v' >= v
         """
-        distributions: list[dict[int, Any]] = []
-        above: dict[int, Any] | None = None
-        for i, row in enumerate(self._rows):
-            values = range(row.lowest, row.highest + 1)
-            before = {v: gmpy2.mpz(1) if above is None else above[v] for v in values}
-            distributions.append(
-                {
-                    v: gmpy2.mpq(before[v] * weight, self._total)
-                    for v, weight in zip(values, row.weights, strict=True)
-                }
-            )
-            ending = [self._times_power(before[v], abs(v - row.target), row.reach) for v in values]
-            suffixes = list(accumulate(reversed(ending)))[::-1]
-            if i + 1 < self.ranks:
-                following = self._rows[i + 1]
-                above = {
-                    v: suffixes[max(v, row.lowest) - row.lowest]
-                    for v in range(following.lowest, following.highest + 1)
-                }
+        distributions = []
+        above: Any = gmpy2.mpz(1)
+        for row, following in itertools.pairwise([*self._rows, None]):
+            assert row
+            chances = [gmpy2.mpq(weight, self._total) for weight in above * row.weights]
+            distributions.append(dict(enumerate(chances, row.lowest)))
+            if following:
+                ending = (above * row.powers)[::-1].cumsum()[::-1]
+                values = np.arange(following.lowest, following.lowest + len(following.distances))
+                above = ending[np.maximum(values - row.lowest, 0)]
         return distributions
 
 
