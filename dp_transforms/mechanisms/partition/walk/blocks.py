@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -45,35 +45,32 @@ _ERROR = 2.0**-43
 """Of the ratio of two values of ``one_minus_exp_minus``, whose arguments were rounded."""
 
 
-class Splits:
-    """Tells how many of a block's moves are in its first part, for the ratio q."""
+@lru_cache(maxsize=32)
+def _transfer(decay: Decay, flips: int, bits: int) -> PreciseTransfer:
+    return PreciseTransfer(decay, flips, bits)
 
-    def __init__(self, decay: Decay):
-        self.decay = decay
-        self._transfers: dict[tuple[int, int], PreciseTransfer] = {}
-        self._shares: dict[tuple[int, ...], tuple[list[Any], list[Any]]] = {}
 
-    def in_first_part(self, near: int, far: int, entered: int, flips: int, number: Uniform) -> int:
-        """The number of moves in the first ``near`` of near + far steps through zeros, if a state
-        enters and leaves with so many moves."""
-        # How far from zero does not matter.
-        start = max(min(entered, 0), -flips)
+@lru_cache(maxsize=4096)
+def _shares(
+    decay: Decay, near: int, far: int, start: int, flips: int, bits: int
+) -> tuple[list[Any], list[Any]]:
+    return _transfer(decay, flips, bits).in_first_part(near, far, start + flips, flips)
 
-        def answer(bits: int) -> int:
-            key = near, far, start, flips, bits
-            if key not in self._shares:
-                if (flips, bits) not in self._transfers:
-                    self._transfers[flips, bits] = PreciseTransfer(self.decay, flips, bits)
-                transfer = self._transfers[flips, bits]
-                self._shares[key] = transfer.in_first_part(near, far, start + flips, flips)
-            lower, upper = number.enclosure(bits)
-            return choose(lower, upper, *self._shares[key])
 
-        return refine_until_decided(answer)
+def in_first_part(
+    decay: Decay, near: int, far: int, entered: int, flips: int, number: Uniform
+) -> int:
+    """The number of moves in the first ``near`` of near + far steps through zeros, if a state
+    enters and leaves with so many moves."""
+    # How far from zero does not matter.
+    start = max(min(entered, 0), -flips)
+    return refine_until_decided(
+        lambda bits: choose(*number.enclosure(bits), *_shares(decay, near, far, start, flips, bits))
+    )
 
 
 def fill_blocks(
-    blocks: Blocks, states: IntArray, splits: Splits, tape: RandomTape
+    blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
 ) -> tuple[IntArray, IntArray]:
     """The places of all moves, given the len(blocks) + 1 states at the block ends. Reads "places",
     "splits r" and "ends b t".
@@ -92,11 +89,11 @@ def fill_blocks(
     is_roomy = np.zeros(len(blocks), dtype=bool)
     for bit in (0, 1):
         chosen = several[blocks.bits[several] == bit]
-        room = _room(splits.decay, early[chosen]) + _room(splits.decay, late[chosen])
+        room = _room(decay, early[chosen]) + _room(decay, late[chosen])
         chosen = chosen[blocks.lengths[chosen] >= room]
         is_roomy[chosen] = True
         ends = blocks.lengths[chosen], early[chosen], late[chosen]
-        numbers, positions = _near_the_ends(splits.decay, *ends, tape, f"ends {bit}")
+        numbers, positions = _near_the_ends(decay, *ends, tape, f"ends {bit}")
         found.append((chosen[numbers], positions))
 
     # Parts of blocks that have one move: what lies before the part, its length, the state that
@@ -120,7 +117,7 @@ def fill_blocks(
             parts.append((block, before, length, start, number))
             return
         near, far = length // 2, length - length // 2
-        first = splits.in_first_part(near, far, start, count, number)
+        first = in_first_part(decay, near, far, start, count, number)
         split(block, asked, before, near, start, first)
         split(block, asked, before + near, far, start + first, count - first)
 
@@ -133,7 +130,7 @@ def fill_blocks(
     )
     table = np.array([part[:4] for part in parts], dtype=np.int64).reshape(-1, 4)
     at, before, lengths, starts = table.T
-    x = geometric(splits.decay, np.ones_like(at), lengths, words, lambda i: parts[i][-1])
+    x = geometric(decay, np.ones_like(at), lengths, words, lambda i: parts[i][-1])
     # Away from zero a late move is cheap, towards zero an early one is.
     found.append((at, before + np.where(starts >= 0, lengths - x + 1, x)))
     found_blocks, found_places = (np.concatenate(arrays) for arrays in zip(*found, strict=True))

@@ -13,7 +13,7 @@ from dp_transforms.mechanisms.arrays import FloatArray, IntArray, ObjectArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.walk.blocks import Splits, fill_blocks, partitions
+from dp_transforms.mechanisms.partition.walk.blocks import fill_blocks, partitions
 from dp_transforms.mechanisms.partition.walk.precise import LookingAhead, PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.transfer import (
     LEAST_WIDTH,
@@ -283,7 +283,6 @@ class Sampler:
         self._bits = 128
         self.window = window
         """The window of the first level that is tried."""
-        self._splits = Splits(decay)
         self._level: Level | None = None
 
     def release(self, tape: RandomTape) -> FrequencyList:
@@ -293,7 +292,7 @@ class Sampler:
     def walk(self, tape: RandomTape) -> Walk:
         """The walk that this tape gives."""
         states = self.states(tape)
-        blocks, positions = fill_blocks(self.blocks, states, self._splits, tape)
+        blocks, positions = fill_blocks(self.blocks, states, self.decay, tape)
         head, tail = (
             partitions(self.decay, states[at : at + 1], tape, channel).tolist()
             for at, channel in ((0, "head parts"), (len(self.blocks), "tail parts"))
