@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -147,7 +146,8 @@ class Level:
         if abs(state) > self.window - _AT_ONCE:
             return np.full(len(lower), _UNSETTLED), np.arange(len(lower))
         if state not in self._tables:
-            self._tables[state] = self._table(state)
+            every = np.arange(len(self._blocks))
+            self._tables[state] = self._cumulative(every, state, _AT_ONCE)
         lo, hi = self._tables[state]
         flips = (lower[:, None] >= hi).sum(axis=1)
         # A bound that is not a number settles nothing.
@@ -170,53 +170,28 @@ class Level:
             return self._head
         if abs(state) > self.window:
             raise Undecided
-        bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
-        matrix = self._transfer.matrix(length)
-        start = self.window + (-state if bit else state)
-        count = min(2 * self.window + 1 - start, length + 1)
-        bounds, exponents = matrix.bounds[:, start, :count], matrix.exponents[start, :count]
-        row = bounds[0], bounds[1], exponents
-        lo, hi = self._cumulative(index, bit, state, *row, matrix.error)
-        return lo.tolist(), hi.tolist()
+        towards = -state if self._blocks.bits.item(index) else state
+        count = min(self.window + 1 - towards, self._blocks.lengths.item(index) + 1)
+        lo, hi = self._cumulative(np.array([index]), state, count)
+        return lo[0].tolist(), hi[0].tolist()
 
-    def _table(self, state: int) -> tuple[FloatArray, FloatArray]:
-        """The first thresholds of all blocks, as two arrays with a row for each block."""
-        bits = self._blocks.bits
-        shape = len(bits), _AT_ONCE
-        row_lo, row_hi, scales = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
-        errors = np.empty((len(bits), 1))
-        for bit in (0, 1):
-            blocks = np.flatnonzero(bits == bit)
-            lengths, kinds = np.unique(
-                np.minimum(self._blocks.lengths[blocks], self._transfer.long), return_inverse=True
-            )
-            start = self.window + (-state if bit else state)
-            for kind, length in enumerate(lengths.tolist()):
-                matrix, same = self._transfer.matrix(length), blocks[kinds == kind]
-                row_lo[same], row_hi[same] = matrix.bounds[:, start, :_AT_ONCE]
-                scales[same] = matrix.exponents[start, :_AT_ONCE]
-                errors[same] = matrix.error
-        everywhere = np.arange(len(bits))[:, None]
-        return self._cumulative(everywhere, bits[:, None], state, row_lo, row_hi, scales, errors)
-
-    def _cumulative(
-        self,
-        index: Any,
-        bit: Any,
-        state: int,
-        row_lo: FloatArray,
-        row_hi: FloatArray,
-        scale: Any,
-        error: Any,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Enclosures of Pr[at most j moves | state], from bounds of T(state, state + j) * 2**scale.
-
-        For one block, or for arrays of blocks in rows. A bound that cannot be told is infinite or
-        not a number.
-        """
+    def _cumulative(self, index: IntArray, state: int, count: int) -> tuple[FloatArray, FloatArray]:
+        """The first ``count`` ``thresholds`` of some blocks, as two arrays with a row for each."""
         messages, here = self._messages, self.window + state
-        count = row_lo.shape[-1]
-        there = here + (1 - 2 * bit) * np.arange(count)
+        bits = self._blocks.bits[index]
+        row_lo, row_hi = np.empty((2, len(index), count))
+        scale = np.empty((len(index), count), dtype=np.int64)
+        error = np.empty((len(index), 1))
+        kinds = 2 * np.minimum(self._blocks.lengths[index], self._transfer.long) + bits
+        for kind in np.unique(kinds).tolist():
+            length, bit = divmod(kind, 2)
+            matrix, same = self._transfer.matrix(length), kinds == kind
+            start = self.window + (-state if bit else state)
+            row_lo[same], row_hi[same] = matrix.bounds[:, start, :count]
+            scale[same] = matrix.exponents[start, :count]
+            error[same] = matrix.error
+        index, directions = index[:, None], 1 - 2 * bits[:, None]
+        there = here + directions * np.arange(count)
         scale = scale + messages.exponents[index + 1, there]
         shift = clipped(scale - messages.exponents[index, here])
         lo, hi = row_lo * messages.lo[index + 1, there], row_hi * messages.hi[index + 1, there]
@@ -224,7 +199,7 @@ class Level:
         _settle(lo, hi)
         lo, hi = np.ldexp(lo, shift), np.ldexp(hi, shift)
         _settle(lo, hi)
-        lo, hi = lo.cumsum(axis=-1), hi.cumsum(axis=-1)
+        lo, hi = lo.cumsum(axis=1), hi.cumsum(axis=1)
         error = error + messages.errors[index] + messages.errors[index + 1]
         error = error + (count + 8) * UNIT_ROUNDOFF
         lo *= (1 - error) / messages.hi[index, here]
