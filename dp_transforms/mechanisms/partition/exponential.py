@@ -76,17 +76,14 @@ from dp_transforms.mechanisms.partition.distributions import (
     GeometricDistribution,
 )
 from dp_transforms.mechanisms.partition.mechanism import Draw, WithinBounds
-from dp_transforms.mechanisms.partition.walk.geometric_walk import (
-    GeometricSampler,
-    GeometricWeights,
-)
+from dp_transforms.mechanisms.partition.walk.geometric_walk import GeometricSampler
 from dp_transforms.mechanisms.partition.walk.levels import Sampler
 
 _PRECISION = 256
 _STEPS = 64
+# Below this rate R is e**c within 1e-5, and 2 c is said to be the price: then it is the range of
+# the loss too, and composes as such.
 _SMALL = Fraction(1, 8)
-"""Below this rate R is e**c within 1e-5, and 2 c is said to be the price: then it is the range of
-the loss too, and composes as such."""
 _LARGE = 32  # Above this rate phi >= 1 - q - q**2 says enough: R <= 1 + 2 q + q**2.
 
 
@@ -98,14 +95,12 @@ class IntegerPartitionMechanism(WithinBounds):
     Without bounds all integer partitions x of all totals are possible outputs: nothing is cut off,
     so there is no delta. The sampler is exact (see ``walk``).
 
-    Privacy. The Young diagrams of neighbours differ in at most ``sensitivity`` cells
-    (``PartitionMechanism``). By the theorem of the module the probability of any x changes by a
-    factor of at most e**(sensitivity * (c + ln R(c))), q = e**-c, and c is such that this is at
-    most e**epsilon: pure epsilon-DP. That is never more than the two factors of q**-sensitivity,
-    one for the weight of x and one for the total weight of all x, which make it (2 * eta *
-    sensitivity)-DP in base 2. The number of times that the sampler raises its precision depends on
-    f and can show in the running time: a timing channel. On a list like RockYou's, at epsilon = 1,
-    it is raised at all in about one release of a million.
+    Privacy. Neighbours differ in at most ``sensitivity`` cells (``PartitionMechanism``), and c is
+    such that the factor of the module's theorem, e**(sensitivity * (c + ln R(c))), is at most
+    e**epsilon: pure epsilon-DP. It is never above q**(-2 * sensitivity), so that with q = 2**-eta
+    it is (2 * eta * sensitivity)-DP in base 2. How often the sampler raises its precision depends
+    on f and can show in the running time: a timing channel. On a list like RockYou's, at
+    epsilon = 1, it is raised at all in about one release of a million.
 
     Args:
       epsilon, sensitivity, eta: see ``PartitionMechanism``.
@@ -198,16 +193,14 @@ class GeometricPartitionMechanism(WithinBounds):
     """Releases x with probability q**||x - f||_1 w(x): the most accurate release for epsilon /
     sensitivity >= ln 3.
 
-    w(x) depends on x alone (see the module), so that there is no normalizer that depends on f, and
-    epsilon pays for the weight only: q = e**(-epsilon / sensitivity), where the exponential
-    mechanism has about e**(-epsilon / (2 * sensitivity)). All lists are possible releases, or all
-    between public bounds.
+    w(x) depends on x alone (see the module): there is no normalizer to pay for, and q is
+    e**(-epsilon / sensitivity). All lists are possible releases, or all between public bounds.
 
     Privacy. For neighbours ||f - f'||_1 <= sensitivity (``PartitionMechanism``). By the triangle
     inequality the probability of any x changes by a factor of at most q**-sensitivity = e**epsilon:
-    pure epsilon-DP. With q = 2**-eta it is (eta * sensitivity)-DP in base 2. Bounds are
-    public (see ``WithinBounds``). Which decisions need more than float64 depends on f and can show
-    in the running time: a timing channel. Each does with a probability of about 1e-14.
+    pure epsilon-DP. With q = 2**-eta it is (eta * sensitivity)-DP in base 2. Which decisions need
+    more than float64, each with a probability of about 1e-14, depends on f and can show in the
+    running time: a timing channel.
 
     Args:
       epsilon, sensitivity, eta: see ``PartitionMechanism``.
@@ -242,7 +235,7 @@ class GeometricPartitionMechanism(WithinBounds):
         return GeometricDistribution(self.rate, walled=self.bounds is not None)
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        return GeometricSampler(self._blocks(frequency_list), GeometricWeights(self.decay)).release
+        return GeometricSampler(self._blocks(frequency_list), self.decay).release
 
 
 def least_epsilon(sensitivity: int) -> Decimal:

@@ -51,10 +51,8 @@ def check_total(name: str, total: object) -> None:
 
 
 class UnsuitableListError(ValueError):
-    """The private list contradicts what a mechanism was told about it.
-
-    The refusal itself leaks information about the data; the message has no numbers of the list.
-    """
+    """The private list contradicts what a mechanism was told about it: to hear so leaks information
+    about the data. The message has no numbers of the list."""
 
 
 Draw = Callable[[RandomTape], Any]
@@ -104,18 +102,18 @@ class PartitionMechanism(ABC):
         sensitivity = positive_integer("sensitivity", self.sensitivity)
         object.__setattr__(self, "sensitivity", sensitivity)
         written = self.epsilon
-        if self.eta is not None:
-            if self.epsilon is not None:
-                raise ValueError("give epsilon or eta, not both")
-            if not isinstance(self.eta, Eta):
-                raise ValueError(f"eta must be an Eta, got {self.eta!r}")
-            decay = Decay(base=self.eta)
-        else:
-            if self.epsilon is None:
+        if self.eta is None:
+            if written is None:
                 raise ValueError("give epsilon or eta: what a release costs has no default")
-            epsilon = positive_rational("epsilon", self.epsilon)
+            epsilon = positive_rational("epsilon", written)
             object.__setattr__(self, "epsilon", epsilon)
             decay = Decay(self._rate(epsilon))
+        elif written is not None:
+            raise ValueError("give epsilon or eta, not both")
+        elif not isinstance(self.eta, Eta):
+            raise ValueError(f"eta must be an Eta, got {self.eta!r}")
+        else:
+            decay = Decay(base=self.eta)
         lowest, highest = decay.log_enclosure(64)
         given = f"got epsilon={written}, eta={self.eta}, sensitivity={self.sensitivity}"
         if lowest > MAX_RATE:
@@ -155,7 +153,7 @@ class PartitionMechanism(ABC):
         return float_above(as_fraction((self._unit_cost() * self.sensitivity).upper))
 
     def _rate(self, epsilon: Fraction) -> Fraction:
-        """c such that a release costs epsilon at most."""
+        """The c at which a release costs epsilon at most."""
         return epsilon / (self.factors * self.sensitivity)
 
     def _unit_cost(self) -> Enclosure:
@@ -235,7 +233,6 @@ class PartitionMechanism(ABC):
         return (draw(tape.claim("frequency list")) for tape in tapes)
 
     def _released(self, drawn: Any) -> ReleasedList:
-        """The public list that was drawn."""
         return ReleasedList(drawn.frequencies, drawn.multiplicities, self)
 
     @abstractmethod
@@ -245,10 +242,10 @@ class PartitionMechanism(ABC):
 
 @dataclass(frozen=True)
 class WithinBounds(PartitionMechanism):
-    """A mechanism over all lists, or over those between public bounds.
+    """A mechanism over all lists, or over those between bounds: public ones, which do not depend on
+    the data or have a budget of their own.
 
-    Bounds are public if they do not depend on the data, or have a budget of their own. A list
-    outside them is moved between them rank by rank, which brings no two lists farther apart.
+    A list outside is moved between them rank by rank, which brings no two lists farther apart.
     """
 
     bounds: PartitionBounds | None = field(default=None, kw_only=True)
