@@ -283,7 +283,9 @@ class WalkSums:
         self._entering = np.append(1, np.cumprod(powers[:-1] / rest))
         # T(D, D') s(D') / s(D) is at most about 1 if s is 1 / A above zero, B(-D) below, in a run
         # of zeros: a step from D <= 0 has the weight q**|D| if D stays, and 1 - q**|D| if it moves.
-        self._scales = np.concatenate([self._entering[:0:-1], 1 / self._leaving]).real
+        least = np.finfo(np.longdouble).tiny
+        below, above = (np.maximum(x.real, least) for x in (self._entering, self._leaving))
+        self._scales = np.concatenate([below[:0:-1], 1 / above])
         self._powers: dict[int, ComplexArray] = {}
         self._matrices: dict[int, Array] = {}
 
