@@ -30,7 +30,6 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import (
-    exactly,
     refine_until_decided,
     rounding_pair,
     smallest_where,
@@ -72,12 +71,8 @@ def in_first_part(
 def fill_blocks(
     blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
 ) -> tuple[IntArray, IntArray]:
-    """The places of all moves, given the len(blocks) + 1 states at the block ends. Reads "places",
-    "splits r" and "ends b t".
-
-    Returns:
-      (blocks, places): the block and the place in it of every move, the places from 1.
-    """
+    """(blocks, places) of all moves, from 1 in each block, given the states at the block ends.
+    Reads "places", "splits r" and "ends b t"."""
     # Mirrored where the bit is 1, so that every block is one of zeros.
     entered = np.where(blocks.bits == 0, states[:-1], -states[:-1])
     flips = np.abs(np.diff(states))
@@ -138,11 +133,11 @@ def fill_blocks(
 
 
 def _room(decay: Decay, counts: IntArray) -> FloatArray:
-    """Returns the reach of the moves near one end, but for a probability of at most 1/4 each.
+    """The reach of the moves near one end, but for a probability of at most 1/4 each.
 
     The largest of s distinct parts of an infinite run is above s + x with a probability of at most
-    s q**x. This decides how places are drawn, not how likely they are. MPFR rounds correctly, so
-    that it is decided alike on every machine.
+    s q**x. This decides how places are drawn, not how likely they are; alike on every machine,
+    since MPFR rounds correctly.
     """
     down, _ = rounding_pair(53)
     _, rate = decay.log_enclosure(WORD_BITS)
@@ -163,8 +158,9 @@ def _near_the_ends(
     (blocks, places) of all moves; blocks are numbered as in ``lengths``."""
     found_blocks, found_places = [np.arange(0)], [np.arange(0)]
     waiting = np.arange(len(lengths))
-    tries = 0
-    while len(waiting):
+    for tries in itertools.count():
+        if not len(waiting):
+            break
         branch = tape.branch(f"{channel} {tries}")
         firsts = partitions(decay, early[waiting], branch, "early")
         lasts = partitions(decay, late[waiting], branch, "late")
@@ -176,7 +172,6 @@ def _near_the_ends(
             found_blocks.append(block)
             found_places.append(lengths[block] - parts[kept] + 1 if are_late else parts[kept])
         waiting = waiting[~accepted]
-        tries += 1
     return np.concatenate(found_blocks), np.concatenate(found_places)
 
 
@@ -188,8 +183,8 @@ def _largest(parts: IntArray, counts: IntArray) -> IntArray:
 
 
 def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -> IntArray:
-    """Partitions into ``counts`` distinct positive parts, with distribution proportional to q**sum;
-    in a row, each partition's parts in descending order.
+    """Partitions into ``counts`` distinct positive parts, in proportion to q**sum; in a row, each
+    partition's parts in descending order.
 
     The i-th column of a diagram from the right is repeated G_i + 1 times, where G_i is geometric
     with ratio q**i: sum = count (count + 1) / 2 + sum_i i G_i. The parts are the distances of moves
@@ -215,16 +210,10 @@ def geometric(
     words: WordArray,
     number: Callable[[int], Uniform],
 ) -> IntArray:
-    """The smallest x >= 1 with U < F(x), for the ratios q**factors.
+    """The smallest x >= 1 with U < F(x): P(x) is in proportion to q**(factor * x) on 1..length, or
+    on all x >= 1 where lengths is None.
 
-    So x has the distribution P(x) proportional to q**(factor * x) on 1..length, or on all x >= 1
-    where lengths is None.
-
-    Args:
-      decay: the ratio q.
-      factors, lengths: one of each for each x.
-      words: the leading 64 bits of the uniform numbers.
-      number: the i-th of these numbers itself.
+    Words are the leading 64 bits of the uniform numbers, of which ``number`` gives the i-th.
     """
     rates: Any = float(decay.log_enclosure(WORD_BITS)[0]) * factors
     most: Any = math.inf if lengths is None else lengths
@@ -243,19 +232,9 @@ def geometric(
 
 
 def _precisely(decay: Decay, factor: int, uniform: Uniform, length: int | None, bits: int) -> int:
-    """One number of ``geometric``, by enclosures of ``bits`` bits.
-
-    Raises:
-      Undecided: this precision does not settle it.
-    """
-    number = uniform.enclosure(bits)
-    norm = exactly(1)
-    if length is not None:
-        norm = decay.one_minus_power(factor * length, bits + 16)
-
-    def is_reached(x: int) -> bool:
-        if length is not None and x >= length:
-            return True
-        return number.is_below(decay.one_minus_power(factor * x, bits + 16) / norm)
-
-    return smallest_where(is_reached, 1)
+    """One number of ``geometric``, or Undecided if this precision does not settle it."""
+    number, power = uniform.enclosure(bits), partial(decay.one_minus_power, precision=bits + 16)
+    if length is None:
+        return smallest_where(lambda x: number.is_below(power(factor * x)), 1)
+    norm = power(factor * length)
+    return smallest_where(lambda x: x >= length or number.is_below(power(factor * x) / norm), 1)

@@ -35,13 +35,9 @@ _NARROWEST = 32  # The first window to look ahead on.
 
 
 class Level:
-    """Settles the questions of a release on a window of states.
+    """Settles the questions of a release on a window of states -W..W.
 
-    Args:
-      blocks: the blocks of the walk.
-      decay: the ratio q.
-      window: W; states are -W..W.
-      bits: of the MPFR numbers that settle what float64 leaves open.
+    MPFR numbers of so many bits settle what float64 leaves open.
 
     Raises:
       Undecided: the window is too narrow for any enclosure.
@@ -104,10 +100,9 @@ class Level:
         window = min(_NARROWEST, self.window)
         while True:
             transfer = PreciseTransfer(self._decay, window, self.bits)
+            ahead = LookingAhead(self._blocks, self.messages, transfer)
             try:
-                return LookingAhead(self._blocks, self.messages, transfer).settle(
-                    uniform, index, state
-                )
+                return ahead.settle(uniform, index, state)
             except Undecided:
                 if window == self.window:
                     raise
@@ -126,7 +121,6 @@ class Level:
         exponents = messages.exponents[at, inner].tolist()
         down, up = rounding_pair(64)
         error = messages.errors.item(at)
-        factors = down.sub(1, error), up.add(1, error)
         lower, upper = (
             np.array(
                 [
@@ -134,7 +128,10 @@ class Level:
                     for bound, exponent in zip(side.tolist(), exponents, strict=True)
                 ]
             )
-            for context, factor, side in zip((down, up), factors, (lo, hi), strict=True)
+            for context, factor, side in (
+                (down, down.sub(1, error), lo),
+                (up, up.add(1, error), hi),
+            )
         )
         return lower, upper
 
@@ -236,14 +233,10 @@ def _settle(lo: FloatArray, hi: FloatArray) -> None:
 
 
 class Sampler:
-    """Draws lists x with weights q**||x - f||_1.
+    """Draws lists x with weights q**||x - f||_1, given f's runs, each as one block.
 
     Levels of ever wider windows answer the same questions from the same numbers, so that a release
     does not depend on the one that settles them all.
-
-    Args:
-      blocks: f's runs, each as one block.
-      decay: the ratio q.
     """
 
     def __init__(self, blocks: Blocks, decay: Decay):

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property, reduce
 from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import gmpy2
@@ -40,11 +41,6 @@ class PreciseTransfer:
     """T_n on the window -W..W, as MPFR numbers rounded down and up: see ``transfer``.
 
     State D has index D + W. Nothing is scaled, since the range of exponents is so wide.
-
-    Args:
-      decay: the ratio q.
-      window: W.
-      precision: the bits of all numbers.
     """
 
     def __init__(self, decay: Decay, window: int, precision: int):
@@ -88,22 +84,18 @@ class PreciseTransfer:
         """(lo, hi) around T_length, made once and kept."""
         length = min(length, self.long)
         if length not in self._matrices:
-            contexts = rounding_pair(self.precision)
-            lower, upper = (
-                self._make(length, bound, context) for bound, context in enumerate(contexts)
-            )
-            self._matrices[length] = lower, upper
+            self._matrices[length] = self._make(length, 0), self._make(length, 1)
         return self._matrices[length]
 
-    def _make(self, length: int, bound: int, context: Any) -> ObjectArray:
-        w, size = self.window, self.size
+    def _make(self, length: int, bound: int) -> ObjectArray:
+        w, context = self.window, rounding_pair(self.precision)[bound]
         is_long = length == self.long
         stays = self.weights.powers(length)
         if is_long:
             climbs, falls = self.weights.leaving_first_run(), self.weights.entering_last_run()
         else:
             climbs, falls = self.weights.upward(length), self.weights.inward(length)
-        table = np.full((size, size), context.add(0, 0), dtype=object)
+        table = np.full((self.size, self.size), gmpy2.mpfr(0))
         # From below nothing is said of the wrong sides of long runs.
         for d in range(w + 1 if bound or not is_long else 0):
             for k in range(min(w - d, length) + 1):
@@ -126,29 +118,21 @@ class PreciseTransfer:
     ) -> tuple[list[Any], list[Any]]:
         """Enclosures of Pr[at most j moves are among the first ``near`` steps], for j = 0..moves,
         of a run of near + far steps with so many moves that the state of index start enters."""
-        states, contexts = slice(start, start + flips + 1), rounding_pair(self.precision)
-        sums = []
-        for context, first, second in zip(
-            contexts, self.matrix(near), self.matrix(far), strict=True
-        ):
-            weights = map(context.mul, first[start, states], second[states, start + flips])
-            sums.append(list(accumulate(weights, context.add)))
-        (lower, upper), (down, up) = sums, contexts
-        lo = [down.div(part, upper[-1]) for part in lower[:-1]]
-        hi = [up.div(part, lower[-1]) for part in upper[:-1]]
+        states = slice(start, start + flips + 1)
+        first, second = (
+            map(Enclosure, *(side[place] for side in self.matrix(length)))
+            for length, place in ((near, (start, states)), (far, (states, start + flips)))
+        )
+        *parts, total = accumulate(map(mul, first, second))
+        shares = [part / total for part in parts]
         # The last sum is the total by definition.
-        return [*lo, 1], [*hi, 1]
+        return [*(share.lower for share in shares), 1], [*(share.upper for share in shares), 1]
 
 
 class LookingAhead:
-    """Settles questions of a release by messages that are known roughly.
-
-    Args:
-      blocks: the blocks of the walk.
-      messages: gives lower and upper bounds of beta in front of a block, for the states -W..W;
-        raises Undecided if there are none.
-      transfer: transfer weights on that window.
-    """
+    """Settles questions of a release by messages that are known roughly: ``messages`` gives lower
+    and upper bounds of beta in front of a block, for the states of the transfer weights' window, or
+    raises Undecided."""
 
     def __init__(
         self,

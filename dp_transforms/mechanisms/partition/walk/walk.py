@@ -81,14 +81,28 @@ class Blocks:
     def of(cls, frequency_list: FrequencyList, bounds: PartitionBounds | None = None) -> Blocks:
         """The runs of a frequency list, each as one block. With bounds, those of the list moved
         between them, cut where a bit of the bounds changes, and with the bounds as walls."""
+        if bounds is None:
+            lists, heads, tails = [frequency_list], [0], [0]
+        else:
+            lists = [bounds.nearest(frequency_list), bounds.lower, bounds.upper]
+            # How many ranks lie in front of each list, and its value at the ranks behind it.
+            heads, tails = [0, 0, bounds.unbounded_ranks], [0, 0, bounds.beyond]
+        each = list(zip(lists, heads, tails, strict=True))
+        top = max(
+            (values.frequencies.item(0) if len(values) else tail) - head
+            for values, head, tail in each
+        )
+        changes = [_changes(values, top + head, tail) for values, head, tail in each]
+        end = max(change.item(-1) for change in changes)
+        cuts = _distinct([[0, end], *changes])
+        lengths = np.diff(cuts)
+        bits = np.array([change.searchsorted(cuts[:-1], side="right") % 2 for change in changes])
+        walls = np.array([-NO_WALL, NO_WALL])[:, None].repeat(len(cuts), axis=1)
         if bounds is not None:
-            return _walled(frequency_list, bounds)
-        values = frequency_list.frequencies
-        gaps = -np.diff(values, append=0)
-        runs = np.stack([frequency_list.multiplicities, gaps], axis=1).ravel()
-        walls = np.full(len(runs) + 1, NO_WALL)
-        top = int(values.max(initial=0))
-        return cls(1 - np.arange(len(runs)) % 2, runs, runs, top, -walls, walls)
+            heights = np.pad((bits * lengths).cumsum(axis=1), ((0, 0), (1, 0)))
+            heights += np.array(heads)[:, None]
+            walls = heights[1:] - heights[0]
+        return cls(bits[0], lengths, lengths, top, *walls)
 
     def __len__(self) -> int:
         return len(self.bits)
@@ -188,9 +202,7 @@ class Walk:
         heads = np.append(0, run_ends + 1)
         first = max([int(starts[0]) - 1, *flips[:1].tolist()])
         last = min([int(starts[-1]) - 1, *(flips[-1:] - 1).tolist()])
-        # np.unique and np.isin would load numpy.ma, which takes longer than a release.
-        cuts = np.sort(np.concatenate([[first, last], starts[heads] - 1, flips, flips - 1]))
-        cuts = cuts[np.append(True, np.diff(cuts) > 0)][::-1]
+        cuts = _distinct([[first, last], starts[heads] - 1, flips, flips - 1])[::-1]
         cuts = cuts[(cuts <= first) & (cuts >= last)]
         run_bits = np.concatenate([[0], blocks.bits[run_ends], [1]])
         # Run 0 is the first infinite one; run j >= 1 starts at starts[heads[j-1]] - 1.
@@ -205,28 +217,11 @@ class Walk:
         return FrequencyList.from_runs((cuts[:-1] + rank + 1)[ones], widths[ones])
 
 
-def _walled(frequency_list: FrequencyList, bounds: PartitionBounds) -> Blocks:
-    inner = bounds.nearest(frequency_list)
-    lists = (inner, bounds.lower, bounds.upper)
-    # How many ranks lie in front of each list, and its value at the ranks behind it.
-    heads = (0, 0, bounds.unbounded_ranks)
-    tails = (0, 0, bounds.beyond)
-    first = [
-        int(values.frequencies[0]) - head if len(values) else tail - head
-        for values, head, tail in zip(lists, heads, tails, strict=True)
-    ]
-    top = max(first)
-    changes = [
-        _changes(values, top + head, tail)
-        for values, head, tail in zip(lists, heads, tails, strict=True)
-    ]
-    end = max(change.item(-1) for change in changes)
-    cuts = np.unique(np.concatenate([[0, end], *changes]))
-    lengths = np.diff(cuts)
-    bits = np.array([change.searchsorted(cuts[:-1], side="right") % 2 for change in changes])
-    heights = np.array(heads)[:, None] + np.pad((bits * lengths).cumsum(axis=1), ((0, 0), (1, 0)))
-    lowest, highest = heights[1] - heights[0], heights[2] - heights[0]
-    return Blocks(bits[0], lengths, lengths, top, lowest, highest)
+def _distinct(parts: Sequence[Any]) -> IntArray:
+    # np.unique would load numpy.ma, which takes longer than a release.
+    places = np.sort(np.concatenate(parts))
+    distinct: IntArray = places[np.append(True, np.diff(places) > 0)]
+    return distinct
 
 
 def _changes(values: FrequencyList, top: int, tail: int) -> IntArray:
