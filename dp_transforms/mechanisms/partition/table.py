@@ -52,7 +52,8 @@ class _Row:
 
     lowest: int
     distances: list[int]  # |v - f_i|
-    powers: ObjectArray  # b**distance, in units of 2**-(bits * the largest distance)
+    steps: ObjectArray  # the numerators of b**distance
+    shifts: ObjectArray  # bits by which these are shifted, for a common denominator
     weights: ObjectArray  # w(i, v)
     sums: ObjectArray  # cumulative
 
@@ -116,15 +117,16 @@ class PartitionTable:
         if sum(map(operator.mul, map(len, ranges), left[1:])) * eta.bits > _MOST_BITS:
             raise ValueError(_TOO_LARGE)
         self._reach = left[-1]
-        # The numerators of b**distance.
         step = gmpy2.mpz(eta.x) ** eta.z
-        steps = [step**distance for distance in range(max(reaches, default=0) + 1)]
+        powers = [step**distance for distance in range(max(reaches, default=0) + 1)]
         rows: list[_Row] = []
         for values, f, reach in zip(ranges, self._targets[::-1], reaches[::-1], strict=True):
             distances = [abs(value - f) for value in values]
-            powers = np.array([steps[d] << eta.bits * (reach - d) for d in distances], object)
-            weights = powers * (rows[-1].sums[rows[-1].at(np.array(values))] if rows else 1)
-            rows.append(_Row(values[0], distances, powers, weights, weights.cumsum()))
+            own = np.array([powers[distance] for distance in distances], object)
+            shifts = np.array([eta.bits * (reach - distance) for distance in distances], object)
+            below = rows[-1].sums[rows[-1].at(np.array(values))] if rows else 1
+            weights = below * own << shifts
+            rows.append(_Row(values[0], distances, own, shifts, weights, weights.cumsum()))
         self._rows = rows[::-1]
 
     @property
@@ -166,7 +168,9 @@ class PartitionTable:
         places = [value - row.lowest for value, row in zip(values, self._rows, strict=True)]
         weight = gmpy2.mpz(1)
         for place, row in zip(places, self._rows, strict=True):
-            weight *= row.powers[place] if 0 <= place < len(row.powers) else 0
+            if not 0 <= place < len(row.steps):
+                return gmpy2.mpq(0)
+            weight = weight * row.steps[place] << row.shifts[place]
         return gmpy2.mpq(weight, self._total)
 
     def marginal(self, rank: int) -> dict[int, Any]:
@@ -209,7 +213,7 @@ class PartitionTable:
             chances = [gmpy2.mpq(weight, self._total) for weight in above * row.weights]
             distributions.append(dict(enumerate(chances, row.lowest)))
             if following:
-                ending = (above * row.powers)[::-1].cumsum()[::-1]
+                ending = (above * row.steps << row.shifts)[::-1].cumsum()[::-1]
                 values = np.arange(following.lowest, following.lowest + len(following.distances))
                 above = ending[np.maximum(values - row.lowest, 0)]
         return distributions
