@@ -252,8 +252,8 @@ _MOST_STEPS = 64  # Longer blocks are applied as a matrix, shorter ones step by 
 def window_for(rate: float) -> int:
     """W such that |D| > W has a probability below 1e-20 at every position of every walk.
 
-    |D| is largest where two long runs meet. There its distribution is q**(d**2) / (q; q)_d**2 up to
-    a factor: about Gaussian, with mean ln(2) / c and variance 1 / 4c where c is small.
+    |D| is largest where two long runs meet: there q**(d**2) / (q; q)_d**2 up to a factor, which is
+    about Gaussian, with mean ln(2) / c and variance 1 / 4c, where c is small.
     """
     return math.ceil(math.log(2) / rate + 5 / math.sqrt(rate)) + 3
 

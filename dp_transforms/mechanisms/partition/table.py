@@ -11,9 +11,8 @@ last rank up,
 is the total weight of the ways to go on when rank i has the value v; then ranks are drawn from the
 first down, each by normalised sampling among the values that the one before it allows.
 
-Weights are kept as integers: row i in units of 2**-(bits * reach_i), where reach_i is the largest
-distance that ranks i, i+1, ... can still add. So every operation is exact for every eta, and no
-precision has to be found by trial.
+Weights are integers: row i in units of 2**-(bits * reach_i), where reach_i is the largest distance
+that ranks i, i+1, ... can still add. So every operation is exact for every eta.
 
 The table has a cell for every rank and value within the bounds, and its cells grow with the total:
 at bounds n / i, time and memory grow faster than n**2. The unrestricted mechanism is the limit of
@@ -22,7 +21,6 @@ loose bounds; for lists beyond some thousands of users, use ``IntegerPartitionMe
 
 from __future__ import annotations
 
-import itertools
 import operator
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -48,10 +46,9 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True)
 class _Row:
-    """The values of one rank: lowest, lowest + 1, ..., with integers for each."""
+    """The values of one rank, with integers for each."""
 
-    lowest: int
-    distances: list[int]  # |v - f_i|
+    values: range
     steps: ObjectArray  # the numerators of b**distance
     shifts: ObjectArray  # bits by which these are shifted, for a common denominator
     weights: ObjectArray  # w(i, v)
@@ -59,7 +56,7 @@ class _Row:
 
     def at(self, values: Any) -> Any:
         """The places of values, or of the largest one where they are above it."""
-        return np.minimum(values, self.lowest + len(self.distances) - 1) - self.lowest
+        return np.minimum(values, self.values[-1]) - self.values[0]
 
 
 class PartitionTable:
@@ -68,8 +65,8 @@ class PartitionTable:
     Privacy. The bounds must not depend on the data. Neighbours: add or remove all records of one
     user, who contributes to at most k partitions; that moves the sorted list by at most k in L1. So
     one ``sample`` is (2 * k * eta)-DP in base 2 (the argument is that of ``ExponentialMechanism``).
-    ``probability``, ``marginal``, ``bias`` and ``expected_l1`` are private quantities, for
-    evaluation. Building the table takes a time that depends on the bounds and, less, on the list.
+    All but samples are private quantities, for evaluation. Building the table takes a time that
+    depends on the bounds and, less, on the list.
 
     Args:
       frequency_list: the private list f.
@@ -121,12 +118,11 @@ class PartitionTable:
         powers = [step**distance for distance in range(max(reaches, default=0) + 1)]
         rows: list[_Row] = []
         for values, f, reach in zip(ranges, self._targets[::-1], reaches[::-1], strict=True):
-            distances = [abs(value - f) for value in values]
-            own = np.array([powers[distance] for distance in distances], object)
-            shifts = np.array([eta.bits * (reach - distance) for distance in distances], object)
+            steps = np.array([powers[abs(value - f)] for value in values], object)
+            shifts = np.array([eta.bits * (reach - abs(value - f)) for value in values], object)
             below = rows[-1].sums[rows[-1].at(np.array(values))] if rows else 1
-            weights = below * own << shifts
-            rows.append(_Row(values[0], distances, own, shifts, weights, weights.cumsum()))
+            weights = below * steps << shifts
+            rows.append(_Row(values, steps, shifts, weights, weights.cumsum()))
         self._rows = rows[::-1]
 
     @property
@@ -156,7 +152,7 @@ class PartitionTable:
         for rank, row in enumerate(self._rows):
             total = row.sums[row.at(released[-1]) if released else -1]
             drawn = draw_below(total, tape, f"{channel}: rank {rank}")
-            released.append(row.lowest + bisect_right(row.sums, drawn))
+            released.append(row.values[0] + bisect_right(row.sums, drawn))
         return FrequencyList.from_counts([value for value in released if value])
 
     def probability(self, released: FrequencyList) -> Any:
@@ -165,12 +161,11 @@ class PartitionTable:
         if len(values) > self.ranks:
             return gmpy2.mpq(0)
         values += [0] * (self.ranks - len(values))
-        places = [value - row.lowest for value, row in zip(values, self._rows, strict=True)]
         weight = gmpy2.mpz(1)
-        for place, row in zip(places, self._rows, strict=True):
-            if not 0 <= place < len(row.steps):
+        for value, row in zip(values, self._rows, strict=True):
+            if value not in row.values:
                 return gmpy2.mpq(0)
-            weight = weight * row.steps[place] << row.shifts[place]
+            weight = weight * row.steps[row.at(value)] << row.shifts[row.at(value)]
         return gmpy2.mpq(weight, self._total)
 
     def marginal(self, rank: int) -> dict[int, Any]:
@@ -192,9 +187,9 @@ class PartitionTable:
     def expected_l1(self) -> Any:
         """Returns E||y - f||_1, as gmpy2.mpq."""
         return self._beyond + sum(
-            distance * p
-            for distribution, row in zip(self._marginals, self._rows, strict=True)
-            for distance, p in zip(row.distances, distribution.values(), strict=True)
+            abs(value - f) * p
+            for distribution, f in zip(self._marginals, self._targets, strict=True)
+            for value, p in distribution.items()
         )
 
     @cached_property
@@ -208,14 +203,13 @@ class PartitionTable:
         """
         distributions = []
         above: Any = gmpy2.mpz(1)
-        for row, following in itertools.pairwise([*self._rows, None]):
-            assert row
+        for i, row in enumerate(self._rows):
+            if i:
+                before = self._rows[i - 1]
+                ending = (above * before.steps << before.shifts)[::-1].cumsum()[::-1]
+                above = ending[np.maximum(np.array(row.values) - before.values[0], 0)]
             chances = [gmpy2.mpq(weight, self._total) for weight in above * row.weights]
-            distributions.append(dict(enumerate(chances, row.lowest)))
-            if following:
-                ending = (above * row.steps << row.shifts)[::-1].cumsum()[::-1]
-                values = np.arange(following.lowest, following.lowest + len(following.distances))
-                above = ending[np.maximum(values - row.lowest, 0)]
+            distributions.append(dict(zip(row.values, chances, strict=True)))
         return distributions
 
 

@@ -296,10 +296,9 @@ class GeometricSampler:
 
 
 class TapeDecisions:
-    """Answers the walk's questions from a tape, each with its exact probability.
-
-    Both questions about a regular run read one number, of the channel "runs" and with the run's
-    index. All others read those of the channel "steps", in turn.
+    """Answers the walk's questions from a tape, each with its exact probability: both about a
+    regular run from the number of the channel "runs" with its index, all others from those of the
+    channel "steps" in turn.
     """
 
     def __init__(self, sampler: GeometricSampler, tape: RandomTape):

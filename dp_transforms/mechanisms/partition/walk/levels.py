@@ -109,11 +109,8 @@ class Level:
             window = min(2 * window, self.window)
 
     def messages(self, at: int, window: int) -> tuple[ObjectArray, ObjectArray]:
-        """MPFR bounds of beta in front of a block, for the states -window..window.
-
-        Raises:
-          Undecided: some state has none.
-        """
+        """MPFR bounds of beta in front of a block, for the states -window..window; Undecided if
+        some state has none."""
         messages, inner = self._messages, slice(self.window - window, self.window + window + 1)
         lo, hi = messages.lo[at, inner], messages.hi[at, inner]
         if not np.isfinite(hi).all():
@@ -136,10 +133,8 @@ class Level:
         return lower, upper
 
     def _answers(self, state: int, lower: FloatArray) -> tuple[IntArray, IntArray]:
-        """The moves of every block, if it is entered in this state, and where they are not 0.
-
-        They are _UNSETTLED where the thresholds at hand do not tell.
-        """
+        """The moves of every block, if it is entered in this state, or _UNSETTLED where the
+        thresholds at hand do not tell; and where they are not 0."""
         if abs(state) > self.window - _AT_ONCE:
             return np.full(len(lower), _UNSETTLED), np.arange(len(lower))
         if state not in self._tables:
@@ -158,10 +153,8 @@ class Level:
         """Enclosures of Pr[at most j moves in block ``index`` | state], for j = 0, 1, ...; of
         Pr[the first infinite run ends in a state of at most j] if that is -1.
 
-        A bound that cannot be told is infinite or not a number.
-
-        Raises:
-          Undecided: the state is outside the window.
+        A bound that cannot be told is infinite or not a number. Raises Undecided outside the
+        window.
         """
         if index < 0:
             return self._head

@@ -213,10 +213,8 @@ class LookingAhead:
             at += 1
 
     def _beyond(self, lower: Iterable[Any], upper: Iterable[Any]) -> Any:
-        """An upper bound of the sum beyond the end of a log-concave sequence, given bounds of it.
-
-        Every ratio of neighbours bounds the later ones.
-        """
+        """An upper bound of the sum beyond the end of a log-concave sequence, given bounds of it:
+        every ratio of neighbours bounds the later ones."""
         lo, hi = list(lower), list(upper)
         ratios = (self._up.div(b, a) for a, b in zip(lo, hi[1:], strict=False) if a > 0)
         ratio = min(ratios, default=1) if hi[-1] else 0

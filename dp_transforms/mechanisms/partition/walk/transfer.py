@@ -106,12 +106,11 @@ def parts_of(length: int) -> tuple[int, int]:
 
 
 class FloatMatrix(NamedTuple):
-    """T_n on a window: row i has the entries (i, i), (i, i + 1), ..., up to n moves.
+    """T_n on a window: row i has the entries (i, i), (i, i + 1), ..., up to n moves, which lie
+    within bounds[0] * (1 - error) and bounds[1] * (1 + error), times 2**exponents; 0 beyond it.
 
-    An entry lies within bounds[0] * (1 - error) and bounds[1] * (1 + error), times 2**exponents; it
-    is 0 beyond the window. ``ends`` are the second states of entries, at most W. ``rise[i]`` is at
-    least T(i, j + 1) / T(i, j) for the window's last column j and all later ones. The matrix that
-    all long runs share has lower bounds only for entries from states up to 0 to states from 0 on.
+    ``ends`` are the second states of entries, at most W. ``rise[i]`` is at least T(i, j + 1) /
+    T(i, j) for the window's last column j and all later ones.
     """
 
     bounds: FloatArray
@@ -133,11 +132,7 @@ class FloatTransfer:
         self._matrices: dict[int, FloatMatrix] = {}
 
     def matrix(self, length: int) -> FloatMatrix:
-        """T_length, made once and kept.
-
-        Raises:
-          FloatingPointError: the entries span more than float64 does.
-        """
+        """T_length, made once and kept; a FloatingPointError if it spans more than float64 does."""
         length = min(length, self.long)
         if length not in self._matrices:
             self._matrices[length] = self._make(length)
@@ -293,9 +288,8 @@ class _Vector:
     """Bounds values[0] <= beta <= values[1], times 2**exponents, in front of some block or behind
     the last, in the orientation in which it is one of zeros.
 
-    Only some states are alive: those from which a walk can still end at zero, which lies as far
-    below as there are zeros ahead of it, without leaving the walls. For the others beta is zero,
-    and they have the lowest exponent that is kept.
+    Only states are alive from which a walk can still end at zero, as far below as there are zeros
+    ahead, within the walls. For the others beta is zero, and has the lowest exponent that is kept.
     """
 
     def __init__(self, transfer: FloatTransfer, lowest: int, highest: int):
@@ -378,10 +372,8 @@ class _Vector:
         self.exponents[~alive] = deepest
 
     def _edge(self, known: BoolArray, direction: int) -> tuple[int, tuple[float, int]]:
-        """A state far out in that direction, and a bound of its ratio to the one before it.
-
-        The bound takes a lower bound of the one before. So this is a known state behind a known
-        one, or the first one behind those that are known: whichever ratio is less.
+        """A state far out in that direction, and a bound of its ratio to the one before it: a known
+        state behind a known one, or the first one behind all known ones, whichever ratio is less.
         """
         states = np.flatnonzero(known)[::direction]
         pairs = states[1:][np.diff(states) == direction]
