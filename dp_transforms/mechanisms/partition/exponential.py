@@ -78,6 +78,7 @@ from dp_transforms.mechanisms.partition.distributions import (
 from dp_transforms.mechanisms.partition.mechanism import Draw, WithinBounds
 from dp_transforms.mechanisms.partition.walk.geometric_walk import GeometricSampler
 from dp_transforms.mechanisms.partition.walk.levels import Sampler
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 _PRECISION = 256
 _STEPS = 64
@@ -136,7 +137,7 @@ class IntegerPartitionMechanism(WithinBounds):
         return unit_cost(self.decay)
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        return Sampler(self._blocks(frequency_list), self.decay).release
+        return Sampler(Blocks.of(frequency_list, self.bounds), self.decay).release
 
 
 def unit_cost(decay: Decay) -> Enclosure:
@@ -235,7 +236,7 @@ class GeometricPartitionMechanism(WithinBounds):
         return GeometricDistribution(self.rate, walled=self.bounds is not None)
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        return GeometricSampler(self._blocks(frequency_list), self.decay).release
+        return GeometricSampler(Blocks.of(frequency_list, self.bounds), self.decay).release
 
 
 def least_epsilon(sensitivity: int) -> Decimal:

@@ -23,7 +23,6 @@ from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     ReleaseDistribution,
 )
-from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.randomness import RandomTape
 
@@ -252,27 +251,20 @@ class WithinBounds(PartitionMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bounds is not None:
-            _check_sizes(self.bounds)
+        if self.bounds is None:
+            return
+        if not isinstance(self.bounds, PartitionBounds):
+            raise ValueError(f"bounds must be PartitionBounds, got {self.bounds!r}")
+        for name, size in (
+            ("the total of lower", self.bounds.lower.total),
+            ("the number of ranks of upper", self.bounds.upper.distinct),
+            ("unbounded_ranks", self.bounds.unbounded_ranks),
+            ("beyond", self.bounds.beyond),
+        ):
+            if size > _MAX_SIZE:
+                raise ValueError(f"bounds: {name} must be at most 2**60, got {size}")
 
     def possible_lists(self) -> dict[str, Any]:
         if self.bounds is None:
             return super().possible_lists()
         return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
-
-    def _blocks(self, frequency_list: FrequencyList) -> Blocks:
-        return Blocks.of(frequency_list, self.bounds)
-
-
-def _check_sizes(bounds: PartitionBounds) -> None:
-    """Raises ValueError if a list between public bounds could be larger than lists can be."""
-    if not isinstance(bounds, PartitionBounds):
-        raise ValueError(f"bounds must be PartitionBounds, got {bounds!r}")
-    for name, size in (
-        ("the total of lower", bounds.lower.total),
-        ("the number of ranks of upper", bounds.upper.distinct),
-        ("unbounded_ranks", bounds.unbounded_ranks),
-        ("beyond", bounds.beyond),
-    ):
-        if size > _MAX_SIZE:
-            raise ValueError(f"bounds: {name} must be at most 2**60, got {size}")

@@ -206,7 +206,10 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
         if self.distance is None:
             if not (isinstance(self.delta, float) and 0 < self.delta < 1):
                 raise ValueError(f"delta must be a float between 0 and 1, got {self.delta!r}")
-            found = smallest_distance(self.decay, self.max_total, self.delta)
+            delta: float = self.delta
+            found = smallest_where(
+                lambda d: probability_outside(self.decay, self.max_total, d) <= delta, 0
+            )
             object.__setattr__(self, "distance", found)
         else:
             check_total("distance", self.distance)
@@ -268,8 +271,3 @@ def probability_outside(decay: Decay, max_total: int, distance: int) -> float:
             return 1.0
         term: Any = (first + 1) * gmpy2.exp(root * gmpy2.sqrt(total) - rate * first)
         return min(1.0, float(term / (1 - ratio)) * _ROUNDING)
-
-
-def smallest_distance(decay: Decay, max_total: int, delta: float) -> int:
-    """The smallest d for which ``probability_outside`` is at most delta."""
-    return smallest_where(lambda d: probability_outside(decay, max_total, d) <= delta, 0)
