@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import Array, ComplexArray, IntArray
+from dp_transforms.mechanisms.arrays import Array, ComplexArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
@@ -136,13 +136,6 @@ class ExponentialDistribution(ReleaseDistribution):
         return found
 
 
-def corner_chains(released: FrequencyList) -> IntArray:
-    """The number of corners of each maximal chain of the list's diagram."""
-    # A corner lies between any two runs, the endless ones included.
-    is_long = Blocks.of(released).lengths > 1
-    return np.diff(np.flatnonzero(np.concatenate([[True], is_long, [True]])))
-
-
 @dataclass(frozen=True)
 class GeometricDistribution(ReleaseDistribution):
     """Pr_f[x] = q**||x - f||_1 w(x), q <= 1/3: see ``partition.exponential``.
@@ -191,7 +184,9 @@ class GeometricDistribution(ReleaseDistribution):
     def log_weight(self, released: FrequencyList) -> float:
         if self.walled:
             return 0.0
-        lengths, repeats = np.unique(corner_chains(released), return_counts=True)
+        # A corner lies between any two runs, the endless ones included; long runs end chains.
+        ends = np.concatenate([[True], Blocks.of(released).lengths > 1, [True]])
+        lengths, repeats = np.unique(np.diff(np.flatnonzero(ends)), return_counts=True)
         mark = math.exp(-self.rate) / (1 + math.exp(-self.rate))
         logarithms = np.empty(int(lengths.max()) + 1)
         total, ratio = 0.0, 1.0

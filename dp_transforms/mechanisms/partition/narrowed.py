@@ -57,8 +57,8 @@ class _TotalMechanism(PartitionMechanism):
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
         name = self._field
-        excess = getattr(self, name) - frequency_list.total
-        if not self._is_possible(excess, self.sensitivity):
+        limit: int = getattr(self, name)
+        if not self._is_possible(limit - frequency_list.total, self.sensitivity):
             raise UnsuitableListError(
                 f"the list contradicts {name}: give a public number that is true of the data"
             )
@@ -66,9 +66,9 @@ class _TotalMechanism(PartitionMechanism):
 
         def draw(tape: RandomTape) -> FrequencyList:
             for tries in range(TRIES):
-                walk = sampler.walk(tape.branch(f"try {tries}"))
-                if self._is_possible(excess - walk.excess(sampler.blocks)):
-                    return walk.applied_to(sampler.blocks)
+                released = sampler.release(tape.branch(f"try {tries}"))
+                if self._is_possible(limit - released.total):
+                    return released
             raise UnsuitableListError(
                 f"no list that agrees with {name} was found in {TRIES:,} draws: raise epsilon, or "
                 f"leave {name} out"

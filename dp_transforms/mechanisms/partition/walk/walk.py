@@ -172,18 +172,6 @@ class Walk:
     positions: IntArray  # in these, from 1
     tail_parts: list[int] = field(default_factory=list)  # in the last infinite run, from 1
 
-    def excess(self, blocks: Blocks) -> int:
-        """sum x - sum f, which is the sum of D over all diagonals."""
-        ends = np.cumsum(blocks.lengths)
-        length = ends.item(-1) if len(ends) else 0
-        positions = ends[self.blocks] - blocks.lengths[self.blocks] + self.positions
-        # Each move counts from its own place to the end of the blocks.
-        left = (length - positions + 1).tolist()
-        signs = (1 - 2 * blocks.bits[self.blocks]).tolist()
-        inner: int = sum(sign * count for sign, count in zip(signs, left, strict=True))
-        head = sum(self.head_parts) + len(self.head_parts) * length
-        return head + inner + sum(self.tail_parts) - len(self.tail_parts)
-
     def applied_to(self, blocks: Blocks) -> FrequencyList:
         """The partition x whose bits differ from f's exactly at the moves."""
         # Reading goes downwards in c.
