@@ -72,7 +72,6 @@ class Blocks:
 
     bits: IntArray  # 0 or 1 for each block
     lengths: IntArray
-    run_lengths: IntArray  # of the run that ends with the block, or 0 where the run goes on
     top: int  # the first block starts on diagonal top - 1, behind the infinite run of zeros
     lowest: IntArray  # the least state allowed in front of each block, and behind the last one
     highest: IntArray  # the largest, likewise
@@ -102,7 +101,7 @@ class Blocks:
             heights = np.pad((bits * lengths).cumsum(axis=1), ((0, 0), (1, 0)))
             heights += np.array(heads)[:, None]
             walls = heights[1:] - heights[0]
-        return cls(bits[0], lengths, lengths, top, *walls)
+        return cls(bits[0], lengths, top, *walls)
 
     def __len__(self) -> int:
         return len(self.bits)
@@ -122,8 +121,6 @@ class Blocks:
         numbers = np.array([len(part) for part in parts], dtype=np.int64)
         run_of = np.repeat(np.arange(len(parts)), numbers)
         lengths = np.array([length for part in parts for length in part], dtype=np.int64)
-        run_lengths = np.zeros_like(lengths)
-        run_lengths[numbers.cumsum() - 1] = self.lengths
         passed = lengths.cumsum() - np.append(0, self.lengths.cumsum())[run_of] - lengths
 
         def walls(values: IntArray) -> IntArray:
@@ -131,14 +128,8 @@ class Blocks:
             inner = values[run_of] + np.sign(np.diff(values))[run_of] * passed
             return np.append(inner, values[-1])
 
-        return Blocks(
-            bits=self.bits[run_of],
-            lengths=lengths,
-            run_lengths=run_lengths,
-            top=self.top,
-            lowest=walls(self.lowest),
-            highest=walls(self.highest),
-        )
+        bits, top = self.bits[run_of], self.top
+        return Blocks(bits, lengths, top, walls(self.lowest), walls(self.highest))
 
 
 def _pieces(run: int) -> list[int]:
@@ -186,19 +177,17 @@ class Walk:
         flips = np.sort(flips)[::-1]
         # Segments of equal bits: one for each flip and one for each stretch between cuts. They end
         # where reading reaches the last flip or the end of the blocks, beyond which x is zero.
-        run_ends = np.flatnonzero(blocks.run_lengths)
-        heads = np.append(0, run_ends + 1)
         first = max([int(starts[0]) - 1, *flips[:1].tolist()])
         last = min([int(starts[-1]) - 1, *(flips[-1:] - 1).tolist()])
-        cuts = _distinct([[first, last], starts[heads] - 1, flips, flips - 1])[::-1]
+        cuts = _distinct([[first, last], starts - 1, flips, flips - 1])[::-1]
         cuts = cuts[(cuts <= first) & (cuts >= last)]
-        run_bits = np.concatenate([[0], blocks.bits[run_ends], [1]])
-        # Run 0 is the first infinite one; run j >= 1 starts at starts[heads[j-1]] - 1.
-        run_of = np.searchsorted(-(starts[heads] - 1), -cuts[:-1], side="right")
+        own_bits = np.concatenate([[0], blocks.bits, [1]])
+        # Block 0 is the first infinite run; block j >= 1 starts at starts[j-1] - 1.
+        block_of = np.searchsorted(1 - starts, -cuts[:-1], side="right")
         # flips[behind - 1] is the last flip that is not below a cut.
         behind = np.searchsorted(-flips, -cuts[:-1], side="right")
         is_flipped = np.append(cuts[:1] + 1, flips)[behind] == cuts[:-1]
-        bits = run_bits[run_of] ^ is_flipped
+        bits = own_bits[block_of] ^ is_flipped
         widths = cuts[:-1] - cuts[1:]
         ones = bits == 1
         rank = np.cumsum(np.where(ones, widths, 0)) - widths

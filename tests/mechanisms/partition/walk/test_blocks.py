@@ -67,7 +67,6 @@ def test_moves_have_the_distribution_of_the_paths(length, entered, flips, bit, e
         blocks = Blocks(
             bits=np.tile([bit, 1 - bit], runs),
             lengths=np.tile([length, flips], runs),
-            run_lengths=np.tile([length, flips], runs),
             top=length * runs,
             lowest=np.full(2 * runs + 1, -100),
             highest=np.full(2 * runs + 1, 100),
