@@ -171,7 +171,7 @@ def releases(
     while True:
         explorer = _Explorer(runs, tables, script, least)
         try:
-            released = draw(runs, explorer).applied_to(blocks)
+            released = blocks.flipped(draw(runs, explorer))
         except _Unlikely:
             pass
         else:

@@ -61,7 +61,7 @@ from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.walk.walk import Blocks, Walk
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.randomness import RandomTape, is_below
 
 NEVER = 2**64  # The gap where f has no such bit any more: q**gap is zero.
@@ -117,8 +117,8 @@ def _wall(bits: IntArray, in_ones: IntArray, in_zeros: IntArray) -> IntArray:
     return np.array([starts, np.append(np.sign(ends - starts[:-1]), 0)])
 
 
-def draw(runs: Runs, decisions: TapeDecisions) -> Walk:
-    """The walk that these answers give.
+def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
+    """The diagonals on which the walk moves, by these answers.
 
     Here d is D in runs of zeros and -D in runs of ones, so that a move always adds one to d, and
     ``same`` says whether the last bit was that of the run.
@@ -152,7 +152,9 @@ def draw(runs: Runs, decisions: TapeDecisions) -> Walk:
         while rest:
             if d >= 0:
                 if block == last:
-                    return _walk(runs, moved, left)
+                    ends = np.append(runs.blocks.ends, runs.blocks.ends[-1] - _ENDLESS)
+                    # Blocks -1 and last are endless.
+                    return ends[np.array(moved, np.int64) + 1] + np.array(left, np.int64) - 1
                 blocked = d == room and not widening
                 gap = NEVER if blocked else reach(block + 1, 1 - bit, d + 1, rest)
                 if same and gap == NEVER:
@@ -211,15 +213,6 @@ def draw(runs: Runs, decisions: TapeDecisions) -> Walk:
         (room, widening), (reserve, narrowing) = runs.ahead[block], runs.behind[block]
         room += kept * widening
         reserve += kept * narrowing
-
-
-def _walk(runs: Runs, moved: list[int], left: list[int]) -> Walk:
-    """The moves, given their blocks (-1 and the last one are endless) and the bits left there."""
-    blocks, rests = np.array(moved, np.int64), np.array(left, np.int64)
-    positions = np.array(runs.lengths, np.int64)[blocks] - rests + 1
-    head, tail = blocks < 0, blocks == len(runs.blocks)
-    inner = ~(head | tail)
-    return Walk(rests[head].tolist(), blocks[inner], positions[inner], positions[tail].tolist())
 
 
 class GeometricWeights:
@@ -292,7 +285,7 @@ class GeometricSampler:
 
     def release(self, tape: RandomTape) -> FrequencyList:
         """The list that this tape gives."""
-        return draw(self.runs, TapeDecisions(self, tape)).applied_to(self.runs.blocks)
+        return self.runs.blocks.flipped(draw(self.runs, TapeDecisions(self, tape)))
 
 
 class TapeDecisions:

@@ -22,7 +22,7 @@ from dp_transforms.mechanisms.partition.walk.transfer import (
     clipped,
     independence_length,
 )
-from dp_transforms.mechanisms.partition.walk.walk import Blocks, Walk, choose
+from dp_transforms.mechanisms.partition.walk.walk import Blocks, choose
 from dp_transforms.mechanisms.randomness import RandomTape
 
 _TINY = 2.0**-940
@@ -248,17 +248,18 @@ class Sampler:
 
     def release(self, tape: RandomTape) -> FrequencyList:
         """The list that this tape gives."""
-        return self.walk(tape).applied_to(self.blocks)
+        return self.blocks.flipped(self.flips(tape))
 
-    def walk(self, tape: RandomTape) -> Walk:
-        """The walk that this tape gives."""
+    def flips(self, tape: RandomTape) -> IntArray:
+        """The diagonals on which the walk of this tape moves."""
         states = self.states(tape)
         blocks, positions = fill_blocks(self.blocks, states, self.decay, tape)
         head, tail = (
-            partitions(self.decay, states[at : at + 1], tape, channel).tolist()
+            partitions(self.decay, states[at : at + 1], tape, channel)
             for at, channel in ((0, "head parts"), (len(self.blocks), "tail parts"))
         )
-        return Walk(head, blocks, positions, tail)
+        ends = self.blocks.ends
+        return np.concatenate([ends[0] + head - 1, ends[blocks] - positions, ends[-1] - tail])
 
     def states(self, tape: RandomTape) -> IntArray:
         """The walk's states before each block and after the last."""

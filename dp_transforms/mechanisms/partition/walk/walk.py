@@ -51,7 +51,8 @@ part does not depend on x. So f is replaced by g first. Then the state 0 is alwa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,31 @@ class Blocks:
         bits, top = self.bits[run_of], self.top
         return Blocks(bits, lengths, top, walls(self.lowest), walls(self.highest))
 
+    @cached_property
+    def ends(self) -> IntArray:
+        """The last diagonals of the first infinite run and of all blocks: reading goes down."""
+        return self.top - np.append(0, self.lengths.cumsum())
+
+    def flipped(self, diagonals: IntArray) -> FrequencyList:
+        """The partition whose bits differ from f's on these diagonals alone."""
+        flips = np.sort(diagonals)[::-1]
+        # Segments of equal bits: one for each flip and one for each stretch between cuts. They end
+        # where reading reaches the last flip or the end of the blocks, beyond which x is zero.
+        first = max([self.top - 1, *flips[:1].tolist()])
+        last = min([self.ends.item(-1) - 1, *(flips[-1:] - 1).tolist()])
+        cuts = _distinct([[first, last], self.ends - 1, flips, flips - 1])[::-1]
+        cuts = cuts[(cuts <= first) & (cuts >= last)]
+        own_bits = np.concatenate([[0], self.bits, [1]])
+        block_of = np.searchsorted(1 - self.ends, -cuts[:-1], side="right")
+        # flips[behind - 1] is the last flip that is not below a cut.
+        behind = np.searchsorted(-flips, -cuts[:-1], side="right")
+        is_flipped = np.append(cuts[:1] + 1, flips)[behind] == cuts[:-1]
+        bits = own_bits[block_of] ^ is_flipped
+        widths = cuts[:-1] - cuts[1:]
+        ones = bits == 1
+        rank = np.cumsum(np.where(ones, widths, 0)) - widths
+        return FrequencyList.from_runs((cuts[:-1] + rank + 1)[ones], widths[ones])
+
 
 def _pieces(run: int) -> list[int]:
     rest = run % SHORT
@@ -152,46 +178,6 @@ def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:
             width = float(above - below)
             raise Undecided(width if width < 1 else 1.0)
     raise Undecided
-
-
-@dataclass
-class Walk:
-    """The places of a walk's moves."""
-
-    head_parts: list[int]  # in the first infinite run: distances from the run's end, >= 1
-    blocks: IntArray  # of the moves in blocks
-    positions: IntArray  # in these, from 1
-    tail_parts: list[int] = field(default_factory=list)  # in the last infinite run, from 1
-
-    def applied_to(self, blocks: Blocks) -> FrequencyList:
-        """The partition x whose bits differ from f's exactly at the moves."""
-        # Reading goes downwards in c.
-        starts = blocks.top - np.concatenate([[0], np.cumsum(blocks.lengths)])
-        flips = np.concatenate(
-            [
-                starts[0] + np.array(self.head_parts, dtype=np.int64) - 1,
-                starts[self.blocks] - self.positions,
-                starts[-1] - np.array(self.tail_parts, dtype=np.int64),
-            ]
-        )
-        flips = np.sort(flips)[::-1]
-        # Segments of equal bits: one for each flip and one for each stretch between cuts. They end
-        # where reading reaches the last flip or the end of the blocks, beyond which x is zero.
-        first = max([int(starts[0]) - 1, *flips[:1].tolist()])
-        last = min([int(starts[-1]) - 1, *(flips[-1:] - 1).tolist()])
-        cuts = _distinct([[first, last], starts - 1, flips, flips - 1])[::-1]
-        cuts = cuts[(cuts <= first) & (cuts >= last)]
-        own_bits = np.concatenate([[0], blocks.bits, [1]])
-        # Block 0 is the first infinite run; block j >= 1 starts at starts[j-1] - 1.
-        block_of = np.searchsorted(1 - starts, -cuts[:-1], side="right")
-        # flips[behind - 1] is the last flip that is not below a cut.
-        behind = np.searchsorted(-flips, -cuts[:-1], side="right")
-        is_flipped = np.append(cuts[:1] + 1, flips)[behind] == cuts[:-1]
-        bits = own_bits[block_of] ^ is_flipped
-        widths = cuts[:-1] - cuts[1:]
-        ones = bits == 1
-        rank = np.cumsum(np.where(ones, widths, 0)) - widths
-        return FrequencyList.from_runs((cuts[:-1] + rank + 1)[ones], widths[ones])
 
 
 def _distinct(parts: Sequence[Any]) -> IntArray:
