@@ -231,8 +231,8 @@ MUTANTS = (
     Mutant(
         "moves from the two ends of a run may collide",
         "dp_transforms/mechanisms/partition/walk/blocks.py",
-        "accepted = inside <= lengths[waiting]",
-        "accepted = inside <= lengths[waiting] + 1",
+        "accepted = inside <= (tops - bottoms)[waiting]",
+        "accepted = inside <= (tops - bottoms)[waiting] + 1",
     ),
     Mutant(
         "dist taken as L1: distances are halved",

@@ -68,11 +68,9 @@ def in_first_part(
     )
 
 
-def fill_blocks(
-    blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
-) -> tuple[IntArray, IntArray]:
-    """(blocks, places) of all moves, from 1 in each block, given the states at the block ends.
-    Reads "places", "splits r" and "ends b t"."""
+def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape) -> IntArray:
+    """The diagonals of all moves, given the states at the block ends. Reads "places", "splits r"
+    and "ends b t"."""
     # Mirrored where the bit is 1, so that every block is one of zeros.
     entered = np.where(blocks.bits == 0, states[:-1], -states[:-1])
     flips = np.abs(np.diff(states))
@@ -80,56 +78,53 @@ def fill_blocks(
     early = np.clip(-entered, 0, flips)
     late = flips - early
 
-    found = [(several[:0], several[:0])]
+    found: list[IntArray] = []
     is_roomy = np.zeros(len(blocks), dtype=bool)
     for bit in (0, 1):
         chosen = several[blocks.bits[several] == bit]
         room = _room(decay, early[chosen]) + _room(decay, late[chosen])
         chosen = chosen[blocks.lengths[chosen] >= room]
         is_roomy[chosen] = True
-        ends = blocks.lengths[chosen], early[chosen], late[chosen]
-        numbers, positions = _near_the_ends(decay, *ends, tape, f"ends {bit}")
-        found.append((chosen[numbers], positions))
+        ends = blocks.ends[chosen], blocks.ends[chosen + 1]
+        found += _near_the_ends(decay, *ends, early[chosen], late[chosen], tape, f"ends {bit}")
 
-    # Parts of blocks that have one move: what lies before the part, its length, the state that
-    # enters it, and the number that says where in it the move is.
+    # Parts of blocks that have one move: the diagonal in front of the part, its length, the state
+    # that enters it, and the number that says where in it the move is.
+    tops, lengths = blocks.ends.tolist(), blocks.lengths.tolist()
     parts = [
-        (block, 0, blocks.lengths.item(block), entered.item(block), tape.uniform("places", block))
+        (tops[block], lengths[block], entered.item(block), tape.uniform("places", block))
         for block in single.tolist()
     ]
 
     def split(
-        block: int, asked: Iterator[int], before: int, length: int, start: int, count: int
+        channel: str, asked: Iterator[int], top: int, length: int, start: int, count: int
     ) -> None:
         if count == 0:
             return
         if count == length:
-            positions = np.arange(before + 1, before + length + 1)
-            found.append((np.full(length, block), positions))
+            found.append(top - np.arange(1, length + 1))
             return
-        number = tape.uniform(f"splits {block}", next(asked))
+        number = tape.uniform(channel, next(asked))
         if count == 1:
-            parts.append((block, before, length, start, number))
+            parts.append((top, length, start, number))
             return
         near, far = length // 2, length - length // 2
         first = in_first_part(decay, near, far, start, count, number)
-        split(block, asked, before, near, start, first)
-        split(block, asked, before + near, far, start + first, count - first)
+        split(channel, asked, top, near, start, first)
+        split(channel, asked, top - near, far, start + first, count - first)
 
     for block in several[~is_roomy[several]].tolist():
-        whole = blocks.lengths.item(block), entered.item(block), flips.item(block)
-        split(block, itertools.count(), 0, *whole)
+        whole = tops[block], lengths[block], entered.item(block), flips.item(block)
+        split(f"splits {block}", itertools.count(), *whole)
     of_parts = [number.prefix(WORD_BITS) for *_, number in parts[len(single) :]]
     words = np.append(
         tape.words("places", len(blocks))[single], np.array(of_parts, dtype=np.uint64)
     )
-    table = np.array([part[:4] for part in parts], dtype=np.int64).reshape(-1, 4)
-    at, before, lengths, starts = table.T
-    x = geometric(decay, np.ones_like(at), lengths, words, lambda i: parts[i][-1])
+    table = np.array([part[:3] for part in parts], dtype=np.int64).reshape(-1, 3)
+    top, length, start = table.T
+    x = geometric(decay, np.ones_like(top), length, words, lambda i: parts[i][-1])
     # Away from zero a late move is cheap, towards zero an early one is.
-    found.append((at, before + np.where(starts >= 0, lengths - x + 1, x)))
-    found_blocks, found_places = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-    return found_blocks, found_places
+    return np.concatenate([*found, top - np.where(start >= 0, length - x + 1, x)])
 
 
 def _room(decay: Decay, counts: IntArray) -> FloatArray:
@@ -148,31 +143,28 @@ def _room(decay: Decay, counts: IntArray) -> FloatArray:
 
 def _near_the_ends(
     decay: Decay,
-    lengths: IntArray,
+    tops: IntArray,
+    bottoms: IntArray,
     early: IntArray,
     late: IntArray,
     tape: RandomTape,
     channel: str,
-) -> tuple[IntArray, IntArray]:
-    """Draws the places of early moves from the starts of blocks, of late ones from their ends:
-    (blocks, places) of all moves; blocks are numbered as in ``lengths``."""
-    found_blocks, found_places = [np.arange(0)], [np.arange(0)]
-    waiting = np.arange(len(lengths))
+) -> Iterator[IntArray]:
+    """Draws the diagonals of early moves from those in front of blocks, and of late ones from the
+    last ones of blocks."""
+    waiting = np.arange(len(tops))
     for tries in itertools.count():
         if not len(waiting):
-            break
+            return
         branch = tape.branch(f"{channel} {tries}")
         firsts = partitions(decay, early[waiting], branch, "early")
         lasts = partitions(decay, late[waiting], branch, "late")
         inside = _largest(firsts, early[waiting]) + _largest(lasts, late[waiting])
-        accepted = inside <= lengths[waiting]
-        for parts, counts, are_late in ((firsts, early[waiting], 0), (lasts, late[waiting], 1)):
-            kept = np.repeat(accepted, counts)
-            block = np.repeat(waiting, counts)[kept]
-            found_blocks.append(block)
-            found_places.append(lengths[block] - parts[kept] + 1 if are_late else parts[kept])
+        accepted = inside <= (tops - bottoms)[waiting]
+        for parts, counts, origin in ((-firsts, early, tops), (lasts, late, bottoms - 1)):
+            kept = np.repeat(accepted, counts[waiting])
+            yield np.repeat(origin[waiting], counts[waiting])[kept] + parts[kept]
         waiting = waiting[~accepted]
-    return np.concatenate(found_blocks), np.concatenate(found_places)
 
 
 def _largest(parts: IntArray, counts: IntArray) -> IntArray:

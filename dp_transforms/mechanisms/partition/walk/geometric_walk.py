@@ -125,8 +125,10 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
     """
     lengths, bits, regular = runs.lengths, runs.bits, runs.regular
     last = len(lengths) - 1
-    moved: list[int] = []
-    left: list[int] = []
+    # The last diagonals of blocks; blocks -1 and last are endless.
+    ends: list[int] = runs.blocks.ends.tolist()
+    ends.append(ends[-1] - _ENDLESS)
+    flips: list[int] = []
 
     def reach(block: int, bit: int, number: int, distance: int) -> int:
         """``distance`` plus the way from a block's start to the number-th of such bits."""
@@ -145,16 +147,13 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
         least = reach(0, 1, 1, 0)
         rest = decisions.nearest(NEVER, least) - least
         if rest:
-            moved.append(-1)
-            left.append(rest)
+            flips.append(ends[0] + rest - 1)
             rest, d, same, chain = rest - 1, 1, False, 1
     while True:
         while rest:
             if d >= 0:
                 if block == last:
-                    ends = np.append(runs.blocks.ends, runs.blocks.ends[-1] - _ENDLESS)
-                    # Blocks -1 and last are endless.
-                    return ends[np.array(moved, np.int64) + 1] + np.array(left, np.int64) - 1
+                    return np.array(flips, np.int64)
                 blocked = d == room and not widening
                 gap = NEVER if blocked else reach(block + 1, 1 - bit, d + 1, rest)
                 if same and gap == NEVER:
@@ -174,7 +173,7 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
                     else:
                         vertex = TURNED if d or reserve else HELD
                     away = gap != NEVER and decisions.away(gap, vertex, chain)
-                flips = away
+                flip = away
             else:
                 if same:
                     vertex = TURNED
@@ -184,12 +183,11 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
                 if d + reserve + narrowing >= 0:
                     gap = -d if rest > -d else reach(block + 1, bit, 1 - d - rest, rest)
                     away = gap != NEVER and decisions.away(gap, vertex, chain)
-                flips = not away
+                flip = not away
             chain = chain + 1 if vertex == (STRAIGHT if away else TURNED) else 0
-            same = not flips
-            if flips:
-                moved.append(block)
-                left.append(rest)
+            same = not flip
+            if flip:
+                flips.append(ends[block + 1] + rest - 1)
                 d += 1
             rest -= 1
             room += widening
@@ -204,8 +202,7 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
             bit, rest, chain = bits[block], lengths[block], runs.chains[block]
             if regular[block]:
                 kept = decisions.kept(block)
-                moved.append(block)
-                left.append(rest - kept)
+                flips.append(ends[block + 1] + rest - kept - 1)
                 rest -= kept + 1
                 kept += 1
                 d = 1

@@ -253,13 +253,13 @@ class Sampler:
     def flips(self, tape: RandomTape) -> IntArray:
         """The diagonals on which the walk of this tape moves."""
         states = self.states(tape)
-        blocks, positions = fill_blocks(self.blocks, states, self.decay, tape)
+        inner = fill_blocks(self.blocks, states, self.decay, tape)
         head, tail = (
             partitions(self.decay, states[at : at + 1], tape, channel)
             for at, channel in ((0, "head parts"), (len(self.blocks), "tail parts"))
         )
-        ends = self.blocks.ends
-        return np.concatenate([ends[0] + head - 1, ends[blocks] - positions, ends[-1] - tail])
+        top, bottom = self.blocks.ends[[0, -1]].tolist()
+        return np.concatenate([top + head - 1, inner, bottom - tail])
 
     def states(self, tape: RandomTape) -> IntArray:
         """The walk's states before each block and after the last."""

@@ -72,12 +72,13 @@ def test_moves_have_the_distribution_of_the_paths(length, entered, flips, bit, e
             highest=np.full(2 * runs + 1, 100),
         )
         tape = InsecureSeededTape(seed)
-        at, positions = fill_blocks(
-            blocks, np.append(np.tile(states, runs), states[0]), Decay(base=eta), tape
-        )
-        for run in range(runs):
-            found.append(tuple(sorted(positions[at == 2 * run].tolist())))
-            assert sorted(positions[at == 2 * run + 1].tolist()) == list(range(1, flips + 1))
+        along = np.append(np.tile(states, runs), states[0])
+        diagonals = np.sort(fill_blocks(blocks, along, Decay(base=eta), tape))[::-1]
+        starts = np.repeat(blocks.ends[:-1], flips)
+        # One row for each block.
+        positions = (starts - diagonals).reshape(2 * runs, flips)
+        found += map(tuple, positions[::2].tolist())
+        assert (positions[1::2] == np.arange(1, flips + 1)).all()
     distributions.assert_follows(found, distribution)
 
 
