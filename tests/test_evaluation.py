@@ -80,12 +80,9 @@ def test_a_leak_of_probability_delta_is_forgiven():
 
 
 def test_exact_epsilon_is_the_smallest_that_any_event_allows():
-    distributions_of_pair = [
-        dict(zip("abcd", row, strict=True)) for row in ([1, 2, 3, 4], [4, 1, 2, 3])
-    ]
     first, second = (
-        {x: gmpy2.mpq(w, 10) for x, w in distribution.items()}
-        for distribution in distributions_of_pair
+        {x: gmpy2.mpq(weight, 10) for x, weight in zip("abcd", weights, strict=True)}
+        for weights in ([1, 2, 3, 4], [4, 1, 2, 3])
     )
     for delta in (0, gmpy2.mpq(1, 20), gmpy2.mpq(1, 5)):
         ratios = [
