@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
+import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import FloatArray, IntArray, ObjectArray
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.walk.blocks import fill_blocks, partitions
 from dp_transforms.mechanisms.partition.walk.precise import LookingAhead, PreciseTransfer
@@ -108,29 +109,23 @@ class Level:
                     raise
             window = min(2 * window, self.window)
 
-    def messages(self, at: int, window: int) -> tuple[ObjectArray, ObjectArray]:
-        """MPFR bounds of beta in front of a block, for the states -window..window; Undecided if
-        some state has none."""
+    def messages(self, at: int, window: int) -> list[Enclosure]:
+        """beta in front of a block, for the states -window..window; Undecided if some state has
+        no bound."""
         messages, inner = self._messages, slice(self.window - window, self.window + window + 1)
         lo, hi = messages.lo[at, inner], messages.hi[at, inner]
         if not np.isfinite(hi).all():
             raise Undecided
-        exponents = messages.exponents[at, inner].tolist()
         down, up = rounding_pair(64)
         error = messages.errors.item(at)
-        lower, upper = (
-            np.array(
-                [
-                    context.mul(context.mul(factor, bound), context.exp2(exponent))
-                    for bound, exponent in zip(side.tolist(), exponents, strict=True)
-                ]
+        factor = Enclosure(down.sub(1, error), up.add(1, error))
+        exponents = messages.exponents[at, inner].tolist()
+        return [
+            Enclosure(gmpy2.mpfr(below), gmpy2.mpfr(above)) * factor * Enclosure(*scale)
+            for below, above, *scale in zip(
+                lo, hi, map(down.exp2, exponents), map(up.exp2, exponents), strict=True
             )
-            for context, factor, side in (
-                (down, down.sub(1, error), lo),
-                (up, up.add(1, error), hi),
-            )
-        )
-        return lower, upper
+        ]
 
     def _answers(self, state: int, lower: FloatArray) -> tuple[IntArray, IntArray]:
         """The moves of every block, if it is entered in this state, or _UNSETTLED where the

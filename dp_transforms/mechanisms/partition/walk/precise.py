@@ -20,10 +20,10 @@ and 0 <= N <= T bounds its part of the sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property, reduce
-from itertools import accumulate
-from operator import mul
+from itertools import accumulate, pairwise
+from operator import add, mul
 from typing import Any
 
 import gmpy2
@@ -31,7 +31,13 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import ObjectArray
 from dp_transforms.mechanisms.decay import Decay, Weights
-from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, rounding_pair, smallest_where
+from dp_transforms.mechanisms.enclosure import (
+    Enclosure,
+    Undecided,
+    enclosed,
+    rounding_pair,
+    smallest_where,
+)
 from dp_transforms.mechanisms.partition.walk.transfer import independence_length, parts_of
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.randomness import Uniform
@@ -130,20 +136,18 @@ class PreciseTransfer:
 
 
 class LookingAhead:
-    """Settles questions of a release by messages that are known roughly: ``messages`` gives lower
-    and upper bounds of beta in front of a block, for the states of the transfer weights' window, or
-    raises Undecided."""
+    """Settles questions of a release by messages that are known roughly: ``messages`` gives beta
+    in front of a block, for the states of the transfer weights' window, or raises Undecided."""
 
     def __init__(
         self,
         blocks: Blocks,
-        messages: Callable[[int, int], tuple[ObjectArray, ObjectArray]],
+        messages: Callable[[int, int], list[Enclosure]],
         transfer: PreciseTransfer,
     ):
         self._blocks = blocks
         self._messages = messages
         self._transfer = transfer
-        self._down, self._up = rounding_pair(transfer.precision)
 
     def settle(self, uniform: Uniform, index: int, state: int) -> int:
         """The smallest j with U < C_j: how much block ``index`` moves from a state, or the state
@@ -176,29 +180,16 @@ class LookingAhead:
     def _is_below(self, at: int, bit: int, weights: ObjectArray, number: Enclosure) -> bool:
         """Tells whether U < C_j, given bounds of N and T in front of block ``at``, mirrored if the
         bit in front of the block is 1."""
-        down, up = self._down, self._up
+        down, up = rounding_pair(self._transfer.precision)
         leak = gmpy2.mpfr(0)
         while True:
-            lo, hi = self._completions(at)
-            if bit:
-                lo, hi = lo[::-1], hi[::-1]
-            weights[..., hi == 0] = gmpy2.mpfr(0)
-            (some_lo, all_lo), (some_hi, all_hi) = weights
-            leak = up.add(leak, self._beyond(map(down.mul, all_lo, lo), map(up.mul, all_hi, hi)))
-            least, most = (
-                reduce(
-                    context.add,
-                    (
-                        context.mul(term, near if term > 0 else far)
-                        for part, whole, near, far in zip(some, every, here, there, strict=True)
-                        for term in [context.sub(part, opposite.mul(bound, whole))]
-                    ),
-                )
-                for context, opposite, bound, some, every, here, there in (
-                    (down, up, number.upper, some_lo, all_hi, lo, hi),
-                    (up, down, number.lower, some_hi, all_lo, hi, lo),
-                )
-            )
+            beta = self._completions(at)[:: -1 if bit else 1]
+            weights[..., [not one.upper for one in beta]] = gmpy2.mpfr(0)
+            # Of N and of T, by state.
+            some, every = (list(map(Enclosure, *bounds)) for bounds in weights.swapaxes(0, 1))
+            leak = up.add(leak, self._beyond(list(map(mul, every, beta))))
+            differences = (n - number * t for n, t in zip(some, every, strict=True))
+            least, most = reduce(add, map(mul, differences, beta))
             if least > leak or most < down.minus(leak):
                 return bool(least > leak)
             # What has left the window does not become less.
@@ -212,26 +203,24 @@ class LookingAhead:
             )
             at += 1
 
-    def _beyond(self, lower: Iterable[Any], upper: Iterable[Any]) -> Any:
-        """An upper bound of the sum beyond the end of a log-concave sequence, given bounds of it:
-        every ratio of neighbours bounds the later ones."""
-        lo, hi = list(lower), list(upper)
-        ratios = (self._up.div(b, a) for a, b in zip(lo, hi[1:], strict=False) if a > 0)
-        ratio = min(ratios, default=1) if hi[-1] else 0
+    def _beyond(self, parts: list[Enclosure]) -> Any:
+        """An upper bound of the sum beyond the end of a log-concave sequence: every ratio of
+        neighbours bounds the later ones."""
+        ratios = ((after / one).upper for one, after in pairwise(parts) if one.lower > 0)
+        ratio = min(ratios, default=1) if parts[-1].upper else 0
         if not ratio < 1:
             raise Undecided
-        return self._up.div(self._up.mul(hi[-1], ratio), self._down.sub(1, ratio))
+        bound = Enclosure(ratio, ratio)
+        return (parts[-1] * bound / (1 - bound)).upper
 
-    def _completions(self, at: int) -> tuple[ObjectArray, ObjectArray]:
-        """Bounds of beta in front of a block; 0 where walls forbid a state."""
-        window = self._transfer.window
+    def _completions(self, at: int) -> list[Enclosure]:
+        """beta in front of a block; 0 where walls forbid a state."""
+        window, nothing = self._transfer.window, enclosed(0, self._transfer.precision)
         if at == len(self._blocks):
-            lo, hi = np.full((2, 2 * window + 1), gmpy2.mpfr(0))
-            lo[window:], hi[window:] = zip(*self._transfer.weights.entering_last_run(), strict=True)
+            found = [nothing] * window + self._transfer.weights.entering_last_run()
         else:
-            lo, hi = self._messages(at, window)
-        below = max(self._blocks.lowest.item(at) + window, 0)
-        above = self._blocks.highest.item(at) + window + 1
-        for side in (lo, hi):
-            side[:below] = side[above:] = gmpy2.mpfr(0)
-        return lo, hi
+            found = self._messages(at, window)
+        allowed = range(
+            self._blocks.lowest.item(at) + window, self._blocks.highest.item(at) + window + 1
+        )
+        return [one if place in allowed else nothing for place, one in enumerate(found)]
