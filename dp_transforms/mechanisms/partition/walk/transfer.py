@@ -262,18 +262,13 @@ def backward(blocks: Blocks, transfer: FloatTransfer) -> Messages:
       FloatingPointError: float64's range is too small, or there are more blocks than fit in memory.
     """
     count = len(blocks)
-    vector = _Vector(transfer, blocks.lowest.item(count), blocks.highest.item(count))
+    vector = _Vector(blocks, transfer)
     values = np.empty((count + 1, 2, transfer.size))
     exponents = np.empty((count + 1, transfer.size), dtype=np.int64)
     errors = np.empty(count + 1)
     for index in range(count, -1, -1):
         if index < count:
-            vector.pass_block(
-                blocks.bits.item(index),
-                blocks.lengths.item(index),
-                blocks.lowest.item(index),
-                blocks.highest.item(index),
-            )
+            vector.pass_block(index)
         turn = -1 if vector.mirrored else 1
         values[index] = vector.values[:, ::turn]
         exponents[index] = vector.exponents[::turn]
@@ -292,20 +287,20 @@ class _Vector:
     ahead, within the walls. For the others beta is zero, and has the lowest exponent that is kept.
     """
 
-    def __init__(self, transfer: FloatTransfer, lowest: int, highest: int):
-        self._transfer, window = transfer, transfer.window
+    def __init__(self, blocks: Blocks, transfer: FloatTransfer):
+        self._blocks, self._transfer, window = blocks, transfer, transfer.window
         self.values = np.zeros((2, transfer.size))
         self.exponents = np.zeros(transfer.size, dtype=np.int64)
         self.values[:, window:], self.exponents[window:] = transfer.entering_last_run
         self.error = 4 * UNIT_ROUNDOFF
-        self._lowest, self._highest = max(lowest, 0), highest
+        self._lowest, self._highest = max(blocks.lowest.item(-1), 0), blocks.highest.item(-1)
         self.mirrored = False
         self._below: tuple[float, int] = 0.0, 0
         self._above: tuple[float, int] = 0.0, 0
         self._normalise()
 
-    def pass_block(self, bit: int, length: int, lowest: int, highest: int) -> None:
-        """Passes a block whose walls in front of it allow states from lowest to highest."""
+    def pass_block(self, index: int) -> None:
+        bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
         if bit != self.mirrored:
             self.mirrored = not self.mirrored
             self.values, self.exponents = self.values[:, ::-1], self.exponents[::-1]
@@ -315,7 +310,8 @@ class _Vector:
             self._highest += length
         else:
             self._lowest -= length
-        self._lowest, self._highest = max(self._lowest, lowest), min(self._highest, highest)
+        self._lowest = max(self._lowest, self._blocks.lowest.item(index))
+        self._highest = min(self._highest, self._blocks.highest.item(index))
         self._normalise()
 
     def _multiply(self, matrix: FloatMatrix) -> None:
