@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import enclosed
+from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.walk.geometric_walk import (
     NEVER,
@@ -100,17 +100,16 @@ class _Explorer:
         self._runs, self._tables, self._script = runs, tables, script
         self._least, self._kept = least, 0
         self.options: list[int] = []
-        self.probability = (Fraction(1), Fraction(1))
+        self.probability = exactly(1)
 
-    def _choose(self, chances: list[tuple[Fraction, Fraction]]) -> int:
+    def _choose(self, chances: list[Enclosure]) -> int:
         asked = len(self.options)
         if asked == len(self._script):
             self._script.append(0)
         chosen = self._script[asked]
         self.options.append(len(chances))
-        lo, hi = chances[chosen]
-        self.probability = self.probability[0] * lo, self.probability[1] * hi
-        if self.probability[1] <= self._least:
+        self.probability *= chances[chosen]
+        if self.probability.upper <= self._least:
             raise _Unlikely
         return chosen
 
@@ -118,7 +117,7 @@ class _Explorer:
         while run < len(self._runs.blocks) and self._runs.regular[run]:
             length = self._runs.lengths[run]
             before = [self._tables.left_by(NEVER, length - k) for k in range(length + 1)]
-            before[0] = (Fraction(0), Fraction(0))
+            before[0] = exactly(0)
             before[1] = self._tables.away(length, TURNED, int(self._runs.chains[run]))
             self._kept = self._choose(_differences(before))
             if self._kept < length:
@@ -135,14 +134,13 @@ class _Explorer:
         return last - self._choose(_differences(beyond))
 
     def away(self, gap, vertex, chain):
-        lo, hi = self._tables.away(gap, vertex, chain)
-        return not self._choose([(lo, hi), (1 - hi, 1 - lo)])
+        away = self._tables.away(gap, vertex, chain)
+        return not self._choose([away, 1 - away])
 
 
-def _differences(cumulative: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fraction]]:
+def _differences(cumulative: list[Enclosure]) -> list[Enclosure]:
     """The probabilities of the intervals between P(below), in ascending order, and the rest."""
-    ends = [*cumulative[1:], (Fraction(1), Fraction(1))]
-    return [(b[0] - a[1], b[1] - a[0]) for a, b in zip(cumulative, ends, strict=True)]
+    return [b - a for a, b in itertools.pairwise([*cumulative, exactly(1)])]
 
 
 class _Tables:
@@ -150,18 +148,13 @@ class _Tables:
 
     def __init__(self, decay: Decay):
         weights = GeometricWeights(decay)
-        self.away = cache(lambda *question: _fractions(weights.away(*question, 128)))
-        self.left_by = cache(lambda *question: _fractions(weights.left_by(*question, 128)))
-
-
-def _fractions(enclosure) -> tuple[Fraction, Fraction]:
-    lo, hi = (Fraction(*value.as_integer_ratio()) for value in enclosure)
-    return lo, hi
+        self.away = cache(lambda *question: weights.away(*question, 128).rational())
+        self.left_by = cache(lambda *question: weights.left_by(*question, 128).rational())
 
 
 def releases(
     blocks: Blocks, decay: Decay, least: Fraction = Fraction(0)
-) -> Iterator[tuple[FrequencyList, tuple[Fraction, Fraction]]]:
+) -> Iterator[tuple[FrequencyList, Enclosure]]:
     """The releases, with enclosures of their probabilities, all that are likelier than ``least``.
 
     The first infinite run is left within the last 8 places or not at all.
@@ -171,7 +164,7 @@ def releases(
     while True:
         explorer = _Explorer(runs, tables, script, least)
         try:
-            released = draw(runs, explorer).applied_to(blocks)
+            released = blocks.flipped(draw(runs, explorer))
         except _Unlikely:
             pass
         else:

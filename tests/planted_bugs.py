@@ -3,9 +3,8 @@
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-_SELECTION = "dp_transforms/mechanisms/selection"
-_TEST_FROBENIUS = "tests/mechanisms/partition/test_frobenius.py"
-_TEST_SELECTION = "tests/mechanisms/selection"
+_PARTITION, _SELECTION = "mechanisms/partition", "mechanisms/selection"
+_FROBENIUS = f"{_PARTITION}/test_frobenius.py"
 
 
 class Mutant(NamedTuple):
@@ -16,20 +15,21 @@ class Mutant(NamedTuple):
       path: the file that has it.
       old: a piece of that file, which occurs in it once.
       new: what stands there instead.
-      tests: files or tests that should notice; by default, those of the file.
+      tests: files or tests that should notice, below tests/; by default, those of the file.
     """
 
     bug: str
     path: str
     old: str
     new: str
-    tests: tuple[str, ...] = ()
+    tests: str = ""
 
     @property
-    def targets(self) -> tuple[str, ...]:
+    def targets(self) -> list[str]:
         """The tests, with the default filled in."""
         path = PurePosixPath(self.path.removeprefix("dp_transforms/"))
-        return self.tests or (f"tests/{path.with_name(f'test_{path.name}')}",)
+        tests = self.tests or str(path.with_name(f"test_{path.name}"))
+        return [f"tests/{test}" for test in tests.split()]
 
 
 MUTANTS = (
@@ -38,62 +38,56 @@ MUTANTS = (
         "dp_transforms/mechanisms/enclosure.py",
         "return Enclosure(down.mul(x.lower, y.lower), up.mul(x.upper, y.upper))",
         "return Enclosure(up.mul(x.lower, y.lower), up.mul(x.upper, y.upper))",
-        (
-            "tests/mechanisms/test_enclosure.py::"
-            "test_operations_on_numbers_that_fill_their_precision",
-        ),
+        "mechanisms/test_enclosure.py::test_operations_on_numbers_that_fill_their_precision",
     ),
     Mutant(
         "how many partitions users have is released with half of its noise",
         "dp_transforms/mechanisms/user_degrees.py",
         "DiscreteLaplace(1 / Fraction(self.epsilon))",
         "DiscreteLaplace(1 / (2 * Fraction(self.epsilon)))",
-        ("tests/mechanisms/test_user_degree_mechanism.py",),
+        "mechanisms/test_user_degree_mechanism.py",
     ),
     Mutant(
         "sensitivity off by a factor of two: epsilon / sensitivity for epsilon / (2 sensitivity)",
         "dp_transforms/mechanisms/partition/mechanism.py",
         "return epsilon / (self.factors * self.sensitivity)",
         "return epsilon / self.sensitivity",
-        (
-            "tests/mechanisms/partition/test_known_total.py::"
-            "test_neighbours_keep_the_ratio_of_probabilities",
-        ),
+        f"{_PARTITION}/test_known_total.py::test_neighbours_keep_the_ratio_of_probabilities",
     ),
     Mutant(
         "lists of any total below the public one are released",
         "dp_transforms/mechanisms/partition/narrowed.py",
         "return abs(missing) <= tolerance",
         "return missing >= -tolerance",
-        ("tests/mechanisms/partition/test_known_total.py",),
+        f"{_PARTITION}/test_known_total.py",
     ),
     Mutant(
         "noisy coordinates are drawn as if each user had one partition",
         "dp_transforms/mechanisms/partition/mechanism.py",
         "return epsilon / (self.factors * self.sensitivity)",
         "return epsilon / self.factors",
-        (_TEST_FROBENIUS + "::test_the_rate_is_epsilon_over_the_sensitivity",),
+        f"{_FROBENIUS}::test_the_rate_is_epsilon_over_the_sensitivity",
     ),
     Mutant(
         "the first coordinate has no noise",
         "dp_transforms/mechanisms/partition/frobenius.py",
         "noise.sample(tape, arm, count, begin)",
         "noise.sample(tape, arm, count, begin) * (indices > 1)",
-        (_TEST_FROBENIUS + "::test_the_noise_of_each_coordinate_has_its_distribution",),
+        f"{_FROBENIUS}::test_the_noise_of_each_coordinate_has_its_distribution",
     ),
     Mutant(
         "an arm is cut where the private list ends",
         "dp_transforms/mechanisms/partition/frobenius.py",
         "return drawn[:end]",
         "return drawn[: min(end, coordinates.square + 3)]",
-        (_TEST_FROBENIUS + "::test_an_arm_ends_where_the_rule_says_of_the_noisy_numbers_alone",),
+        f"{_FROBENIUS}::test_an_arm_ends_where_the_rule_says_of_the_noisy_numbers_alone",
     ),
     Mutant(
         "both arms have the same noise",
         "dp_transforms/mechanisms/partition/frobenius.py",
         "noise.sample(tape, arm, count, begin)",
         "noise.sample(tape, ROWS, count, begin)",
-        (_TEST_FROBENIUS + "::test_neighbours_share_the_noise_of_a_tape_and_arms_do_not",),
+        f"{_FROBENIUS}::test_neighbours_share_the_noise_of_a_tape_and_arms_do_not",
     ),
     Mutant(
         "a coordinate counts the cell on the diagonal twice",
@@ -112,14 +106,14 @@ MUTANTS = (
         "dp_transforms/mechanisms/partition/exponential.py",
         "return rate_of(epsilon / self.sensitivity)",
         "return rate_of(epsilon)",
-        ("tests/mechanisms/partition/test_exponential_price.py",),
+        f"{_PARTITION}/test_exponential_price.py",
     ),
     Mutant(
         "the geometric mechanism does not divide epsilon by the sensitivity",
         "dp_transforms/mechanisms/partition/mechanism.py",
         "return epsilon / (self.factors * self.sensitivity)",
         "return epsilon / self.factors",
-        ("tests/mechanisms/partition/test_geometric.py",),
+        f"{_PARTITION}/test_geometric.py",
     ),
     Mutant(
         "node privacy with the sensitivity of the degrees of one end",
@@ -129,14 +123,14 @@ MUTANTS = (
     ),
     Mutant(
         ">= for > at the threshold of noisy counts",
-        f"{_SELECTION}/threshold_distribution.py",
+        f"dp_transforms/{_SELECTION}/threshold_distribution.py",
         "drop = self.noise.above(statistic - self.threshold - 1, precision)",
         "drop = self.noise.above(statistic - self.threshold, precision)",
-        (f"{_TEST_SELECTION}/test_noisy_thresholds.py", f"{_TEST_SELECTION}/test_audits.py"),
+        f"{_SELECTION}/test_noisy_thresholds.py {_SELECTION}/test_audits.py",
     ),
     Mutant(
         "> for >= where a number equals the probability of being dropped",
-        f"{_SELECTION}/keep_distribution.py",
+        f"dp_transforms/{_SELECTION}/keep_distribution.py",
         "keep = words > last[cells]",
         "keep = words >= last[cells]",
     ),
@@ -151,7 +145,7 @@ MUTANTS = (
         "dp_transforms/files/json_lines.py",
         "return table if table.num_rows == len(ends) else None",
         "return table",
-        ("tests/files/test_json_and_avro.py",),
+        "files/test_json_and_avro.py",
     ),
     Mutant(
         "a limit on priorities is that of another user",
@@ -170,42 +164,42 @@ MUTANTS = (
         "dp_transforms/mechanisms/randomness.py",
         "hashlib.shake_256(prefix + secret + context.encode())",
         "hashlib.shake_256(prefix + secret)",
-        ("tests/runtime/test_job_secret.py", "tests/transforms/test_release.py"),
+        "runtime/test_job_secret.py transforms/test_release.py",
     ),
     Mutant(
         "all channels of a tape share their numbers",
         "dp_transforms/mechanisms/randomness.py",
         'index.to_bytes(16, "big") + channel.encode()',
         'index.to_bytes(16, "big")',
-        ("tests/mechanisms/test_discrete_noise.py",),
+        "mechanisms/test_discrete_noise.py",
     ),
     Mutant(
         "kappa is not enforced where a user's records are bounded for a frequency list",
         "dp_transforms/transforms/contributions.py",
         'distinct_pairs, at_most=self._max_partitions, key=secret.key("bound contributions")',
         'distinct_pairs, key=secret.key("bound contributions")',
-        ("tests/transforms/test_contributions.py::test_no_user_is_in_more_than_kappa_partitions",),
+        "transforms/test_contributions.py::test_no_user_is_in_more_than_kappa_partitions",
     ),
     Mutant(
         "kappa is not enforced in process",
         "dp_transforms/runtime/in_process.py",
         "distinct_pairs, at_most=max_partitions, key=key",
         "distinct_pairs, at_most=None, key=key",
-        ("tests/pipelines/test_release_frequency_list.py",),
+        "pipelines/test_release_frequency_list.py",
     ),
     Mutant(
         "records that a number of other users needs are not bounded for the names",
         "dp_transforms/runtime/in_process.py",
         "            if not spec.already_bounded:\n",
         "            if False:\n",
-        ("tests/pipelines/test_engines.py",),
+        "pipelines/test_engines.py",
     ),
     Mutant(
         "kappa is not enforced in rounds with weights",
         "dp_transforms/runtime/selecting.py",
         "bound(pairs, at_most=strategy.max_partitions_per_user)",
         "bound(pairs, at_most=None)",
-        ("tests/transforms/test_selection.py::test_selections_agree_with_the_reference",),
+        "transforms/test_selection.py::test_selections_agree_with_the_reference",
     ),
     Mutant(
         "kappa is not enforced in a selection from records that are not bounded",
@@ -218,138 +212,132 @@ MUTANTS = (
         "dp_transforms/mechanisms/partition/walk/precise.py",
         "if least > leak or most < down.minus(leak):",
         "if least > 0 or most < 0:",
-        ("tests/mechanisms/partition/walk/test_levels.py",),
+        f"{_PARTITION}/walk/test_levels.py",
     ),
     Mutant(
         "walks that leave the window are cut off, without a delta",
         "dp_transforms/mechanisms/partition/walk/walk.py",
         "            raise Undecided(width if width < 1 else 1.0)\n    raise Undecided",
         "            raise Undecided(width if width < 1 else 1.0)\n    return len(lo) - 1",
-        (
-            "tests/mechanisms/partition/walk/test_walk.py",
-            "tests/mechanisms/partition/walk/test_levels.py",
-        ),
+        f"{_PARTITION}/walk/test_walk.py {_PARTITION}/walk/test_levels.py",
     ),
     Mutant(
         "a question that floats do not settle is guessed",
         "dp_transforms/mechanisms/partition/walk/walk.py",
         "if upper <= below:",
         "if upper <= (below + above) / 2:",
-        (
-            "tests/mechanisms/partition/walk/test_walk.py",
-            "tests/mechanisms/partition/walk/test_levels.py",
-        ),
+        f"{_PARTITION}/walk/test_walk.py {_PARTITION}/walk/test_levels.py",
     ),
     Mutant(
         "moves from the two ends of a run may collide",
         "dp_transforms/mechanisms/partition/walk/blocks.py",
-        "accepted = inside <= lengths[waiting]",
-        "accepted = inside <= lengths[waiting] + 1",
+        "accepted = inside <= (tops - bottoms)[waiting]",
+        "accepted = inside <= (tops - bottoms)[waiting] + 1",
     ),
     Mutant(
         "dist taken as L1: distances are halved",
         "dp_transforms/mechanisms/frequency_list.py",
         "return sum(width * abs(a - b)",
         "return sum(width * abs(a - b) // 2",
-        ("tests/mechanisms/test_partition_bounds.py",),
+        "mechanisms/test_partition_bounds.py",
     ),
     Mutant(
         "the order of partitions that all users share differs from round to round by nothing",
         "dp_transforms/runtime/selecting.py",
         'f"{context}, round {index}" if strategy.shared_order(index) else context',
         "context",
-        ("tests/transforms/test_selection.py::test_selections_agree_with_the_reference",),
+        "transforms/test_selection.py::test_selections_agree_with_the_reference",
     ),
     Mutant(
         "the last round weighs by other steps than its distribution allows",
         "dp_transforms/runtime/selecting.py",
         "weights = functools.partial(strategy.weights, index, named=rows_of(beside))",
         "weights = functools.partial(strategy.weights, index, named=1 << 30)",
-        ("tests/transforms/test_selection.py::test_selections_agree_with_the_reference",),
+        "transforms/test_selection.py::test_selections_agree_with_the_reference",
     ),
     Mutant(
         "intervals of noisy counts forget that only large ones are released",
-        f"{_SELECTION}/threshold_distribution.py",
+        f"dp_transforms/{_SELECTION}/threshold_distribution.py",
         "> (miss * named).lower",
         "> miss",
-        (f"{_TEST_SELECTION}/test_count_intervals.py",),
+        f"{_SELECTION}/test_count_intervals.py",
     ),
     Mutant(
         "early rounds are exposed beside the whole exposure of the last",
-        f"{_SELECTION}/renyi_calibration.py",
+        f"dp_transforms/{_SELECTION}/renyi_calibration.py",
         "self.exposure * exposure)",
         "self.exposure)",
-        (f"{_TEST_SELECTION}/test_renyi_distributions.py::test_rounds_share_the_budget",),
+        f"{_SELECTION}/test_renyi_distributions.py::test_rounds_share_the_budget",
     ),
     Mutant(
         "users add twice the step that a Renyi distribution allows",
-        f"{_SELECTION}/rounds.py",
+        f"dp_transforms/{_SELECTION}/rounds.py",
         "np.array([weight(int(d)) for",
         "2 * np.array([weight(int(d)) for",
-        (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
+        f"{_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",
     ),
     Mutant(
         "every round of Renyi distributions spends the whole budget",
-        f"{_SELECTION}/rounds.py",
+        f"dp_transforms/{_SELECTION}/rounds.py",
         "tuple(total.share(*share) for share in of_rounds)",
         "tuple(total for share in of_rounds)",
-        (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
+        f"{_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",
     ),
     Mutant(
         "a Renyi distribution bounds the divergence in one direction alone",
-        f"{_SELECTION}/renyi_distribution.py",
+        f"dp_transforms/{_SELECTION}/renyi_distribution.py",
         "<= self._most\n                and",
         "<= self._most\n                or",
-        (f"{_TEST_SELECTION}/test_renyi_distributions.py::test_worst_delta_of_counts",),
+        f"{_SELECTION}/test_renyi_distributions.py::test_worst_delta_of_counts",
     ),
     Mutant(
         "each partition of a user's own is exposed with the whole of lambda",
-        f"{_SELECTION}/renyi_distribution.py",
+        f"dp_transforms/{_SELECTION}/renyi_distribution.py",
         "gmpy2.mpq(budget.exposure) / partitions",
         "gmpy2.mpq(budget.exposure)",
-        (f"{_TEST_SELECTION}/test_renyi_distributions.py::test_worst_delta_of_counts",),
+        f"{_SELECTION}/test_renyi_distributions.py::test_worst_delta_of_counts",
     ),
     Mutant(
         "the statistic of users has half of its noise",
-        f"{_SELECTION}/measured.py",
+        f"dp_transforms/{_SELECTION}/measured.py",
         "DiscreteLaplace(self._scale)",
         "DiscreteLaplace(self._scale / 2)",
     ),
     Mutant(
         "the statistic of users is not paid for",
-        f"{_SELECTION}/measured.py",
+        f"dp_transforms/{_SELECTION}/measured.py",
         "_ByCounts(left, ",
         "_ByCounts(strategy.epsilon, ",
     ),
     Mutant(
         "the numbers of users by class are not paid for",
-        f"{_SELECTION}/measured.py",
+        f"dp_transforms/{_SELECTION}/measured.py",
         "_PlannedRounds(left, ",
         "_PlannedRounds(strategy.epsilon, ",
     ),
     Mutant(
         "what a plan spends before its last round leaves that one as exposed",
-        f"{_SELECTION}/renyi_calibration.py",
+        f"dp_transforms/{_SELECTION}/renyi_calibration.py",
         "eta = exposure - left - delta",
         "eta = exposure - 0 * left - delta",
-        (f"{_TEST_SELECTION}/test_measured.py",),
+        f"{_SELECTION}/test_measured.py",
     ),
     Mutant(
         "the last round's exposure is as if the rounds before it showed nothing",
-        f"{_SELECTION}/renyi_calibration.py",
+        f"dp_transforms/{_SELECTION}/renyi_calibration.py",
         "eta = eta / enclosed((order - 1) * early, _PRECISION).exp()",
         "pass",
-        (f"{_TEST_SELECTION}/test_renyi_distributions.py::test_worst_delta_of_rounds",),
+        f"{_SELECTION}/test_renyi_distributions.py::test_worst_delta_of_rounds",
     ),
     Mutant(
         "a user of as many partitions as an edge is counted in two classes",
-        f"{_SELECTION}/measured.py",
+        f"dp_transforms/{_SELECTION}/measured.py",
         "np.searchsorted(edges, has)",
         "np.concatenate([np.searchsorted(edges, has), np.searchsorted(edges, has[has < 2])])",
     ),
     Mutant(
         "all numbers of users by class have the same noise",
-        f"{_SELECTION}/measured.py",
+        f"dp_transforms/{_SELECTION}/measured.py",
         '"statistic of users", len(counts)).tolist()',
         '"statistic of users", 1).tolist() * len(counts)',
     ),
@@ -358,26 +346,20 @@ MUTANTS = (
         "dp_transforms/specs.py",
         'positive_rational("epsilon", self.others_epsilon)',
         'positive_rational("epsilon", 2 * self.others_epsilon)',
-        (
-            "tests/transforms/test_selection.py::test_the_number_of_other_users_has_the_noise_of_its_epsilon",
-        ),
+        "transforms/test_selection.py::test_the_number_of_other_users_has_the_noise_of_its_epsilon",
     ),
     Mutant(
         "users of other partitions are not paid for",
         "pipelines/select_partitions.py",
         "names = whole if others is None else whole - others",
         "names = whole",
-        (
-            "tests/pipelines/test_select_partitions.py::"
-            "test_users_of_other_partitions_cost_a_part_of_epsilon",
-        ),
     ),
     Mutant(
         "1 - pi in floats, past the crossover at epsilon = 20",
-        f"{_SELECTION}/keep_distribution.py",
+        f"dp_transforms/{_SELECTION}/keep_distribution.py",
         "return self._shrinking(n - self.crossover, precision)",
         "return (1 - gmpy2.mpq(float(1 - self._shrinking(n - self.crossover, precision)[0])),) * 2",
-        (f"{_TEST_SELECTION}/test_optimal_distribution.py",),
+        f"{_SELECTION}/test_optimal_distribution.py",
     ),
     Mutant(
         "both releases get the whole budget",
@@ -387,24 +369,24 @@ MUTANTS = (
     ),
     Mutant(
         "each of kappa partitions gets the whole budget",
-        f"{_SELECTION}/count_strategies.py",
+        f"dp_transforms/{_SELECTION}/count_strategies.py",
         "return epsilon / parts, delta / parts",
         "return epsilon, delta",
-        (f"{_TEST_SELECTION}/test_audits.py",),
+        f"{_SELECTION}/test_audits.py",
     ),
     Mutant(
         "what is reserved but not committed is spent again",
         "dp_transforms/budget/budget.py",
         "costs = [*spent, cost]\n",
         "costs = [cost]\n",
-        ("tests/budget/test_ledger.py",),
+        "budget/test_ledger.py",
     ),
     Mutant(
         "public partitions without users are never selected",
         "dp_transforms/columnar/counting.py",
         "_capped(found, cap) for name, found in sums.items()})",
         "_capped(found, cap) for name, found in sums.items()}).filter(pa.array(sums[COUNT] > 0))",
-        ("tests/columnar/test_counting.py", "tests/transforms/test_selection.py"),
+        "columnar/test_counting.py transforms/test_selection.py",
     ),
     Mutant(
         "the PRF that bounds users leaves out the partition",
@@ -417,42 +399,42 @@ MUTANTS = (
         "dp_transforms/columnar/bounding.py",
         "prf(key, of_owners[owner], hashes)",
         "prf(key, hashes, hashes)",
-        ("tests/columnar/test_bounding.py", "tests/transforms/test_contributions.py"),
+        "columnar/test_bounding.py transforms/test_contributions.py",
     ),
     Mutant(
         "the noise of a partition does not depend on its name",
         "dp_transforms/columnar/hashing.py",
         "            state.update(name)\n",
         "",
-        ("tests/columnar/test_keyed_uniforms.py",),
+        "columnar/test_keyed_uniforms.py",
     ),
     Mutant(
         "a retry draws the list's noise again",
         "dp_transforms/runtime/job_secret.py",
         "return release_frequency_list(frequency_list, mechanism, secret, context)",
         "return release_frequency_list(frequency_list, mechanism, JobSecret.from_os(), context)",
-        ("tests/transforms/test_release.py",),
+        "transforms/test_release.py",
     ),
     Mutant(
         "a retry bounds a user in another way",
         "dp_transforms/columnar/bounding.py",
         "    return prf(key, ",
         '    return prf(__import__("os").urandom(32), ',
-        ("tests/columnar/test_bounding.py", "tests/transforms/test_contributions.py"),
+        "columnar/test_bounding.py transforms/test_contributions.py",
     ),
     Mutant(
         "a retry decides about a partition again",
         "dp_transforms/runtime/selecting.py",
         "uniforms = KeyedUniforms(partitions, key, needed)",
         'uniforms = KeyedUniforms(partitions, __import__("os").urandom(32), needed)',
-        ("tests/transforms/test_selection.py",),
+        "transforms/test_selection.py",
     ),
     Mutant(
         "an error tells what a record holds",
         "dp_transforms/files/delimited_text.py",
         'raise InputError(f"{part.path}: {self._fault(error, layout)}") from None',
         'raise InputError(f"{part.path}: {error}") from None',
-        ("tests/pipelines/test_bad_inputs.py",),
+        "pipelines/test_bad_inputs.py",
     ),
     Mutant(
         "one user's bytes make bytes of all names of a batch",
@@ -483,42 +465,42 @@ MUTANTS = (
         "dp_transforms/specs.py",
         "each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user",
         "each = PrivacyBudget(self.epsilon).epsilon",
-        ("tests/transforms/test_windowed.py",),
+        "transforms/test_windowed.py",
     ),
     Mutant(
         "a user has as many names in all windows as in one",
         "dp_transforms/specs.py",
         "self.periods_per_user * self.max_partitions_per_user,",
         "self.max_partitions_per_user,",
-        ("tests/transforms/test_windowed.py",),
+        "transforms/test_windowed.py",
     ),
     Mutant(
         "records are readable on the disk",
         "dp_transforms/runtime/local.py",
         "memoryview(self._cipher.encrypt(_nonce(place), plain, None))",
         "memoryview(plain + bytes(_TAG_BYTES))",
-        ("tests/runtime/test_spilling.py",),
+        "runtime/test_spilling.py",
     ),
     Mutant(
         "two segments of a disk have one nonce",
         "dp_transforms/runtime/local.py",
         'return place.to_bytes(_NONCE_BYTES, "little")',
         "return bytes(_NONCE_BYTES)",
-        ("tests/runtime/test_spilling.py",),
+        "runtime/test_spilling.py",
     ),
     Mutant(
         "what is spilled has a name that outlives the process",
         "dp_transforms/runtime/local.py",
         "tempfile.TemporaryFile(dir=self._directory)",
         "tempfile.NamedTemporaryFile(dir=self._directory, delete=False)",
-        ("tests/runtime/test_spilling.py",),
+        "runtime/test_spilling.py",
     ),
     Mutant(
         "a user counts in any number of windows",
         "dp_transforms/runtime/named_lists.py",
         "kept = distinct_pairs(pa.table(coded), most_periods, period_key)",
         "kept = distinct_pairs(pa.table(coded))",
-        ("tests/transforms/test_windowed.py",),
+        "transforms/test_windowed.py",
     ),
     Mutant(
         "the bounds of collections that are put together do not add up",
@@ -555,7 +537,7 @@ MUTANTS = (
         "dp_transforms/columnar/columns.py",
         "    return table.take(in_order(single(table[name])))",
         "    return table",
-        ("tests/transforms/test_order.py",),
+        "transforms/test_order.py",
     ),
     Mutant(
         "windows beside the global one slip through a Flatten",
@@ -574,14 +556,14 @@ MUTANTS = (
         "dp_transforms/budget/ledger_file.py",
         "return self.state is State.RESERVED and self.announces and not self.begun",
         "return self.state is State.RESERVED and self.announces",
-        ("tests/budget/test_ledger.py",),
+        "budget/test_ledger.py",
     ),
     Mutant(
         "what is not announced is given back",
         "dp_transforms/budget/ledger_file.py",
         "return self.state is State.RESERVED and self.announces and not self.begun",
         "return self.state is State.RESERVED and not self.begun",
-        ("tests/budget/test_ledger.py",),
+        "budget/test_ledger.py",
     ),
     Mutant(
         "a release is begun under what was given back",
@@ -594,7 +576,7 @@ MUTANTS = (
         "dp_transforms/files/output.py",
         "            begin_release(statement)\n",
         "",
-        ("tests/pipelines/test_spending.py",),
+        "pipelines/test_spending.py",
     ),
     Mutant(
         "a ledger takes losses of another unit",
@@ -607,7 +589,7 @@ MUTANTS = (
         "dp_transforms/mechanisms/randomness.py",
         "        self._claimed.add(release)\n",
         "",
-        ("tests/mechanisms/test_released_list.py",),
+        "mechanisms/test_released_list.py",
     ),
     Mutant(
         "a step that is repeated deletes the finished release before it writes it again",

@@ -150,4 +150,4 @@ def test_the_table_shares_no_code_with_the_walk():
     tree = ast.parse(MODULES[f"{MECHANISMS}.partition.table"].read_text(encoding="utf-8"))
     own = [node for node in statements(tree) if getattr(node, "module", "") in MODULES]
     names = {alias.name for node in own for alias in node.names}
-    assert names == {"Eta", "FrequencyList", "RandomTape", "draw_below"}
+    assert names == {"Eta", "FrequencyList", "ObjectArray", "RandomTape", "draw_below"}

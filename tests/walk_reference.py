@@ -87,12 +87,9 @@ class WalkReference:
 def total_weight(blocks: Blocks, decay: Decay, window: int = 40) -> tuple[Any, Any]:
     """(lo, hi) around the sum of q**||x - f||_1 over all lists x, by the sampler's own messages."""
     with np.errstate(all="ignore"):
-        lo, hi = Level(blocks.cut(), decay, window).messages(0, window)
+        beta = Level(blocks.cut(), decay, window).messages(0, window)[window:]
     leaving = Weights(decay, window + 1, 100).leaving_first_run()
-    lower, upper = (
-        sum(gmpy2.mpq(b) * gmpy2.mpq(a) for b, a in zip(side[window:], weights, strict=True))
-        for side, weights in zip((lo, hi), zip(*leaving, strict=True), strict=True)
-    )
+    lower, upper = sum(b.rational() * a.rational() for b, a in zip(beta, leaving, strict=True))
     # What is left out weighs next to nothing on windows that are wide enough to ask.
     assert upper - lower < lower * 2.0**-36
     return lower, upper * (1 + gmpy2.mpq(1, 2**40))

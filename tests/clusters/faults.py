@@ -27,7 +27,7 @@ from dp_transforms.runtime.job_secret import JobSecret
 from runner_configs.flink import cluster
 from runner_configs.parts import ROOT
 from tests.clusters.bounded_pairs import PAIRS_FILE
-from tests.clusters.leaks import leaks, logs, needles, rest_answers
+from tests.clusters.leaks import leaks, logs, needles, rest_answers, show
 from tests.clusters.runs import (
     ABSENT,
     COMPLETE,
@@ -334,17 +334,10 @@ def main() -> int:
     flags = parser.parse_args()
     inputs = Inputs(flags.rows, ROOT / "out" / "faults")
     shutil.rmtree(cluster.LOGS, ignore_errors=True)
-    sound, lines = True, []
     try:
-        for line, good in report(inputs, flags.only):
-            print(line, "" if good else "<-- NOT AS IT MUST BE", flush=True)
-            lines.append(line)
-            sound &= good
+        return show(report(inputs, flags.only), flags.output)
     finally:
         cluster.down()
-    if flags.output:
-        flags.output.write_text("\n".join(lines) + "\n")
-    return 0 if sound else 1
 
 
 if __name__ == "__main__":

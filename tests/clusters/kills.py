@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from dp_transforms.budget import Ledger, PrivacyUnit, State
 from dp_transforms.files.filenames import PRIVACY_FILE, RELEASED_FILES, REPORT_FILE
 from dp_transforms.runtime.job_secret import JobSecret
+from tests.clusters.leaks import show
 
 _EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect"}
 # Users, partitions and groups, as ``write_inputs`` makes them.
@@ -326,14 +327,7 @@ def main() -> int:
     # Imported once, and not by each run.
     for name in ("apache_beam.runners.portability.fn_api_runner", "pipelines.report"):
         importlib.import_module(name)
-    lines, sound = [], True
-    for line, good in report(flags.moments, flags.only):
-        print(line, flush=True)
-        lines.append(line)
-        sound &= good
-    if flags.output:
-        flags.output.write_text("\n".join([*lines, ""]))
-    return 0 if sound else 1
+    return show(report(flags.moments, flags.only), flags.output)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,19 @@ def logs(*directories: pathlib.Path) -> Iterator[tuple[str, bytes]]:
                 yield path.name, path.read_bytes()
 
 
+def show(lines: Iterable[tuple[str, bool]], output: pathlib.Path | None) -> int:
+    """Prints lines as they come, marks those that are not as they must be, and writes all of them
+    to a file. The exit code is 1 if there was such a line."""
+    kept, sound = [], True
+    for line, good in lines:
+        print(line, "" if good else "<-- NOT AS IT MUST BE", flush=True)
+        kept.append(line)
+        sound &= good
+    if output:
+        output.write_text("\n".join([*kept, ""]))
+    return 0 if sound else 1
+
+
 def rest_answers() -> Iterator[tuple[str, bytes]]:
     """Yields the words and graphs of Flink's REST interface on the cluster and all its jobs."""
     for path in ("/overview", "/jobs/overview", "/jobmanager/config", "/jobmanager/environment"):

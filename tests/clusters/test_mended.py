@@ -141,18 +141,18 @@ def test_pieces_of_a_side_input_are_full_and_hold_all_bytes(tmp_path):
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "printed"),
+    [("NoWorker", NO_WORKER, "released\n"), ("Polling", POLLING, "200\n")],
+    ids=["a task without a worker lets go of its job's workers", "a job's end is heard of soon"],
+)
+def test_mended_classes(name, text, printed, tmp_path):
+    done = run(name, text, tmp_path, sorted(LIBRARIES.glob("*.jar")))
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
+
+
 def test_the_class_still_needs_mending(tmp_path):
     # Where Beam mends it, runner_configs/beam can go.
     unmended = [library for library in LIBRARIES.glob("*.jar") if library.name != MENDED]
     done = run("Pieces", PIECES, tmp_path, unmended)
     assert done.returncode and ("arraycopy" in done.stderr or "a piece of" in done.stderr)
-
-
-def test_a_task_without_a_worker_lets_go_of_its_jobs_workers(tmp_path):
-    done = run("NoWorker", NO_WORKER, tmp_path, sorted(LIBRARIES.glob("*.jar")))
-    assert (done.returncode, done.stdout) == (0, "released\n"), done.stderr
-
-
-def test_a_jobs_end_is_heard_of_soon(tmp_path):
-    done = run("Polling", POLLING, tmp_path, sorted(LIBRARIES.glob("*.jar")))
-    assert (done.returncode, done.stdout) == (0, "200\n"), done.stderr

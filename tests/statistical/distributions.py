@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from dp_transforms.mechanisms.enclosure import as_fraction
+
 SIGNIFICANCE = 1e-9
 """The false-alarm rate of one check."""
 
@@ -140,16 +142,12 @@ def assert_probability(
 
 def _probability(value: Any) -> Fraction:
     if isinstance(value, tuple):
-        lo, hi = (_exact(end) for end in value)
+        lo, hi = map(as_fraction, value)
         # The width must not matter beside the noise of any number of draws that a test can make.
         if not 0 <= lo <= hi or (hi - lo) * 10**9 > hi:
             raise ValueError(f"an enclosure is empty or too wide for a test: {value}")
         return (lo + hi) / 2
-    return _exact(value)
-
-
-def _exact(value: Any) -> Fraction:
-    return Fraction(*map(int, value.as_integer_ratio()))
+    return as_fraction(value)
 
 
 def _binomial_p_values(seen: Any, total: int, probabilities: Any) -> Any:

@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,21 +17,13 @@ RELEASES = int(os.environ.get("LAW_RELEASES", "10000"))
 def drawn_lists(sampler: Sampler, count: int, first: int = 0) -> Counter[FrequencyList]:
     """Counts the lists that the tapes of ``count`` seeds from ``first`` on release.
 
-    A list is a function of its walk, and is made once for each.
+    A list is a function of where its walk moves, and is made once for each.
     """
-    walks: Counter[Any] = Counter()
-    lists: dict[Any, FrequencyList] = {}
-    for seed in range(first, first + count):
-        walk = sampler.walk(InsecureSeededTape(seed))
-        moves = walk.blocks.tobytes(), walk.positions.tobytes()
-        key = (*moves, tuple(walk.head_parts), tuple(walk.tail_parts))
-        walks[key] += 1
-        if key not in lists:
-            lists[key] = walk.applied_to(sampler.blocks)
-    found: Counter[FrequencyList] = Counter()
-    for key, times in walks.items():
-        found[lists[key]] += times
-    return found
+    seeds = range(first, first + count)
+    walks = Counter(np.sort(sampler.flips(InsecureSeededTape(seed))).tobytes() for seed in seeds)
+    return Counter(
+        {sampler.blocks.flipped(np.frombuffer(flips, np.int64)): n for flips, n in walks.items()}
+    )
 
 
 class Numbers:

@@ -13,16 +13,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import Array, ComplexArray, IntArray
+from dp_transforms.mechanisms.arrays import Array, ComplexArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
-ROUNDING = 1 - 1e-9
-"""Failure probabilities are made smaller by this, which is more than all rounding below."""
+ROUNDING = 1 - 1e-9  # Failure probabilities are made smaller: more than all rounding below.
 
 _NEGLIGIBLE = 1e-18
 
@@ -137,13 +136,6 @@ class ExponentialDistribution(ReleaseDistribution):
         return found
 
 
-def corner_chains(released: FrequencyList) -> IntArray:
-    """Counts the corners of each maximal chain of the list's diagram, at consecutive vertices."""
-    # A corner lies between any two runs, the endless ones included.
-    is_long = Blocks.of(released).lengths > 1
-    return np.diff(np.flatnonzero(np.concatenate([[True], is_long, [True]])))
-
-
 @dataclass(frozen=True)
 class GeometricDistribution(ReleaseDistribution):
     """Pr_f[x] = q**||x - f||_1 w(x), q <= 1/3: see ``partition.exponential``.
@@ -192,7 +184,9 @@ class GeometricDistribution(ReleaseDistribution):
     def log_weight(self, released: FrequencyList) -> float:
         if self.walled:
             return 0.0
-        lengths, repeats = np.unique(corner_chains(released), return_counts=True)
+        # A corner lies between any two runs, the endless ones included; long runs end chains.
+        ends = np.concatenate([[True], Blocks.of(released).lengths > 1, [True]])
+        lengths, repeats = np.unique(np.diff(np.flatnonzero(ends)), return_counts=True)
         mark = math.exp(-self.rate) / (1 + math.exp(-self.rate))
         logarithms = np.empty(int(lengths.max()) + 1)
         total, ratio = 0.0, 1.0
@@ -241,36 +235,31 @@ class GeometricDistribution(ReleaseDistribution):
 
 
 DISTRIBUTIONS: dict[str, type[ReleaseDistribution]] = {
-    distribution.title: distribution
-    for distribution in (ExponentialDistribution, GeometricDistribution)
+    one.title: one for one in (ExponentialDistribution, GeometricDistribution)
 }
 """Distributions by the name that a privacy statement gives the mechanism."""
 
 STEP = 1e-30  # An imaginary step so small that its square is nothing beside 1.
 
-FLOAT64_RATE = 1 / 256
-"""At smaller c, sums on a window that is wide enough for all lists span more than float64's range.
-They are then made in numpy's longdouble, which has a wider one on most machines."""
-
-_MOST_STEPS = 64  # In longdouble, longer blocks are applied as a matrix, shorter ones step by step.
+_MOST_STEPS = 64  # Longer blocks are applied as a matrix, shorter ones step by step.
 
 
 def window_for(rate: float) -> int:
     """W such that |D| > W has a probability below 1e-20 at every position of every walk.
 
-    |D| is largest where two long runs meet. There its distribution is q**(d**2) / (q; q)_d**2 up to
-    a factor: about Gaussian, with mean ln(2) / c and variance 1 / 4c where c is small.
+    |D| is largest where two long runs meet: there q**(d**2) / (q; q)_d**2 up to a factor, which is
+    about Gaussian, with mean ln(2) / c and variance 1 / 4c, where c is small.
     """
     return math.ceil(math.log(2) / rate + 5 / math.sqrt(rate)) + 3
 
 
 class WalkSums:
-    """Total weights of walks without walls, in plain floats, by states -W..W; state D has index
-    D + W.
+    """Total weights of walks without walls, by states -W..W; state D has index D + W.
 
     A position in state D weighs q**|D|, q = e**-c, so that a walk weighs q**||x - f||_1. Sums are
     analytic in c, which may be complex: with a tiny imaginary step they give derivatives without
-    any cancellation (the complex-step method; Squire and Trapp, 1998).
+    any cancellation (the complex-step method; Squire and Trapp, 1998). At c below 1/256 they span
+    more than float64's range, but not that of numpy's longdouble on most machines.
 
     Args:
       rate: c; its real part is positive.
@@ -279,92 +268,66 @@ class WalkSums:
 
     def __init__(self, rate: complex, window: int):
         self._window = window
-        self._size = 2 * window + 1
-        self._rate = rate
-        self._wide = rate.real < FLOAT64_RATE
-        self._number: Any = np.clongdouble if self._wide else np.complex128
         states = np.arange(window + 1)
-        powers = np.exp(-self._number(rate) * states)
-        self._costs: ComplexArray = np.concatenate([powers[:0:-1], powers])
+        powers = np.exp(-np.clongdouble(rate) * states)
+        self._costs: Array = np.concatenate([powers[:0:-1], powers])
         # q**(a(a+1)/2) / (q; q)_a and q**(e(e-1)/2) / (q; q)_e: the weights of the first infinite
         # run by the state it is left in, and of the last one by the state it is entered in.
-        rest = -np.expm1(-self._number(rate) * states[1:])
+        rest = -np.expm1(-np.clongdouble(rate) * states[1:])
         self._leaving = np.append(1, np.cumprod(powers[1:] / rest))
         self._entering = np.append(1, np.cumprod(powers[:-1] / rest))
-        self._matrices: dict[tuple[int, int], ComplexArray] = {}
+        # T(D, D') s(D') / s(D) is at most about 1 if s is 1 / A above zero, B(-D) below, in a run
+        # of zeros: a step from D <= 0 has the weight q**|D| if D stays, and 1 - q**|D| if it moves.
+        least = np.finfo(np.longdouble).tiny
+        below, above = (np.maximum(x.real, least) for x in (self._entering, self._leaving))
+        self._scales = np.concatenate([below[:0:-1], 1 / above])
+        self._powers: dict[int, ComplexArray] = {}
+        self._matrices: dict[int, Array] = {}
 
     def log_total(self, blocks: Blocks) -> complex:
         """The logarithm of the total weight of all walks, up to a multiple of 2 pi i."""
         vector, logarithm = np.append(np.zeros(self._window), self._entering), 0.0
         for bit, length in reversed(pairs(blocks)):
-            vector = self._step(bit, length, vector)
+            # Runs of ones are those of zeros mirrored.
+            turn = slice(None, None, -1 if bit else 1)
+            vector = self._passed(length, vector[turn])[turn]
             scale = np.abs(vector).max()
             vector, logarithm = vector / scale, logarithm + np.log(scale)
         return complex(np.log(self._leaving @ vector[self._window :]) + logarithm)
 
-    def _step(self, bit: int, length: int, vector: Array) -> Array:
-        """Weights of all that follows, before a block, from those behind it.
+    def _passed(self, length: int, vector: Array) -> Array:
+        """The weights of all that follows in front of a run of zeros, from those behind it.
 
         D is monotone in a run, so they are exact in spite of the window.
         """
-        if length > (_MOST_STEPS if self._wide else 1):
-            matrix: Array = self._power(bit, length)
-            if self._wide:
-                scales = self._scales(bit)
-                matrix = matrix * scales[:, None] / scales
-            return matrix @ vector
-        # The states where a move starts, and the states where it ends.
-        here, there = slice(None, -1), slice(1, None)
-        if bit:
-            here, there = there, here
+        if length > _MOST_STEPS:
+            if length not in self._matrices:
+                scales = self._scales
+                self._matrices[length] = self._power(length) * scales[:, None] / scales
+            return self._matrices[length] @ vector
         for _ in range(length):
             costly = vector * self._costs
             vector = costly.copy()
-            vector[here] += costly[there]
+            vector[:-1] += costly[1:]
         return vector
 
-    def _power(self, bit: int, length: int) -> ComplexArray:
-        """The weights of walks through ``length`` equal bits, by first state and last state,
-        divided by the scales if they are wide."""
-        found = self._matrices.get((bit, length))
-        if found is None:
+    def _power(self, length: int) -> ComplexArray:
+        """The weights of walks through so many zeros, by first state and last state, scaled."""
+        if length not in self._powers:
             if length == 1:
-                found = np.asarray(self._one_step(bit), dtype=np.complex128)
+                size = len(self._costs)
+                steps = (np.eye(size) + np.eye(size, k=1)) * self._costs
+                scaled = steps / self._scales[:, None] * self._scales
+                self._powers[1] = scaled.astype(np.complex128)
             else:
                 half = length // 2
-                found = self._power(bit, half) @ self._power(bit, length - half)
-            self._matrices[bit, length] = found
-        return found
-
-    def _one_step(self, bit: int) -> ComplexArray:
-        steps = (np.eye(self._size) + np.eye(self._size, k=-1 if bit else 1)) * self._costs
-        if self._wide:
-            scales = self._scales(bit)
-            steps = steps / scales[:, None] * scales
-        return steps
-
-    def _scales(self, bit: int) -> Any:
-        """The s of a bit, such that T(D, D') s(D') / s(D) is at most about 1.
-
-        In a run of zeros it is B(-D) below zero and 1 / A(D) above. Then a step from D <= 0 has the
-        weight q**|D| if D stays, and 1 - q**|D| if it moves.
-        """
-        states, rate = np.arange(1, self._window + 1), self._rate.real
-        logarithms = -np.log(-np.expm1(-np.longdouble(rate) * states))
-        leaving = np.exp(np.cumsum(logarithms - rate * states))
-        entering = np.exp(np.cumsum(logarithms - rate * (states - 1)))
-        of_zeros = np.concatenate([entering[::-1], [1], 1 / leaving])
-        return of_zeros[::-1] if bit else of_zeros
+                self._powers[length] = self._power(half) @ self._power(length - half)
+        return self._powers[length]
 
 
 def expected_l1(frequency_list: FrequencyList, rate: float) -> float:
-    """E||x - f||_1 where x has weight e**(-rate * ||x - f||_1); as private as f.
-
-    With Z(c) the total weight e**(-c * ||x - f||_1) of all lists x it is -d ln Z / dc.
-
-    Args:
-      frequency_list: f.
-      rate: c > 0, the natural logarithm of 1/q.
+    """E||x - f||_1 of the exponential mechanism: -d ln Z / dc, with Z(c) the total weight
+    e**(-c * ||x - f||_1) of all lists x.
 
     Raises:
       ValueError: the range of this machine's floats is too small for this rate.

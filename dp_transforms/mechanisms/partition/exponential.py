@@ -61,31 +61,30 @@ only corners count that may be flipped there: a flip towards F never leaves the 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     GeometricDistribution,
 )
 from dp_transforms.mechanisms.partition.mechanism import Draw, WithinBounds
-from dp_transforms.mechanisms.partition.walk.geometric_walk import (
-    GeometricSampler,
-    GeometricWeights,
-)
+from dp_transforms.mechanisms.partition.walk.geometric_walk import GeometricSampler
 from dp_transforms.mechanisms.partition.walk.levels import Sampler
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 _PRECISION = 256
 _STEPS = 64
+# Below this rate R is e**c within 1e-5, and 2 c is said to be the price: then it is the range of
+# the loss too, and composes as such.
 _SMALL = Fraction(1, 8)
-"""Below this rate R is e**c within 1e-5, and 2 c is said to be the price: then it is the range of
-the loss too, and composes as such."""
 _LARGE = 32  # Above this rate phi >= 1 - q - q**2 says enough: R <= 1 + 2 q + q**2.
 
 
@@ -97,14 +96,12 @@ class IntegerPartitionMechanism(WithinBounds):
     Without bounds all integer partitions x of all totals are possible outputs: nothing is cut off,
     so there is no delta. The sampler is exact (see ``walk``).
 
-    Privacy. The Young diagrams of neighbours differ in at most ``sensitivity`` cells
-    (``PartitionMechanism``). By the theorem of the module the probability of any x changes by a
-    factor of at most e**(sensitivity * (c + ln R(c))), q = e**-c, and c is such that this is at
-    most e**epsilon: pure epsilon-DP. That is never more than the two factors of q**-sensitivity,
-    one for the weight of x and one for the total weight of all x, which make it (2 * eta *
-    sensitivity)-DP in base 2. The number of times that the sampler raises its precision depends on
-    f and can show in the running time: a timing channel. On a list like RockYou's, at epsilon = 1,
-    it is raised at all in about one release of a million.
+    Privacy. Neighbours differ in at most ``sensitivity`` cells (``PartitionMechanism``), and c is
+    such that the factor of the module's theorem, e**(sensitivity * (c + ln R(c))), is at most
+    e**epsilon: pure epsilon-DP. It is never above q**(-2 * sensitivity), so that with q = 2**-eta
+    it is (2 * eta * sensitivity)-DP in base 2. How often the sampler raises its precision depends
+    on f and can show in the running time: a timing channel. On a list like RockYou's, at
+    epsilon = 1, it is raised at all in about one release of a million.
 
     Args:
       epsilon, sensitivity, eta: see ``PartitionMechanism``.
@@ -136,29 +133,26 @@ class IntegerPartitionMechanism(WithinBounds):
     def _rate(self, epsilon: Fraction) -> Fraction:
         return rate_of(epsilon / self.sensitivity)
 
-    def _unit_cost(self) -> Any:
+    def _unit_cost(self) -> Enclosure:
         return unit_cost(self.decay)
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        return Sampler(self._blocks(frequency_list), self.decay).release
+        return Sampler(Blocks.of(frequency_list, self.bounds), self.decay).release
 
 
-def unit_cost(decay: Decay) -> Any:
-    """An upper bound of c + ln R(c), as an MPFR number.
+def unit_cost(decay: Decay) -> Enclosure:
+    """c + ln R(c), or above it: only the upper bound is of use.
 
-    >>> round(float(unit_cost(Decay(Fraction("0.568526")))), 5)
+    >>> round(float(unit_cost(Decay(Fraction("0.568526"))).upper), 5)
     1.0
     """
-    down, up = rounding_pair(_PRECISION)
-    lo, hi = decay.log_enclosure(_PRECISION)
-    if hi < _SMALL:
-        return up.mul(2, hi)
-    if lo > _LARGE:
-        return up.add(hi, up.mul(3, up.exp(down.minus(lo))))
-    slow, fast = down.exp(lo), up.exp(hi)
-    # phi falls as q rises, and e**c - 1 / e**c rises with c.
-    least = down.mul(_phi_below(up.div(1, slow)), down.sub(slow, up.div(1, slow)))
-    return up.add(hi, up.log(up.sub(fast, least)))
+    rate = decay.log_enclosure(_PRECISION).rounded(_PRECISION)
+    if rate.upper < _SMALL:
+        return rate * 2
+    if rate.lower > _LARGE:
+        return rate + (-rate).exp() * 3
+    growth = rate.exp()
+    return rate + (growth - _phi(1 / growth) * (growth - 1 / growth)).log()
 
 
 @lru_cache(maxsize=256)
@@ -176,26 +170,23 @@ def rate_of(cost: Fraction) -> Fraction:
     unit = Fraction(2) ** (bits - _STEPS)
     while high - low > 2 * unit:
         middle = (low + high) / 2 // unit * unit
-        low, high = (middle, high) if unit_cost(Decay(middle)) <= cost else (low, middle)
+        low, high = (middle, high) if unit_cost(Decay(middle)).upper <= cost else (low, middle)
     return low
 
 
-def _phi_below(q: Any) -> Any:
-    """A lower bound of phi(q), by Euler's pentagonal number theorem.
+def _phi(q: Enclosure) -> Enclosure:
+    """A sum not above phi(q), by Euler's pentagonal number theorem.
 
     phi(q) = 1 + sum over k >= 1 of (-1)**k q**(k (3k-1) / 2) (1 + q**k), whose terms alternate and
     fall, so that a sum that ends with a negative one is below.
     """
-    down, up = rounding_pair(_PRECISION)
-    total, k = down.add(1, 0), 1
-    while True:
-        for context, sign in ((up, -1), (down, 1)):
-            power = context.pow(q, k * (3 * k - 1) // 2)
-            term = context.mul(power, context.add(1, context.pow(q, k)))
-            total = down.add(total, term if sign > 0 else down.minus(term))
-            k += 1
-            if sign < 0 and term * 2**_PRECISION < 1:
-                return total
+    total = enclosed(1, _PRECISION)
+    for k in itertools.count(1):
+        term = q ** (k * (3 * k - 1) // 2) * (1 + q**k)
+        total = total - term if k % 2 else total + term
+        if k % 2 and term.upper * 2**_PRECISION < 1:
+            break
+    return total
 
 
 @dataclass(frozen=True)
@@ -203,16 +194,14 @@ class GeometricPartitionMechanism(WithinBounds):
     """Releases x with probability q**||x - f||_1 w(x): the most accurate release for epsilon /
     sensitivity >= ln 3.
 
-    w(x) depends on x alone (see the module), so that there is no normalizer that depends on f, and
-    epsilon pays for the weight only: q = e**(-epsilon / sensitivity), where the exponential
-    mechanism has about e**(-epsilon / (2 * sensitivity)). All lists are possible releases, or all
-    between public bounds.
+    w(x) depends on x alone (see the module): there is no normalizer to pay for, and q is
+    e**(-epsilon / sensitivity). All lists are possible releases, or all between public bounds.
 
     Privacy. For neighbours ||f - f'||_1 <= sensitivity (``PartitionMechanism``). By the triangle
     inequality the probability of any x changes by a factor of at most q**-sensitivity = e**epsilon:
-    pure epsilon-DP. With q = 2**-eta it is (eta * sensitivity)-DP in base 2. Bounds are
-    public (see ``WithinBounds``). Which decisions need more than float64 depends on f and can show
-    in the running time: a timing channel. Each does with a probability of about 1e-14.
+    pure epsilon-DP. With q = 2**-eta it is (eta * sensitivity)-DP in base 2. Which decisions need
+    more than float64, each with a probability of about 1e-14, depends on f and can show in the
+    running time: a timing channel.
 
     Args:
       epsilon, sensitivity, eta: see ``PartitionMechanism``.
@@ -247,7 +236,7 @@ class GeometricPartitionMechanism(WithinBounds):
         return GeometricDistribution(self.rate, walled=self.bounds is not None)
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        return GeometricSampler(self._blocks(frequency_list), GeometricWeights(self.decay)).release
+        return GeometricSampler(Blocks.of(frequency_list, self.bounds), self.decay).release
 
 
 def least_epsilon(sensitivity: int) -> Decimal:

@@ -33,7 +33,6 @@ privacy. With probability bounded away from 0 the next m coordinates behind D en
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -113,8 +112,8 @@ class FrobeniusMechanism(WithinBounds):
     def noisy_coordinates(
         self, frequency_list: FrequencyList, tape: RandomTape | None = None
     ) -> NoisyCoordinates:
-        """The coordinates of a release that is not decoded; see ``release`` for the arguments and
-        the errors."""
+        """The coordinates of a release that is not decoded; arguments and errors are those of
+        ``release``."""
         drawn: NoisyCoordinates
         (drawn,) = self._drawn(frequency_list, [tape or RandomTape.from_os()])
         return drawn
@@ -125,16 +124,29 @@ class FrobeniusMechanism(WithinBounds):
             raise ValueError(
                 "the list has more than 2**24 partitions of more than 2**24 users each"
             )
-        noise = _noise(self.decay)
+        noise: IntegerNoise
+        if self.decay.base is None:
+            noise = DiscreteLaplace(1 / self.decay.rate)
+        else:
+            noise = TwoSidedGeometric(self.decay.base)
         rule = EndingRule(self.decay)
 
-        def draw(tape: RandomTape) -> NoisyCoordinates:
-            rows, columns = (
-                _draw_arm(arm, coordinates, noise, rule, tape) for arm in (ROWS, COLUMNS)
-            )
-            return NoisyCoordinates(rows, columns, self.decay, self.sensitivity)
+        def draw_arm(arm: str, tape: RandomTape) -> IntArray:
+            drawn: IntArray = np.empty(0, np.int64)
+            end = None
+            while end is None:
+                begin = len(drawn)
+                # However many are drawn at a time, each has the noise of its own address.
+                count = min(max(_FIRST_BATCH, begin), _LARGEST_BATCH)
+                indices = np.arange(begin + 1, begin + count + 1)
+                noisy = coordinates.of(arm, indices) + noise.sample(tape, arm, count, begin)
+                drawn = np.append(drawn, noisy)
+                end = rule.end(drawn, begin)
+            return drawn[:end]
 
-        return draw
+        return lambda tape: NoisyCoordinates(
+            draw_arm(ROWS, tape), draw_arm(COLUMNS, tape), self.decay, self.sensitivity
+        )
 
     def _released(self, drawn: NoisyCoordinates) -> ReleasedList:
         # What is private ends here. The decoder's libraries take a while to import.
@@ -145,13 +157,10 @@ class FrobeniusMechanism(WithinBounds):
 
 
 class EndingRule:
-    """Tells where an arm of noisy coordinates ends: see the module.
+    """The rule of the module, in integers alone, so that all machines agree.
 
-    In integers alone, so that all machines agree. From a length of 512 on it is asked at every
-    2nd, 3rd, ... coordinate only, which keeps its cost linear and can only end an arm later.
-
-    Attributes:
-      longest: m, the most coordinates that an answer looks at.
+    Where m (``longest``) is above 512 it is asked at every 2nd, 3rd, ... coordinate only, which
+    keeps its cost linear and can only end an arm later.
     """
 
     def __init__(self, decay: Decay):
@@ -164,8 +173,7 @@ class EndingRule:
         self._slowest = np.arange(1, self.longest + 1)
 
     def end(self, arm: IntArray, begin: int) -> int | None:
-        """The first R > begin at which an arm ends, among those that its coordinates up to index
-        ``len(arm)`` decide, or None."""
+        """The first R > begin at which an arm ends, if its coordinates so far decide it."""
         # Before an arm the diagram is as large as can be, which never ends it.
         padded = np.append(np.full(self.longest, self.longest), np.clip(arm, 0, self.longest))
         windows = np.lib.stride_tricks.sliding_window_view(padded, self.longest)[:, ::-1]
@@ -179,32 +187,3 @@ class EndingRule:
             if found.size:
                 return int(chunk[found[0]])
         return None
-
-
-def _draw_arm(
-    arm: str,
-    coordinates: FrobeniusCoordinates,
-    noise: IntegerNoise,
-    rule: EndingRule,
-    tape: RandomTape,
-) -> IntArray:
-    """The noisy coordinates of an arm, up to where the rule ends it.
-
-    The noise of coordinate i is a function of the number at (arm, i) of the tape: however many are
-    drawn at a time, a retry repeats them.
-    """
-    drawn: IntArray = np.empty(0, np.int64)
-    for doublings in itertools.count():
-        begin = len(drawn)
-        count = min(_FIRST_BATCH << doublings, _LARGEST_BATCH)
-        indices = np.arange(begin + 1, begin + count + 1)
-        noisy = coordinates.of(arm, indices) + noise.sample(tape, arm, count, begin)
-        drawn = np.append(drawn, noisy)
-        end = rule.end(drawn, begin)
-        if end is not None:
-            return drawn[:end]
-    raise AssertionError("unreachable")
-
-
-def _noise(decay: Decay) -> IntegerNoise:
-    return DiscreteLaplace(1 / decay.rate) if decay.base is None else TwoSidedGeometric(decay.base)

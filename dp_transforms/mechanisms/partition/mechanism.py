@@ -17,13 +17,12 @@ from dp_transforms.mechanisms.decimals import (
     positive_integer,
     positive_rational,
 )
-from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     ReleaseDistribution,
 )
-from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.randomness import RandomTape
 
@@ -45,20 +44,14 @@ _COST_PRECISION = 128
 
 
 def check_total(name: str, total: object) -> None:
-    """Makes sure that a number of users, or a distance, is one that lists can have.
-
-    Raises:
-      ValueError: it is not; the message names it.
-    """
+    """Raises ValueError if a number of users, or a distance, is none that lists can have."""
     if type(total) is not int or not 0 <= total <= MAX_TOTAL:
         raise ValueError(f"{name} must be an integer between 0 and 2**62, got {total!r}")
 
 
 class UnsuitableListError(ValueError):
-    """The private list contradicts what a mechanism was told about it.
-
-    The refusal itself leaks information about the data; the message has no numbers of the list.
-    """
+    """The private list contradicts what a mechanism was told about it: to hear so leaks information
+    about the data. The message has no numbers of the list."""
 
 
 Draw = Callable[[RandomTape], Any]
@@ -108,18 +101,18 @@ class PartitionMechanism(ABC):
         sensitivity = positive_integer("sensitivity", self.sensitivity)
         object.__setattr__(self, "sensitivity", sensitivity)
         written = self.epsilon
-        if self.eta is not None:
-            if self.epsilon is not None:
-                raise ValueError("give epsilon or eta, not both")
-            if not isinstance(self.eta, Eta):
-                raise ValueError(f"eta must be an Eta, got {self.eta!r}")
-            decay = Decay(base=self.eta)
-        else:
-            if self.epsilon is None:
+        if self.eta is None:
+            if written is None:
                 raise ValueError("give epsilon or eta: what a release costs has no default")
-            epsilon = positive_rational("epsilon", self.epsilon)
+            epsilon = positive_rational("epsilon", written)
             object.__setattr__(self, "epsilon", epsilon)
             decay = Decay(self._rate(epsilon))
+        elif written is not None:
+            raise ValueError("give epsilon or eta, not both")
+        elif not isinstance(self.eta, Eta):
+            raise ValueError(f"eta must be an Eta, got {self.eta!r}")
+        else:
+            decay = Decay(base=self.eta)
         lowest, highest = decay.log_enclosure(64)
         given = f"got epsilon={written}, eta={self.eta}, sensitivity={self.sensitivity}"
         if lowest > MAX_RATE:
@@ -156,26 +149,22 @@ class PartitionMechanism(ABC):
         if self.eta is None:
             assert isinstance(self.epsilon, ExactNumber)
             return float_above(self.epsilon)
-        _, up = rounding_pair(_COST_PRECISION)
-        cost = up.mul(self._unit_cost(), self.sensitivity)
-        return float_above(as_fraction(cost))
+        return float_above(as_fraction((self._unit_cost() * self.sensitivity).upper))
 
     def _rate(self, epsilon: Fraction) -> Fraction:
-        """c such that a release costs epsilon at most."""
+        """The c at which a release costs epsilon at most."""
         return epsilon / (self.factors * self.sensitivity)
 
-    def _unit_cost(self) -> Any:
-        """An upper bound of what a release costs for each unit of sensitivity, in MPFR numbers."""
-        _, up = rounding_pair(_COST_PRECISION)
-        return up.mul(self.factors, self.decay.log_enclosure(_COST_PRECISION)[1])
+    def _unit_cost(self) -> Enclosure:
+        """The cost of a release for each unit of sensitivity; its upper bound is proved."""
+        return self.decay.log_enclosure(_COST_PRECISION) * self.factors
 
     @property
     def loss_range(self) -> float:
         """An interval of this length, 2 c * sensitivity rounded up, holds the privacy loss of every
         release, where the possible lists are public (see ``budget.BoundedRangeDpEvent``)."""
-        _, up = rounding_pair(_COST_PRECISION)
-        length = up.mul(2 * self.sensitivity, self.decay.log_enclosure(_COST_PRECISION)[1])
-        return float_above(as_fraction(length))
+        rate = self.decay.log_enclosure(_COST_PRECISION)
+        return float_above(as_fraction((rate * (2 * self.sensitivity)).upper))
 
     @property
     def failure_probability(self) -> float:
@@ -184,11 +173,7 @@ class PartitionMechanism(ABC):
 
     @property
     def distribution(self) -> ReleaseDistribution:
-        """The distribution of releases, for error bars, estimates and expectations.
-
-        Raises:
-          ValueError: the mechanism's distribution has no formula.
-        """
+        """The distribution of releases; a ValueError if it has no formula."""
         raise ValueError(f"the distribution of releases of {type(self).__name__} has no formula")
 
     @property
@@ -247,52 +232,39 @@ class PartitionMechanism(ABC):
         return (draw(tape.claim("frequency list")) for tape in tapes)
 
     def _released(self, drawn: Any) -> ReleasedList:
-        """The public list that was drawn."""
         return ReleasedList(drawn.frequencies, drawn.multiplicities, self)
 
     @abstractmethod
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        """The function from tapes to what is drawn, whose distribution is the mechanism's at f."""
+        """The function from tapes to releases, whose distribution is the mechanism's at f."""
 
 
 @dataclass(frozen=True)
 class WithinBounds(PartitionMechanism):
-    """A mechanism over all lists, or over those between public bounds.
+    """A mechanism over all lists, or over those between bounds: public ones, which do not depend on
+    the data or have a budget of their own.
 
-    Bounds are public if they do not depend on the data, or have a budget of their own. A list
-    outside them is moved between them rank by rank, which brings no two lists farther apart.
+    A list outside is moved between them rank by rank, which brings no two lists farther apart.
     """
 
     bounds: PartitionBounds | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bounds is not None:
-            _check_sizes(self.bounds)
+        if self.bounds is None:
+            return
+        if not isinstance(self.bounds, PartitionBounds):
+            raise ValueError(f"bounds must be PartitionBounds, got {self.bounds!r}")
+        for name, size in (
+            ("the total of lower", self.bounds.lower.total),
+            ("the number of ranks of upper", self.bounds.upper.distinct),
+            ("unbounded_ranks", self.bounds.unbounded_ranks),
+            ("beyond", self.bounds.beyond),
+        ):
+            if size > _MAX_SIZE:
+                raise ValueError(f"bounds: {name} must be at most 2**60, got {size}")
 
     def possible_lists(self) -> dict[str, Any]:
         if self.bounds is None:
             return super().possible_lists()
         return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
-
-    def _blocks(self, frequency_list: FrequencyList) -> Blocks:
-        """The list's runs, between the walls that the bounds are."""
-        return Blocks.of(frequency_list, self.bounds)
-
-
-def _check_sizes(bounds: PartitionBounds) -> None:
-    """Makes sure that no list between public bounds is larger than lists can be.
-
-    Raises:
-      ValueError: one could be, or these are no bounds.
-    """
-    if not isinstance(bounds, PartitionBounds):
-        raise ValueError(f"bounds must be PartitionBounds, got {bounds!r}")
-    for name, size in (
-        ("the total of lower", bounds.lower.total),
-        ("the number of ranks of upper", bounds.upper.distinct),
-        ("unbounded_ranks", bounds.unbounded_ranks),
-        ("beyond", bounds.beyond),
-    ):
-        if size > _MAX_SIZE:
-            raise ValueError(f"bounds: {name} must be at most 2**60, got {size}")

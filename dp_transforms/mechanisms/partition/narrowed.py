@@ -45,21 +45,20 @@ TRIES = 2**20
 
 class _TotalMechanism(PartitionMechanism):
     _possible: ClassVar[str]
-    _limit_name: ClassVar[str]
-    """The name of the field with the public number."""
+    _field: ClassVar[str]
+    """The name of the public number."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_total(self._limit_name, getattr(self, self._limit_name))
+        check_total(self._field, getattr(self, self._field))
 
     def possible_lists(self) -> dict[str, Any]:
-        limit = getattr(self, self._limit_name)
-        return {"possible_lists": self._possible, self._limit_name: limit}
+        return {"possible_lists": self._possible, self._field: getattr(self, self._field)}
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        name = self._limit_name
-        excess = getattr(self, name) - frequency_list.total
-        if not self._is_possible(excess, self.sensitivity):
+        name = self._field
+        limit: int = getattr(self, name)
+        if not self._is_possible(limit - frequency_list.total, self.sensitivity):
             raise UnsuitableListError(
                 f"the list contradicts {name}: give a public number that is true of the data"
             )
@@ -67,9 +66,9 @@ class _TotalMechanism(PartitionMechanism):
 
         def draw(tape: RandomTape) -> FrequencyList:
             for tries in range(TRIES):
-                walk = sampler.walk(tape.branch(f"try {tries}"))
-                if self._is_possible(excess - walk.excess(sampler.blocks)):
-                    return walk.applied_to(sampler.blocks)
+                released = sampler.release(tape.branch(f"try {tries}"))
+                if self._is_possible(limit - released.total):
+                    return released
             raise UnsuitableListError(
                 f"no list that agrees with {name} was found in {TRIES:,} draws: raise epsilon, or "
                 f"leave {name} out"
@@ -79,7 +78,7 @@ class _TotalMechanism(PartitionMechanism):
 
     @abstractmethod
     def _is_possible(self, missing: int, tolerance: int = 0) -> bool:
-        """Says whether a list of the public number less ``missing`` agrees, up to a tolerance."""
+        """Tells whether a list of the public number less ``missing`` agrees, up to a tolerance."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class ExactTotalMechanism(_TotalMechanism):
 
     total: int = field(kw_only=True)
     _possible = "of a public total"
-    _limit_name = "total"
+    _field = "total"
 
     def _is_possible(self, missing: int, tolerance: int = 0) -> bool:
         return abs(missing) <= tolerance
@@ -136,15 +135,14 @@ class MaximumTotalMechanism(_TotalMechanism):
 
     max_total: int = field(kw_only=True)
     _possible = "up to a public total"
-    _limit_name = "max_total"
+    _field = "max_total"
 
     def _is_possible(self, missing: int, tolerance: int = 0) -> bool:
         return missing >= -tolerance
 
 
 _PRECISION = 128
-_ROUNDING = 1 + 2.0**-40
-"""Covers the rounding of the few operations, at 128 bits, that a bound takes."""
+_ROUNDING = 1 + 2.0**-40  # Covers the few operations, at 128 bits, that a bound takes.
 
 
 @dataclass(frozen=True)
@@ -168,10 +166,9 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
     leaks information about the data. As in the paper, epsilon pays for two factors of
     q**-sensitivity, and not for the exact price of Q.
 
-    delta is bounded as follows. If ||x - f||_1 = m, the total of x is one of m + 1 numbers up to
-    N + m, so that there are at most (m + 1) p(N + m) such lists; p(n) <= e**(pi sqrt(2 n / 3))
-    (Apostol, "Introduction to Analytic Number Theory", Theorem 14.5). All weights sum to more than
-    f's own, which is 1. So
+    If ||x - f||_1 = m, the total of x is one of m + 1 numbers up to N + m, so that there are at
+    most (m + 1) p(N + m) such lists; p(n) <= e**(pi sqrt(2 n / 3)) (Apostol, "Introduction to
+    Analytic Number Theory", Theorem 14.5). All weights sum to more than f's own, which is 1. So
 
         Pr[||x - f||_1 > d] <= sum over m > d of (m + 1) e**(pi sqrt(2 (N + m) / 3)) q**m
 
@@ -209,7 +206,10 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
         if self.distance is None:
             if not (isinstance(self.delta, float) and 0 < self.delta < 1):
                 raise ValueError(f"delta must be a float between 0 and 1, got {self.delta!r}")
-            found = smallest_distance(self.decay, self.max_total, self.delta)
+            delta: float = self.delta
+            found = smallest_where(
+                lambda d: probability_outside(self.decay, self.max_total, d) <= delta, 0
+            )
             object.__setattr__(self, "distance", found)
         else:
             check_total("distance", self.distance)
@@ -258,9 +258,8 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
 
 
 def probability_outside(decay: Decay, max_total: int, distance: int) -> float:
-    """An upper bound of Pr[||x - f||_1 > distance] for every f of at most ``max_total`` users: the
-    sum in ``DistanceBoundedPartitionMechanism``, bounded from above by a geometric series; 1 where
-    its terms do not fall yet."""
+    """The bound on Pr[||x - f||_1 > distance] of ``DistanceBoundedPartitionMechanism``, whose sum
+    is at most a geometric series; 1 where its terms do not fall yet."""
     first = distance + 1
     with gmpy2.context(precision=_PRECISION):
         rate = gmpy2.mpfr(decay.log_enclosure(_PRECISION)[0])
@@ -272,8 +271,3 @@ def probability_outside(decay: Decay, max_total: int, distance: int) -> float:
             return 1.0
         term: Any = (first + 1) * gmpy2.exp(root * gmpy2.sqrt(total) - rate * first)
         return min(1.0, float(term / (1 - ratio)) * _ROUNDING)
-
-
-def smallest_distance(decay: Decay, max_total: int, delta: float) -> int:
-    """The smallest d for which ``probability_outside`` is at most delta."""
-    return smallest_where(lambda d: probability_outside(decay, max_total, d) <= delta, 0)

@@ -11,9 +11,8 @@ last rank up,
 is the total weight of the ways to go on when rank i has the value v; then ranks are drawn from the
 first down, each by normalised sampling among the values that the one before it allows.
 
-Weights are kept as integers: row i in units of 2**-(bits * reach_i), where reach_i is the largest
-distance that ranks i, i+1, ... can still add. So every operation is exact for every eta, and no
-precision has to be found by trial.
+Weights are integers: row i in units of 2**-(bits * reach_i), where reach_i is the largest distance
+that ranks i, i+1, ... can still add. So every operation is exact for every eta.
 
 The table has a cell for every rank and value within the bounds, and its cells grow with the total:
 at bounds n / i, time and memory grow faster than n**2. The unrestricted mechanism is the limit of
@@ -33,6 +32,7 @@ from typing import Any
 import gmpy2
 import numpy as np
 
+from dp_transforms.mechanisms.arrays import ObjectArray
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape, draw_below
@@ -46,18 +46,17 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True)
 class _Row:
-    """The values of one rank: lowest..highest, with their weights as integers."""
+    """The values of one rank, with integers for each."""
 
-    lowest: int
-    highest: int
-    target: int  # f_i
-    reach: int  # the largest |v - f_i|
-    weights: list[Any]  # w(i, v) per value
-    sums: list[Any]  # cumulative
+    values: range
+    steps: ObjectArray  # the numerators of b**distance
+    shifts: ObjectArray  # bits by which these are shifted, for a common denominator
+    weights: ObjectArray  # w(i, v)
+    sums: ObjectArray  # cumulative
 
-    def total(self, highest: int) -> Any:
-        """The weight of all values up to ``highest``, which is within the bounds or above them."""
-        return self.sums[min(highest, self.highest) - self.lowest]
+    def at(self, values: Any) -> Any:
+        """The places of values, or of the largest one where they are above it."""
+        return np.minimum(values, self.values[-1]) - self.values[0]
 
 
 class PartitionTable:
@@ -66,8 +65,8 @@ class PartitionTable:
     Privacy. The bounds must not depend on the data. Neighbours: add or remove all records of one
     user, who contributes to at most k partitions; that moves the sorted list by at most k in L1. So
     one ``sample`` is (2 * k * eta)-DP in base 2 (the argument is that of ``ExponentialMechanism``).
-    ``probability``, ``marginal``, ``bias`` and ``expected_l1`` are private quantities, for
-    evaluation. Building the table takes a time that depends on the bounds and, less, on the list.
+    All but samples are private quantities, for evaluation. Building the table takes a time that
+    depends on the bounds and, less, on the list.
 
     Args:
       frequency_list: the private list f.
@@ -101,44 +100,30 @@ class PartitionTable:
         self._eta = eta
         highest, lowest = _closure(_per_rank("upper", upper), _per_rank("lower", lower))
         ranks = len(highest)
-        values = _per_rank("frequency_list", frequency_list)
-        self._targets = (values + [0] * ranks)[:ranks]
+        private = _per_rank("frequency_list", frequency_list)
+        self._targets = (private + [0] * ranks)[:ranks]
         # What the ranks beyond the bounds add to every distance.
-        self._beyond = sum(values[ranks:])
+        self._beyond = sum(private[ranks:])
         reaches = [
             max(abs(high - f), abs(low - f))
             for high, low, f in zip(highest, lowest, self._targets, strict=True)
         ]
-        cells = sum(
-            (high - low + 1) * left
-            for high, low, left in zip(highest, lowest, accumulate(reversed(reaches)), strict=True)
-        )
-        if cells * eta.bits > _MOST_BITS:
+        # From the last rank up.
+        ranges = [range(low, high + 1) for low, high in zip(lowest, highest, strict=True)][::-1]
+        left = list(accumulate(reversed(reaches), initial=0))
+        if sum(map(operator.mul, map(len, ranges), left[1:])) * eta.bits > _MOST_BITS:
             raise ValueError(_TOO_LARGE)
-        self._reach = sum(reaches)
-        # The numerators of b**distance.
+        self._reach = left[-1]
         step = gmpy2.mpz(eta.x) ** eta.z
-        self._steps = [step**distance for distance in range(max(reaches, default=0) + 1)]
-        self._rows = self._build(highest, lowest, reaches)
-
-    def _build(self, highest: list[int], lowest: list[int], reaches: list[int]) -> list[_Row]:
+        powers = [step**distance for distance in range(max(reaches, default=0) + 1)]
         rows: list[_Row] = []
-        for high, low, target, reach in zip(
-            *map(reversed, (highest, lowest, self._targets, reaches)), strict=True
-        ):
-            weights = [
-                self._times_power(
-                    rows[-1].total(value) if rows else gmpy2.mpz(1), abs(value - target), reach
-                )
-                for value in range(low, high + 1)
-            ]
-            rows.append(_Row(low, high, target, reach, weights, list(accumulate(weights))))
-        rows.reverse()
-        return rows
-
-    def _times_power(self, weight: Any, distance: int, reach: int) -> Any:
-        """weight * b**distance, in units 2**(bits * reach) times as small as the weight's."""
-        return weight * self._steps[distance] << self._eta.bits * (reach - distance)
+        for values, f, reach in zip(ranges, self._targets[::-1], reaches[::-1], strict=True):
+            steps = np.array([powers[abs(value - f)] for value in values], object)
+            shifts = np.array([eta.bits * (reach - abs(value - f)) for value in values], object)
+            below = rows[-1].sums[rows[-1].at(np.array(values))] if rows else 1
+            weights = below * steps << shifts
+            rows.append(_Row(values, steps, shifts, weights, weights.cumsum()))
+        self._rows = rows[::-1]
 
     @property
     def ranks(self) -> int:
@@ -163,12 +148,11 @@ class PartitionTable:
           tape: where random numbers come from: ``RandomTape.from_os()`` for a release.
           channel: the address of this release on the tape; every release needs one of its own.
         """
-        released = []
-        value = self._rows[0].highest if self._rows else 0
+        released: list[int] = []
         for rank, row in enumerate(self._rows):
-            drawn = draw_below(row.total(value), tape, f"{channel}: rank {rank}")
-            value = row.lowest + bisect_right(row.sums, drawn)
-            released.append(value)
+            total = row.sums[row.at(released[-1]) if released else -1]
+            drawn = draw_below(total, tape, f"{channel}: rank {rank}")
+            released.append(row.values[0] + bisect_right(row.sums, drawn))
         return FrequencyList.from_counts([value for value in released if value])
 
     def probability(self, released: FrequencyList) -> Any:
@@ -179,9 +163,9 @@ class PartitionTable:
         values += [0] * (self.ranks - len(values))
         weight = gmpy2.mpz(1)
         for value, row in zip(values, self._rows, strict=True):
-            if not row.lowest <= value <= row.highest:
+            if value not in row.values:
                 return gmpy2.mpq(0)
-            weight = self._times_power(weight, abs(value - row.target), row.reach)
+            weight = weight * row.steps[row.at(value)] << row.shifts[row.at(value)]
         return gmpy2.mpq(weight, self._total)
 
     def marginal(self, rank: int) -> dict[int, Any]:
@@ -217,25 +201,15 @@ class PartitionTable:
 
             A(i + 1, v) = sum of A(i, v') * b**|v' - f_i| over v' >= v
         """
-        distributions: list[dict[int, Any]] = []
-        above: dict[int, Any] | None = None
+        distributions = []
+        above: Any = gmpy2.mpz(1)
         for i, row in enumerate(self._rows):
-            values = range(row.lowest, row.highest + 1)
-            before = {v: gmpy2.mpz(1) if above is None else above[v] for v in values}
-            distributions.append(
-                {
-                    v: gmpy2.mpq(before[v] * weight, self._total)
-                    for v, weight in zip(values, row.weights, strict=True)
-                }
-            )
-            ending = [self._times_power(before[v], abs(v - row.target), row.reach) for v in values]
-            suffixes = list(accumulate(reversed(ending)))[::-1]
-            if i + 1 < self.ranks:
-                following = self._rows[i + 1]
-                above = {
-                    v: suffixes[max(v, row.lowest) - row.lowest]
-                    for v in range(following.lowest, following.highest + 1)
-                }
+            if i:
+                before = self._rows[i - 1]
+                ending = (above * before.steps << before.shifts)[::-1].cumsum()[::-1]
+                above = ending[np.maximum(np.array(row.values) - before.values[0], 0)]
+            chances = [gmpy2.mpq(weight, self._total) for weight in above * row.weights]
+            distributions.append(dict(zip(row.values, chances, strict=True)))
         return distributions
 
 

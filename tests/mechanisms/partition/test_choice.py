@@ -51,7 +51,7 @@ def test_the_papers_mechanism_is_not_nearer_on_average(epsilon):
 
 
 def test_the_registry_names_each_mechanism_once():
-    titles = {one.mechanism.title for one in REGISTRY}
+    titles = {mechanism.title for mechanism in REGISTRY.values()}
     assert len(titles) == len(REGISTRY) == len(MECHANISMS) - 1
 
 

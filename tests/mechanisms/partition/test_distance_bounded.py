@@ -14,7 +14,7 @@ from dp_transforms.mechanisms import (
     PartitionBounds,
 )
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.partition.narrowed import probability_outside, smallest_distance
+from dp_transforms.mechanisms.partition.narrowed import probability_outside
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
 from tests.tapes import InsecureSeededTape
@@ -54,7 +54,8 @@ def test_the_bound_is_that_of_its_series():
         )
         found = probability_outside(Decay(rate), total, distance)
         assert min(series, 1) <= found <= min(1.05 * series, 1)
-    distance = smallest_distance(Decay(rate), total, 1e-9)
+    mechanism = DistanceBoundedPartitionMechanism(2 * rate, max_total=total, delta=1e-9)
+    distance = mechanism.distance
     assert probability_outside(Decay(rate), total, distance) <= 1e-9
     assert probability_outside(Decay(rate), total, distance - 1) > 1e-9
 

@@ -160,33 +160,11 @@ def test_the_noise_of_each_coordinate_has_its_distribution():
             distributions.assert_follows(noise, expected)
 
 
-@pytest.mark.slow
-def test_the_tails_of_a_million_draws():
-    # A tail probability p is seen within 6 standard errors: all 40 but with probability 1e-7.
-    private = FrequencyList(np.arange(100_000, 0, -1), np.full(100_000, 2))
-    q, count = math.exp(-1), 0
-    seen = np.zeros(20)
-    for seed in range(5):
-        drawn = FrobeniusMechanism(epsilon=1).noisy_coordinates(private, InsecureSeededTape(seed))
-        for arm, noisy in ((ROWS, drawn.rows), (COLUMNS, drawn.columns)):
-            true = np.maximum(private.at_ranks(np.arange(1, len(noisy) + 1)), 0)
-            if arm == COLUMNS:
-                true = np.maximum(2 * (100_000 - np.arange(len(noisy))), 0) - 1
-            noise = np.abs(noisy - np.maximum(true - np.arange(len(noisy)), 0))
-            seen += [(noise >= t).sum() for t in range(1, 21)]
-            count += len(noise)
-    tails = 2 * q ** np.arange(1, 21) / (1 + q)
-    assert np.all(np.abs(seen / count - tails) < 6 * np.sqrt(tails / count) + 6 / count)
-
-
 @pytest.mark.parametrize(
     ("private", "epsilon"),
     [
-        (FrequencyList(), 8),
-        (FrequencyList(), Fraction(1, 1024)),
-        (FrequencyList([1], [1]), 1),
-        (FrequencyList([10**15], [1]), 0.1),
-        (FrequencyList([1], [10**6]), 8),
+        *[(FrequencyList(), 8), (FrequencyList(), Fraction(1, 1024)), (FrequencyList([1], [1]), 1)],
+        *[(FrequencyList([10**15], [1]), 0.1), (FrequencyList([1], [10**6]), 8)],
         (FrequencyList([40], [25]), 1),
         (FrequencyList(np.arange(60, 0, -1), np.ones(60, np.int64)), 0.1),
         (FrequencyList([100, 50, 10], [3, 7, 40]), Fraction(1, 1024)),

@@ -1,5 +1,5 @@
-"""The geometric mechanism: its means, its distribution by draws, where it exists, and what it
-costs."""
+"""The geometric mechanism: its means, its distribution by draws and in closed form, where it
+exists, and its cost."""
 
 import math
 from collections import Counter
@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from dp_transforms import sample_data
 from dp_transforms.mechanisms import (
     Eta,
+    FrequencyList,
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,
     PartitionBounds,
 )
+from dp_transforms.mechanisms.partition.distributions import GeometricDistribution
 from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from tests import enumeration
 from tests.cases import slow_unless
-from tests.geometric_reference import probability
+from tests.geometric_reference import frequency_distribution, probability
 from tests.list_strategies import frequency_lists
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
@@ -110,3 +112,45 @@ def test_base_2_exists_from_one_third_down_and_costs_its_eta():
     assert cost <= mechanism.epsilon_cost <= cost * (1 + 1e-14)
     with pytest.raises(ValueError, match="ln 3"):
         GeometricPartitionMechanism(eta=Eta(21847, 16, 1))
+
+
+LISTS = [(), (1,), (3, 1), (2, 2), (3, 2, 2), (4, 1, 1)]
+SMALL = 14
+"""Lists of more users have a probability of 1e-5 together at q = 1/9."""
+
+
+@pytest.mark.parametrize("private", LISTS, ids=str)
+def test_cells_and_the_expected_distance_are_sums_over_all_lists(private):
+    q, ranks = Fraction(1, 9), np.arange(1, SMALL + 2)
+    outcomes = list(enumeration.partitions_of_at_most(SMALL))
+    chances = np.array([float(probability(q, x, private)) for x in outcomes])
+    values = np.array([enumeration.as_list(x).at_ranks(ranks) for x in outcomes])
+    own = enumeration.as_list(private).at_ranks(ranks)
+    for rank in (1, 2, 4):
+        cells = frequency_distribution(math.log(9), enumeration.as_list(private), rank, 5)
+        for value, chance in enumerate(cells):
+            exact = chances @ (values[:, rank - 1] == value)
+            assert chance == pytest.approx(exact, abs=2e-4)
+    distance = chances @ np.abs(values - own).sum(axis=1)
+    distribution = GeometricDistribution(math.log(9))
+    assert distribution.expected_l1(enumeration.as_list(private)) == pytest.approx(
+        distance, abs=1e-3
+    )
+
+
+@pytest.mark.parametrize("private", LISTS, ids=str)
+def test_the_weight_of_a_list_is_its_own_probability(private):
+    distribution = GeometricDistribution(math.log(4))
+    exact = probability(Fraction(1, 4), private, private)
+    assert distribution.log_weight(enumeration.as_list(private)) == pytest.approx(math.log(exact))
+
+
+@pytest.mark.parametrize("rate", [math.log(3), 2.0, 8.0])
+@pytest.mark.parametrize("failure", [0.2, 0.05, 1e-6])
+def test_tails_at_a_large_corner_are_as_bounded(rate, failure):
+    most = GeometricDistribution(rate).largest_excess(failure)
+    corner = FrequencyList([1000], [1000])
+    *up_to, last = np.cumsum(frequency_distribution(rate, corner, 1, 1000 + most))
+    assert 1 - last <= failure * (1 + 1e-6) + 1e-12
+    if most:
+        assert 1 - up_to[-1] > failure

@@ -2,16 +2,12 @@
 
 import itertools
 import math
-from fractions import Fraction
 
 import pytest
 
 from dp_transforms.mechanisms import Eta, ExactTotalMechanism, FrequencyList, MaximumTotalMechanism
-from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition import narrowed
 from dp_transforms.mechanisms.partition.mechanism import UnsuitableListError
-from dp_transforms.mechanisms.partition.walk.levels import Sampler
-from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
 from tests.cases import slow_unless
 from tests.statistical import distributions
@@ -82,16 +78,6 @@ def test_neighbours_keep_the_ratio_of_probabilities(price):
                     worst = max(worst, ratio)
     # Three quarters of the cost would not do.
     assert worst > most**0.75
-
-
-@pytest.mark.parametrize("target", [(), (3, 1), (2, 2, 2), (9, 9, 4, 1, 1, 1)], ids=str)
-def test_a_walk_s_excess_is_the_difference_of_the_totals(target):
-    private = enumeration.as_list(target)
-    sampler = Sampler(Blocks.of(private), Decay(Fraction(1, 10)))
-    for seed in range(100):
-        walk = sampler.walk(InsecureSeededTape(seed))
-        released = walk.applied_to(sampler.blocks)
-        assert walk.excess(sampler.blocks) == released.total - private.total
 
 
 def test_large_lists_have_the_total_that_was_asked_for():

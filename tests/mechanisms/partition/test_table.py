@@ -1,13 +1,12 @@
 """The table mechanism against enumeration of all lists within the bounds."""
 
-from fractions import Fraction
-
 import gmpy2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import Eta, FrequencyList
+from dp_transforms.mechanisms.enclosure import as_fraction
 from dp_transforms.mechanisms.partition.table import PartitionTable
 from tests import enumeration
 from tests.statistical import distributions
@@ -17,14 +16,10 @@ TARGETS = [(), (1,), (3, 1), (2, 2, 2), (4, 3, 3, 1), (7, 0), (1, 1, 1, 1, 1)]
 ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(5, 3, 2), Eta(63, 6, 3)]
 
 
-def rational(value):
-    return Fraction(int(value.numerator), int(value.denominator))
-
-
 def exact_distribution(target, eta, upper, lower=()):
     lower = [*lower, *[0] * (len(upper) - len(lower))]
     return enumeration.distribution(
-        rational(eta.base),
+        as_fraction(eta.base),
         target,
         enumeration.partitions(len(upper), max(upper, default=0)),
         lambda y: all(low <= v <= high for low, v, high in zip(lower, y, upper, strict=True)),

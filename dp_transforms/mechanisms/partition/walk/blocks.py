@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,6 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import (
-    exactly,
     refine_until_decided,
     rounding_pair,
     smallest_where,
@@ -45,42 +44,33 @@ _ERROR = 2.0**-43
 """Of the ratio of two values of ``one_minus_exp_minus``, whose arguments were rounded."""
 
 
-class Splits:
-    """Tells how many of a block's moves are in its first part, for the ratio q."""
-
-    def __init__(self, decay: Decay):
-        self.decay = decay
-        self._transfers: dict[tuple[int, int], PreciseTransfer] = {}
-        self._shares: dict[tuple[int, ...], tuple[list[Any], list[Any]]] = {}
-
-    def in_first_part(self, near: int, far: int, entered: int, flips: int, number: Uniform) -> int:
-        """The number of moves in the first ``near`` of near + far steps through zeros, if a state
-        enters and leaves with so many moves."""
-        # How far from zero does not matter.
-        start = max(min(entered, 0), -flips)
-
-        def answer(bits: int) -> int:
-            key = near, far, start, flips, bits
-            if key not in self._shares:
-                if (flips, bits) not in self._transfers:
-                    self._transfers[flips, bits] = PreciseTransfer(self.decay, flips, bits)
-                transfer = self._transfers[flips, bits]
-                self._shares[key] = transfer.in_first_part(near, far, start + flips, flips)
-            lower, upper = number.enclosure(bits)
-            return choose(lower, upper, *self._shares[key])
-
-        return refine_until_decided(answer)
+@lru_cache(maxsize=32)
+def _transfer(decay: Decay, flips: int, bits: int) -> PreciseTransfer:
+    return PreciseTransfer(decay, flips, bits)
 
 
-def fill_blocks(
-    blocks: Blocks, states: IntArray, splits: Splits, tape: RandomTape
-) -> tuple[IntArray, IntArray]:
-    """The places of all moves, given the len(blocks) + 1 states at the block ends. Reads "places",
-    "splits r" and "ends b t".
+@lru_cache(maxsize=4096)
+def _shares(
+    decay: Decay, near: int, far: int, start: int, flips: int, bits: int
+) -> tuple[list[Any], list[Any]]:
+    return _transfer(decay, flips, bits).in_first_part(near, far, start + flips, flips)
 
-    Returns:
-      (blocks, places): the block and the place in it of every move, the places from 1.
-    """
+
+def in_first_part(
+    decay: Decay, near: int, far: int, entered: int, flips: int, number: Uniform
+) -> int:
+    """The number of moves in the first ``near`` of near + far steps through zeros, if a state
+    enters and leaves with so many moves."""
+    # How far from zero does not matter.
+    start = max(min(entered, 0), -flips)
+    return refine_until_decided(
+        lambda bits: choose(*number.enclosure(bits), *_shares(decay, near, far, start, flips, bits))
+    )
+
+
+def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape) -> IntArray:
+    """The diagonals of all moves, given the states at the block ends. Reads "places", "splits r"
+    and "ends b t"."""
     # Mirrored where the bit is 1, so that every block is one of zeros.
     entered = np.where(blocks.bits == 0, states[:-1], -states[:-1])
     flips = np.abs(np.diff(states))
@@ -88,64 +78,61 @@ def fill_blocks(
     early = np.clip(-entered, 0, flips)
     late = flips - early
 
-    found = [(several[:0], several[:0])]
+    found: list[IntArray] = []
     is_roomy = np.zeros(len(blocks), dtype=bool)
     for bit in (0, 1):
         chosen = several[blocks.bits[several] == bit]
-        room = _room(splits.decay, early[chosen]) + _room(splits.decay, late[chosen])
+        room = _room(decay, early[chosen]) + _room(decay, late[chosen])
         chosen = chosen[blocks.lengths[chosen] >= room]
         is_roomy[chosen] = True
-        ends = blocks.lengths[chosen], early[chosen], late[chosen]
-        numbers, positions = _near_the_ends(splits.decay, *ends, tape, f"ends {bit}")
-        found.append((chosen[numbers], positions))
+        ends = blocks.ends[chosen], blocks.ends[chosen + 1]
+        found += _near_the_ends(decay, *ends, early[chosen], late[chosen], tape, f"ends {bit}")
 
-    # Parts of blocks that have one move: what lies before the part, its length, the state that
-    # enters it, and the number that says where in it the move is.
+    # Parts of blocks that have one move: the diagonal in front of the part, its length, the state
+    # that enters it, and the number that says where in it the move is.
+    tops, lengths = blocks.ends.tolist(), blocks.lengths.tolist()
     parts = [
-        (block, 0, blocks.lengths.item(block), entered.item(block), tape.uniform("places", block))
+        (tops[block], lengths[block], entered.item(block), tape.uniform("places", block))
         for block in single.tolist()
     ]
 
     def split(
-        block: int, asked: Iterator[int], before: int, length: int, start: int, count: int
+        channel: str, asked: Iterator[int], top: int, length: int, start: int, count: int
     ) -> None:
         if count == 0:
             return
         if count == length:
-            positions = np.arange(before + 1, before + length + 1)
-            found.append((np.full(length, block), positions))
+            found.append(top - np.arange(1, length + 1))
             return
-        number = tape.uniform(f"splits {block}", next(asked))
+        number = tape.uniform(channel, next(asked))
         if count == 1:
-            parts.append((block, before, length, start, number))
+            parts.append((top, length, start, number))
             return
         near, far = length // 2, length - length // 2
-        first = splits.in_first_part(near, far, start, count, number)
-        split(block, asked, before, near, start, first)
-        split(block, asked, before + near, far, start + first, count - first)
+        first = in_first_part(decay, near, far, start, count, number)
+        split(channel, asked, top, near, start, first)
+        split(channel, asked, top - near, far, start + first, count - first)
 
     for block in several[~is_roomy[several]].tolist():
-        whole = blocks.lengths.item(block), entered.item(block), flips.item(block)
-        split(block, itertools.count(), 0, *whole)
+        whole = tops[block], lengths[block], entered.item(block), flips.item(block)
+        split(f"splits {block}", itertools.count(), *whole)
     of_parts = [number.prefix(WORD_BITS) for *_, number in parts[len(single) :]]
     words = np.append(
         tape.words("places", len(blocks))[single], np.array(of_parts, dtype=np.uint64)
     )
-    table = np.array([part[:4] for part in parts], dtype=np.int64).reshape(-1, 4)
-    at, before, lengths, starts = table.T
-    x = geometric(splits.decay, np.ones_like(at), lengths, words, lambda i: parts[i][-1])
+    table = np.array([part[:3] for part in parts], dtype=np.int64).reshape(-1, 3)
+    top, length, start = table.T
+    x = geometric(decay, np.ones_like(top), length, words, lambda i: parts[i][-1])
     # Away from zero a late move is cheap, towards zero an early one is.
-    found.append((at, before + np.where(starts >= 0, lengths - x + 1, x)))
-    found_blocks, found_places = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-    return found_blocks, found_places
+    return np.concatenate([*found, top - np.where(start >= 0, length - x + 1, x)])
 
 
 def _room(decay: Decay, counts: IntArray) -> FloatArray:
-    """Returns the reach of the moves near one end, but for a probability of at most 1/4 each.
+    """The reach of the moves near one end, but for a probability of at most 1/4 each.
 
     The largest of s distinct parts of an infinite run is above s + x with a probability of at most
-    s q**x. This decides how places are drawn, not how likely they are. MPFR rounds correctly, so
-    that it is decided alike on every machine.
+    s q**x. This decides how places are drawn, not how likely they are; alike on every machine,
+    since MPFR rounds correctly.
     """
     down, _ = rounding_pair(53)
     _, rate = decay.log_enclosure(WORD_BITS)
@@ -156,31 +143,28 @@ def _room(decay: Decay, counts: IntArray) -> FloatArray:
 
 def _near_the_ends(
     decay: Decay,
-    lengths: IntArray,
+    tops: IntArray,
+    bottoms: IntArray,
     early: IntArray,
     late: IntArray,
     tape: RandomTape,
     channel: str,
-) -> tuple[IntArray, IntArray]:
-    """Draws the places of early moves from the starts of blocks, of late ones from their ends:
-    (blocks, places) of all moves; blocks are numbered as in ``lengths``."""
-    found_blocks, found_places = [np.arange(0)], [np.arange(0)]
-    waiting = np.arange(len(lengths))
-    tries = 0
-    while len(waiting):
+) -> Iterator[IntArray]:
+    """Draws the diagonals of early moves from those in front of blocks, and of late ones from the
+    last ones of blocks."""
+    waiting = np.arange(len(tops))
+    for tries in itertools.count():
+        if not len(waiting):
+            return
         branch = tape.branch(f"{channel} {tries}")
         firsts = partitions(decay, early[waiting], branch, "early")
         lasts = partitions(decay, late[waiting], branch, "late")
         inside = _largest(firsts, early[waiting]) + _largest(lasts, late[waiting])
-        accepted = inside <= lengths[waiting]
-        for parts, counts, are_late in ((firsts, early[waiting], 0), (lasts, late[waiting], 1)):
-            kept = np.repeat(accepted, counts)
-            block = np.repeat(waiting, counts)[kept]
-            found_blocks.append(block)
-            found_places.append(lengths[block] - parts[kept] + 1 if are_late else parts[kept])
+        accepted = inside <= (tops - bottoms)[waiting]
+        for parts, counts, origin in ((-firsts, early, tops), (lasts, late, bottoms - 1)):
+            kept = np.repeat(accepted, counts[waiting])
+            yield np.repeat(origin[waiting], counts[waiting])[kept] + parts[kept]
         waiting = waiting[~accepted]
-        tries += 1
-    return np.concatenate(found_blocks), np.concatenate(found_places)
 
 
 def _largest(parts: IntArray, counts: IntArray) -> IntArray:
@@ -191,8 +175,8 @@ def _largest(parts: IntArray, counts: IntArray) -> IntArray:
 
 
 def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -> IntArray:
-    """Partitions into ``counts`` distinct positive parts, with distribution proportional to q**sum;
-    in a row, each partition's parts in descending order.
+    """Partitions into ``counts`` distinct positive parts, in proportion to q**sum; in a row, each
+    partition's parts in descending order.
 
     The i-th column of a diagram from the right is repeated G_i + 1 times, where G_i is geometric
     with ratio q**i: sum = count (count + 1) / 2 + sum_i i G_i. The parts are the distances of moves
@@ -218,16 +202,10 @@ def geometric(
     words: WordArray,
     number: Callable[[int], Uniform],
 ) -> IntArray:
-    """The smallest x >= 1 with U < F(x), for the ratios q**factors.
+    """The smallest x >= 1 with U < F(x): P(x) is in proportion to q**(factor * x) on 1..length, or
+    on all x >= 1 where lengths is None.
 
-    So x has the distribution P(x) proportional to q**(factor * x) on 1..length, or on all x >= 1
-    where lengths is None.
-
-    Args:
-      decay: the ratio q.
-      factors, lengths: one of each for each x.
-      words: the leading 64 bits of the uniform numbers.
-      number: the i-th of these numbers itself.
+    Words are the leading 64 bits of the uniform numbers, of which ``number`` gives the i-th.
     """
     rates: Any = float(decay.log_enclosure(WORD_BITS)[0]) * factors
     most: Any = math.inf if lengths is None else lengths
@@ -246,19 +224,9 @@ def geometric(
 
 
 def _precisely(decay: Decay, factor: int, uniform: Uniform, length: int | None, bits: int) -> int:
-    """One number of ``geometric``, by enclosures of ``bits`` bits.
-
-    Raises:
-      Undecided: this precision does not settle it.
-    """
-    number = uniform.enclosure(bits)
-    norm = exactly(1)
-    if length is not None:
-        norm = decay.one_minus_power(factor * length, bits + 16)
-
-    def is_reached(x: int) -> bool:
-        if length is not None and x >= length:
-            return True
-        return number.is_below(decay.one_minus_power(factor * x, bits + 16) / norm)
-
-    return smallest_where(is_reached, 1)
+    """One number of ``geometric``, or Undecided if this precision does not settle it."""
+    number, power = uniform.enclosure(bits), partial(decay.one_minus_power, precision=bits + 16)
+    if length is None:
+        return smallest_where(lambda x: number.is_below(power(factor * x)), 1)
+    norm = power(factor * length)
+    return smallest_where(lambda x: x >= length or number.is_below(power(factor * x) / norm), 1)

@@ -51,7 +51,8 @@ MPFR.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -60,7 +61,7 @@ from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.walk.walk import Blocks, Walk
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.randomness import RandomTape, is_below
 
 NEVER = 2**64  # The gap where f has no such bit any more: q**gap is zero.
@@ -84,16 +85,9 @@ class Runs:
     A block is regular if it is a whole run and no wall is felt at D = 0. In a run of zeros the
     wall ahead is the upper one, and in a run of ones the lower one.
 
-    Attributes:
-      blocks: as ``Blocks.of`` gives them.
-      lengths: of each block, followed by an endless one.
-      bits: likewise.
-      regular: whether each block is regular; the endless one is not.
-      chains: the chain at the start of each block if x has followed f up to there.
-      ahead: for each block its wall ahead, as a distance from D = 0 at the block's start and what
-        a bit adds to it.
-      behind: the other wall, likewise.
-      head_room: how far up D may go in front of the first block.
+    All but ``blocks`` and ``head_room``, which says how far up D may go in front of the first
+    block, have an entry for each block and one for an endless run behind them, which is not
+    regular. Walls are distances from D = 0 at a block's start, and what a bit adds to them.
     """
 
     def __init__(self, blocks: Blocks):
@@ -106,14 +100,14 @@ class Runs:
         regular = turns & inner & np.append(turns[1:], False)
         positions = np.arange(len(bits))
         longer = np.where(regular[:-1] & (blocks.lengths == 1), -1, positions[:-1])
-        self.blocks = blocks
+        self.blocks, self.head_room = blocks, highest.item(0)
         self.lengths: list[int] = [*blocks.lengths.tolist(), _ENDLESS]
         self.bits: list[int] = bits.tolist()
         self.regular: list[bool] = regular.tolist()
+        # The chain at the block's start if x has followed f up to there.
         self.chains: IntArray = positions - 1 - np.maximum.accumulate(np.append(-1, longer))
         self.ahead: list[list[int]] = ahead.T.tolist()
         self.behind: list[list[int]] = behind.T.tolist()
-        self.head_room = highest.item(0)
 
 
 def _wall(bits: IntArray, in_ones: IntArray, in_zeros: IntArray) -> IntArray:
@@ -123,16 +117,18 @@ def _wall(bits: IntArray, in_ones: IntArray, in_zeros: IntArray) -> IntArray:
     return np.array([starts, np.append(np.sign(ends - starts[:-1]), 0)])
 
 
-def draw(runs: Runs, decisions: TapeDecisions) -> Walk:
-    """The walk that these answers give.
+def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
+    """The diagonals on which the walk moves, by these answers.
 
     Here d is D in runs of zeros and -D in runs of ones, so that a move always adds one to d, and
     ``same`` says whether the last bit was that of the run.
     """
     lengths, bits, regular = runs.lengths, runs.bits, runs.regular
     last = len(lengths) - 1
-    moved: list[int] = []
-    left: list[int] = []
+    # The last diagonals of blocks; blocks -1 and last are endless.
+    ends: list[int] = runs.blocks.ends.tolist()
+    ends.append(ends[-1] - _ENDLESS)
+    flips: list[int] = []
 
     def reach(block: int, bit: int, number: int, distance: int) -> int:
         """``distance`` plus the way from a block's start to the number-th of such bits."""
@@ -151,14 +147,13 @@ def draw(runs: Runs, decisions: TapeDecisions) -> Walk:
         least = reach(0, 1, 1, 0)
         rest = decisions.nearest(NEVER, least) - least
         if rest:
-            moved.append(-1)
-            left.append(rest)
+            flips.append(ends[0] + rest - 1)
             rest, d, same, chain = rest - 1, 1, False, 1
     while True:
         while rest:
             if d >= 0:
                 if block == last:
-                    return _walk(runs, moved, left)
+                    return np.array(flips, np.int64)
                 blocked = d == room and not widening
                 gap = NEVER if blocked else reach(block + 1, 1 - bit, d + 1, rest)
                 if same and gap == NEVER:
@@ -178,7 +173,7 @@ def draw(runs: Runs, decisions: TapeDecisions) -> Walk:
                     else:
                         vertex = TURNED if d or reserve else HELD
                     away = gap != NEVER and decisions.away(gap, vertex, chain)
-                flips = away
+                flip = away
             else:
                 if same:
                     vertex = TURNED
@@ -188,12 +183,11 @@ def draw(runs: Runs, decisions: TapeDecisions) -> Walk:
                 if d + reserve + narrowing >= 0:
                     gap = -d if rest > -d else reach(block + 1, bit, 1 - d - rest, rest)
                     away = gap != NEVER and decisions.away(gap, vertex, chain)
-                flips = not away
+                flip = not away
             chain = chain + 1 if vertex == (STRAIGHT if away else TURNED) else 0
-            same = not flips
-            if flips:
-                moved.append(block)
-                left.append(rest)
+            same = not flip
+            if flip:
+                flips.append(ends[block + 1] + rest - 1)
                 d += 1
             rest -= 1
             room += widening
@@ -208,8 +202,7 @@ def draw(runs: Runs, decisions: TapeDecisions) -> Walk:
             bit, rest, chain = bits[block], lengths[block], runs.chains[block]
             if regular[block]:
                 kept = decisions.kept(block)
-                moved.append(block)
-                left.append(rest - kept)
+                flips.append(ends[block + 1] + rest - kept - 1)
                 rest -= kept + 1
                 kept += 1
                 d = 1
@@ -219,105 +212,83 @@ def draw(runs: Runs, decisions: TapeDecisions) -> Walk:
         reserve += kept * narrowing
 
 
-def _walk(runs: Runs, moved: list[int], left: list[int]) -> Walk:
-    """The moves, given their blocks (-1 and the last one are endless) and the bits left there."""
-    blocks, rests = np.array(moved, np.int64), np.array(left, np.int64)
-    positions = np.array(runs.lengths, np.int64)[blocks] - rests + 1
-    head, tail = blocks < 0, blocks == len(runs.blocks)
-    inner = ~(head | tail)
-    return Walk(rests[head].tolist(), blocks[inner], positions[inner], positions[tail].tolist())
-
-
 class GeometricWeights:
-    """Functions of q <= 1/3 and of the chain.
-
-    Attributes:
-      t: q / (1 + q), a float.
-      powers: q**n where that is not negligible, floats.
-    """
+    """Functions of q <= 1/3 and of the chain: t and the powers of q that count, as floats."""
 
     def __init__(self, decay: Decay):
         self._decay = decay
-        self._t = int(rounding_pair(256)[0].mul(self.mark(128)[0], _UNIT))
+        self._t = int(rounding_pair(256)[0].mul(self.mark(128).lower, _UNIT))
         self._r = 0
         self._chains: list[tuple[float, float, float]] = []
         self.t = self._t / _UNIT
-        self.powers = [1.0]
-        while self.powers[-1] > _NEGLIGIBLE:
-            self.powers.append(float(decay.power(len(self.powers), 64)[0]))
+        self._powers = [1.0]
+        while self._powers[-1] > _NEGLIGIBLE:
+            self._powers.append(float(decay.power(len(self._powers), 64).lower))
+
+    def power(self, exponent: int) -> float:
+        """q**exponent, or 0 where that is negligible."""
+        return self._powers[exponent] if exponent < len(self._powers) else 0.0
 
     def chain(self, chain: int) -> tuple[float, float, float]:
-        """(1 - r) (1 - t) - t, 1 - r, and (1 - r) (1 - t) / (1 - t - r), as floats."""
+        """(1 - r) (1 - t) - t, 1 - r, and (1 - r) (1 - t) / (1 - t - r)."""
         while chain >= len(self._chains):
             rest, marked = _UNIT - self._r, _UNIT - self._t
             product = rest * marked
-            self._chains.append(
-                (
-                    (product - self._t * _UNIT) / _UNIT**2,
-                    rest / _UNIT,
-                    product / ((rest - self._t) * _UNIT),
-                )
-            )
+            straight, turned = product - self._t * _UNIT, (rest - self._t) * _UNIT
+            self._chains.append((straight / _UNIT**2, rest / _UNIT, product / turned))
             self._r = self._t * _UNIT // rest
         return self._chains[chain]
 
     def mark(self, bits: int) -> Enclosure:
-        """(lo, hi) around t."""
+        """t, enclosed, as are all results below."""
         power = self._decay.power(1, bits)
         return power / (1 + power)
 
     def away(self, gap: int, vertex: int, chain: int, bits: int) -> Enclosure:
-        """(lo, hi) around P(away), see ``geometric_walk``."""
+        """P(away), see the module."""
         bits += _GUARD_BITS
         power, mark = self._decay.power(gap, bits), self.mark(bits)
         if vertex == HELD:
             return power * (1 - mark)
-        rest = self._rest(chain, bits)
+        rest = enclosed(1, bits)  # 1 - r
+        for _ in range(chain):
+            rest = 1 - mark / rest
         weight = rest * (1 - mark)
         if vertex == TURNED:
             return power * weight / (rest - mark)
         return power * (weight - mark) / (rest - mark * power)
 
     def left_by(self, gap: int, near: int, bits: int) -> Enclosure:
-        """(lo, hi) around t (q**near - q**gap) / (1 - t q**gap): the probability to leave f, going
-        straight along it without a chain, at a gap above ``near``."""
+        """t (q**near - q**gap) / (1 - t q**gap): the probability to leave f, going straight along
+        it without a chain, at a gap above ``near``."""
         bits += _GUARD_BITS
         mark, power = self.mark(bits), self._decay.power(near, bits)
         far = exactly(0) if gap == NEVER else self._decay.power(gap, bits)
         return mark * (power - far) / (1 - mark * far)
 
-    def _rest(self, chain: int, bits: int) -> Enclosure:
-        """(lo, hi) around 1 - r."""
-        mark, rest = self.mark(bits), enclosed(1, bits)
-        for _ in range(chain):
-            rest = 1 - mark / rest
-        return rest
-
 
 class GeometricSampler:
-    """Draws lists x with probability q**||x - f||_1 w(x), see ``partition.exponential``;
-    between walls or without."""
+    """Draws lists x with probability q**||x - f||_1 w(x), between walls or without."""
 
-    def __init__(self, blocks: Blocks, weights: GeometricWeights):
+    def __init__(self, blocks: Blocks, decay: Decay):
         self.runs = Runs(blocks)
-        self.weights = weights
+        self.weights = weights = GeometricWeights(decay)
         chains = self.runs.chains[:-1]
         turned = [weights.chain(chain)[2] for chain in range(int(chains.max(initial=0)) + 1)]
         # A regular run of one bit is left with P(away) of a turned vertex, a longer one with t.
-        single = np.array(turned)[chains] * weights.powers[1]
+        single = np.array(turned)[chains] * weights.power(1)
         thresholds = np.where(blocks.lengths == 1, single, weights.t)
         self.thresholds = np.where(self.runs.regular[:-1], thresholds, 2.0)
 
     def release(self, tape: RandomTape) -> FrequencyList:
         """The list that this tape gives."""
-        return draw(self.runs, TapeDecisions(self, tape)).applied_to(self.runs.blocks)
+        return self.runs.blocks.flipped(draw(self.runs, TapeDecisions(self, tape)))
 
 
 class TapeDecisions:
-    """Answers the walk's questions from a tape, each with its exact probability.
-
-    Both questions about a regular run read one number, of the channel "runs" and with the run's
-    index. All others read those of the channel "steps", in turn.
+    """Answers the walk's questions from a tape, each with its exact probability: both about a
+    regular run from the number of the channel "runs" with its index, all others from those of the
+    channel "steps" in turn.
     """
 
     def __init__(self, sampler: GeometricSampler, tape: RandomTape):
@@ -331,10 +302,8 @@ class TapeDecisions:
         self._asked = 0
 
     def departure(self, run: int) -> int:
-        """The first run from this one on that the walk does not follow to its end.
-
-        It is also one that is not regular, and the number of runs if there is none.
-        """
+        """The first run from this one on that is not regular or that the walk does not follow to
+        its end; the number of runs if there is none."""
         for found in self._possible:
             if found >= run and (not self._runs.regular[found] or self._departs(found)):
                 break
@@ -352,10 +321,8 @@ class TapeDecisions:
         return int(length > 1 and not self._away("runs", run, number, length, TURNED, chain))
 
     def nearest(self, gap: int, least: int) -> int:
-        """The gap where the walk leaves f, going straight along it without a chain.
-
-        ``least``, below gap, if it does not leave before.
-        """
+        """The gap where the walk leaves f, going straight along it without a chain; ``least``,
+        below gap, if it does not leave before."""
         return self._nearest("steps", *self._step(), gap, least)
 
     def away(self, gap: int, vertex: int, chain: int) -> bool:
@@ -377,25 +344,22 @@ class TapeDecisions:
 
     def _nearest(self, channel: str, index: int, number: float, gap: int, least: int) -> int:
         """The smallest n with U >= t (q**n - q**gap) / (1 - t q**gap)."""
-        powers, t = self._weights.powers, self._weights.t
-        far = t * powers[gap] if gap < len(powers) else 0.0
+        power, t = self._weights.power, self._weights.t
+        far = t * power(gap)
         level = number * (1 - far) + far
-        near = least
-        while True:
-            difference = level - (t * powers[near] if near < len(powers) else 0.0)
-            if difference > _MARGIN:
-                return near
-            if difference >= -_MARGIN and not is_below(
-                self._tape.uniform(channel, index), partial(self._weights.left_by, gap, near)
+        for near in itertools.count(least):
+            difference = level - t * power(near)
+            if difference > _MARGIN or (
+                difference >= -_MARGIN
+                and not self._is_below(channel, index, self._weights.left_by, gap, near)
             ):
-                return near
-            near += 1
+                break
+        return near
 
     def _away(
         self, channel: str, index: int, number: float, gap: int, vertex: int, chain: int
     ) -> bool:
-        powers, t = self._weights.powers, self._weights.t
-        power = powers[gap] if gap < len(powers) else 0.0
+        power, t = self._weights.power(gap), self._weights.t
         straight, rest, turned = self._weights.chain(chain)
         if vertex == TURNED:
             difference = power * turned - number
@@ -405,9 +369,12 @@ class TapeDecisions:
             difference = power * (straight + number * t) - number * rest
         if abs(difference) > _MARGIN:
             return difference > 0
-        return is_below(
-            self._tape.uniform(channel, index), partial(self._weights.away, gap, vertex, chain)
-        )
+        return self._is_below(channel, index, self._weights.away, gap, vertex, chain)
+
+    def _is_below(
+        self, channel: str, index: int, threshold: Callable[..., Enclosure], *question: int
+    ) -> bool:
+        return is_below(self._tape.uniform(channel, index), partial(threshold, *question))
 
 
 def _floats(tape: RandomTape, channel: str, count: int, start: int = 0) -> FloatArray:

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
 
+import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import FloatArray, IntArray, ObjectArray
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.walk.blocks import Splits, fill_blocks, partitions
+from dp_transforms.mechanisms.partition.walk.blocks import fill_blocks, partitions
 from dp_transforms.mechanisms.partition.walk.precise import LookingAhead, PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.transfer import (
     LEAST_WIDTH,
@@ -23,7 +23,7 @@ from dp_transforms.mechanisms.partition.walk.transfer import (
     clipped,
     independence_length,
 )
-from dp_transforms.mechanisms.partition.walk.walk import Blocks, Walk, choose
+from dp_transforms.mechanisms.partition.walk.walk import Blocks, choose
 from dp_transforms.mechanisms.randomness import RandomTape
 
 _TINY = 2.0**-940
@@ -36,13 +36,9 @@ _NARROWEST = 32  # The first window to look ahead on.
 
 
 class Level:
-    """Settles the questions of a release on a window of states.
+    """Settles the questions of a release on a window of states -W..W.
 
-    Args:
-      blocks: the blocks of the walk.
-      decay: the ratio q.
-      window: W; states are -W..W.
-      bits: of the MPFR numbers that settle what float64 leaves open.
+    MPFR numbers of so many bits settle what float64 leaves open.
 
     Raises:
       Undecided: the window is too narrow for any enclosure.
@@ -105,49 +101,40 @@ class Level:
         window = min(_NARROWEST, self.window)
         while True:
             transfer = PreciseTransfer(self._decay, window, self.bits)
+            ahead = LookingAhead(self._blocks, self.messages, transfer)
             try:
-                return LookingAhead(self._blocks, self.messages, transfer).settle(
-                    uniform, index, state
-                )
+                return ahead.settle(uniform, index, state)
             except Undecided:
                 if window == self.window:
                     raise
             window = min(2 * window, self.window)
 
-    def messages(self, at: int, window: int) -> tuple[ObjectArray, ObjectArray]:
-        """MPFR bounds of beta in front of a block, for the states -window..window.
-
-        Raises:
-          Undecided: some state has none.
-        """
+    def messages(self, at: int, window: int) -> list[Enclosure]:
+        """beta in front of a block, for the states -window..window; Undecided if some state has
+        no bound."""
         messages, inner = self._messages, slice(self.window - window, self.window + window + 1)
         lo, hi = messages.lo[at, inner], messages.hi[at, inner]
         if not np.isfinite(hi).all():
             raise Undecided
-        exponents = messages.exponents[at, inner].tolist()
         down, up = rounding_pair(64)
         error = messages.errors.item(at)
-        factors = down.sub(1, error), up.add(1, error)
-        lower, upper = (
-            np.array(
-                [
-                    context.mul(context.mul(factor, bound), context.exp2(exponent))
-                    for bound, exponent in zip(side.tolist(), exponents, strict=True)
-                ]
+        factor = Enclosure(down.sub(1, error), up.add(1, error))
+        exponents = messages.exponents[at, inner].tolist()
+        return [
+            Enclosure(gmpy2.mpfr(below), gmpy2.mpfr(above)) * factor * Enclosure(*scale)
+            for below, above, *scale in zip(
+                lo, hi, map(down.exp2, exponents), map(up.exp2, exponents), strict=True
             )
-            for context, factor, side in zip((down, up), factors, (lo, hi), strict=True)
-        )
-        return lower, upper
+        ]
 
     def _answers(self, state: int, lower: FloatArray) -> tuple[IntArray, IntArray]:
-        """The moves of every block, if it is entered in this state, and where they are not 0.
-
-        They are _UNSETTLED where the thresholds at hand do not tell.
-        """
+        """The moves of every block, if it is entered in this state, or _UNSETTLED where the
+        thresholds at hand do not tell; and where they are not 0."""
         if abs(state) > self.window - _AT_ONCE:
             return np.full(len(lower), _UNSETTLED), np.arange(len(lower))
         if state not in self._tables:
-            self._tables[state] = self._table(state)
+            every = np.arange(len(self._blocks))
+            self._tables[state] = self._cumulative(every, state, _AT_ONCE)
         lo, hi = self._tables[state]
         flips = (lower[:, None] >= hi).sum(axis=1)
         # A bound that is not a number settles nothing.
@@ -161,62 +148,35 @@ class Level:
         """Enclosures of Pr[at most j moves in block ``index`` | state], for j = 0, 1, ...; of
         Pr[the first infinite run ends in a state of at most j] if that is -1.
 
-        A bound that cannot be told is infinite or not a number.
-
-        Raises:
-          Undecided: the state is outside the window.
+        A bound that cannot be told is infinite or not a number. Raises Undecided outside the
+        window.
         """
         if index < 0:
             return self._head
         if abs(state) > self.window:
             raise Undecided
-        bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
-        matrix = self._transfer.matrix(length)
-        start = self.window + (-state if bit else state)
-        count = min(2 * self.window + 1 - start, length + 1)
-        bounds, exponents = matrix.bounds[:, start, :count], matrix.exponents[start, :count]
-        row = bounds[0], bounds[1], exponents
-        lo, hi = self._cumulative(index, bit, state, *row, matrix.error)
-        return lo.tolist(), hi.tolist()
+        towards = -state if self._blocks.bits.item(index) else state
+        count = min(self.window + 1 - towards, self._blocks.lengths.item(index) + 1)
+        lo, hi = self._cumulative(np.array([index]), state, count)
+        return lo[0].tolist(), hi[0].tolist()
 
-    def _table(self, state: int) -> tuple[FloatArray, FloatArray]:
-        """The first thresholds of all blocks, as two arrays with a row for each block."""
-        bits = self._blocks.bits
-        shape = len(bits), _AT_ONCE
-        row_lo, row_hi, scales = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
-        errors = np.empty((len(bits), 1))
-        for bit in (0, 1):
-            blocks = np.flatnonzero(bits == bit)
-            lengths, kinds = np.unique(
-                np.minimum(self._blocks.lengths[blocks], self._transfer.long), return_inverse=True
-            )
-            start = self.window + (-state if bit else state)
-            for kind, length in enumerate(lengths.tolist()):
-                matrix, same = self._transfer.matrix(length), blocks[kinds == kind]
-                row_lo[same], row_hi[same] = matrix.bounds[:, start, :_AT_ONCE]
-                scales[same] = matrix.exponents[start, :_AT_ONCE]
-                errors[same] = matrix.error
-        everywhere = np.arange(len(bits))[:, None]
-        return self._cumulative(everywhere, bits[:, None], state, row_lo, row_hi, scales, errors)
-
-    def _cumulative(
-        self,
-        index: Any,
-        bit: Any,
-        state: int,
-        row_lo: FloatArray,
-        row_hi: FloatArray,
-        scale: Any,
-        error: Any,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Enclosures of Pr[at most j moves | state], from bounds of T(state, state + j) * 2**scale.
-
-        For one block, or for arrays of blocks in rows. A bound that cannot be told is infinite or
-        not a number.
-        """
+    def _cumulative(self, index: IntArray, state: int, count: int) -> tuple[FloatArray, FloatArray]:
+        """The first ``count`` ``thresholds`` of some blocks, as two arrays with a row for each."""
         messages, here = self._messages, self.window + state
-        count = row_lo.shape[-1]
-        there = here + (1 - 2 * bit) * np.arange(count)
+        bits = self._blocks.bits[index]
+        row_lo, row_hi = np.empty((2, len(index), count))
+        scale = np.empty((len(index), count), dtype=np.int64)
+        error = np.empty((len(index), 1))
+        kinds = 2 * np.minimum(self._blocks.lengths[index], self._transfer.long) + bits
+        for kind in np.unique(kinds).tolist():
+            length, bit = divmod(kind, 2)
+            matrix, same = self._transfer.matrix(length), kinds == kind
+            start = self.window + (-state if bit else state)
+            row_lo[same], row_hi[same] = matrix.bounds[:, start, :count]
+            scale[same] = matrix.exponents[start, :count]
+            error[same] = matrix.error
+        index, directions = index[:, None], 1 - 2 * bits[:, None]
+        there = here + directions * np.arange(count)
         scale = scale + messages.exponents[index + 1, there]
         shift = clipped(scale - messages.exponents[index, here])
         lo, hi = row_lo * messages.lo[index + 1, there], row_hi * messages.hi[index + 1, there]
@@ -224,7 +184,7 @@ class Level:
         _settle(lo, hi)
         lo, hi = np.ldexp(lo, shift), np.ldexp(hi, shift)
         _settle(lo, hi)
-        lo, hi = lo.cumsum(axis=-1), hi.cumsum(axis=-1)
+        lo, hi = lo.cumsum(axis=1), hi.cumsum(axis=1)
         error = error + messages.errors[index] + messages.errors[index + 1]
         error = error + (count + 8) * UNIT_ROUNDOFF
         lo *= (1 - error) / messages.hi[index, here]
@@ -261,14 +221,10 @@ def _settle(lo: FloatArray, hi: FloatArray) -> None:
 
 
 class Sampler:
-    """Draws lists x with weights q**||x - f||_1.
+    """Draws lists x with weights q**||x - f||_1, given f's runs, each as one block.
 
     Levels of ever wider windows answer the same questions from the same numbers, so that a release
     does not depend on the one that settles them all.
-
-    Args:
-      blocks: f's runs, each as one block.
-      decay: the ratio q.
     """
 
     def __init__(self, blocks: Blocks, decay: Decay):
@@ -283,22 +239,22 @@ class Sampler:
         self._bits = 128
         self.window = window
         """The window of the first level that is tried."""
-        self._splits = Splits(decay)
         self._level: Level | None = None
 
     def release(self, tape: RandomTape) -> FrequencyList:
         """The list that this tape gives."""
-        return self.walk(tape).applied_to(self.blocks)
+        return self.blocks.flipped(self.flips(tape))
 
-    def walk(self, tape: RandomTape) -> Walk:
-        """The walk that this tape gives."""
+    def flips(self, tape: RandomTape) -> IntArray:
+        """The diagonals on which the walk of this tape moves."""
         states = self.states(tape)
-        blocks, positions = fill_blocks(self.blocks, states, self._splits, tape)
+        inner = fill_blocks(self.blocks, states, self.decay, tape)
         head, tail = (
-            partitions(self.decay, states[at : at + 1], tape, channel).tolist()
+            partitions(self.decay, states[at : at + 1], tape, channel)
             for at, channel in ((0, "head parts"), (len(self.blocks), "tail parts"))
         )
-        return Walk(head, blocks, positions, tail)
+        top, bottom = self.blocks.ends[[0, -1]].tolist()
+        return np.concatenate([top + head - 1, inner, bottom - tail])
 
     def states(self, tape: RandomTape) -> IntArray:
         """The walk's states before each block and after the last."""

@@ -20,9 +20,10 @@ and 0 <= N <= T bounds its part of the sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property, reduce
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from operator import add, mul
 from typing import Any
 
 import gmpy2
@@ -30,7 +31,13 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import ObjectArray
 from dp_transforms.mechanisms.decay import Decay, Weights
-from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, rounding_pair, smallest_where
+from dp_transforms.mechanisms.enclosure import (
+    Enclosure,
+    Undecided,
+    enclosed,
+    rounding_pair,
+    smallest_where,
+)
 from dp_transforms.mechanisms.partition.walk.transfer import independence_length, parts_of
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.randomness import Uniform
@@ -40,11 +47,6 @@ class PreciseTransfer:
     """T_n on the window -W..W, as MPFR numbers rounded down and up: see ``transfer``.
 
     State D has index D + W. Nothing is scaled, since the range of exponents is so wide.
-
-    Args:
-      decay: the ratio q.
-      window: W.
-      precision: the bits of all numbers.
     """
 
     def __init__(self, decay: Decay, window: int, precision: int):
@@ -88,22 +90,18 @@ class PreciseTransfer:
         """(lo, hi) around T_length, made once and kept."""
         length = min(length, self.long)
         if length not in self._matrices:
-            contexts = rounding_pair(self.precision)
-            lower, upper = (
-                self._make(length, bound, context) for bound, context in enumerate(contexts)
-            )
-            self._matrices[length] = lower, upper
+            self._matrices[length] = self._make(length, 0), self._make(length, 1)
         return self._matrices[length]
 
-    def _make(self, length: int, bound: int, context: Any) -> ObjectArray:
-        w, size = self.window, self.size
+    def _make(self, length: int, bound: int) -> ObjectArray:
+        w, context = self.window, rounding_pair(self.precision)[bound]
         is_long = length == self.long
         stays = self.weights.powers(length)
         if is_long:
             climbs, falls = self.weights.leaving_first_run(), self.weights.entering_last_run()
         else:
             climbs, falls = self.weights.upward(length), self.weights.inward(length)
-        table = np.full((size, size), context.add(0, 0), dtype=object)
+        table = np.full((self.size, self.size), gmpy2.mpfr(0))
         # From below nothing is said of the wrong sides of long runs.
         for d in range(w + 1 if bound or not is_long else 0):
             for k in range(min(w - d, length) + 1):
@@ -126,40 +124,30 @@ class PreciseTransfer:
     ) -> tuple[list[Any], list[Any]]:
         """Enclosures of Pr[at most j moves are among the first ``near`` steps], for j = 0..moves,
         of a run of near + far steps with so many moves that the state of index start enters."""
-        states, contexts = slice(start, start + flips + 1), rounding_pair(self.precision)
-        sums = []
-        for context, first, second in zip(
-            contexts, self.matrix(near), self.matrix(far), strict=True
-        ):
-            weights = map(context.mul, first[start, states], second[states, start + flips])
-            sums.append(list(accumulate(weights, context.add)))
-        (lower, upper), (down, up) = sums, contexts
-        lo = [down.div(part, upper[-1]) for part in lower[:-1]]
-        hi = [up.div(part, lower[-1]) for part in upper[:-1]]
+        states = slice(start, start + flips + 1)
+        first, second = (
+            map(Enclosure, *(side[place] for side in self.matrix(length)))
+            for length, place in ((near, (start, states)), (far, (states, start + flips)))
+        )
+        *parts, total = accumulate(map(mul, first, second))
+        shares = [part / total for part in parts]
         # The last sum is the total by definition.
-        return [*lo, 1], [*hi, 1]
+        return [*(share.lower for share in shares), 1], [*(share.upper for share in shares), 1]
 
 
 class LookingAhead:
-    """Settles questions of a release by messages that are known roughly.
-
-    Args:
-      blocks: the blocks of the walk.
-      messages: gives lower and upper bounds of beta in front of a block, for the states -W..W;
-        raises Undecided if there are none.
-      transfer: transfer weights on that window.
-    """
+    """Settles questions of a release by messages that are known roughly: ``messages`` gives beta
+    in front of a block, for the states of the transfer weights' window, or raises Undecided."""
 
     def __init__(
         self,
         blocks: Blocks,
-        messages: Callable[[int, int], tuple[ObjectArray, ObjectArray]],
+        messages: Callable[[int, int], list[Enclosure]],
         transfer: PreciseTransfer,
     ):
         self._blocks = blocks
         self._messages = messages
         self._transfer = transfer
-        self._down, self._up = rounding_pair(transfer.precision)
 
     def settle(self, uniform: Uniform, index: int, state: int) -> int:
         """The smallest j with U < C_j: how much block ``index`` moves from a state, or the state
@@ -192,29 +180,16 @@ class LookingAhead:
     def _is_below(self, at: int, bit: int, weights: ObjectArray, number: Enclosure) -> bool:
         """Tells whether U < C_j, given bounds of N and T in front of block ``at``, mirrored if the
         bit in front of the block is 1."""
-        down, up = self._down, self._up
+        down, up = rounding_pair(self._transfer.precision)
         leak = gmpy2.mpfr(0)
         while True:
-            lo, hi = self._completions(at)
-            if bit:
-                lo, hi = lo[::-1], hi[::-1]
-            weights[..., hi == 0] = gmpy2.mpfr(0)
-            (some_lo, all_lo), (some_hi, all_hi) = weights
-            leak = up.add(leak, self._beyond(map(down.mul, all_lo, lo), map(up.mul, all_hi, hi)))
-            least, most = (
-                reduce(
-                    context.add,
-                    (
-                        context.mul(term, near if term > 0 else far)
-                        for part, whole, near, far in zip(some, every, here, there, strict=True)
-                        for term in [context.sub(part, opposite.mul(bound, whole))]
-                    ),
-                )
-                for context, opposite, bound, some, every, here, there in (
-                    (down, up, number.upper, some_lo, all_hi, lo, hi),
-                    (up, down, number.lower, some_hi, all_lo, hi, lo),
-                )
-            )
+            beta = self._completions(at)[:: -1 if bit else 1]
+            weights[..., [not one.upper for one in beta]] = gmpy2.mpfr(0)
+            # Of N and of T, by state.
+            some, every = (list(map(Enclosure, *bounds)) for bounds in weights.swapaxes(0, 1))
+            leak = up.add(leak, self._beyond(list(map(mul, every, beta))))
+            differences = (n - number * t for n, t in zip(some, every, strict=True))
+            least, most = reduce(add, map(mul, differences, beta))
             if least > leak or most < down.minus(leak):
                 return bool(least > leak)
             # What has left the window does not become less.
@@ -228,28 +203,24 @@ class LookingAhead:
             )
             at += 1
 
-    def _beyond(self, lower: Iterable[Any], upper: Iterable[Any]) -> Any:
-        """An upper bound of the sum beyond the end of a log-concave sequence, given bounds of it.
-
-        Every ratio of neighbours bounds the later ones.
-        """
-        lo, hi = list(lower), list(upper)
-        ratios = (self._up.div(b, a) for a, b in zip(lo, hi[1:], strict=False) if a > 0)
-        ratio = min(ratios, default=1) if hi[-1] else 0
+    def _beyond(self, parts: list[Enclosure]) -> Any:
+        """An upper bound of the sum beyond the end of a log-concave sequence: every ratio of
+        neighbours bounds the later ones."""
+        ratios = ((after / one).upper for one, after in pairwise(parts) if one.lower > 0)
+        ratio = min(ratios, default=1) if parts[-1].upper else 0
         if not ratio < 1:
             raise Undecided
-        return self._up.div(self._up.mul(hi[-1], ratio), self._down.sub(1, ratio))
+        bound = Enclosure(ratio, ratio)
+        return (parts[-1] * bound / (1 - bound)).upper
 
-    def _completions(self, at: int) -> tuple[ObjectArray, ObjectArray]:
-        """Bounds of beta in front of a block; 0 where walls forbid a state."""
-        window = self._transfer.window
+    def _completions(self, at: int) -> list[Enclosure]:
+        """beta in front of a block; 0 where walls forbid a state."""
+        window, nothing = self._transfer.window, enclosed(0, self._transfer.precision)
         if at == len(self._blocks):
-            lo, hi = np.full((2, 2 * window + 1), gmpy2.mpfr(0))
-            lo[window:], hi[window:] = zip(*self._transfer.weights.entering_last_run(), strict=True)
+            found = [nothing] * window + self._transfer.weights.entering_last_run()
         else:
-            lo, hi = self._messages(at, window)
-        below = max(self._blocks.lowest.item(at) + window, 0)
-        above = self._blocks.highest.item(at) + window + 1
-        for side in (lo, hi):
-            side[:below] = side[above:] = gmpy2.mpfr(0)
-        return lo, hi
+            found = self._messages(at, window)
+        allowed = range(
+            self._blocks.lowest.item(at) + window, self._blocks.highest.item(at) + window + 1
+        )
+        return [one if place in allowed else nothing for place, one in enumerate(found)]

@@ -57,7 +57,6 @@ beyond the last column W it falls at least as fast as a geometric series of rati
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -91,13 +90,8 @@ LEAST_WIDTH = 4  # Every row of a matrix has room for at least so many entries.
 
 
 def independence_length(decay: Decay, window: int, bits: int = INDEPENDENCE_BITS) -> int:
-    """The length from which on a run's ends collide with a probability of at most 2**-bits.
-
-    Args:
-      decay: the ratio q.
-      window: W; the run is entered and left in states within -W..W.
-      bits: of the probability.
-    """
+    """The length from which on the ends of a run, entered and left in states -W..W, collide with a
+    probability of at most 2**-bits."""
     _, up = rounding_pair(64)
     rate, _ = decay.log_enclosure(64)
     cost = up.add(up.mul(bits, up.const_log2()), up.log(2 * max(window, 1)))
@@ -112,12 +106,11 @@ def parts_of(length: int) -> tuple[int, int]:
 
 
 class FloatMatrix(NamedTuple):
-    """T_n on a window: row i has the entries (i, i), (i, i + 1), ..., up to n moves.
+    """T_n on a window: row i has the entries (i, i), (i, i + 1), ..., up to n moves, which lie
+    within bounds[0] * (1 - error) and bounds[1] * (1 + error), times 2**exponents; 0 beyond it.
 
-    An entry lies within bounds[0] * (1 - error) and bounds[1] * (1 + error), times 2**exponents; it
-    is 0 beyond the window. ``ends`` are the second states of entries, at most W. ``rise[i]`` is at
-    least T(i, j + 1) / T(i, j) for the window's last column j and all later ones. The matrix that
-    all long runs share has lower bounds only for entries from states up to 0 to states from 0 on.
+    ``ends`` are the second states of entries, at most W. ``rise[i]`` is at least T(i, j + 1) /
+    T(i, j) for the window's last column j and all later ones.
     """
 
     bounds: FloatArray
@@ -128,12 +121,7 @@ class FloatMatrix(NamedTuple):
 
 
 class FloatTransfer:
-    """T_n on the window -W..W in scaled float64; state D has index D + W.
-
-    Args:
-      decay: the ratio q.
-      window: W.
-    """
+    """T_n on the window -W..W in scaled float64; state D has index D + W."""
 
     def __init__(self, decay: Decay, window: int):
         self.window = window
@@ -144,11 +132,7 @@ class FloatTransfer:
         self._matrices: dict[int, FloatMatrix] = {}
 
     def matrix(self, length: int) -> FloatMatrix:
-        """T_length, made once and kept.
-
-        Raises:
-          FloatingPointError: the entries span more than float64 does.
-        """
+        """T_length, made once and kept; a FloatingPointError if it spans more than float64 does."""
         length = min(length, self.long)
         if length not in self._matrices:
             self._matrices[length] = self._make(length)
@@ -243,31 +227,25 @@ class FloatTransfer:
 
 
 def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
-    """Mantissas in [1/2, 1) with an error of at most two units, and exponents.
-
-    What is below 2**-FAR has the mantissa 0 and the exponent -FAR.
-    """
-    parts = [gmpy2.frexp(lo) for lo, _ in enclosures]
-    exponents = [int(exponent) if mantissa else -FAR for exponent, mantissa in parts]
-    mantissas = [
-        float(mantissa) if exponent > -FAR else 0.0
-        for exponent, (_, mantissa) in zip(exponents, parts, strict=True)
+    """Mantissas in [1/2, 1) with an error of at most two units, and exponents; 0 and -FAR for what
+    is below 2**-FAR."""
+    parts = [gmpy2.frexp(one.lower) for one in enclosures]
+    kept = [
+        (float(mantissa), int(exponent)) if mantissa and exponent > -FAR else (0.0, -FAR)
+        for exponent, mantissa in parts
     ]
-    return np.array(mantissas), np.maximum(np.array(exponents), -FAR)
+    mantissas, exponents = zip(*kept, strict=True)
+    return np.array(mantissas), np.array(exponents)
 
 
 def clipped(exponents: IntArray) -> npt.NDArray[np.int32]:
-    """Limits exponents to 32 bits that ldexp takes; the results of ldexp stay the same."""
-    return np.minimum(np.maximum(exponents, -5000), 5000).astype(np.int32)
+    """Exponents in the 32 bits that ldexp takes; its results stay the same."""
+    return np.clip(exponents, -5000, 5000).astype(np.int32)
 
 
-@dataclass(frozen=True)
-class Messages:
-    """Enclosures of beta_0..beta_R on the window; D has index D + W.
-
-    beta_r(D) lies within lo[r, D] * (1 - errors[r]) and hi[r, D] * (1 + errors[r]), times
-    2**exponents[r, D].
-    """
+class Messages(NamedTuple):
+    """beta_0..beta_R on the window: beta_r(D) lies within lo[r, D + W] * (1 - errors[r]) and
+    hi[r, D + W] * (1 + errors[r]), times 2**exponents[r, D + W]."""
 
     lo: FloatArray
     hi: FloatArray
@@ -284,21 +262,14 @@ def backward(blocks: Blocks, transfer: FloatTransfer) -> Messages:
       FloatingPointError: float64's range is too small, or there are more blocks than fit in memory.
     """
     count = len(blocks)
-    lowest, highest = blocks.lowest.tolist(), blocks.highest.tolist()
-    bits, lengths = blocks.bits.tolist(), blocks.lengths.tolist()
-    vector = _Vector(transfer, lowest[count], highest[count])
+    vector = _Vector(blocks, transfer)
     values = np.empty((count + 1, 2, transfer.size))
     exponents = np.empty((count + 1, transfer.size), dtype=np.int64)
     errors = np.empty(count + 1)
-    orientation = 0
     for index in range(count, -1, -1):
         if index < count:
-            # Mirrored before a block of ones, so that all blocks are of zeros.
-            if bits[index] != orientation:
-                vector.mirror()
-                orientation = bits[index]
-            vector.pass_block(transfer, lengths[index], lowest[index], highest[index])
-        turn = -1 if orientation else 1
+            vector.pass_block(index)
+        turn = -1 if vector.mirrored else 1
         values[index] = vector.values[:, ::turn]
         exponents[index] = vector.exponents[::turn]
         errors[index] = vector.error
@@ -312,43 +283,39 @@ class _Vector:
     """Bounds values[0] <= beta <= values[1], times 2**exponents, in front of some block or behind
     the last, in the orientation in which it is one of zeros.
 
-    Only some states are alive: those from which a walk can still end at zero, which lies as far
-    below as there are zeros ahead of it, without leaving the walls. For the others beta is zero,
-    and they have the lowest exponent that is kept.
+    Only states are alive from which a walk can still end at zero, as far below as there are zeros
+    ahead, within the walls. For the others beta is zero, and has the lowest exponent that is kept.
     """
 
-    def __init__(self, transfer: FloatTransfer, lowest: int, highest: int):
-        mantissas, exponents = transfer.entering_last_run
-        self._window = transfer.window
+    def __init__(self, blocks: Blocks, transfer: FloatTransfer):
+        self._blocks, self._transfer, window = blocks, transfer, transfer.window
         self.values = np.zeros((2, transfer.size))
-        self.values[:, self._window :] = mantissas
         self.exponents = np.zeros(transfer.size, dtype=np.int64)
-        self.exponents[self._window :] = exponents
+        self.values[:, window:], self.exponents[window:] = transfer.entering_last_run
         self.error = 4 * UNIT_ROUNDOFF
-        self._lowest, self._highest = max(lowest, 0), highest
-        self._mirrored = False
+        self._lowest, self._highest = max(blocks.lowest.item(-1), 0), blocks.highest.item(-1)
+        self.mirrored = False
         self._below: tuple[float, int] = 0.0, 0
         self._above: tuple[float, int] = 0.0, 0
         self._normalise()
 
-    def mirror(self) -> None:
-        """Turns ones into zeros."""
-        self._mirrored = not self._mirrored
-        self.values = self.values[:, ::-1]
-        self.exponents = self.exponents[::-1]
-        self._below, self._above = self._above, self._below
-
-    def pass_block(self, transfer: FloatTransfer, length: int, lowest: int, highest: int) -> None:
-        """Passes a block whose walls in front of it allow states from lowest to highest."""
-        self._multiply(transfer.matrix(length), transfer.size)
-        if self._mirrored:
+    def pass_block(self, index: int) -> None:
+        bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
+        if bit != self.mirrored:
+            self.mirrored = not self.mirrored
+            self.values, self.exponents = self.values[:, ::-1], self.exponents[::-1]
+            self._below, self._above = self._above, self._below
+        self._multiply(self._transfer.matrix(length))
+        if bit:
             self._highest += length
         else:
             self._lowest -= length
-        self._lowest, self._highest = max(self._lowest, lowest), min(self._highest, highest)
+        self._lowest = max(self._lowest, self._blocks.lowest.item(index))
+        self._highest = min(self._highest, self._blocks.highest.item(index))
         self._normalise()
 
-    def _multiply(self, matrix: FloatMatrix, size: int) -> None:
+    def _multiply(self, matrix: FloatMatrix) -> None:
+        size = self._transfer.size
         ratio, scale = self._above
         fall = np.ldexp(matrix.rise * ratio, min(scale, 2000))
         # Rows whose products still grow at the window's edge are left unbounded.
@@ -368,7 +335,8 @@ class _Vector:
 
     def _normalise(self) -> None:
         """Gives every state its own exponent, and bounds those that are not known."""
-        states = np.arange(-self._window, self._window + 1) * (-1 if self._mirrored else 1)
+        window = self._transfer.window
+        states = np.arange(-window, window + 1) * (-1 if self.mirrored else 1)
         alive = (states >= self._lowest) & (states <= self._highest)
         self.values[:, ~alive] = 0
         lo, hi = self.values
@@ -400,10 +368,8 @@ class _Vector:
         self.exponents[~alive] = deepest
 
     def _edge(self, known: BoolArray, direction: int) -> tuple[int, tuple[float, int]]:
-        """A state far out in that direction, and a bound of its ratio to the one before it.
-
-        The bound takes a lower bound of the one before. So this is a known state behind a known
-        one, or the first one behind those that are known: whichever ratio is less.
+        """A state far out in that direction, and a bound of its ratio to the one before it: a known
+        state behind a known one, or the first one behind all known ones, whichever ratio is less.
         """
         states = np.flatnonzero(known)[::direction]
         pairs = states[1:][np.diff(states) == direction]

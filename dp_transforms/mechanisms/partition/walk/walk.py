@@ -51,7 +51,8 @@ part does not depend on x. So f is replaced by g first. Then the state 0 is alwa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,6 @@ class Blocks:
 
     bits: IntArray  # 0 or 1 for each block
     lengths: IntArray
-    run_lengths: IntArray  # of the run that ends with the block, or 0 where the run goes on
     top: int  # the first block starts on diagonal top - 1, behind the infinite run of zeros
     lowest: IntArray  # the least state allowed in front of each block, and behind the last one
     highest: IntArray  # the largest, likewise
@@ -81,14 +81,28 @@ class Blocks:
     def of(cls, frequency_list: FrequencyList, bounds: PartitionBounds | None = None) -> Blocks:
         """The runs of a frequency list, each as one block. With bounds, those of the list moved
         between them, cut where a bit of the bounds changes, and with the bounds as walls."""
+        if bounds is None:
+            lists, heads, tails = [frequency_list], [0], [0]
+        else:
+            lists = [bounds.nearest(frequency_list), bounds.lower, bounds.upper]
+            # How many ranks lie in front of each list, and its value at the ranks behind it.
+            heads, tails = [0, 0, bounds.unbounded_ranks], [0, 0, bounds.beyond]
+        each = list(zip(lists, heads, tails, strict=True))
+        top = max(
+            (values.frequencies.item(0) if len(values) else tail) - head
+            for values, head, tail in each
+        )
+        changes = [_changes(values, top + head, tail) for values, head, tail in each]
+        end = max(change.item(-1) for change in changes)
+        cuts = _distinct([[0, end], *changes])
+        lengths = np.diff(cuts)
+        bits = np.array([change.searchsorted(cuts[:-1], side="right") % 2 for change in changes])
+        walls = np.array([-NO_WALL, NO_WALL])[:, None].repeat(len(cuts), axis=1)
         if bounds is not None:
-            return _walled(frequency_list, bounds)
-        values = frequency_list.frequencies
-        gaps = -np.diff(values, append=0)
-        runs = np.stack([frequency_list.multiplicities, gaps], axis=1).ravel()
-        walls = np.full(len(runs) + 1, NO_WALL)
-        top = int(values.max(initial=0))
-        return cls(1 - np.arange(len(runs)) % 2, runs, runs, top, -walls, walls)
+            heights = np.pad((bits * lengths).cumsum(axis=1), ((0, 0), (1, 0)))
+            heights += np.array(heads)[:, None]
+            walls = heights[1:] - heights[0]
+        return cls(bits[0], lengths, top, *walls)
 
     def __len__(self) -> int:
         return len(self.bits)
@@ -108,8 +122,6 @@ class Blocks:
         numbers = np.array([len(part) for part in parts], dtype=np.int64)
         run_of = np.repeat(np.arange(len(parts)), numbers)
         lengths = np.array([length for part in parts for length in part], dtype=np.int64)
-        run_lengths = np.zeros_like(lengths)
-        run_lengths[numbers.cumsum() - 1] = self.lengths
         passed = lengths.cumsum() - np.append(0, self.lengths.cumsum())[run_of] - lengths
 
         def walls(values: IntArray) -> IntArray:
@@ -117,14 +129,33 @@ class Blocks:
             inner = values[run_of] + np.sign(np.diff(values))[run_of] * passed
             return np.append(inner, values[-1])
 
-        return Blocks(
-            bits=self.bits[run_of],
-            lengths=lengths,
-            run_lengths=run_lengths,
-            top=self.top,
-            lowest=walls(self.lowest),
-            highest=walls(self.highest),
-        )
+        bits, top = self.bits[run_of], self.top
+        return Blocks(bits, lengths, top, walls(self.lowest), walls(self.highest))
+
+    @cached_property
+    def ends(self) -> IntArray:
+        """The last diagonals of the first infinite run and of all blocks: reading goes down."""
+        return self.top - np.append(0, self.lengths.cumsum())
+
+    def flipped(self, diagonals: IntArray) -> FrequencyList:
+        """The partition whose bits differ from f's on these diagonals alone."""
+        flips = np.sort(diagonals)[::-1]
+        # Segments of equal bits: one for each flip and one for each stretch between cuts. They end
+        # where reading reaches the last flip or the end of the blocks, beyond which x is zero.
+        first = max([self.top - 1, *flips[:1].tolist()])
+        last = min([self.ends.item(-1) - 1, *(flips[-1:] - 1).tolist()])
+        cuts = _distinct([[first, last], self.ends - 1, flips, flips - 1])[::-1]
+        cuts = cuts[(cuts <= first) & (cuts >= last)]
+        own_bits = np.concatenate([[0], self.bits, [1]])
+        block_of = np.searchsorted(1 - self.ends, -cuts[:-1], side="right")
+        # flips[behind - 1] is the last flip that is not below a cut.
+        behind = np.searchsorted(-flips, -cuts[:-1], side="right")
+        is_flipped = np.append(cuts[:1] + 1, flips)[behind] == cuts[:-1]
+        bits = own_bits[block_of] ^ is_flipped
+        widths = cuts[:-1] - cuts[1:]
+        ones = bits == 1
+        rank = np.cumsum(np.where(ones, widths, 0)) - widths
+        return FrequencyList.from_runs((cuts[:-1] + rank + 1)[ones], widths[ones])
 
 
 def _pieces(run: int) -> list[int]:
@@ -149,84 +180,11 @@ def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:
     raise Undecided
 
 
-@dataclass
-class Walk:
-    """The places of a walk's moves."""
-
-    head_parts: list[int]  # in the first infinite run: distances from the run's end, >= 1
-    blocks: IntArray  # of the moves in blocks
-    positions: IntArray  # in these, from 1
-    tail_parts: list[int] = field(default_factory=list)  # in the last infinite run, from 1
-
-    def excess(self, blocks: Blocks) -> int:
-        """sum x - sum f, which is the sum of D over all diagonals."""
-        ends = np.cumsum(blocks.lengths)
-        length = ends.item(-1) if len(ends) else 0
-        positions = ends[self.blocks] - blocks.lengths[self.blocks] + self.positions
-        # Each move counts from its own place to the end of the blocks.
-        left = (length - positions + 1).tolist()
-        signs = (1 - 2 * blocks.bits[self.blocks]).tolist()
-        inner: int = sum(sign * count for sign, count in zip(signs, left, strict=True))
-        head = sum(self.head_parts) + len(self.head_parts) * length
-        return head + inner + sum(self.tail_parts) - len(self.tail_parts)
-
-    def applied_to(self, blocks: Blocks) -> FrequencyList:
-        """The partition x whose bits differ from f's exactly at the moves."""
-        # Reading goes downwards in c.
-        starts = blocks.top - np.concatenate([[0], np.cumsum(blocks.lengths)])
-        flips = np.concatenate(
-            [
-                starts[0] + np.array(self.head_parts, dtype=np.int64) - 1,
-                starts[self.blocks] - self.positions,
-                starts[-1] - np.array(self.tail_parts, dtype=np.int64),
-            ]
-        )
-        flips = np.sort(flips)[::-1]
-        # Segments of equal bits: one for each flip and one for each stretch between cuts. They end
-        # where reading reaches the last flip or the end of the blocks, beyond which x is zero.
-        run_ends = np.flatnonzero(blocks.run_lengths)
-        heads = np.append(0, run_ends + 1)
-        first = max([int(starts[0]) - 1, *flips[:1].tolist()])
-        last = min([int(starts[-1]) - 1, *(flips[-1:] - 1).tolist()])
-        # np.unique and np.isin would load numpy.ma, which takes longer than a release.
-        cuts = np.sort(np.concatenate([[first, last], starts[heads] - 1, flips, flips - 1]))
-        cuts = cuts[np.append(True, np.diff(cuts) > 0)][::-1]
-        cuts = cuts[(cuts <= first) & (cuts >= last)]
-        run_bits = np.concatenate([[0], blocks.bits[run_ends], [1]])
-        # Run 0 is the first infinite one; run j >= 1 starts at starts[heads[j-1]] - 1.
-        run_of = np.searchsorted(-(starts[heads] - 1), -cuts[:-1], side="right")
-        # flips[behind - 1] is the last flip that is not below a cut.
-        behind = np.searchsorted(-flips, -cuts[:-1], side="right")
-        is_flipped = np.append(cuts[:1] + 1, flips)[behind] == cuts[:-1]
-        bits = run_bits[run_of] ^ is_flipped
-        widths = cuts[:-1] - cuts[1:]
-        ones = bits == 1
-        rank = np.cumsum(np.where(ones, widths, 0)) - widths
-        return FrequencyList.from_runs((cuts[:-1] + rank + 1)[ones], widths[ones])
-
-
-def _walled(frequency_list: FrequencyList, bounds: PartitionBounds) -> Blocks:
-    inner = bounds.nearest(frequency_list)
-    lists = (inner, bounds.lower, bounds.upper)
-    # How many ranks lie in front of each list, and its value at the ranks behind it.
-    heads = (0, 0, bounds.unbounded_ranks)
-    tails = (0, 0, bounds.beyond)
-    first = [
-        int(values.frequencies[0]) - head if len(values) else tail - head
-        for values, head, tail in zip(lists, heads, tails, strict=True)
-    ]
-    top = max(first)
-    changes = [
-        _changes(values, top + head, tail)
-        for values, head, tail in zip(lists, heads, tails, strict=True)
-    ]
-    end = max(change.item(-1) for change in changes)
-    cuts = np.unique(np.concatenate([[0, end], *changes]))
-    lengths = np.diff(cuts)
-    bits = np.array([change.searchsorted(cuts[:-1], side="right") % 2 for change in changes])
-    heights = np.array(heads)[:, None] + np.pad((bits * lengths).cumsum(axis=1), ((0, 0), (1, 0)))
-    lowest, highest = heights[1] - heights[0], heights[2] - heights[0]
-    return Blocks(bits[0], lengths, lengths, top, lowest, highest)
+def _distinct(parts: Sequence[Any]) -> IntArray:
+    # np.unique would load numpy.ma, which takes longer than a release.
+    places = np.sort(np.concatenate(parts))
+    distinct: IntArray = places[np.append(True, np.diff(places) > 0)]
+    return distinct
 
 
 def _changes(values: FrequencyList, top: int, tail: int) -> IntArray:

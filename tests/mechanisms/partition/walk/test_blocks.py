@@ -11,9 +11,9 @@ from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition.walk import blocks as module
 from dp_transforms.mechanisms.partition.walk.blocks import (
-    Splits,
     fill_blocks,
     geometric,
+    in_first_part,
     partitions,
 )
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
@@ -56,7 +56,6 @@ ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1, 3, 1)]
 )
 def test_moves_have_the_distribution_of_the_paths(length, entered, flips, bit, eta):
     """Many blocks at once, of which some need a second try; ones are zeros mirrored."""
-    splits = Splits(Decay(base=eta))
     direction = 1 - 2 * bit
     step = direction * flips
     distribution = distribution_of_places(Fraction(eta.base), length, entered, flips)
@@ -68,18 +67,18 @@ def test_moves_have_the_distribution_of_the_paths(length, entered, flips, bit, e
         blocks = Blocks(
             bits=np.tile([bit, 1 - bit], runs),
             lengths=np.tile([length, flips], runs),
-            run_lengths=np.tile([length, flips], runs),
             top=length * runs,
             lowest=np.full(2 * runs + 1, -100),
             highest=np.full(2 * runs + 1, 100),
         )
         tape = InsecureSeededTape(seed)
-        at, positions = fill_blocks(
-            blocks, np.append(np.tile(states, runs), states[0]), splits, tape
-        )
-        for run in range(runs):
-            found.append(tuple(sorted(positions[at == 2 * run].tolist())))
-            assert sorted(positions[at == 2 * run + 1].tolist()) == list(range(1, flips + 1))
+        along = np.append(np.tile(states, runs), states[0])
+        diagonals = np.sort(fill_blocks(blocks, along, Decay(base=eta), tape))[::-1]
+        starts = np.repeat(blocks.ends[:-1], flips)
+        # One row for each block.
+        positions = (starts - diagonals).reshape(2 * runs, flips)
+        found += map(tuple, positions[::2].tolist())
+        assert (positions[1::2] == np.arange(1, flips + 1)).all()
     distributions.assert_follows(found, distribution)
 
 
@@ -158,7 +157,7 @@ def test_floats_say_what_higher_precision_says(monkeypatch, rate, bounded):
 @pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)
 def test_numbers_close_to_the_share_of_a_first_half(eta):
     """How many of a block's moves are there, by enumeration, within 2**-100 of its thresholds."""
-    splits = Splits(Decay(base=eta))
+    decay = Decay(base=eta)
     for (near, far), entered, flips in itertools.product([(3, 4), (5, 5)], (-5, -2, 0, 3), (2, 3)):
         distribution = distribution_of_places(Fraction(eta.base), near + far, entered, flips)
         below = Fraction(0)
@@ -166,4 +165,4 @@ def test_numbers_close_to_the_share_of_a_first_half(eta):
             below += sum(p for at, p in distribution.items() if sum(x <= near for x in at) == count)
             for side, answer in ((-1, count), (1, count + 1)):
                 number = known(below + Fraction(side, 2**100))
-                assert splits.in_first_part(near, far, entered, flips, number) == answer
+                assert in_first_part(decay, near, far, entered, flips, number) == answer

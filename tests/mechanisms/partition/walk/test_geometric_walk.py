@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import FrequencyList, PartitionBounds
 from dp_transforms.mechanisms.partition.walk import geometric_walk
-from dp_transforms.mechanisms.partition.walk.geometric_walk import (
-    GeometricSampler,
-    GeometricWeights,
-)
+from dp_transforms.mechanisms.partition.walk.geometric_walk import GeometricSampler
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
 from tests.cases import slow_unless
@@ -86,7 +83,7 @@ def test_a_step_between_neighbours_costs_exactly_one_factor():
 @given(private=frequency_lists(), seed=st.integers(0, 10**6))
 @settings(max_examples=30)
 def test_what_floats_settle_enclosures_settle_alike(q, private, seed):
-    sampler = GeometricSampler(Blocks.of(private), GeometricWeights(rational_decay(q)))
+    sampler = GeometricSampler(Blocks.of(private), rational_decay(q))
     released = sampler.release(InsecureSeededTape(seed))
     with mock.patch.object(geometric_walk, "_MARGIN", 2.0):
         assert sampler.release(InsecureSeededTape(seed)) == released
@@ -96,9 +93,7 @@ def test_what_floats_settle_enclosures_settle_alike(q, private, seed):
 def test_a_number_close_to_a_threshold_is_compared_exactly(above):
     """The first move of the empty list: x has cells with probability t = q / (1 + q) = 1 / 5, which
     the number is below by less than 2**-300, or above."""
-    sampler = GeometricSampler(
-        Blocks.of(FrequencyList()), GeometricWeights(rational_decay(RATIOS[1]))
-    )
+    sampler = GeometricSampler(Blocks.of(FrequencyList()), rational_decay(RATIOS[1]))
     number = Fraction(2**300 // 5 + above, 2**300)
     released = sampler.release(NearlyUndecidable(0, "steps", 0, number, 300))
     assert (len(released) > 0) == (above == 0)

@@ -61,7 +61,7 @@ def test_messages_and_thresholds_are_those_of_the_recurrence(name, rate, window)
     for index in range(len(blocks) + 1):
         beta = exact.messages[index][exact.window - window : exact.window + window + 1]
         try:
-            lower, upper = level.messages(index, window)
+            lower, upper = zip(*level.messages(index, window), strict=True)
         except Undecided:
             continue
         for lo, value, hi in zip(lower, beta, upper, strict=True):
