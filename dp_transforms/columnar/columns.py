@@ -29,7 +29,8 @@ LOW, HIGH = "low", "high"
 
 _BATCH_ROWS = 1 << 20
 _FEW_VALUES = 1 / 32
-_BATCH_BYTES = 1 << 26
+# The largest piece of memory that glibc keeps when it is freed.
+_BATCH_BYTES = 1 << 25
 
 
 def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
