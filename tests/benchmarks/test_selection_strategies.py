@@ -24,7 +24,7 @@ from tests.beam_runs import table_of
 from tests.mechanisms.selection.test_audits import (
     DELTA,
     EPSILON,
-    deltas_of_names,
+    delta_of_names,
     neighbouring_counts,
     worst_transcript_delta,
 )
@@ -91,7 +91,7 @@ def test_rounds_with_their_transcript(chosen):
 
 
 def test_names_selected_by_one_round_of_renyi():
-    delta = deltas_of_names(RenyiSelection(EPSILON, DELTA, 2), 16, neighbouring_counts(16))
+    delta = delta_of_names(RenyiSelection(EPSILON, DELTA, 2), neighbouring_counts(16), 16)
     assert DELTA / 2 < delta <= DELTA
 
 

@@ -80,9 +80,9 @@ def of_both(distribution, chosen, most):
     return {(a, b): product(single[a], single[b]) for a, b in both}
 
 
-def delta_of_names(chosen, neighbours):
+def delta_of_names(chosen, neighbours, most=12):
     """The smallest delta of which partitions are selected."""
-    return worst_delta(of_both(names_distribution, chosen, 12), neighbours)
+    return worst_delta(of_both(names_distribution, chosen, most), neighbours)
 
 
 @pytest.mark.parametrize("strategy", COUNTS)
