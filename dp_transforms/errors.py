@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from dp_transforms.mechanisms.partition.mechanism import UnsuitableListError
+from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError, UnsuitableListError
 
 _IN_WORKER_TEXT = re.compile(
-    r"(?:InputError|UnsuitableListError): (.+?)(?: \[while running .*)?$", re.MULTILINE
+    r"(?:InputError|UnsuitableListError|NothingDrawnError): (.+?)(?: \[while running .*)?$",
+    re.MULTILINE,
 )
 _BEAM_SUFFIX = re.compile(r" \[while running .*", re.DOTALL)
 
@@ -43,3 +44,9 @@ def input_error_message(error: BaseException) -> str | None:
         return _BEAM_SUFFIX.sub("", str(error))
     found = _IN_WORKER_TEXT.findall(str(error))
     return found[-1] if found else None
+
+
+def is_paid_for(error: BaseException) -> bool:
+    """Tells whether an error depends on noise, so that its budget is spent: a NothingDrawnError,
+    perhaps of a worker."""
+    return isinstance(error, NothingDrawnError) or f"{NothingDrawnError.__name__}: " in str(error)

@@ -23,7 +23,7 @@ from dp_transforms.budget import (
     State,
 )
 from dp_transforms.budget.ledger_file import has_ended
-from dp_transforms.errors import DoneError, InputError
+from dp_transforms.errors import DoneError, InputError, is_paid_for
 from dp_transforms.files.paths import local_path, reason
 from pipelines.command_line import refuse
 
@@ -71,8 +71,8 @@ def spending(
 ) -> Iterator[dict[str, Any]]:
     """Reserves all requests, and commits them when the block is left without an error.
 
-    After an error they are given back if no release was begun under them; otherwise they stay
-    spent: something may have got out.
+    After an error they are given back if no release was begun under them and the error does not
+    depend on the noise; otherwise they stay spent: something may have got out.
 
     Args:
       path: a ledger; None for one of this job alone.
@@ -114,10 +114,13 @@ def spending(
                 charge.ledger, charge.ids = ledger.path, ids
         try:
             yield {"budget": charge}
-        except BaseException:
+        except BaseException as error:
             # Where the ledger cannot say so now, the next job that reserves finds it out.
             with contextlib.suppress(CorruptedLedgerError, OSError):
-                ledger.give_back(ids)
+                if is_paid_for(error):
+                    ledger.commit(*ids)
+                else:
+                    ledger.give_back(ids)
             raise
         _commit(ledger, ids)
 

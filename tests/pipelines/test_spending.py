@@ -28,6 +28,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files import output
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import LocalFiles
+from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.reports.privacy_statement import price_of
 from pipelines import ledger as ledger_command
@@ -87,6 +88,16 @@ def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, announces, 
         raise error
     free = announces and not begins
     assert states(path) == ["abandoned" if free else "reserved"] * 2
+
+
+@pytest.mark.parametrize(
+    "error", [NothingDrawnError("none"), RuntimeError("NothingDrawnError: no")]
+)
+def test_a_failure_by_the_noise_is_paid_for(path, error):
+    Ledger.create(path, 1)
+    with pytest.raises(type(error)), spending(path, WHOLE, PARTS, None, announces=True):
+        raise error
+    assert states(path) == ["committed", "committed"]
 
 
 def test_what_was_given_back_cannot_be_written_later(path):

@@ -54,6 +54,11 @@ class UnsuitableListError(ValueError):
     about the data. The message has no numbers of the list."""
 
 
+class NothingDrawnError(UnsuitableListError):
+    """None of the lists that were drawn is a possible release. That depends on the noise, so that
+    the failure is paid for: given back, tries would tell of the data for nothing."""
+
+
 Draw = Callable[[RandomTape], Any]
 
 

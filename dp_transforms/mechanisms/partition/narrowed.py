@@ -11,8 +11,9 @@ of lists, and those of one total are none.)
 
 All this is for lists that are not refused. A list is refused if no neighbour of it agrees with what
 was declared, which never happens where the declaration is true. If none of ``TRIES`` lists has the
-total, the release fails: where a list is accepted with a probability of p, that happens with
-(1 - p)**TRIES, below 1e-20 if p > 1/20,000. How often is drawn depends on f, and shows in the time.
+total, the release fails, and is paid for: where a list is accepted with a probability of p, that
+happens with (1 - p)**TRIES, below 1e-20 if p > 1/20,000. How often is drawn depends on f, and shows
+in the time.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from dp_transforms.mechanisms.enclosure import rounding_pair, smallest_where
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.mechanism import (
     Draw,
+    NothingDrawnError,
     PartitionMechanism,
     UnsuitableListError,
     check_total,
@@ -69,7 +71,7 @@ class _TotalMechanism(PartitionMechanism):
                 released = sampler.release(tape.branch(f"try {tries}"))
                 if self._is_possible(limit - released.total):
                     return released
-            raise UnsuitableListError(
+            raise NothingDrawnError(
                 f"no list that agrees with {name} was found in {TRIES:,} draws: raise epsilon, or "
                 f"leave {name} out"
             )
@@ -96,7 +98,7 @@ class ExactTotalMechanism(_TotalMechanism):
     Raises:
       ValueError: see ``PartitionMechanism``.
       UnsuitableListError: at a release, the list's own total is further from n than one user's
-        records, or no list of total n was found.
+        records; a NothingDrawnError if no list of total n was found.
 
     >>> mechanism = ExactTotalMechanism(total=1100, epsilon=1.0)
     >>> mechanism.release(FrequencyList([100, 30, 1], [5, 10, 300])).total
@@ -124,7 +126,7 @@ class MaximumTotalMechanism(_TotalMechanism):
     Raises:
       ValueError: see ``PartitionMechanism``.
       UnsuitableListError: at a release, the list's own total is above the bound by more than one
-        user's records, or no list within it was found.
+        user's records; a NothingDrawnError if no list within it was found.
 
     Source: Blocki, "Differentially private integer partitions and their applications" (2016).
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.decimals import Number, exact_fraction
 from dp_transforms.mechanisms.selection.count_strategies import (
     GaussianSelection,
     LaplaceSelection,
@@ -107,7 +107,7 @@ def choose_strategy(
     >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
     'gaussian'
     """
-    has_zero = 0 in (epsilon, delta)
+    has_zero = 0 in (exact_fraction("epsilon", epsilon), exact_fraction("delta", delta))
     single = [
         strategy(epsilon, delta, **options)
         for strategy in STRATEGIES.values()

@@ -7,7 +7,7 @@ import pytest
 
 from dp_transforms.mechanisms import Eta, ExactTotalMechanism, FrequencyList, MaximumTotalMechanism
 from dp_transforms.mechanisms.partition import narrowed
-from dp_transforms.mechanisms.partition.mechanism import UnsuitableListError
+from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError, UnsuitableListError
 from tests import enumeration
 from tests.cases import slow_unless
 from tests.statistical import distributions
@@ -116,7 +116,7 @@ def test_a_list_that_no_neighbour_of_it_excuses_is_refused_without_numbers():
 def test_a_total_that_releases_hardly_have_ends_with_an_error(monkeypatch):
     """At this rate a release of the empty list is empty with a probability of 1e-13."""
     monkeypatch.setattr(narrowed, "TRIES", 50)
-    with pytest.raises(UnsuitableListError, match="max_total was found in 50 draws: raise epsilon"):
+    with pytest.raises(NothingDrawnError, match="max_total was found in 50 draws: raise epsilon"):
         MaximumTotalMechanism(max_total=0, epsilon=0.1).release(FrequencyList())
 
 
