@@ -1,4 +1,4 @@
-"""What tests of jobs share: flags, where a test gives no others, and what a release says."""
+"""Shared parts of the tests of jobs: flags where a test gives no others, and words of releases."""
 
 import json
 from collections.abc import Mapping

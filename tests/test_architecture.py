@@ -1,4 +1,4 @@
-"""Which folder may import which: arrows go one way, and public and private stay apart."""
+"""Imports of folders from each other: arrows go one way, and public and private stay apart."""
 
 import ast
 import functools
@@ -52,7 +52,7 @@ LATE = {
     "dp_transforms.mechanisms.partition.frobenius": {"dp_transforms.postprocessing.decoder"},
     "dp_transforms.postprocessing.kappa_choice": {"dp_transforms.reports.page"},
 }
-"""What a module imports inside functions alone: a released list and a choice, which are public,
+"""Imports of a module inside functions alone: a released list and a choice, which are public,
 show themselves, and noisy coordinates, which are public, are decoded."""
 
 ALLOWED = {"dp_transforms", "numpy", "gmpy2", *sys.stdlib_module_names}
@@ -95,7 +95,7 @@ def imported(module, tree=None):
 
 
 NAMES = {"dp_transforms.public_names"}
-"""What every package loads its public names by."""
+"""The module by which every package loads its public names."""
 
 
 @functools.cache

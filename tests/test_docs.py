@@ -58,7 +58,7 @@ def run_command(command, shown, capsys):
 
 
 def words(printed):
-    """What is printed, whatever the numbers and the widths of columns."""
+    """The printed text, whatever the numbers and the widths of columns."""
     return re.sub(r"\d[\d,.]*", "N", printed).split()
 
 

@@ -143,7 +143,7 @@ class GroupReleases(Releases):
 
 
 _OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
-"""What the statement of several groups says of none by itself."""
+"""Fields of a statement that concern several groups together."""
 
 
 @dataclass(frozen=True, repr=False)

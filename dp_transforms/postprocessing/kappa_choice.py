@@ -37,7 +37,7 @@ from dp_transforms.postprocessing.planning import made_up_dists
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
 _LEAST_RATE = Fraction(1, 512)
-"""Of epsilon / kappa above kappa = 1: below, lists are mostly noise, and take seconds each."""
+"""The least epsilon / kappa above kappa = 1: below, lists are mostly noise, and take seconds."""
 _STEP = 4  # Noise is simulated at powers of this kappa; between them it follows a power law.
 
 _Effect = tuple[float | None, tuple[float, float] | None, float]

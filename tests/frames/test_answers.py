@@ -1,4 +1,4 @@
-"""What releases answer, and what sessions allow."""
+"""Answers of releases, and limits of sessions."""
 
 import pickle
 import subprocess

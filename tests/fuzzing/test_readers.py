@@ -175,7 +175,7 @@ ENTRIES = [
 @fuzz
 @given(content=damaged(LISTS, ENTRIES))
 def test_frequency_lists(directory, capfd, content):
-    """What is read is written again and read; what is not is not shown by the job."""
+    """A list that is read is written again and read; a job shows nothing of another file."""
     path, again = directory / "counts.csv", directory / "again.csv"
     path.write_bytes(content)
     with no_hang():

@@ -1,4 +1,4 @@
-"""How one user's records may change how others' are read: not at all, unless the input is refused.
+"""One user's records do not change how others' are read, unless the input is refused.
 
 Records are written and batched in hostile ways, and read beside a slow reader that sees one record
 at a time. Either the whole is refused, or what is found is what the slow reader finds; so too where

@@ -1,4 +1,4 @@
-"""What a command loads before it works: nothing that takes seconds and is not used."""
+"""Commands load nothing that takes seconds and is not used."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What jobs write beside the CSV file, in which order, and what they say without reading."""
+"""Files of jobs beside the CSV file, their order, and answers without reading."""
 
 import collections
 import io

@@ -282,7 +282,7 @@ def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engin
 
 
 def test_a_disk_that_the_release_fills_has_its_price(tmp_path, path, monkeypatch):
-    """Whether a release fits depends on its noise: to draw until one does is not what was paid."""
+    """A release fits or not by its noise: to draw until one does is not paid for."""
     Ledger.create(path, 1)
     create = LocalFiles.create
 

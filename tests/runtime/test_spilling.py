@@ -1,4 +1,4 @@
-"""What is shuffled beyond memory: the same releases, and nothing readable on disk."""
+"""Shuffles beyond memory: the same releases, and nothing readable on disk."""
 
 import errno
 import functools

@@ -1,4 +1,4 @@
-"""What releases look like, for every list of up to 8 users, against the distribution by rows.
+"""Distributions of releases, for every list of up to 8 users, against the distribution by rows.
 
 Statistics of a release: its three largest values, the first two together, how many values are
 positive, the list itself, and the means of its distance and of its total. Each is tested for each

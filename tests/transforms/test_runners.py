@@ -56,7 +56,7 @@ def lists(tables):
 
 
 def names(tables, strategies=STRATEGIES):
-    """What strategies of both kinds select."""
+    """Names that strategies of both kinds select."""
     flat = beam.FlatMap(lambda table: table["partition"].to_pylist())
     for strategy in strategies:
         select = f"Select {strategy.name}" >> dp.SelectPartitions(strategy=strategy, secret=SECRET)

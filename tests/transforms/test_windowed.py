@@ -294,7 +294,7 @@ def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_p
 
 
 def selected(kind, **options):
-    """What is named of 30 users a day: "all" on each of three days, and one page of each day."""
+    """Names of 30 users a day: "all" on each of three days, and one page of each day."""
     records = [
         (user, page, day * DAY + user)
         for user in range(30)

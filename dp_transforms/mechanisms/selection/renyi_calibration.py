@@ -67,7 +67,7 @@ from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed
 
 _PRECISION = 128
 _NOISE_SHARE = Fraction(7, 10)
-"""Of delta, for c(sum R) of several rounds. Any is private, this one keeps the most."""
+"""The share of delta for c(sum R) of several rounds. Any is private, this one keeps the most."""
 
 
 @dataclass(frozen=True)

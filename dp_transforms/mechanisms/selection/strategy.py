@@ -31,7 +31,7 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
 ADD_OR_REMOVE = "add_or_remove"
 REPLACE = "replace"
 _MOST_PARTITIONS = 10**6
-"""What a user of more would cost takes minutes to compute."""
+"""The most partitions of a user: the cost of more takes minutes to compute."""
 _MOST_USERS = 10**12
 """Sums of as many steps are machine numbers."""
 _LEAST_EPSILON, _LARGEST_EPSILON = ExactNumber(1e-18), 10**6

@@ -41,7 +41,7 @@ from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform
 from dp_transforms.mechanisms.taylor import one_minus_exp_minus
 
 _ERROR = 2.0**-43
-"""Of the ratio of two values of ``one_minus_exp_minus``, whose arguments were rounded."""
+"""Bounds the error of a ratio of two values of ``one_minus_exp_minus`` at rounded arguments."""
 
 
 @lru_cache(maxsize=32)
