@@ -391,14 +391,14 @@ MUTANTS = (
     Mutant(
         "the PRF that bounds users leaves out the partition",
         "dp_transforms/columnar/bounding.py",
-        "prf(key, of_owners[owner], hashes)",
-        "prf(key, of_owners[owner], of_owners[owner])",
+        "prf(self.key, of_owners[owner], hashes)",
+        "prf(self.key, of_owners[owner], of_owners[owner])",
     ),
     Mutant(
         "the PRF that bounds users leaves out the user",
         "dp_transforms/columnar/bounding.py",
-        "prf(key, of_owners[owner], hashes)",
-        "prf(key, hashes, hashes)",
+        "prf(self.key, of_owners[owner], hashes)",
+        "prf(self.key, hashes, hashes)",
         "columnar/test_bounding.py transforms/test_contributions.py",
     ),
     Mutant(
@@ -418,7 +418,7 @@ MUTANTS = (
     Mutant(
         "a retry bounds a user in another way",
         "dp_transforms/columnar/bounding.py",
-        "    return prf(key, ",
+        "    return prf(self.key, ",
         '    return prf(__import__("os").urandom(32), ',
         "columnar/test_bounding.py transforms/test_contributions.py",
     ),

@@ -12,9 +12,8 @@ user's own records alone, so that one user changes at most kappa pairs whatever 
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +32,6 @@ from dp_transforms.columnar.hashing import (
     to_arrow,
     to_numpy,
 )
-
-Priority = Callable[[Int32Array, Int32Array], Hashes]
-"""Gives the priority of each pair of codes: pairs with the smallest are kept."""
 
 _DENSE = 32
 _SPARE = 4
@@ -120,21 +116,21 @@ def distinct_pairs(
     """
     of = PARTITION if per == USER else USER
     owners, column = group(single(table[per])), single(table[of])
+    rule = _Rule(owners.values, key, shared_order)
     if at_most is not None:
-        rows = _below(owners, column, key, shared_order, limits) if limits is not None else None
+        rows = _below(owners, column, rule, limits) if limits is not None else None
         if rows is None and not pa.types.is_dictionary(column.type):
-            rows = _candidates(owners, column, at_most, key, shared_order)
+            rows = _candidates(owners, column, rule, at_most)
         if rows is not None:
             owners = Groups(owners.codes[rows], owners.values)
             column = column.take(to_arrow(rows))
     members = group(column)
-    priority = functools.partial(_priorities, owners, members, key, shared_order)
     owner, member = owners.codes, members.codes
     if (owner[1:] <= owner[:-1]).any():  # not each of one pair
         space = len(owners.values), max(len(members.values), 1)
         owner, member = _distinct(owner, member, space)
     if at_most is not None:
-        keep, over, largest = _smallest(owner, member, members, at_most, priority)
+        keep, over, largest = _smallest(owner, member, members, at_most, rule)
         owner, member = owner[keep], member[keep]
         if limits is not None and 0 < len(over) <= _FEW_OWNERS * table.num_rows:
             limits.add(owners.values.take(to_arrow(over)), largest)
@@ -142,9 +138,28 @@ def distinct_pairs(
     return pa.table({USER: columns[USER], PARTITION: columns[PARTITION]})
 
 
-def _below(
-    owners: Groups, column: pa.Array, key: bytes, shared_order: bool, limits: Limits
-) -> Int64Array | None:
+@dataclass(frozen=True)
+class _Rule:
+    """A rule by which each owner keeps the pairs with the smallest priorities."""
+
+    owners: pa.Array
+    key: bytes
+    shared_order: bool
+
+    def priorities(self, owner: Int32Array, hashes: Hashes) -> Hashes:
+        """The priorities of pairs, given codes of owners and hashes of members."""
+        if self.shared_order:
+            return hashes
+        # Most owners may be within the limit, and theirs need no hash.
+        needed = np.zeros(len(self.owners), bool)
+        needed[owner] = True
+        of_owners = np.empty(len(needed), np.uint64)
+        few = self.owners.take(to_arrow(np.flatnonzero(needed)))
+        of_owners[needed] = hash_rows(few, self.key)
+        return prf(self.key, of_owners[owner], hashes)
+
+
+def _below(owners: Groups, column: pa.Array, rule: _Rule, limits: Limits) -> Int64Array | None:
     """Returns the rows with priorities up to known limits; None if that would not save time."""
     rows, kinds = len(column), len(owners.values)
     coded = pa.types.is_dictionary(column.type)
@@ -154,14 +169,11 @@ def _below(
     counts = np.bincount(owners.codes, minlength=kinds)
     if (counts * (most / 2.0**64)).sum() > _WORTH_SHARE * rows:
         return None
-    hashes = hash_column(column, key)
-    priorities = _of_pairs(owners, hashes, key, shared_order, owners.codes)
+    priorities = rule.priorities(owners.codes, hash_column(column, rule.key))
     return np.flatnonzero(priorities <= most[owners.codes])
 
 
-def _candidates(
-    owners: Groups, column: pa.Array, at_most: int, key: bytes, shared_order: bool
-) -> Int64Array | None:
+def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> Int64Array | None:
     """Returns the rows that may be kept; None if few rows can be ruled out.
 
     Of an owner with many rows, those below a limit on priorities are enough if they have more
@@ -174,45 +186,19 @@ def _candidates(
         return None
     rows = np.flatnonzero(crowded[owners.codes])
     owner = owners.codes[rows]
-    priorities = _of_pairs(owners, hash_rows(column, key)[rows], key, shared_order, owner)
+    priorities = rule.priorities(owner, hash_rows(column, rule.key)[rows])
     most = (np.minimum(share, 1 - 2**-53) * 2.0**64).astype(np.uint64)
     low = np.flatnonzero(priorities <= most[owner])
     if not len(low):  # as few different ones are all above
         return None
     by_owner = np.argsort(owner[low], kind="stable")
     ranks = np.cumsum(np.append(0, np.diff(owner[low][by_owner]) != 0))
-    order, tied = _sorted_by_leading_bits(ranks.astype(np.uint64), priorities[low][by_owner])
-    different = np.bincount(owner[low][by_owner][order[~tied]], minlength=len(counts))
+    in_order, tied = _sorted_by_leading_bits(ranks.astype(np.uint64), priorities[low][by_owner])
+    different = np.bincount(owner[low][by_owner][in_order[~tied]], minlength=len(counts))
     crowded &= different >= at_most
     kept = ~crowded[owners.codes]
     kept[rows[low]] = True
     return np.flatnonzero(kept)
-
-
-def _priorities(
-    owners: Groups,
-    members: Groups,
-    key: bytes,
-    shared_order: bool,
-    owner: Int32Array,
-    member: Int32Array,
-) -> Hashes:
-    """Returns the priorities of some pairs: those with the smallest of each owner are kept."""
-    hashes = hash_rows(members.values, key)[member]
-    return _of_pairs(owners, hashes, key, shared_order, owner)
-
-
-def _of_pairs(
-    owners: Groups, hashes: Hashes, key: bytes, shared_order: bool, owner: Int32Array
-) -> Hashes:
-    if shared_order:
-        return hashes
-    # Most owners may be within the limit, and theirs need no hash.
-    needed = np.zeros(len(owners.values), bool)
-    needed[owner] = True
-    of_owners = np.empty(len(needed), np.uint64)
-    of_owners[needed] = hash_rows(owners.values.take(to_arrow(np.flatnonzero(needed))), key)
-    return prf(key, of_owners[owner], hashes)
 
 
 def _distinct(
@@ -238,7 +224,7 @@ def _distinct(
 
 
 def _smallest(
-    owner: Int32Array, member: Int32Array, members: Groups, at_most: int, priority: Priority
+    owner: Int32Array, member: Int32Array, members: Groups, at_most: int, rule: _Rule
 ) -> tuple[slice | Int64Array, Int64Array, Hashes]:
     """Chooses the pairs to keep. ``owner`` is sorted.
 
@@ -252,7 +238,8 @@ def _smallest(
     if not crowded.any():
         return slice(None), np.empty(0, np.int64), np.empty(0, np.uint64)
     positions = np.flatnonzero(crowded)
-    priorities = priority(owner[positions], member[positions])
+    hashes = hash_rows(members.values, rule.key)[member[positions]]
+    priorities = rule.priorities(owner[positions], hashes)
     sizes = counts[over]
     ranks = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
     enough = np.minimum(2 * at_most + _SPARE, sizes)

@@ -68,15 +68,17 @@ def buckets_of(hashes: Hashes, num_buckets: int) -> npt.NDArray[np.uint16]:
 
 @dataclasses.dataclass(frozen=True)
 class Route:
-    """The hash by which the rows of a table travel. Rows that must meet have equal hashes.
+    """A hash by which rows travel, and the reduction of those that meet.
 
     Attributes:
-      names: the columns whose values are hashed.
+      names: the columns whose values are hashed. Rows that must meet have equal hashes.
       key: 32 secret bytes.
+      reduce: what the receiver applies, and a sender where it pays.
     """
 
     names: tuple[str, ...]
     key: bytes
+    reduce: Reduce
 
     def __call__(self, table: pa.Table) -> Hashes:
         """Returns the hash of each row."""
@@ -106,88 +108,58 @@ class Route:
         return compacted(_taken(table, rows))
 
 
-@dataclasses.dataclass(frozen=True)
 class Routed:
-    """Rows to be cut into buckets.
+    """Rows to be cut into buckets, reduced if a sample of them shrinks well (many duplicates).
 
-    Attributes:
+    Args:
       table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
-      hashes: see ``Route.hashes``.
-      is_reduced: whether the rows were reduced.
+      route: by which they travel.
     """
 
-    table: pa.Table
-    hashes: Hashes
-    is_reduced: bool
-
-    @classmethod
-    def of(cls, table: pa.Table, route: Route, reduce: Reduce) -> Routed:
-        """Reduces a table if a sample shrinks well (many duplicates)."""
+    def __init__(self, table: pa.Table, route: Route):
         table = pa.table({name: single(table[name]) for name in table.column_names})
         hashes = route.hashes(table)
-        if not _shrinks(table, hashes, route, reduce):
-            return cls(table, hashes, False)
-        table = compacted(reduce(table))
-        return cls(table, route.hashes(table), True)
+        self._is_reduced = _shrinks(table, hashes, route)
+        if self._is_reduced:
+            table = compacted(route.reduce(table))
+            hashes = route.hashes(table)
+        self.table, self._hashes, self._route = table, hashes, route
 
+    def cut(self, num_buckets: int, compress: bool = True) -> Iterator[tuple[int, bytes]]:
+        """Yields a packed piece for each bucket that has rows; of one far larger than the others (a
+        hot user or partition) they are reduced.
 
-def scatter(
-    table: pa.Table, route: Route, num_buckets: int, reduce: Reduce
-) -> Iterator[tuple[int, bytes]]:
-    """Cuts a table into packed pieces, one for each bucket that it has rows for.
-
-    It is reduced before where that pays: see ``Routed.of`` and ``cut``.
-
-    Args:
-      table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
-      route: by which rows travel.
-      num_buckets: between 1 and 2**16.
-      reduce: what the receiver will apply anyway.
-    """
-    return cut(Routed.of(table, route, reduce), route, num_buckets, reduce)
-
-
-def cut(
-    rows: Routed, route: Route, num_buckets: int, reduce: Reduce, compress: bool = True
-) -> Iterator[tuple[int, bytes]]:
-    """Cuts rows into packed pieces by bucket, and reduces a piece that is far larger than the
-    others (a hot user or partition).
-
-    Args:
-      rows: to be sent to their buckets.
-      route, num_buckets, reduce: see ``scatter``.
-      compress: see ``pack``.
-    """
-    table = rows.table
-    if not table.num_rows:
-        return
-    all_buckets = route.by_row(table, buckets_of(rows.hashes, num_buckets))
-    codes = pa.table({name: _codes(single(table[name])) for name in table.column_names})
-    # Where all are codes, they are small enough to be near the cache.
-    rows_at_once = table.num_rows if _is_coded(table) else _SORTED_ROWS
-    slices: dict[int, list[pa.Table]] = {}
-    for start in range(0, table.num_rows, rows_at_once):
-        buckets = all_buckets[start : start + rows_at_once]
-        part = _taken(
-            codes.slice(start, rows_at_once),
-            np.argsort(buckets, kind="stable"),  # a radix sort on 16 bits
-        )
-        sizes = np.bincount(buckets)
-        ends = np.cumsum(sizes)
-        for bucket in np.flatnonzero(sizes).tolist():
-            piece = part.slice(ends[bucket] - sizes[bucket], sizes[bucket])
-            slices.setdefault(bucket, []).append(piece)
-    crowd = min(_CROWD * table.num_rows // num_buckets, table.num_rows // 2)
-    crowd = max(_SAMPLE_ROWS, crowd)
-    for bucket, parts in slices.items():
-        piece = compacted(_with_values(pa.concat_tables(parts), table))
-        if piece.num_rows > crowd and not rows.is_reduced:
-            piece = _reduced(piece, reduce)
-        yield bucket, pack(piece, compress)
-
-
-def _is_coded(table: pa.Table) -> bool:
-    return all(pa.types.is_dictionary(kind) for kind in table.schema.types)
+        Args:
+          num_buckets: between 1 and 2**16.
+          compress: see ``pack``.
+        """
+        table = self.table
+        if not table.num_rows:
+            return
+        all_buckets = self._route.by_row(table, buckets_of(self._hashes, num_buckets))
+        codes = pa.table({name: _codes(single(table[name])) for name in table.column_names})
+        # Where all are codes, they are small enough to be near the cache.
+        is_coded = all(pa.types.is_dictionary(kind) for kind in table.schema.types)
+        rows_at_once = table.num_rows if is_coded else _SORTED_ROWS
+        slices: dict[int, list[pa.Table]] = {}
+        for start in range(0, table.num_rows, rows_at_once):
+            buckets = all_buckets[start : start + rows_at_once]
+            part = _taken(
+                codes.slice(start, rows_at_once),
+                np.argsort(buckets, kind="stable"),  # a radix sort on 16 bits
+            )
+            sizes = np.bincount(buckets)
+            ends = np.cumsum(sizes)
+            for bucket in np.flatnonzero(sizes).tolist():
+                piece = part.slice(ends[bucket] - sizes[bucket], sizes[bucket])
+                slices.setdefault(bucket, []).append(piece)
+        crowd = min(_CROWD * table.num_rows // num_buckets, table.num_rows // 2)
+        crowd = max(_SAMPLE_ROWS, crowd)
+        for bucket, parts in slices.items():
+            piece = compacted(_with_values(pa.concat_tables(parts), table))
+            if piece.num_rows > crowd and not self._is_reduced:
+                piece = _reduced(piece, self._route.reduce)
+            yield bucket, pack(piece, compress)
 
 
 def _codes(array: pa.Array) -> pa.Array:
@@ -206,7 +178,7 @@ def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _shrinks(table: pa.Table, hashes: Hashes, route: Route, reduce: Reduce) -> bool:
+def _shrinks(table: pa.Table, hashes: Hashes, route: Route) -> bool:
     """Tells whether a table is reduced to a half or less, by the rows of a part of the hashes."""
     if table.num_rows < _SAMPLE_ROWS // 4:
         return False
@@ -215,7 +187,7 @@ def _shrinks(table: pa.Table, hashes: Hashes, route: Route, reduce: Reduce) -> b
     while sample.num_rows < _SAMPLE_ROWS // 4:  # of few users, say, a larger part
         bits = max(0, bits - 1)
         sample = route.part(table, hashes, 0, bits)
-    return reduce(sample).num_rows <= _WORTH * sample.num_rows
+    return route.reduce(sample).num_rows <= _WORTH * sample.num_rows
 
 
 def _taken(table: pa.Table, rows: Int64Array) -> pa.Table:
@@ -231,9 +203,7 @@ def _reduced(piece: pa.Table, reduce: Reduce) -> pa.Table:
     return compacted(reduce(piece))
 
 
-def gather(
-    pieces: Iterable[bytes], route: Route, reduce: Reduce, max_bytes: int
-) -> Iterator[pa.Table]:
+def gather(pieces: Iterable[bytes], route: Route, max_bytes: int) -> Iterator[pa.Table]:
     """Reduces all pieces of a bucket while holding only a limited part of them.
 
     A bucket that stays larger than the limit after reducing is gone through several times, each
@@ -242,8 +212,7 @@ def gather(
 
     Args:
       pieces: packed tables; can be iterated over more than once.
-      route: rows that must be reduced together have equal hashes.
-      reduce: what to apply.
+      route: by which they came.
       max_bytes: about how much to hold, unless the rows of a single hash are more.
 
     Yields:
@@ -264,7 +233,7 @@ def gather(
             size += table.nbytes
             if size <= limit:
                 continue
-            held = [compacted(reduce(concat(held)))]
+            held = [compacted(route.reduce(concat(held)))]
             while (
                 held[0].nbytes > max_bytes // 2
                 and bits < _PART_BITS
@@ -278,7 +247,7 @@ def gather(
             # At least as much again before the next reduction, or these would take quadratic time.
             limit = max(max_bytes, 2 * size)
         if any(table.num_rows for table in held):
-            yield reduce(concat(held))
+            yield route.reduce(concat(held))
 
 
 def _has_crowded_hash(table: pa.Table, route: Route) -> bool:

@@ -44,7 +44,6 @@ from dp_transforms.columnar.scattering import (
     Routed,
     buckets_by_size,
     compressed,
-    cut,
     decompressed,
     gather,
     pack,
@@ -80,14 +79,13 @@ def reduced(
       ValueError, TypeError: there are nulls, or several types in one column.
       SpillError: rows that are too many for the memory do not fit on the disk either.
     """
-    route = Route(names[:1], key)
+    route = Route(names[:1], key, reduce)
     kinds: set[tuple[str, str]] = set()
     rows = size = 0
 
     def routed(batch: list[pa.Table]) -> tuple[tuple[str, str], int, int, Routed]:
         table = coded_table(batch, names)
-        kept = Routed.of(table, route, reduce)
-        return types_of(table), len(table), sum(map(size_of, batch)), kept
+        return types_of(table), len(table), sum(map(size_of, batch)), Routed(table, route)
 
     def parts() -> Iterator[Routed]:
         nonlocal rows, size
@@ -100,8 +98,8 @@ def reduced(
     def pieces_of(some: list[Routed]) -> list[tuple[int, bytes]]:
         part = some[0]
         if len(some) > 1:
-            part = Routed.of(concat([part.table for part in some]), route, reduce)
-        return list(cut(part, route, num_buckets, reduce, compress=False))
+            part = Routed(concat([part.table for part in some]), route)
+        return list(part.cut(num_buckets, compress=False))
 
     # Parts that were reduced are brought together again: each has a piece for each bucket.
     joint = _batches(parts(), lambda part: part.table)
@@ -111,7 +109,7 @@ def reduced(
     num_buckets, held = buckets_by_size(num_buckets, rows, size, most_held)
 
     def gathered(pieces: Iterable[bytes]) -> list[pa.Table]:
-        return list(gather(pieces, route, reduce, held))
+        return list(gather(pieces, route, held))
 
     with Buckets(memory // _HELD_SHARE) as buckets:
         for pieces in map_ahead(pieces_of, itertools.chain(first, joint)):

@@ -25,8 +25,8 @@ from dp_transforms.columnar.scattering import (
     MAX_HELD_BYTES,
     Reduce,
     Route,
+    Routed,
     gather,
-    scatter,
 )
 from dp_transforms.runtime import threads
 from dp_transforms.runtime.threads import thread_pool
@@ -34,11 +34,9 @@ from dp_transforms.runtime.threads import thread_pool
 _TYPES = -1
 
 
-def _cut(
-    table: pa.Table, route: Route, num_buckets: int, reduce: Reduce
-) -> Iterator[tuple[int, bytes]]:
+def _cut(table: pa.Table, route: Route, num_buckets: int) -> Iterator[tuple[int, bytes]]:
     yield _TYPES, "\n".join(types_of(table)).encode()
-    yield from scatter(table, route, num_buckets, reduce)
+    yield from Routed(table, route).cut(num_buckets)
 
 
 class ReduceByHash(beam.PTransform):
@@ -62,8 +60,7 @@ class ReduceByHash(beam.PTransform):
         self, reduce: Reduce, names: tuple[str, ...], key: bytes, num_buckets: int | None = None
     ):
         super().__init__()
-        self._reduce = reduce
-        self._route = Route(names, key)
+        self._route = Route(names, key, reduce)
         self._num_buckets = DEFAULT_BUCKETS if num_buckets is None else num_buckets
         if not 1 <= self._num_buckets <= MAX_BUCKETS:
             raise ValueError(
@@ -71,14 +68,12 @@ class ReduceByHash(beam.PTransform):
             )
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        cut = functools.partial(
-            _cut, route=self._route, num_buckets=self._num_buckets, reduce=self._reduce
-        )
+        cut = functools.partial(_cut, route=self._route, num_buckets=self._num_buckets)
         return (
             tables
             | "Scatter" >> beam.ParDo(OnThreads(cut)).with_output_types(tuple[int, bytes])
             | "Group" >> beam.GroupByKey()
-            | "Reduce" >> beam.ParDo(_Gather(self._route, self._reduce)).with_output_types(pa.Table)
+            | "Reduce" >> beam.ParDo(_Gather(self._route)).with_output_types(pa.Table)
         )
 
 
@@ -153,10 +148,8 @@ def _unless_empty(
 
 
 class _Gather(OnThreads):
-    def __init__(self, route: Route, reduce: Reduce):
-        super().__init__(
-            functools.partial(gather, route=route, reduce=reduce, max_bytes=MAX_HELD_BYTES)
-        )
+    def __init__(self, route: Route):
+        super().__init__(functools.partial(gather, route=route, max_bytes=MAX_HELD_BYTES))
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[pa.Table]:
         bucket, pieces = element

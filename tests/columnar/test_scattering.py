@@ -10,30 +10,34 @@ from dp_transforms.columnar import scattering
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.scattering import (
     Route,
+    Routed,
     buckets_of,
     gather,
     pack,
-    scatter,
     unpack,
 )
 from tests import reference
 from tests.beam_runs import rows_of, table_of
 
 KEY = bytes(range(32))
-BY_USER = Route(("user",), KEY)
 BOUND = functools.partial(distinct_pairs, at_most=2, key=KEY)
+BY_USER = Route(("user",), KEY, BOUND)
 
 RECORDS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1)
 
 
-def gathered(pieces, max_bytes=1 << 30):
-    return list(gather(pieces, BY_USER, BOUND, max_bytes))
+def scatter(table, num_buckets, reduce=BOUND):
+    return Routed(table, Route(("user",), KEY, reduce)).cut(num_buckets)
+
+
+def gathered(pieces, max_bytes=1 << 30, reduce=BOUND):
+    return list(gather(pieces, Route(("user",), KEY, reduce), max_bytes))
 
 
 @given(RECORDS, st.integers(1, 9))
 def test_every_row_goes_to_the_bucket_of_its_hash(records, num_buckets):
     rows = []
-    for bucket, piece in scatter(table_of(records), BY_USER, num_buckets, BOUND):
+    for bucket, piece in scatter(table_of(records), num_buckets):
         table = unpack(piece)
         assert set(buckets_of(BY_USER(table), num_buckets)) == {bucket}
         rows += rows_of([table])
@@ -48,7 +52,7 @@ def test_rows_that_are_sorted_in_parts_stay_whole(monkeypatch, coded):
     for name in coded:
         place = table.column_names.index(name)
         table = table.set_column(place, name, table[name].dictionary_encode())
-    pieces = scatter(table.combine_chunks(), BY_USER, 5, BOUND)
+    pieces = scatter(table.combine_chunks(), 5)
     assert sorted(pair for _, piece in pieces for pair in rows_of([unpack(piece)])) == sorted(
         records
     )
@@ -59,7 +63,7 @@ def test_rows_that_reducing_leaves_none_of_give_nothing():
     for column in range(2):
         coded = table.column(column).dictionary_encode()
         table = table.set_column(column, table.column_names[column], coded)
-    assert not list(scatter(table, BY_USER, 5, lambda reduced: reduced.slice(0, 0)))
+    assert not list(scatter(table, 5, lambda reduced: reduced.slice(0, 0)))
 
 
 # The small limit makes gather go through a bucket several times, which takes its time.
@@ -70,7 +74,7 @@ def test_rows_that_reducing_leaves_none_of_give_nothing():
 def test_bounding_through_buckets_agrees_with_the_reference(batches, num_buckets, max_bytes):
     buckets = {}
     for batch in batches:
-        for bucket, piece in scatter(table_of(batch), BY_USER, num_buckets, BOUND):
+        for bucket, piece in scatter(table_of(batch), num_buckets):
             buckets.setdefault(bucket, []).append(piece)
     tables = [t for pieces in buckets.values() for t in gathered(pieces, max_bytes)]
     pairs = [pair for table in tables for pair in rows_of([table])]
@@ -87,7 +91,7 @@ def test_bounding_through_buckets_agrees_with_the_reference(batches, num_buckets
 )
 def test_pieces_are_reduced_where_it_pays(records):
     others = [(i, i) for i in range(2_000)] if isinstance(records[0][0], int) else []
-    pieces = scatter(table_of(records + others), BY_USER, 16, BOUND)
+    pieces = scatter(table_of(records + others), 16)
     assert sum(unpack(piece).num_rows for _, piece in pieces) <= 2 * 1_000 + len(others)
 
 
@@ -100,7 +104,7 @@ def test_no_more_than_the_limit_is_held():
 
     pieces = [pack(table_of([(1000 * i + j, j) for j in range(1000)])) for i in range(30)]
     limit = 100_000
-    tables = list(gather(pieces, BY_USER, reduce, limit))
+    tables = gathered(pieces, limit, reduce)
     assert sum(table.num_rows for table in tables) == 30_000
     # What was held, and the piece that came last, of 16 bytes a row.
     assert max(held) <= limit + 16_000
@@ -118,7 +122,7 @@ def test_one_hot_user_is_bounded_while_it_is_gathered():
         return BOUND(table)
 
     pieces = [pack(table_of([(7, 1000 * i + j) for j in range(1000)])) for i in range(20)]
-    (table,) = gather(pieces, BY_USER, reduce, 64_000)
+    (table,) = gathered(pieces, 64_000, reduce)
     records = [(7, i) for i in range(20_000)]
     assert set(rows_of([table])) == reference.bound(records, 2, KEY)
     assert largest <= 5_000
@@ -148,7 +152,7 @@ def test_many_small_chunks_are_joined_and_a_hot_user_s_are_reduced_one_by_one(mo
     monkeypatch.setattr(scattering, "_SORTED_ROWS", 1 << 12)
     chunks = [table_of([("hot", 10 * i + j) for j in range(10)]) for i in range(300)]
     table = pa.concat_tables([*chunks, table_of([("hot", i) for i in range(rows)])])
-    ((_, piece),) = scatter(table, BY_USER, 4, BOUND)
+    ((_, piece),) = scatter(table, 4)
     records = [("hot", i) for i in range(max(rows, 3_000))]
     assert set(rows_of([unpack(piece)])) == reference.bound(records, 2, KEY)
 

@@ -82,8 +82,7 @@ def test_a_large_bucket_is_fetched_in_the_bundle_s_own_thread(monkeypatch):
             threads.add(threading.get_ident())
             return iter([pack(table_of([(i, 1) for i in range(100)]))] * 3)
 
-    route = Route(("user",), KEY)
-    step = shuffle._Gather(route, distinct_pairs)
+    step = shuffle._Gather(Route(("user",), KEY, distinct_pairs))
     step.start_bundle()
     tables = [*step.process((0, Lazy())), *(value.value for value in step.finish_bundle())]
     assert sorted(rows_of(tables)) == [(i, 1) for i in range(100)]
@@ -94,16 +93,10 @@ def test_a_large_bucket_is_fetched_in_the_bundle_s_own_thread(monkeypatch):
 @pytest.mark.parametrize("users", [["1"], [b"1"]])
 def test_types_differ_that_never_meet_in_a_bucket(users):
     tables = [pa.table({"user": kind, "partition": ["a"]}) for kind in ([1], users)]
-    step = shuffle._Gather(Route(("user",), KEY), distinct_pairs)
-    pieces = [
-        list(shuffle._cut(table, step._kernel.keywords["route"], 99, distinct_pairs))
-        for table in tables
-    ]
-    assert {bucket for bucket, _ in pieces[0]} & {bucket for bucket, _ in pieces[1]} == {-1}
+    route = Route(("user",), KEY, distinct_pairs)
+    one, other = (dict(shuffle._cut(table, route, 99)) for table in tables)
+    assert one.keys() & other.keys() == {-1}
+    step = shuffle._Gather(route)
     step.start_bundle()
     with pytest.raises(TypeError, match="give all users one type"):
-        list(
-            step.process(
-                (-1, [piece for found in pieces for bucket, piece in found if bucket == -1])
-            )
-        )
+        list(step.process((-1, [one[-1], other[-1]])))
