@@ -26,7 +26,6 @@ from dp_transforms.columnar.hashing import (
     Hashes,
     Int32Array,
     Int64Array,
-    hash_column,
     hash_rows,
     prf,
     to_arrow,
@@ -169,7 +168,7 @@ def _below(owners: Groups, column: pa.Array, rule: _Rule, limits: Limits) -> Int
     counts = np.bincount(owners.codes, minlength=kinds)
     if (counts * (most / 2.0**64)).sum() > _WORTH_SHARE * rows:
         return None
-    priorities = rule.priorities(owners.codes, hash_column(column, rule.key))
+    priorities = rule.priorities(owners.codes, hash_rows(column, rule.key))
     return np.flatnonzero(priorities <= most[owners.codes])
 
 

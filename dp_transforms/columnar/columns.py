@@ -98,7 +98,8 @@ def described(kind: pa.DataType, with_names: bool = False) -> str:
     >>> described(pa.struct([("secret", pa.string()), ("n", pa.int64())]))
     '(string, int64)'
     """
-    kind = _value_type(kind)
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     if pa.types.is_struct(kind):
         fields = (repr(f.name) * with_names + described(f.type, with_names) for f in kind)
         return f"({', '.join(fields)})"
@@ -107,7 +108,7 @@ def described(kind: pa.DataType, with_names: bool = False) -> str:
 
 def types_of(table: pa.Table) -> tuple[str, str]:
     """The types of a table's values as ``described``: without names of fields, and with them."""
-    kinds = value_types(table)
+    kinds = table.schema.types
     plain, named = ([described(kind, names) for kind in kinds] for names in (False, True))
     return ", ".join(plain), ", ".join(named)
 
@@ -155,15 +156,16 @@ def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
-    """Returns the named columns of the tables, one table after the other; see ``coded``.
+    """Returns the named columns of at least one table, one table after the other: codes of distinct
+    values where dictionaries came in or values repeat, and plain values otherwise.
 
     Raises:
-      ValueError: a column is missing, or see ``coded``.
-      TypeError: see ``coded``.
+      ValueError: a column is missing, or see ``plain``.
+      TypeError: see ``plain``; or the tables have different types.
     """
     for table in tables:
         check_columns(table, names)
-    return pa.table({name: coded([table[name] for table in tables], name) for name in names})
+    return pa.table({name: _coded([table[name] for table in tables], name) for name in names})
 
 
 def is_full(rows: int, size: int, last: pa.Table) -> bool:
@@ -193,28 +195,10 @@ def check_columns(table: pa.Table, names: Sequence[str]) -> None:
             )
 
 
-def coded(chunks: Sequence[pa.Array | pa.ChunkedArray], name: str) -> pa.Array | pa.ChunkedArray:
-    """Several columns, one after the other, in the form that kernels see.
-
-    Args:
-      chunks: at least one column.
-      name: what to call it in an error.
-
-    Returns:
-      Codes of distinct values where dictionaries came in or values repeat, and plain values
-      otherwise.
-
-    Raises:
-      ValueError, TypeError: see ``plain``; or the chunks have different types.
-    """
-    arrays = [
-        array
-        for chunk in chunks
-        for array in (chunk.chunks if isinstance(chunk, pa.ChunkedArray) else [chunk])
-        if len(array)
-    ]
+def _coded(columns: Sequence[pa.ChunkedArray], name: str) -> pa.Array | pa.ChunkedArray:
+    arrays = [array for column in columns for array in column.chunks if len(array)]
     if not arrays:
-        return plain(chunks[0], name)
+        return plain(columns[0], name)
     parts = [
         _plain_codes(array, name)
         if pa.types.is_dictionary(array.type) and not array.dictionary.null_count
@@ -256,7 +240,7 @@ def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
     Raises:
       TypeError: their values have different types.
     """
-    kinds = {_value_type(array.type) for array in arrays}
+    kinds = {array.type for array in arrays}
     check_alike((described(kind), described(kind, with_names=True)) for kind in kinds)
     if not all(pa.types.is_dictionary(array.type) for array in arrays):
         return pa.chunked_array([decoded_array(array) for array in arrays])
@@ -344,15 +328,6 @@ def _is_plain(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return all(_is_plain(field.type) for field in kind)
     return kind in (pa.string(), pa.binary(), pa.int64())
-
-
-def value_types(table: pa.Table) -> list[pa.DataType]:
-    """The types of a table's columns, in which codes have the type of their values."""
-    return [_value_type(kind) for kind in table.schema.types]
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Table:

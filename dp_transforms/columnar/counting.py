@@ -17,7 +17,6 @@ from dp_transforms.columnar.columns import (
     decoded,
     described,
     single,
-    value_types,
 )
 from dp_transforms.columnar.grouping import Groups, group
 from dp_transforms.columnar.hashing import Int64Array, name_bytes, to_arrow, to_numpy
@@ -25,9 +24,6 @@ from dp_transforms.columnar.hashing import Int64Array, name_bytes, to_arrow, to_
 WEIGHT = "weight"
 SOURCE = "source"
 TARGET = "target"
-
-Weights = Callable[[Int64Array], Int64Array]
-"""Maps numbers of partitions to the integer weight of their user in each."""
 
 
 def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
@@ -69,17 +65,17 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     return _of_partitions(groups, {name: _capped(found, cap) for name, found in sums.items()})
 
 
-def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
-    """Adds the weights of each partition's users, which follow from how many partitions they have.
+def weigh_pairs(pairs: pa.Table, weights: Callable[[Int64Array], Int64Array]) -> pa.Table:
+    """Adds the weights of each partition's users.
 
     Args:
       pairs: distinct rows of ``user`` and ``partition``, plain or dictionary-encoded, with all rows
         of each of its users.
-      weights: gives a user's weight.
+      weights: maps numbers of partitions to the integer weight of their user in each.
 
     Returns:
       Columns ``partition`` (plain), ``weight`` and ``count`` (int64): the sum of the weights of its
-      users, and how many these are. See ``sum_counts`` for adding several such tables.
+      users, and how many these are. ``sum_counts`` adds several such tables.
     """
     users, partitions = (group(single(pairs[name])) for name in (USER, PARTITION))
     has = np.bincount(users.codes, minlength=len(users.values))
@@ -107,13 +103,8 @@ def _present(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:
     return _of_partitions(groups, numbers)
 
 
-def without_partitions(pairs: pa.Table, removed: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The pairs whose partition is not among the removed ones.
-
-    Args:
-      pairs: a column ``partition``, plain or dictionary-encoded.
-      removed: plain values of the same type.
-    """
+def without_partitions(pairs: pa.Table, removed: pa.Array) -> pa.Table:
+    """The pairs whose partition, plain or dictionary-encoded, is not among some plain values."""
     if not len(removed):
         return pairs
     groups = group(single(pairs[PARTITION]))
@@ -123,14 +114,8 @@ def without_partitions(pairs: pa.Table, removed: pa.Array | pa.ChunkedArray) -> 
     return pa.table({name: single(pairs[name]).take(rows) for name in pairs.column_names})
 
 
-def is_in(values: pa.Array, among: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Tells which of the values are among others: bools, as many as there are values.
-
-    Args:
-      values, among: plain columns of one type.
-    """
-    if isinstance(among, pa.ChunkedArray):
-        among = single(among)
+def is_in(values: pa.Array, among: pa.Array) -> pa.Array:
+    """Tells which of the values are among others: bools. Both are plain, of one type."""
     if pa.types.is_struct(values.type):
         # Arrow does not look up structs.
         values, among = (pa.array(name_bytes(array), pa.binary()) for array in (values, among))
@@ -138,11 +123,7 @@ def is_in(values: pa.Array, among: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def user_degrees(pairs: pa.Table) -> Mapping[int, int]:
-    """Counts the users with each number of pairs: {pairs: users}.
-
-    Args:
-      pairs: what ``bounding.distinct_pairs`` gave: columns ``user`` and ``partition``.
-    """
+    """Counts the users with each number of distinct (user, partition) pairs: {pairs: users}."""
     return histogram(count_pairs(pa.table({PARTITION: pairs[USER]})))
 
 
@@ -179,16 +160,15 @@ def neighbours(edges: pa.Table, degree: str) -> pa.Table:
     >>> neighbours(edges, "in").to_pydict()
     {'user': ['a', 'b'], 'partition': ['b', 'a']}
     """
-    types = value_types(edges.select([SOURCE, TARGET]))
-    if types[0] != types[1]:
-        raise TypeError(
-            "both ends of an edge must have one type, got "
-            f"{' and '.join(map(described, types))}: cast one of the columns"
-        )
     if edges[SOURCE].type != edges[TARGET].type:
-        # One of them is a dictionary.
+        # One of them may be a dictionary.
         edges = decoded(edges)
     source, target = (single(edges[name]) for name in (SOURCE, TARGET))
+    if source.type != target.type:
+        raise TypeError(
+            f"both ends of an edge must have one type, got {described(source.type)} and "
+            f"{described(target.type)}: cast one of the columns"
+        )
     edges = edges.filter(pc.not_equal(source, target))
     into = edges.rename_columns([USER, PARTITION])
     out_of = edges.rename_columns([PARTITION, USER]).select([USER, PARTITION])

@@ -46,12 +46,14 @@ def hash_rows(array: pa.Array, key: bytes) -> Hashes:
     hashes of its fields, one after the other, under a key derived from this one.
 
     Args:
-      array: a plain column (see ``columns``), n rows.
+      array: plain values or codes (see ``columns``), n rows.
       key: 32 bytes.
 
     Returns:
       uint64, shape (n,).
     """
+    if pa.types.is_dictionary(array.type):
+        return hash_rows(array.dictionary, key)[to_numpy(array.indices)]
     if pa.types.is_struct(array.type):
         words = np.column_stack([hash_rows(field, key) for field in array.flatten()])
         return _hash_words(words, _derived(key, b"struct"))
@@ -62,13 +64,6 @@ def hash_rows(array: pa.Array, key: bytes) -> Hashes:
     _, offset_buffer, data_buffer = array.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[array.offset : array.offset + len(array) + 1]
     return _hash_bytes(offsets, np.frombuffer(data_buffer or b"", np.uint8), key)
-
-
-def hash_column(array: pa.Array, key: bytes) -> Hashes:
-    """Returns what ``hash_rows`` does, for a plain column or for codes."""
-    if pa.types.is_dictionary(array.type):
-        return hash_rows(array.dictionary, key)[to_numpy(array.indices)]
-    return hash_rows(array, key)
 
 
 def prf(key: bytes, left: Hashes, right: Hashes) -> Hashes:

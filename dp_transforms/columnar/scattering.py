@@ -23,7 +23,6 @@ from dp_transforms.columnar.columns import compacted, concat, single
 from dp_transforms.columnar.hashing import (
     Hashes,
     Int64Array,
-    hash_column,
     hash_rows,
     prf,
     to_arrow,
@@ -88,7 +87,7 @@ class Route:
         """Returns the hash of each row or, if rows are codes of a column, of each of its values."""
         if self.is_coded(table):
             return hash_rows(single(table[self.names[0]]).dictionary, self.key)
-        first, *others = (hash_column(single(table[name]), self.key) for name in self.names)
+        first, *others = (hash_rows(single(table[name]), self.key) for name in self.names)
         return functools.reduce(functools.partial(prf, self.key), others, first)
 
     def by_row(self, table: pa.Table, found: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -267,17 +266,12 @@ def num_buckets_for(rows: int) -> int:
 
 
 def buckets_by_size(num_buckets: int, rows: int, size: int, most_held: int) -> tuple[int, int]:
-    """Fits the number of ``num_buckets_for`` to the size of records: a bucket is half of the bytes
-    that a thread holds at a time. Each batch has a piece for each bucket, and each piece its
-    dictionaries: rather than very many buckets there are larger ones, if the memory allows it.
+    """Fits a number of ``num_buckets_for`` to the size in bytes of some rows: gives a smaller one
+    where that will do, and how many bytes of a bucket a thread should hold.
 
-    Args:
-      num_buckets: at most so many.
-      rows, size: how many bytes some of the records take.
-      most_held: how many bytes a thread may hold at a time, if that is more than MAX_HELD_BYTES.
-
-    Returns:
-      The number of buckets, and how many bytes of one a thread should hold.
+    A bucket is half of these. Each batch has a piece for each bucket, and each piece its
+    dictionaries: rather than very many buckets there are larger ones, if a thread may hold more
+    than MAX_HELD_BYTES (``most_held``).
 
     >>> buckets_by_size(160, rows=1_000, size=12_000, most_held=0)
     (68, 33554432)

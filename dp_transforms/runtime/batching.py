@@ -47,11 +47,7 @@ class ToTables(TellsBound, beam.PTransform):
       column: makes a column of their values.
     """
 
-    def __init__(
-        self,
-        names: Sequence[str] = (USER, PARTITION),
-        column: Column = plain_column,
-    ):
+    def __init__(self, names: Sequence[str] = (USER, PARTITION), column: Column = plain_column):
         super().__init__()
         self._names = tuple(names)
         self._column = column
@@ -106,13 +102,7 @@ class FromTables(TellsBound, beam.PTransform):
 class _Batch(OnThreads):
     """Collects elements of a bundle until there are enough of them for one table."""
 
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        kind: RecordKind,
-        batches: bool,
-        column: Column = plain_column,
-    ):
+    def __init__(self, names: tuple[str, ...], kind: RecordKind, batches: bool, column: Column):
         super().__init__(self._of_records)
         self._names, self._kind, self._batches, self._column = names, kind, batches, column
 

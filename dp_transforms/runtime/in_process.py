@@ -83,12 +83,8 @@ def enough_memory() -> Iterator[None]:
 def projected_degrees(
     edges: Tables, degree_bound: int, degree: str, order_key: bytes
 ) -> FrequencyList:
-    """The degrees in the projection of a graph, see ``CountProjectedDegrees``.
-
-    Args:
-      edges: distinct edges out of their sources, which are the column ``partition``.
-      degree_bound, degree, order_key: see ``mechanisms.degree_projection``.
-    """
+    """The degrees in the projection of a graph (see ``mechanisms.degree_projection``), of distinct
+    edges out of their sources, which are the column ``partition``."""
     pairs = itertools.chain.from_iterable(
         zip(one[PARTITION].to_pylist(), one[USER].to_pylist(), strict=True)
         for one in map(decoded, edges)

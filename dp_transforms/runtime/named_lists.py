@@ -98,8 +98,11 @@ def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Tabl
     columns = {name: plain(table[name], name) for name in (USER, PARTITION)}
     for one in attributes:
         text = attribute_text(table[one.name], one.name)
-        # A user's values are bounded to one of those that can be released.
-        columns[one.name] = text if one.groups is None else only(text, one.groups)
+        if one.groups is not None:
+            # A user's values are bounded to one of those that can be released.
+            known = pc.is_in(text, value_set=pa.array(one.groups, pa.string()))
+            text = pc.if_else(known, text, NO_VALUE)
+        columns[one.name] = text
     return pa.table(columns)
 
 
@@ -191,27 +194,16 @@ def attribute_text(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
         ) from None
 
 
-def only(values: pa.Array, allowed: Sequence[str]) -> pa.Array:
-    """The values that are allowed, and no value in place of others."""
-    known = pc.is_in(values, value_set=pa.array(allowed, pa.string()))
-    return pc.if_else(known, values, NO_VALUE)
-
-
 def bound_users(
     table: pa.Table, at_most: int, key: bytes, attribute_keys: Mapping[str, bytes]
 ) -> pa.Table:
-    """The distinct (user, partition) pairs, at most ``at_most`` a user, with one value each.
+    """Bounds users of a table with attributes to ``at_most`` distinct pairs, chosen by the key (see
+    ``distinct_pairs``), and to one value of each attribute, chosen by that attribute's key.
 
-    Of several values that a user has for an attribute, the one with the smallest PRF(key, user,
-    value) stays, and all rows of the user get it. So what stays of a user depends on that user's
-    rows alone. Idempotent, and mergeable, as ``distinct_pairs`` is for each of its parts: a user
-    always keeps a row, and with it the values.
-
-    Args:
-      table: plain columns; see the module.
-      at_most: kappa.
-      key: decides which partitions are kept; 32 bytes.
-      attribute_keys: for each attribute column a key that decides which value is.
+    Of several values that a user has for an attribute, the one with the smallest PRF(attribute's
+    key, user, value) stays, and all rows of the user get it. So what stays of a user depends on
+    that user's rows alone. Idempotent, and mergeable, as ``distinct_pairs`` is for each of its
+    parts: a user always keeps a row, and with it the values.
     """
     pairs = distinct_pairs(table.select([USER, PARTITION]), at_most, key)
     users = single(pairs[USER])
@@ -273,20 +265,14 @@ def listed(table: pa.Table, lists: pa.Array) -> pa.Table:
 def bound_periods(
     table: pa.Table, most_periods: int, at_most: int, period_key: bytes, key: bytes
 ) -> pa.Table:
-    """The distinct rows of a bounded number of periods per user, and of partitions in each.
+    """Bounds users of a plain table of periods to ``most_periods``, and to ``at_most`` distinct
+    partitions in each.
 
     Of a user's periods those with the smallest PRF(period_key, user, period) stay, and in each of
     these the partitions with the smallest PRF(key, (user, period), partition). So what stays of a
     user depends on that user's rows alone. Idempotent, and mergeable as ``distinct_pairs`` is: a
     period that stays in the whole stays in every part that has it, and with it the partitions that
     stay in the whole.
-
-    Args:
-      table: plain columns; see the module.
-      most_periods: how many periods of a user.
-      at_most: kappa, how many partitions of a user in a period.
-      period_key: decides which periods are kept; 32 bytes.
-      key: decides which partitions are; 32 bytes.
     """
     table = decoded(table)
     users, periods = group(single(table[USER])), group(single(table[LIST]))

@@ -119,12 +119,10 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
       ValueError: it does not have them.
       TypeError: it is none of these, or a column of a data frame has values of several types.
     """
-    if isinstance(batch, (pa.Table, pa.RecordBatch)):
-        found = batch.schema.names
-    elif is_batch(batch):
-        found = list(batch.columns)
-    else:
-        found = checked_table(batch).schema.names
+    if isinstance(batch, pa.RecordBatch):
+        batch = pa.Table.from_batches([batch])
+    is_frame = is_batch(batch) and not isinstance(batch, pa.Table)
+    found = list(batch.columns) if is_frame else checked_table(batch).column_names
     for name in names:
         if found.count(name) != 1:
             # Which others it has may be private.
@@ -133,10 +131,8 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
                 f"the table has {how_many} column {name!r}: name yours with "
                 "ToRecords(user=..., partition=...)"
             )
-    if isinstance(batch, pa.Table):
+    if not is_frame:
         return batch.select(names)
-    if isinstance(batch, pa.RecordBatch):
-        return pa.Table.from_batches([batch]).select(names)
     return pa.table({name: frame_column(batch[name], name) for name in names})
 
 

@@ -271,14 +271,10 @@ def weigh_remaining(
     beside: Sequence[pa.Table],
     measured: RoundPlan | None = None,
 ) -> pa.Table:
-    """Sums of weights per partition, of the pairs whose partition was not selected yet.
+    """Sums the weights of a round by partition, of distinct pairs, all of each user.
 
-    Args:
-      pairs: distinct (user, partition) pairs, all of each user.
-      bound: leaves at most kappa pairs of a user.
-      strategy, index: give users' weights in this round. After its last one there are none.
-      beside: tables of the partitions that earlier rounds selected.
-      measured: the plan, if the strategy measures.
+    Left out are partitions of the tables ``beside``, which earlier rounds selected. A strategy that
+    measures has a plan, and after the last round of that there are no weights.
     """
     strategy = strategy.branch(measured)
     if index >= strategy.most_rounds:
@@ -323,12 +319,9 @@ def select_round(
     beside: Sequence[pa.Table],
     measured: RoundPlan | None = None,
 ) -> pa.Table:
-    """Selects the partitions of one round.
+    """Selects the partitions of a round from sums of ``weigh_remaining``, of all tables together.
 
-    Args:
-      table: plain columns ``partition``, ``weight`` and ``count``.
-      strategy, index, beside, measured: see ``weigh_remaining``.
-      key: 32 secret bytes of this round alone.
+    The key is 32 secret bytes of this round alone.
     """
     partitions = single(table[PARTITION])
     if not len(partitions):

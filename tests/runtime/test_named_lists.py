@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from dp_transforms.columnar.columns import concat, decoded
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.runtime.named_lists import attribute_text, bound_users, only
+from dp_transforms.runtime.named_lists import attribute_table, attribute_text, bound_users
+from dp_transforms.specs import Attribute
 from tests import reference
 
 SECRET = JobSecret.insecure_for_testing(21)
@@ -117,7 +118,9 @@ def test_values_without_a_clear_text_are_refused_without_showing_one():
 
 
 def test_only_allowed_values_stay():
-    assert only(pa.array(["f", "", "q", "m"]), ("m", "f")).to_pylist() == ["f", "", "", "m"]
+    table = pa.table({"user": range(4), "partition": range(4), "sex": ["f", "", "q", "m"]})
+    only = attribute_table(table, [Attribute("sex", ("m", "f"))])
+    assert only["sex"].to_pylist() == ["f", "", "", "m"]
 
 
 def test_attributes_whose_text_is_another_in_each_unit_are_refused():
