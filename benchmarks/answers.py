@@ -489,8 +489,7 @@ def dist_part() -> Iterator[str]:
 
 
 def main() -> None:
-    parser = page_parser("answers", __doc__)
-    parser.add_argument("--edges", type=pathlib.Path, metavar="DIR", help="graphs, .csv.gz files")
+    parser = page_parser("answers", __doc__, "edges")
     parser.add_argument("--releases", type=int, default=6, help="of each list, for coverage")
     parser.add_argument("--means", type=int, default=48, help="releases of which errors are")
     parser.add_argument("--others", type=int, default=20, help="runs for other intervals")

@@ -228,9 +228,8 @@ def sent_between_tasks() -> int:
 
 
 def main() -> None:
-    parser = page_parser("clusters", __doc__)
+    parser = page_parser("clusters", __doc__, "repeats")
     parser.add_argument("--millions", type=int, default=LARGE // MILLION)
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data", type=pathlib.Path)
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:

@@ -9,21 +9,18 @@ bytes are counted here, where the pieces are made, but for large data. The recor
 
 from __future__ import annotations
 
-import argparse
 import collections
 import dataclasses
-import json
 import logging
 import pathlib
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import answer_of, page_parser, write_page
+from benchmarks.harness import in_new_process, page_parser, write_page
 from benchmarks.throughput import KAPPA, transforms
 from benchmarks.throughput_data import MILLION, visits, write
 
@@ -33,8 +30,6 @@ COUNTED = 20 * MILLION
 CORE_HOUR = 0.05
 """US dollars, about what clouds ask for a core with 4 GiB."""
 STAGES = ("user", "partition")
-
-_ROOT = pathlib.Path(__file__).parents[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,11 +76,6 @@ def shuffled_here(path: str) -> dict[str, int]:
     return dict(counts)
 
 
-def shuffled(path: str) -> dict[str, int]:
-    """The same in a new process."""
-    return answer_of(sys.executable, "-m", "benchmarks.cost_model", f"--shuffled={path}")
-
-
 def measured(table: str) -> dict[int, tuple[float, float]]:
     """CPU seconds and GiB by millions of records, from the tables of ``throughput``.
 
@@ -117,7 +107,9 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
         found["memory"].append(memory)
         cells = [f"{n} million", f"{cpu:.1f} s", f"{memory:.2f} GiB", "", ""]
         if n * MILLION <= COUNTED:
-            pieces = shuffled(write(data / f"visits{n}.parquet", visits(n * MILLION)))
+            pieces = in_new_process(
+                shuffled_here, write(data / f"visits{n}.parquet", visits(n * MILLION))
+            )
             for stage in STAGES:
                 found[stage].append(pieces[stage] / 1e6)
             cells[3:] = [f"{pieces[stage] / 1e6:,.0f} MB" for stage in STAGES]
@@ -154,13 +146,7 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = page_parser("cost_model", __doc__)
-    parser.add_argument("--data", type=pathlib.Path, default=_ROOT / "out" / "throughput")
-    parser.add_argument("--shuffled", help=argparse.SUPPRESS)
-    flags = parser.parse_args()
-    if flags.shuffled:
-        print(json.dumps(shuffled_here(flags.shuffled)))
-        return
+    flags = page_parser("cost_model", __doc__, "data").parse_args()
     table = (flags.output / "throughput.md").read_text(encoding="utf-8")
     write_page(flags.output / "cost_model.md", report(flags.data, table))
 

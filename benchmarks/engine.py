@@ -10,14 +10,11 @@ lists.
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import json
 import os
-import resource
 import statistics
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 # np.unique loads it when it is first called.
 import numpy as np
@@ -25,7 +22,13 @@ import numpy.ma
 
 from benchmarks.engine_escalations import escalation_rows
 from benchmarks.engine_lists import named_list, power_law, scaled
-from benchmarks.harness import answer_of, cpu_seconds, page_parser, write_page
+from benchmarks.harness import (
+    cpu_seconds,
+    in_new_process,
+    page_parser,
+    peak_gibibytes,
+    write_page,
+)
 from dp_transforms.mechanisms import (
     Eta,
     FrequencyList,
@@ -54,8 +57,7 @@ ETA = Eta(1, 1, 1)
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """CPU seconds, and the peak memory of the process."""
 
     seconds: float
@@ -65,15 +67,7 @@ class Measurement:
 def measure_here(name: str, epsilon: float, mechanism: str) -> Measurement:
     """The first release in this process."""
     private, made = named_list(name), partition_mechanism(epsilon, mechanism=mechanism)
-    seconds = cpu_seconds(lambda: made.release(private))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Measurement(seconds, peak / (2**20 if sys.platform == "darwin" else 2**10))
-
-
-def measure_once(name: str, epsilon: float, mechanism: str) -> Measurement:
-    """The same in a new process."""
-    task = json.dumps([name, epsilon, mechanism])
-    return Measurement(**answer_of(sys.executable, "-m", "benchmarks.engine", "--measure", task))
+    return Measurement(cpu_seconds(lambda: made.release(private)), 1024 * peak_gibibytes())
 
 
 def default_rows(repeats: int) -> Iterator[str]:
@@ -83,7 +77,10 @@ def default_rows(repeats: int) -> Iterator[str]:
     yield "| --- | ---: | --- | ---: | ---: | ---: | ---: |"
     for name, epsilon in DEFAULT_TASKS:
         kinds = (AUTO, EXPONENTIAL)[: 1 if name == LARGE else 2]
-        runs = [[measure_once(name, epsilon, kind) for kind in kinds] for _ in range(repeats)]
+        runs = [
+            [Measurement(*in_new_process(measure_here, name, epsilon, kind)) for kind in kinds]
+            for _ in range(repeats)
+        ]
         cells = " | ".join(
             f"{statistics.median(run.seconds for run in side):.3f} | "
             f"{max(run.mebibytes for run in side):.0f}"
@@ -157,18 +154,13 @@ def report(repeats: int, releases: int) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = page_parser("engine", __doc__)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser = page_parser("engine", __doc__, "repeats")
     parser.add_argument("--releases", type=int, default=1_000, help="to count escalations in")
-    parser.add_argument("--measure", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not ONE_THREAD.items() <= os.environ.items():
         # numpy reads these when it is imported.
         command = [sys.executable, "-m", "benchmarks.engine", *sys.argv[1:]]
         os.execve(sys.executable, command, {**os.environ, **ONE_THREAD})
-    if arguments.measure:
-        print(json.dumps(dataclasses.asdict(measure_here(*arguments.measure))))
-        return
     lines = report(arguments.repeats, arguments.releases)
     write_page(arguments.output / "engine.md", lines)
 

@@ -129,10 +129,9 @@ class Accuracy:
 
 
 def main() -> None:
-    parser = page_parser("frequency_lists", __doc__)
+    parser = page_parser("frequency_lists", __doc__, "edges")
     parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="LIST.csv")
     parser.add_argument("--lists", type=pathlib.Path, metavar="DIR", help="all CSV files in it")
-    parser.add_argument("--edges", type=pathlib.Path, metavar="DIR", help="all .csv.gz files in it")
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--precision", type=float, default=0.01, help="relative standard error")
     parser.add_argument("--seconds", type=float, default=0.6, help="of the CPU for a mean, at most")

@@ -8,7 +8,9 @@ import itertools
 import json
 import os
 import pathlib
+import resource
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -18,14 +20,26 @@ from dp_transforms.mechanisms import RandomTape
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 
 
-def page_parser(module: str, about: str) -> argparse.ArgumentParser:
-    """The parser of ``python -m benchmarks.module``; ``--output`` is the directory of its page."""
+FLAGS: dict[str, dict[str, Any]] = {
+    "repeats": {"type": int, "default": 3},
+    "data": {"type": pathlib.Path, "default": pathlib.Path("out/throughput"), "help": "its files"},
+    "peers_python": {"metavar": "PYTHON", "help": "a Python that has the peers"},
+    "edges": {"type": pathlib.Path, "metavar": "DIR", "help": "graphs, as .csv.gz files"},
+}
+"""Flags of several benchmarks."""
+
+
+def page_parser(module: str, about: str, *flags: str) -> argparse.ArgumentParser:
+    """The parser of ``python -m benchmarks.module``, with some of ``FLAGS``; ``--output`` is the
+    directory of its page."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{module}",
         description=about,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
+    for name in flags:
+        parser.add_argument(f"--{name}", **FLAGS[name])
     return parser
 
 
@@ -60,6 +74,30 @@ def answer_of(
     if done.returncode:
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def in_new_process(
+    work: Callable[..., object], *arguments: object, environment: Mapping[str, str] | None = None
+) -> Any:
+    """The value of a module's function in a process of its own; both ways as JSON."""
+    spec = sys.modules[work.__module__].__spec__
+    assert spec is not None
+    code = (
+        f"import json, sys; from {spec.name} import {work.__name__} as work; "
+        "print(json.dumps(work(*json.load(sys.stdin))))"
+    )
+    return answer_of(sys.executable, "-c", code, task=arguments, environment=environment)
+
+
+def peak_gibibytes() -> float:
+    """The peak memory of this process. On Linux, getrusage tells that of its parent if it is more,
+    which may just have written files."""
+    status = pathlib.Path("/proc/self/status")
+    if not status.exists():
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / 2 ** (30 if sys.platform == "darwin" else 20)
+    found = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(found.split()[1]) / 2**20
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:

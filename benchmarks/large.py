@@ -70,9 +70,8 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = page_parser("large", __doc__)
+    parser = page_parser("large", __doc__, "data")
     parser.add_argument("--seed", type=int, default=101, help="of the first shape")
-    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("out/throughput"))
     flags = parser.parse_args()
     write_page(flags.output / "large.md", report(flags))
 

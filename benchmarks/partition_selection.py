@@ -313,9 +313,8 @@ def ask_peers(python: str | None, task: str, **parameters: Any) -> Any:
 
 
 def main() -> None:
-    parser = page_parser("partition_selection", __doc__)
+    parser = page_parser("partition_selection", __doc__, "peers_python")
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--peers_python", metavar="PYTHON", help="a Python that has the peers")
     parser.add_argument("--pairs", type=pathlib.Path, metavar="DIR", help="more CSV files")
     flags = parser.parse_args()
     logging.disable(logging.WARNING)

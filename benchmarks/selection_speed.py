@@ -49,8 +49,7 @@ PEER = "pipeline-dp 0.3.1"
 
 
 def main() -> None:
-    parser = page_parser("selection_speed", __doc__)
-    parser.add_argument("--peers_python", metavar="PYTHON", help="a Python that has the peers")
+    parser = page_parser("selection_speed", __doc__, "peers_python")
     flags = parser.parse_args()
     logging.disable(logging.WARNING)
     write_page(flags.output / "selection_speed.md", report(flags.peers_python))

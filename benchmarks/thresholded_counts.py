@@ -30,8 +30,7 @@ STRATEGIES = ("truncated_geometric", "laplace", "gaussian")
 
 
 def main() -> None:
-    parser = page_parser("thresholded_counts", __doc__)
-    parser.add_argument("--peers_python", metavar="PYTHON", help="a Python that has opendp")
+    parser = page_parser("thresholded_counts", __doc__, "peers_python")
     parser.add_argument("--runs", type=int, default=5)
     flags = parser.parse_args()
     write_page(flags.output / "thresholded_counts.md", report(flags.runs, flags.peers_python))

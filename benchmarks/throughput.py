@@ -15,23 +15,19 @@ A limit of the process decides how much memory it takes before it shuffles on di
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import functools
-import json
 import logging
 import os
 import pathlib
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import answer_of, page_parser, write_page
+from benchmarks.harness import in_new_process, page_parser, peak_gibibytes, write_page
 from benchmarks.throughput_data import MILLION, hot_partition, hot_user, visits, write
 from pipelines import numpy_settings
 
@@ -50,8 +46,7 @@ CREATED = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """The cost of a process: seconds of wall clock and of all its threads, and its peak memory."""
 
     wall: float
@@ -203,21 +198,10 @@ def measure_here(engine: str, path: str, max_partitions: int) -> Measurement:
     return Measurement(wall, cpu, peak_gibibytes())
 
 
-def peak_gibibytes() -> float:
-    """The peak memory of this process. On Linux, getrusage tells that of its parent if it is more,
-    which may just have written files."""
-    status = pathlib.Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    peak = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(peak.split()[1]) / 2**20
-
-
 def measure_once(engine: str, path: str, max_partitions: int) -> Measurement:
     """One run in a new process."""
-    command = [sys.executable, "-m", "benchmarks.throughput", "--measure"]
-    found = answer_of(*command, engine, path, str(max_partitions), environment=numpy_settings())
-    return Measurement(**found)
+    task = measure_here, engine, path, max_partitions
+    return Measurement(*in_new_process(*task, environment=numpy_settings()))
 
 
 def median(runs: Sequence[Measurement]) -> Measurement:
@@ -329,22 +313,9 @@ def about(repeats: int) -> str:
 
 
 def main() -> None:
-    parser = page_parser("throughput", __doc__)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument(
-        "--data",
-        type=pathlib.Path,
-        default=pathlib.Path("out/throughput"),
-        help="where its files are kept: 14 bytes a record",
-    )
+    parser = page_parser("throughput", __doc__, "repeats", "data", "peers_python")
     parser.add_argument("--millions", nargs="+", type=int, default=MILLIONS, help="of records")
-    parser.add_argument("--peers_python", help="a Python that has pipeline-dp")
-    parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure:
-        engine, path, max_partitions = arguments.measure
-        print(json.dumps(dataclasses.asdict(measure_here(engine, path, int(max_partitions)))))
-        return
     lines = report(arguments.data, arguments.millions, arguments.repeats, arguments.peers_python)
     write_page(arguments.output / "throughput.md", lines)
 

@@ -35,15 +35,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from benchmarks.harness import page_parser, write_page
-from benchmarks.throughput import (
-    Measurement,
-    duckdb,
-    duckdb_arg_min,
-    median,
-    peak_gibibytes,
-    without_beam,
-)
+from benchmarks.harness import page_parser, peak_gibibytes, write_page
+from benchmarks.throughput import Measurement, duckdb, duckdb_arg_min, median, without_beam
 from benchmarks.throughput_data import MILLION, batches, numbered, power_ranks
 from pipelines import numpy_settings
 
@@ -332,14 +325,10 @@ def _size(text: str) -> str:
 
 
 def main() -> None:
-    parser = page_parser("throughput_shapes", __doc__)
+    parser = page_parser("throughput_shapes", __doc__, "repeats", "data")
     parser.add_argument("--sizes", nargs="*", type=_size, default=["12x20", "3x100"])
     parser.add_argument("--text_sizes", nargs="*", type=_size, default=["4x20"])
     parser.add_argument("--seed", type=int, default=1, help="of the first shape")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument(
-        "--data", type=pathlib.Path, default=pathlib.Path("out/throughput"), help="for its files"
-    )
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.measure:
