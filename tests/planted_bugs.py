@@ -406,7 +406,7 @@ MUTANTS = (
         "dp_transforms/columnar/hashing.py",
         "            state.update(name)\n",
         "",
-        "columnar/test_keyed_uniforms.py",
+        "columnar/test_hashing.py",
     ),
     Mutant(
         "a retry draws the list's noise again",

@@ -1,11 +1,26 @@
-import collections
+"""Counts and sums of weights against rows of plain Python, and edges against their sensitivity."""
 
+import collections
+import itertools
+
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import concat
-from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
+from dp_transforms.columnar.counting import (
+    count_pairs,
+    histogram,
+    is_in,
+    neighbours,
+    sum_counts,
+    weigh_pairs,
+    without_partitions,
+)
+from dp_transforms.mechanisms.degree_projection import edge_private_sensitivity
 
 PARTITIONS = st.lists(st.sampled_from(["", "a", "b", "c"]), min_size=1)
 CAPS = st.none() | st.integers(1, 4)
@@ -54,3 +69,126 @@ def test_public_partitions_without_users_keep_their_count_of_zero():
 def test_histogram():
     assert histogram(pa.table({"count": pa.array([3, 1, 3, 1, 1])})) == {3: 2, 1: 3}
     assert histogram(pa.table({"count": pa.array([], pa.int64())})) == {}
+
+
+NAMES = st.sampled_from(["a", "b", "c", "", "ü"])
+PAIRS = st.lists(st.tuples(st.integers(0, 6), NAMES), max_size=40)
+
+
+def square(counts):
+    return counts * counts
+
+
+def table_of(pairs):
+    users, partitions = zip(*pairs, strict=True) if pairs else ((), ())
+    return pa.table(
+        {"user": pa.array(users, pa.int64()), "partition": pa.array(partitions, pa.string())}
+    )
+
+
+def as_dict(table):
+    return {row["partition"]: (row["weight"], row["count"]) for row in table.to_pylist()}
+
+
+def expected(pairs):
+    has = collections.Counter(user for user, _ in set(pairs))
+    sums = collections.defaultdict(lambda: (0, 0))
+    for user, partition in set(pairs):
+        weight, count = sums[partition]
+        sums[partition] = weight + has[user] ** 2, count + 1
+    return dict(sums)
+
+
+@given(PAIRS)
+def test_weights_are_summed_by_partition(pairs):
+    distinct = distinct_pairs(table_of(pairs))
+    for table in (distinct, table_of(sorted(set(pairs)))):
+        weighed = weigh_pairs(table, square)
+        assert as_dict(weighed) == expected(pairs)
+        assert weighed.num_rows == len(expected(pairs))
+
+
+@given(PAIRS, st.integers(0, 6))
+def test_sums_of_parts_are_the_whole(pairs, cut):
+    parts = [[p for p in pairs if p[0] < cut], [p for p in pairs if p[0] >= cut]]
+    tables = [weigh_pairs(distinct_pairs(table_of(part)), square) for part in parts]
+    merged = sum_counts(pa.concat_tables(tables).combine_chunks())
+    assert as_dict(merged) == expected(pairs)
+    assert as_dict(sum_counts(merged)) == as_dict(merged)
+
+
+@given(PAIRS, st.sets(NAMES))
+def test_removed_partitions_leave_the_others(pairs, removed):
+    names = pa.array(sorted(removed), pa.string())
+    left = {pair for pair in pairs if pair[1] not in removed}
+    for table in (table_of(pairs), distinct_pairs(table_of(pairs))):
+        rest = without_partitions(table, names)
+        assert {tuple(row.values()) for row in rest.to_pylist()} == left
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.binary(), pa.string()])
+def test_membership_of_plain_values(kind):
+    values = pa.array([1, 2, 3]) if kind == pa.int64() else pa.array(["1", "2", "3"]).cast(kind)
+    assert is_in(values, values.take(pa.array([1]))).to_pylist() == [False, True, False]
+
+
+def test_membership_of_pairs():
+    def pairs(x, y):
+        return pa.StructArray.from_arrays([pa.array(x), pa.array(y)], ["x", "y"])
+
+    found = is_in(pairs(["a", "ab", "a"], ["bc", "c", "b"]), pairs(["ab", "z"], ["c", "z"]))
+    assert found.to_pylist() == [False, True, False]
+
+
+def test_large_sums_are_exact():
+    users = pa.array(np.arange(1000))
+    table = pa.table({"user": users, "partition": pa.array(np.zeros(1000, np.int64))})
+    weighed = weigh_pairs(table, lambda counts: counts * (2**53 + 1))
+    assert as_dict(weighed) == {0: (1000 * (2**53 + 1), 1000)}
+
+
+def edge_table(edges):
+    sources, targets = zip(*edges, strict=True) if edges else ((), ())
+    return pa.table({"source": pa.array(sources, pa.int64()), "target": pa.array(targets, "int64")})
+
+
+def degree_list(edges, degree, nodes):
+    counts = count_pairs(distinct_pairs(neighbours(edge_table(edges), degree)))["count"]
+    row = np.zeros(nodes, np.int64)
+    row[: len(counts)] = sorted(counts.to_pylist(), reverse=True)
+    return row
+
+
+@pytest.mark.parametrize("degree", ["undirected", "in", "out"])
+def test_one_edge_moves_no_list_further_than_the_sensitivity(degree):
+    """Every graph with three nodes, self-loops included, with and without each of its edges."""
+    nodes = 3
+    edges = list(itertools.product(range(nodes), repeat=2))
+    graphs = map(
+        frozenset,
+        itertools.chain.from_iterable(itertools.combinations(edges, n) for n in range(10)),
+    )
+    rows = {graph: degree_list(sorted(graph), degree, nodes) for graph in graphs}
+    assert len(rows) == 2**9
+    worst = 0
+    for graph, row in rows.items():
+        for edge in graph:
+            # An undirected edge is there in both directions: all of its records go.
+            gone = {edge, edge[::-1]} if degree == "undirected" else {edge}
+            worst = max(worst, int(np.abs(row - rows[graph - gone]).sum()))
+    assert worst == edge_private_sensitivity(degree)
+
+
+def test_nodes_of_two_types_never_meet():
+    with pytest.raises(TypeError, match="one type, got string and int64"):
+        neighbours(pa.table({"source": ["1"], "target": [1]}), "in")
+
+
+@pytest.mark.parametrize("coded", [("source",), ("target",), ("source", "target")])
+def test_dictionaries_of_the_same_values_are_of_one_type(coded):
+    edges = edge_table([(1, 2), (2, 2), (3, 1), (1, 2)])
+    for name in coded:
+        at = edges.column_names.index(name)
+        edges = edges.set_column(at, name, edges[name].dictionary_encode())
+    found = count_pairs(distinct_pairs(neighbours(edges, "undirected")))
+    assert sorted(found["count"].to_pylist()) == [1, 1, 2]
