@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -123,19 +124,23 @@ def batches(rows: int) -> Iterator[int]:
 def write(path: pathlib.Path, tables: Iterator[pa.Table]) -> str:
     """Writes a file if it is not there, by its name: .csv, .csv.gz, .plain.parquet or .parquet."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        first = next(tables)
-        with _writer(path, first.schema) as writer:
-            for table in itertools.chain([first], tables):
-                writer.write_table(table)
+        write_tables(path, tables, use_dictionary=path.suffixes[-2:] != [".plain", ".parquet"])
     return str(path)
 
 
-def _writer(path: pathlib.Path, schema: pa.Schema) -> pq.ParquetWriter | pa.csv.CSVWriter:
+def write_tables(
+    path: pathlib.Path, tables: Iterator[pa.Table], row_group: int | None = None, **options: Any
+) -> None:
+    """Writes a CSV or Parquet file, the latter by options of Arrow's writer."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    first = next(tables)
     if path.suffix in (".csv", ".gz"):
         # By the name, what goes into a .gz is compressed.
-        return pa.csv.CSVWriter(pa.output_stream(str(path)), schema)
-    if path.suffixes[-2:] == [".plain", ".parquet"]:
-        return pq.ParquetWriter(path, schema, use_dictionary=False)
-    # As by engines that write a dictionary for each row group, however many values it has.
-    return pq.ParquetWriter(path, schema, dictionary_pagesize_limit=1 << 30)
+        writer = pa.csv.CSVWriter(pa.output_stream(str(path)), first.schema)
+    else:
+        # As by engines that write a dictionary for each row group, however many values it has.
+        options["dictionary_pagesize_limit"] = 1 << 30
+        writer = pq.ParquetWriter(path, first.schema, **options)
+    with writer:
+        for table in itertools.chain([first], tables):
+            writer.write_table(table, row_group)

@@ -32,12 +32,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from benchmarks.harness import page_parser, peak_gibibytes, write_page
 from benchmarks.throughput import Measurement, duckdb, duckdb_arg_min, median, without_beam
-from benchmarks.throughput_data import MILLION, batches, numbered, power_ranks
+from benchmarks.throughput_data import MILLION, batches, numbered, power_ranks, write_tables
 from pipelines import numpy_settings
 
 THREADS = 2
@@ -176,24 +174,10 @@ class Shape:
             with path.open("wb") as file:
                 file.writelines(map(_json_lines, self.tables()))
             return str(path)
-        tables = self.tables()
-        first = next(tables)
         coded = {"user": self.users.dictionary, "partition": self.partitions.dictionary}
-        writer = (
-            pyarrow.csv.CSVWriter(str(path), first.schema)
-            if suffix == "csv"
-            else pq.ParquetWriter(
-                path,
-                first.schema,
-                compression=self.compression,
-                use_dictionary=[name for name in coded if coded[name]],
-                # As by engines that write a dictionary for each row group, however large.
-                dictionary_pagesize_limit=1 << 30,
-            )
-        )
-        with writer:
-            for table in itertools.chain([first], tables):
-                writer.write_table(table, self.row_group)
+        dictionaries = [name for name in coded if coded[name]]
+        options = {"compression": self.compression, "use_dictionary": dictionaries}
+        write_tables(path, self.tables(), self.row_group, **options)
         return str(path)
 
     def __str__(self) -> str:
