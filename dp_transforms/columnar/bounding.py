@@ -262,16 +262,8 @@ def _smallest(
 
 
 def _sorted_by_leading_bits(ranks: Hashes, priorities: Hashes) -> tuple[Int64Array, BoolArray]:
-    """The order of rows by rank, and by as many leading bits of a priority as a word has room for.
-
-    Args:
-      ranks: uint64, shape (n,), sorted from 0 on.
-      priorities: uint64, shape (n,).
-
-    Returns:
-      order: the rows, in order.
-      tied: which of them have the same rank and bits as the one before.
-    """
+    """Returns the rows in order, and which of these tie with the one before: by rank, where ranks
+    are sorted from 0 on, and by as many leading bits of a priority as a word has room for."""
     rows = np.arange(len(ranks), dtype=np.uint64)
     rank_bits = np.uint64(int(ranks[-1]).bit_length())
     row_bits = np.uint64(len(rows).bit_length())

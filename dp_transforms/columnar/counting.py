@@ -48,12 +48,9 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     """Adds the counts, or also weights, of each partition. Idempotent and mergeable.
 
     Args:
-      table: plain columns ``partition``, ``count`` and perhaps ``weight``.
-      cap: a sum stops at this.
-
-    Returns:
-      The same columns, one row for each partition; a sum of 0 stays, as of public names without
-      users: to drop it would tell 0 users from 1.
+      table: plain columns ``partition``, ``count`` and perhaps ``weight``, as in the result.
+      cap: a sum stops at this. One of 0 stays, as of public names without users: to drop it would
+        tell 0 users from 1.
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))

@@ -284,11 +284,9 @@ def buckets_by_size(num_buckets: int, rows: int, size: int, most_held: int) -> t
 
 
 def pack(table: pa.Table, compress: bool = True) -> bytes:
-    """The table as bytes.
+    """The table, of plain columns or codes (see ``columns``), as bytes.
 
-    Args:
-      table: plain columns, or codes (see ``columns``).
-      compress: to a third or two thirds of the bytes, which takes some ten times as long.
+    To compress them to a third or two thirds takes some ten times as long.
     """
     schema = np.frombuffer(table.schema.serialize(), np.uint8)
     buffers = [schema, *(part for column in table.columns for part in _buffers(single(column)))]

@@ -1,6 +1,7 @@
 import dataclasses
 import gc
 import pickle
+import weakref
 
 import apache_beam as beam
 import pytest
@@ -105,27 +106,24 @@ def test_parts_of_a_pipeline_are_not_run_again():
 
 
 def test_a_secret_serves_one_pipeline():
+    def bounded(pipeline, secret, label="first"):
+        records = pipeline | label >> beam.Create(RECORDS)
+        return records | f"bound {label}" >> dp.BoundContributions(1, secret=secret)
+
     secret = dp.JobSecret.from_os()
     first, second = (beam.Pipeline(runner=Silent()) for _ in range(2))
-    bounded = first | beam.Create(RECORDS) | dp.BoundContributions(1, secret=secret)
-    _ = bounded | dp.CountDistinctUsers(secret=secret)
+    _ = bounded(first, secret) | dp.CountDistinctUsers(secret=secret)
     with pytest.raises(ValueError, match="this secret serves another pipeline"):
-        _ = second | beam.Create(RECORDS) | dp.BoundContributions(1, secret=secret)
+        bounded(second, secret)
     # Nor does it after the first one is gone.
-    del bounded, first
+    gone = weakref.ref(first)
+    del first, _
     gc.collect()
+    assert gone() is None
     with pytest.raises(ValueError, match="this secret serves another pipeline"):
-        _ = (
-            second
-            | "again" >> beam.Create(RECORDS)
-            | "Bound" >> dp.BoundContributions(1, secret=secret)
-        )
+        bounded(second, secret, "again")
     for pipeline in (second, beam.Pipeline(runner=Silent())):
-        _ = (
-            pipeline
-            | "tests" >> beam.Create(RECORDS)
-            | "Fixed" >> dp.BoundContributions(1, secret=SECRET)
-        )
+        bounded(pipeline, SECRET, "tests")
 
 
 class Silent(beam.runners.PipelineRunner):

@@ -73,22 +73,19 @@ def test_data_frames_are_read_as_tuples_are(partitions):
     assert "zanzibar" not in str(error.value)
 
 
-def test_data_frames_with_nulls():
-    columns = {
-        "user": ["ann", None, "cyd", "dan"],
-        "partition": pd.Categorical(["rock", "jazz", None, "jazz"]),
-    }
-    found = rows_of(run([pd.DataFrame(columns)], ToRecords(drop_nulls=True), BoundContributions(9)))
-    assert sorted(found) == [("ann", "rock"), ("dan", "jazz")]
-    columns["partition"] = ["rock", float("nan"), pd.NA, "jazz"]
-    found = rows_of(run([pd.DataFrame(columns)], ToRecords(drop_nulls=True), BoundContributions(9)))
-    assert sorted(found) == [("ann", "rock"), ("dan", "jazz")]
-
-
-def test_a_null_beside_composites_leaves_out_itself_alone():
-    frame = pd.DataFrame({"user": ["ann", "bob"], "partition": [("no", 1), None]})
+@pytest.mark.parametrize(
+    ("partitions", "kept"),
+    [
+        (pd.Categorical(["rock", "jazz", None, "jazz"]), ["rock", "jazz"]),
+        (["rock", float("nan"), pd.NA, "jazz"], ["rock", "jazz"]),
+        ([("no", 1), ("it", 1), None, ("no", 2)], [{"0": "no", "1": 1}, {"0": "no", "1": 2}]),
+    ],
+    ids=["codes", "strings", "composites"],
+)
+def test_data_frames_with_nulls(partitions, kept):
+    frame = pd.DataFrame({"user": ["ann", None, "cyd", "dan"], "partition": partitions})
     found = rows_of(run([frame], ToRecords(drop_nulls=True), BoundContributions(9)))
-    assert [user for user, _ in found] == ["ann"]
+    assert sorted(found, key=str) == list(zip(["ann", "dan"], kept, strict=True))
 
 
 def test_nulls_inside_of_dictionaries_and_composites_are_left_out():
