@@ -78,11 +78,7 @@ class Limits:
             return
         groups = group(pa.concat_arrays([values, owners]))
         least = np.full(len(groups.values), _NO_LIMIT)
-        for codes, some in (
-            (groups.codes[: len(known)], known),
-            (groups.codes[len(known) :], limits),
-        ):
-            least[codes] = np.minimum(least[codes], some)
+        np.minimum.at(least, groups.codes, np.concatenate([known, limits]))
         self._found = groups.values, least
 
 

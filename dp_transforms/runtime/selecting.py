@@ -48,15 +48,12 @@ if TYPE_CHECKING:
     from dp_transforms.runtime.job_secret import JobSecret
     from dp_transforms.specs import NamesSpec
 
-Bound = Callable[..., pa.Table]
-"""Leaves at most kappa of the distinct pairs of a user."""
-
 _Names = TypeVar("_Names")
 _Measured = TypeVar("_Measured")
 
 
-def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Bound]:
-    """Returns the functions that bound users in each round of a strategy."""
+def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Callable[..., pa.Table]]:
+    """Returns the functions that leave at most kappa distinct pairs of a user in each round."""
     context = "bound contributions"
     return [
         functools.partial(
@@ -265,7 +262,7 @@ def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
 
 def weigh_remaining(
     pairs: pa.Table,
-    bound: Bound,
+    bound: Callable[..., pa.Table],
     strategy: WeightedStrategy,
     index: int,
     beside: Sequence[pa.Table],
