@@ -18,6 +18,7 @@ not depend on it: the pieces of a bucket are the same, in the same order.
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 import os
 import pathlib
@@ -118,7 +119,7 @@ def reduced(
             yield from found
 
 
-class Held(Iterable[pa.Table]):
+class Held(Iterable[pa.Table], contextlib.AbstractContextManager["Held"]):
     """Tables to be gone through repeatedly: in memory, or all on disk if they are more than a share
     of it. A context manager.
 
@@ -146,9 +147,6 @@ class Held(Iterable[pa.Table]):
     def __iter__(self) -> Iterator[pa.Table]:
         yield from self._tables
         yield from map(unpack, itertools.chain.from_iterable(self._pieces))
-
-    def __enter__(self) -> Held:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._buckets.__exit__(*error)
@@ -189,7 +187,7 @@ class SpillError(OSError):
     """Shuffled records cannot be kept on disk; the text names the directory and nothing private."""
 
 
-class Buckets:
+class Buckets(contextlib.AbstractContextManager["Buckets"]):
     """Pieces by bucket, of which a limited part is in memory. A context manager.
 
     Args:
@@ -206,9 +204,6 @@ class Buckets:
         self._end = 0
         self._cipher = AESGCM(AESGCM.generate_key(256))
         self.held = 0  # bytes in memory
-
-    def __enter__(self) -> Buckets:
-        return self
 
     def __exit__(self, *error: object) -> None:
         if self._file is not None:

@@ -1,5 +1,6 @@
 import collections
 import datetime
+import re
 
 import pyarrow as pa
 import pytest
@@ -109,25 +110,26 @@ def test_text_of_every_kind():
         assert attribute_text(values, "age").to_pylist() == texts
 
 
-def test_values_without_a_clear_text_are_refused_without_showing_one():
-    with pytest.raises(TypeError, match="attribute 'age' has type double"):
-        attribute_text(pa.array([0.5]), "age")
-    with pytest.raises(ValueError, match="not UTF-8") as error:
-        attribute_text(pa.array([b"zanzibar\xff"]), "age")
-    assert "zanzibar" not in str(error.value)
-
-
 def test_only_allowed_values_stay():
     table = pa.table({"user": range(4), "partition": range(4), "sex": ["f", "", "q", "m"]})
     only = attribute_table(table, [Attribute("sex", ("m", "f"))])
     assert only["sex"].to_pylist() == ["f", "", "", "m"]
 
 
-def test_attributes_whose_text_is_another_in_each_unit_are_refused():
-    for kind in (pa.timestamp("s"), pa.decimal128(5, 2), pa.time32("s"), pa.duration("s")):
-        with pytest.raises(TypeError, match="not clear which values are equal"):
-            attribute_text(pa.nulls(1, kind), "age")
+@pytest.mark.parametrize(
+    "kind",
+    [pa.float64(), pa.timestamp("s"), pa.decimal128(5, 2), pa.time32("s"), pa.duration("s")],
+    ids=str,
+)
+def test_values_without_a_clear_text_are_refused(kind):
+    message = f"attribute 'age' has type {kind}, in which it is not clear which values are equal"
+    with pytest.raises(TypeError, match=re.escape(message)):
+        attribute_text(pa.nulls(1, kind), "age")
+
+
+def test_values_without_a_text_are_not_shown():
     far = pa.array([2**31 - 1], pa.int32()).cast(pa.date32())
-    with pytest.raises(ValueError, match="dates that have no text") as error:
-        attribute_text(far, "born")
-    assert str(2**31 - 1) not in str(error.value)
+    for values, shown in ((pa.array([b"zanzibar\xff"]), "zanzibar"), (far, str(2**31 - 1))):
+        with pytest.raises(ValueError, match="not UTF-8, or dates that have no text") as error:
+            attribute_text(values, "age")
+        assert shown not in str(error.value)
