@@ -12,6 +12,7 @@ logs.
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import html
 import io
@@ -316,14 +317,9 @@ def counts_held(secret: JobSecret, table: pa.Table) -> list[bool]:
         counts=True,
         secret=secret,
     )
-    true = _users_by_partition(table)
+    true = collections.Counter(table["partition"].to_pylist())
     columns = (released.names[name].to_pylist() for name in ("partition", "low", "high"))
     return [low <= true[name] <= high for name, low, high in zip(*columns, strict=True)]
-
-
-def _users_by_partition(table: pa.Table) -> dict[object, int]:
-    found = pc.value_counts(table["partition"].combine_chunks())
-    return dict(zip(*(found.field(name).to_pylist() for name in ("values", "counts")), strict=True))
 
 
 def others_held(_: JobSecret, table: pa.Table) -> list[bool]:
