@@ -22,7 +22,11 @@ RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 
 FLAGS: dict[str, dict[str, Any]] = {
     "repeats": {"type": int, "default": 3},
-    "data": {"type": pathlib.Path, "default": pathlib.Path("out/throughput"), "help": "its files"},
+    "data": {
+        "type": pathlib.Path,
+        "default": pathlib.Path("out/throughput"),
+        "help": "where files are kept; visits take 14 bytes a record",
+    },
     "peers_python": {"metavar": "PYTHON", "help": "a Python that has the peers"},
     "edges": {"type": pathlib.Path, "metavar": "DIR", "help": "graphs, as .csv.gz files"},
 }
