@@ -1,7 +1,7 @@
 """All small integer partitions, and the distributions of mechanisms over them by the definition."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -34,6 +34,15 @@ def partitions_of_at_most(total: int) -> Iterator[tuple[int, ...]]:
 def l1_distance(values: Sequence[int], others: Sequence[int]) -> int:
     """The L1 distance of two descending tuples, the shorter one followed by zeros."""
     return sum(abs(a - b) for a, b in itertools.zip_longest(values, others, fillvalue=0))
+
+
+def neighbours(
+    lists: Iterable[tuple[int, ...]], distance: int = 1
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """All pairs of lists at this distance, in both orders."""
+    for one, other in itertools.permutations(lists, 2):
+        if l1_distance(one, other) == distance:
+            yield one, other
 
 
 def distribution(

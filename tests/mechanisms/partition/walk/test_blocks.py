@@ -9,7 +9,6 @@ import pytest
 
 from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.partition.walk import blocks as module
 from dp_transforms.mechanisms.partition.walk.blocks import (
     fill_blocks,
     geometric,
@@ -139,19 +138,6 @@ def test_numbers_close_to_a_threshold(eta, length, factor):
 def test_the_largest_float_below_one_is_no_special_case():
     """All of its leading 53 bits are ones."""
     assert smallest(Decay(base=Eta(1, 1, 1)), 1, 1 - gmpy2.mpq(3, 2**62), None) == 61
-
-
-@pytest.mark.parametrize("rate", [Fraction(1, 2), Fraction(1, 100)])
-@pytest.mark.parametrize("bounded", [True, False])
-def test_floats_say_what_higher_precision_says(monkeypatch, rate, bounded):
-    """Every number counts as too close to a threshold: the answers stay."""
-    tape, indices = InsecureSeededTape(1), np.arange(300)
-    lengths = 1 + indices % 90 if bounded else None
-    arguments = Decay(rate), 1 + indices % 7, lengths, tape.words("places", 300)
-    quick = geometric(*arguments, lambda i: tape.uniform("places", i)).tolist()
-    monkeypatch.setattr(module, "_ERROR", 1.0)
-    assert geometric(*arguments, lambda i: tape.uniform("places", i)).tolist() == quick
-    assert len(set(quick)) > 5
 
 
 @pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)
