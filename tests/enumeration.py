@@ -66,6 +66,15 @@ def as_list(values: Sequence[int]) -> FrequencyList:
     return FrequencyList.from_counts([value for value in values if value])
 
 
+def arms(values: Sequence[int], size: int) -> list[list[int]]:
+    """The first Frobenius coordinates of rows and of columns, by counting cells."""
+    found = [[0] * size, [0] * size]
+    for i, value in enumerate(values):
+        for j in range(value):
+            found[j < i][min(i, j)] += 1
+    return found
+
+
 def conjugate(frequency_list: FrequencyList) -> FrequencyList:
     """The list of how many items have a frequency of at least 1, 2, ..."""
     at_least = frequency_list.multiplicities.cumsum()
