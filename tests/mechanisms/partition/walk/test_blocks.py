@@ -9,12 +9,7 @@ import pytest
 
 from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.partition.walk.blocks import (
-    fill_blocks,
-    geometric,
-    in_first_part,
-    partitions,
-)
+from dp_transforms.mechanisms.partition.walk.blocks import fill_blocks, geometric, in_first_part
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape, NearlyUndecidable
@@ -79,27 +74,6 @@ def test_moves_have_the_distribution_of_the_paths(length, entered, flips, bit, e
         found += map(tuple, positions[::2].tolist())
         assert (positions[1::2] == np.arange(1, flips + 1)).all()
     distributions.assert_follows(found, distribution)
-
-
-def test_partitions_into_distinct_parts_have_their_distribution():
-    """Several at once, none of them empty but one."""
-    eta, counts = Eta(1, 1, 1), np.array([2, 0, 1, 3])
-    drawn = [
-        partitions(Decay(base=eta), counts, InsecureSeededTape(seed), "parts").tolist()
-        for seed in range(DRAWS)
-    ]
-    for first, count in ((0, 2), (2, 1), (3, 3)):
-        parts = [tuple(found[first : first + count]) for found in drawn]
-        assert all(list(part) == sorted(set(part), reverse=True) for part in parts)
-        # q**sum / total, where the total is q**(n (n + 1) / 2) / (q; q)_n; beyond 12 is the rest.
-        base, total = Fraction(eta.base), Fraction(1)
-        for i in range(1, count + 1):
-            total *= base**i / (1 - base**i)
-        distribution = {
-            chosen[::-1]: base ** sum(chosen) / total
-            for chosen in itertools.combinations(range(1, 13), count)
-        }
-        distributions.assert_follows(parts, distribution)
 
 
 def known(value):
