@@ -22,12 +22,6 @@ from tests.walk_reference import total_weight
 EIGHTH = Eta(1, 3, 1)
 
 
-def near(target, distance):
-    bounds = PartitionBounds.within_distance(enumeration.as_list(target), distance)
-    outcomes = enumeration.partitions_of_at_most(sum(target) + 20)
-    return [x for x in outcomes if bounds.contain(enumeration.as_list(x))]
-
-
 @pytest.mark.parametrize("rate", [Fraction(2), Fraction(4)], ids=str)
 def test_releases_leave_no_ball_more_often_than_said(rate):
     """The exact probability, for all lists of up to 6 users."""
@@ -83,9 +77,12 @@ def test_neighbours_keep_epsilon_and_delta_prime(distance):
     targets = list(enumeration.partitions_of_at_most(4))
     outside, inside = {}, {}
     for target in targets:
-        candidates = enumeration.partitions_of_at_most(20)
-        everything = enumeration.distribution(base, target, candidates)
-        inside[target] = enumeration.distribution(base, target, iter(near(target, distance)))
+        ball = PartitionBounds.within_distance(enumeration.as_list(target), distance)
+        candidates = list(enumeration.partitions_of_at_most(20))
+        near = [x for x in candidates if ball.contain(enumeration.as_list(x))]
+        everything, inside[target] = (
+            enumeration.distribution(base, target, iter(some)) for some in (candidates, near)
+        )
         outside[target] = 1 - sum(everything[x] for x in inside[target])
     delta = max(outside.values())
     assert delta > 0
