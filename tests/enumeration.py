@@ -1,7 +1,7 @@
 """All small integer partitions, and the distributions of mechanisms over them by the definition."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -36,6 +36,15 @@ def l1_distance(values: Sequence[int], others: Sequence[int]) -> int:
     return sum(abs(a - b) for a, b in itertools.zip_longest(values, others, fillvalue=0))
 
 
+def neighbours(
+    lists: Iterable[tuple[int, ...]], distance: int = 1
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """All pairs of lists at this distance, in both orders."""
+    for one, other in itertools.permutations(lists, 2):
+        if l1_distance(one, other) == distance:
+            yield one, other
+
+
 def distribution(
     base: Fraction,
     target: Sequence[int],
@@ -55,6 +64,15 @@ def distribution(
 def as_list(values: Sequence[int]) -> FrequencyList:
     """The frequency list of a tuple, without its zeros."""
     return FrequencyList.from_counts([value for value in values if value])
+
+
+def arms(values: Sequence[int], size: int) -> list[list[int]]:
+    """The first Frobenius coordinates of rows and of columns, by counting cells."""
+    found = [[0] * size, [0] * size]
+    for i, value in enumerate(values):
+        for j in range(value):
+            found[j < i][min(i, j)] += 1
+    return found
 
 
 def conjugate(frequency_list: FrequencyList) -> FrequencyList:

@@ -38,11 +38,6 @@ class WalkReference:
                 self.messages.append(self._walled(vector, index))
             self.messages.reverse()
 
-    def total_weight(self) -> Any:
-        """The sum of q**||x - f||_1 over all lists x."""
-        with gmpy2.context(precision=BITS):
-            return sum(self.messages[0][self.window :] * self.leaving)
-
     def thresholds(self, index: int, state: int, count: int) -> list[Any]:
         """Pr[at most j moves in a block | state] for j = 0..count - 1; of the head for block -1."""
         with gmpy2.context(precision=BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):

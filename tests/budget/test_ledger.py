@@ -202,7 +202,6 @@ def test_a_full_disk_stops_the_job_before_its_release(path, ledger, tmp_path):
 
 
 def test_a_full_disk_after_the_release_leaves_it_on_record(ledger):
-
     def release():
         with pytest.raises(OSError, match=r"disk|space"), ledger.reserve(0.5, purpose="released"):
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))

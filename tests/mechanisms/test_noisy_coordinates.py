@@ -1,9 +1,8 @@
-"""Frobenius coordinates, against diagrams as sets of cells."""
+"""Frobenius coordinates, against the cells of diagrams."""
 
 import copy
 import itertools
 import pickle
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -18,19 +17,9 @@ from dp_transforms.mechanisms.noisy_coordinates import (
     NoisyCoordinates,
     list_of_coordinates,
 )
-from tests.enumeration import as_list, partitions_of_at_most
+from tests.enumeration import arms, as_list, l1_distance, partitions_of_at_most
 
 SIZE = 13
-
-
-def cells(values):
-    return {(i, j) for i, value in enumerate(values, 1) for j in range(1, value + 1)}
-
-
-def from_cells(values):
-    rows = Counter(i for i, j in cells(values) if j >= i)
-    columns = Counter(j for i, j in cells(values) if j < i)
-    return [[arm[i] for i in range(1, SIZE + 1)] for arm in (rows, columns)]
 
 
 def coordinates(values):
@@ -41,7 +30,7 @@ def coordinates(values):
 def test_coordinates_count_cells_and_lead_back_to_the_list():
     for values in partitions_of_at_most(12):
         rows, columns = found = coordinates(values)
-        assert found == from_cells(values)
+        assert found == arms(values, SIZE)
         square = sum(row > 0 for row in rows)
         assert FrobeniusCoordinates(as_list(values)).square == square
         assert list_of_coordinates(np.array(rows), np.array(columns)) == as_list(values)
@@ -50,19 +39,19 @@ def test_coordinates_count_cells_and_lead_back_to_the_list():
 def test_the_distance_of_lists_is_that_of_their_coordinates():
     for values, others in itertools.product(partitions_of_at_most(7), repeat=2):
         moved = np.abs(np.subtract(coordinates(values), coordinates(others))).sum()
-        assert moved == len(cells(values) ^ cells(others))
+        assert moved == l1_distance(values, others)
 
 
 def test_all_pairs_of_falling_chains_of_one_size_are_lists():
     falling = [values for values in partitions_of_at_most(9) if len(set(values)) == len(values)]
     for rows, columns in itertools.product(falling, repeat=2):
-        arms = np.array(rows, np.int64), np.array(columns, np.int64)
+        both = np.array(rows, np.int64), np.array(columns, np.int64)
         if len(rows) - len(columns) in (0, 1):
-            found = list_of_coordinates(*arms)
+            found = list_of_coordinates(*both)
             assert found.total == sum(rows) + sum(columns)
         else:
             with pytest.raises(ValueError, match="as many rows as columns"):
-                list_of_coordinates(*arms)
+                list_of_coordinates(*both)
 
 
 @pytest.mark.parametrize("rows", [[2, 2], [1, 2], [-1], [1, 0, 1]])

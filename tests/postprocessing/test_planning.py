@@ -82,12 +82,13 @@ def test_more_partitions_per_user_cost_error_and_users():
     assert {s.half_from for s in one.selections if s.chosen} == {14}
 
 
-@pytest.mark.parametrize("epsilon", [3, 1.0987, 1.0986, 0.5])
+@pytest.mark.parametrize("epsilon", [8, 3, 1.5, 1.0987, 1.0986, 0.5, 0.1])
 def test_the_default_has_about_the_least_error_of_what_works(epsilon):
     (plan,) = plan_releases(zipf_list(10_000), [epsilon])
     works = {m.mechanism: m.expected_dist for m in plan.mechanisms if m.expected_dist is not None}
     (chosen,) = [m.mechanism for m in plan.mechanisms if m.chosen]
     assert works[chosen] == plan.expected_dist < 1.15 * min(works.values())
+    assert works[chosen] <= works["exponential"]
     assert set(works) == {"frobenius", "exponential", *["geometric"] * (epsilon > math.log(3))}
 
 

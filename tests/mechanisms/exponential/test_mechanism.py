@@ -190,10 +190,6 @@ def test_bad_utilities(utilities, match):
     mechanism = ExponentialMechanism(Eta(1, 1, 1), 0, 10, max_outcomes=5)
     with pytest.raises(ValueError, match=match):
         mechanism.sample(utilities, InsecureSeededTape(1))
-
-
-def test_probabilities_need_integers():
-    mechanism = ExponentialMechanism(Eta(1, 1, 1), 0, 10, max_outcomes=5)
     with pytest.raises(ValueError, match="integers"):
         mechanism.probabilities([0.5])
 

@@ -1,14 +1,18 @@
-"""The mechanism between bounds: its distribution, its levels, and how it relates to the
-unrestricted one."""
+"""The exponential mechanism with and without bounds: its weights, its distribution, its levels.
+
+The walk shares no code with the table, with the sums by rows or with enumeration.
+"""
 
 import itertools
-import random
+import math
 from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from gmpy2 import mpq
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import (
     Eta,
@@ -19,9 +23,11 @@ from dp_transforms.mechanisms import (
 )
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition.walk.levels import Sampler
+from dp_transforms.mechanisms.partition.walk.transfer import independence_length
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
 from tests.cases import slow_unless
+from tests.row_distribution import RowDistribution
 from tests.statistical import distributions
 from tests.statistical.draws import RELEASES, Numbers, drawn_lists
 from tests.tapes import InsecureSeededTape
@@ -46,11 +52,14 @@ def decay_of(rate):
     return Decay(base=rate) if isinstance(rate, Eta) else Decay(Fraction(rate))
 
 
-def weight_within(private, bounds, rate=HALF):
-    """The enclosure of the sum of q**||x - f||_1 over the lists within the bounds."""
-    decay = decay_of(rate)
-    lo, hi = total_weight(Blocks.of(private, bounds), decay)
-    moved = decay.power(private.l1_distance(bounds.nearest(private)), 128)
+def weight_within(bounds, target, rate=HALF, window=40):
+    """The walk's enclosure of the sum of q**||x - f||_1 over all lists, or those within bounds.
+
+    Pr[x] is q**||x - f||_1 / Z, so the sum tells the distribution of every list at once.
+    """
+    private, decay = enumeration.as_list(target), decay_of(rate)
+    lo, hi = total_weight(Blocks.of(private, bounds), decay, window)
+    moved = decay.power(0 if bounds is None else private.l1_distance(bounds.nearest(private)), 128)
     return lo * mpq(moved[0]), hi * mpq(moved[1])
 
 
@@ -65,34 +74,54 @@ def within(bounds, reach=26):
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_the_total_weight_is_the_tables(name):
-    """Pr[x] is q**||x - f||_1 / Z, so this is the distribution of every list at once."""
-    bounds = BOUNDS[name]
     for target in enumeration.partitions_of_at_most(5):
+        lo, hi = weight_within(BOUNDS[name], target)
         private = enumeration.as_list(target)
-        lo, hi = weight_within(private, bounds)
-        table = PartitionTable(private, HALF, *within(bounds)).total_weight
+        table = PartitionTable(private, HALF, *within(BOUNDS[name])).total_weight
         assert lo * (1 - 2.0**-14) <= table <= hi
 
 
-@pytest.mark.parametrize("seed", slow_unless(range(4), [0]))
-def test_random_bounds_have_the_total_weight_of_enumeration(seed):
-    numbers = random.Random(seed)
-    tried = 0
-    while tried < 8:
-        lower, upper = ([numbers.randint(0, 7) for _ in range(5)] for _ in range(2))
-        target = tuple(sorted((numbers.randint(0, 7) for _ in range(5)), reverse=True))
-        outcomes = [
-            x
-            for x in enumeration.partitions(5, 7)
-            if all(a <= v <= b for a, v, b in zip(lower, x, upper, strict=True))
-        ]
-        if not outcomes:
-            continue
-        tried += 1
-        exact = sum(Fraction(3, 4) ** enumeration.l1_distance(x, target) for x in outcomes)
-        bounds = PartitionBounds.of_runs(lower, upper, [1] * 5)
-        lo, hi = weight_within(enumeration.as_list(target), bounds, Eta(3, 2, 1))
-        assert lo <= exact <= hi
+@pytest.mark.parametrize("eta", [HALF, Eta(3, 2, 1)], ids=str)
+def test_the_total_weight_of_all_lists_is_the_tables(eta):
+    for target in enumeration.partitions_of_at_most(8):
+        lo, hi = weight_within(None, target, eta)
+        # The table misses only lists with a frequency or a number of items above its bounds.
+        table = PartitionTable(enumeration.as_list(target), eta, [70] * 70).total_weight
+        assert lo * (1 - 2.0**-20) <= table <= hi
+
+
+def test_the_total_weight_of_a_list_with_long_runs():
+    """Runs of 70 and more are long here, so that their two ends are taken apart."""
+    eta, target = Eta(1, 6, 1), (80,) * 75
+    lo, hi = weight_within(None, target, eta, 8)
+    table = PartitionTable(enumeration.as_list(target), eta, [92] * 87).total_weight
+    assert lo * (1 - 2.0**-60) <= table <= hi
+    assert independence_length(decay_of(eta), 8) <= 75
+
+
+def test_the_total_weight_is_that_of_the_rows_for_an_irrational_ratio():
+    for target in enumeration.partitions_of_at_most(8):
+        lo, _ = weight_within(None, target, 0.05, 60)
+        rows = RowDistribution(target, math.exp(-0.05), 600)
+        assert rows.total == pytest.approx(float(lo), rel=1e-9)
+
+
+columns = st.lists(st.integers(0, 7), min_size=5, max_size=5)
+
+
+@settings(max_examples=10)
+@given(columns, columns, columns, columns)
+def test_random_bounds_have_the_total_weight_of_enumeration(private, inside, below, above):
+    target, inside = (tuple(sorted(one, reverse=True)) for one in (private, inside))
+    lower = np.maximum(np.subtract(inside, below), 0).tolist()
+    upper = np.minimum(np.add(inside, above), 7).tolist()
+    exact = sum(
+        Fraction(3, 4) ** enumeration.l1_distance(x, target)
+        for x in enumeration.partitions(5, 7)
+        if all(a <= v <= b for a, v, b in zip(lower, x, upper, strict=True))
+    )
+    lo, hi = weight_within(PartitionBounds.of_runs(lower, upper, [1] * 5), target, Eta(3, 2, 1))
+    assert lo <= exact <= hi
 
 
 @pytest.mark.parametrize("name", BOUNDS)
@@ -140,30 +169,22 @@ def check_distribution(cases, eta, draws):
         distributions.assert_all_follow(of_cases)
 
 
-@pytest.mark.parametrize("rate", [HALF, 0.05], ids=str)
-@pytest.mark.parametrize("target", [(), (3, 1), (2, 2, 2), (4, 2, 1, 1)], ids=str)
-def test_loose_bounds_leave_the_unrestricted_distribution(target, rate):
-    private = enumeration.as_list(target)
-    bounds = PartitionBounds(unbounded_ranks=2**20, beyond=2**20)
-    window = 40 if rate == HALF else 110
-    free, walled = (
-        total_weight(blocks, decay_of(rate), window)
-        for blocks in (Blocks.of(private), Blocks.of(private, bounds))
-    )
-    # A list outside has more than 2**20 items of more than 2**20 each.
-    assert walled[0] <= free[1] and free[0] <= walled[1]
-
-
-@pytest.mark.parametrize("name", BOUNDS)
-def test_neighbours_keep_the_ratio_of_probabilities(name):
+@pytest.mark.parametrize(
+    ("name", "rate"),
+    [*((name, HALF) for name in [None, *BOUNDS]), (None, Eta(3, 2, 1)), (None, 0.05)],
+    ids=str,
+)
+def test_neighbours_keep_the_ratio_of_probabilities(name, rate):
     """Pr[x] / Pr'[x] = q**(||x - f|| - ||x - f'||) Z' / Z, and the exponent is at least -1."""
-    totals = {
-        target: weight_within(enumeration.as_list(target), BOUNDS[name])
-        for target in enumeration.partitions_of_at_most(6)
-    }
-    for a, b in itertools.permutations(totals, 2):
-        if enumeration.l1_distance(a, b) == 1:
-            assert totals[b][0] <= totals[a][1] * 2
+    # At most e**epsilon = q**-2 in all, so at most q**-1 from the totals.
+    _, inverse = decay_of(rate).power(-1, 128)
+    lists = enumeration.partitions_of_at_most(6 if name else 8)
+    totals = {target: weight_within(BOUNDS.get(name), target, rate, 60) for target in lists}
+    pairs = list(enumeration.neighbours(totals))
+    for a, b in pairs:
+        assert totals[b][0] <= totals[a][1] * inverse
+    # Young's lattice has sum_{k <= n} p(k) edges from n to n + 1, each of them both ways.
+    assert len(pairs) == (2 * 45 if name else 2 * 120)
 
 
 def test_the_mechanism_is_its_sampler():

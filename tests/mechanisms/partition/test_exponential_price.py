@@ -64,14 +64,9 @@ def test_ratios_between_walls_are_within_the_price(q):
     limit = math.exp(float(unit_cost(rational_decay(q)).upper))
     outcomes = list(enumeration.partitions(3, 4))
     worst = 0
-    for f in outcomes:
-        distribution = enumeration.distribution(q, f, iter(outcomes))
-        for i in range(3):
-            g = (*f[:i], f[i] + 1, *f[i + 1 :])
-            if g in outcomes:
-                other = enumeration.distribution(q, g, iter(outcomes))
-                ratios = [distribution[x] / other[x] for x in distribution]
-                worst = max(worst, *ratios, 1 / min(ratios))
+    distribution = {f: enumeration.distribution(q, f, iter(outcomes)) for f in outcomes}
+    for f, g in enumeration.neighbours(outcomes):
+        worst = max(worst, *(p / distribution[g][x] for x, p in distribution[f].items()))
     assert worst <= limit
     # A smaller q needs less room: then the walls hardly matter.
     assert q > Fraction(1, 2) or worst > 0.97 * limit

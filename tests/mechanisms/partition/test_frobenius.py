@@ -13,20 +13,13 @@ from dp_transforms.mechanisms.discrete_noise import TwoSidedGeometric
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.mechanisms.partition.frobenius import EndingRule
 from dp_transforms.mechanisms.randomness import RandomTape
-from tests.enumeration import as_list, partitions_of_at_most
+from tests.enumeration import arms, as_list, partitions_of_at_most
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
 RATIO = Eta(1, 1, 1)  # q = 1/2
-
-
-def cells_of_arms(values, size=12):
-    """The coordinates of a tuple, by counting cells."""
-    arms = np.zeros((2, size), np.int64)
-    for i, value in enumerate(values):
-        for j in range(value):
-            arms[int(j < i), min(i, j)] += 1
-    return arms
+SIZE = 12
+"""No list of this file that is looked into has more coordinates in an arm."""
 
 
 def with_a_user(values, max_partitions):
@@ -58,9 +51,9 @@ def test_the_loss_is_at_most_epsilon_for_all_neighbours_and_reached(max_partitio
     }
     for values in partitions_of_at_most(7):
         here = drawn_around(mechanism, values)
-        assert np.array_equal(here, cells_of_arms(values))
+        assert here.tolist() == arms(values, SIZE)
         for neighbour in with_a_user(values, max_partitions):
-            there = cells_of_arms(neighbour)
+            there = np.array(arms(neighbour, SIZE))
             pairs = list(zip(here.ravel().tolist(), there.ravel().tolist(), strict=True))
             losses.add(math.prod(worst[pair] for pair in pairs))
             losses.add(math.prod(worst[pair[::-1]] for pair in pairs))
@@ -73,15 +66,15 @@ def test_the_rate_is_epsilon_over_the_sensitivity():
         assert mechanism.decay.rate == Fraction(1, 3 * max_partitions)
 
 
-def drawn_around(mechanism, values, size=12):
+def drawn_around(mechanism, values):
     """The numbers that the mechanism adds noise to: the noisy coordinates less the tape's noise."""
     tape = LongTape(7)
     drawn = mechanism.noisy_coordinates(as_list(values), tape)
-    arms = []
+    found = []
     for arm, noisy in ((ROWS, drawn.rows), (COLUMNS, drawn.columns)):
-        assert len(noisy) >= size
-        arms.append(noisy[:size] - TwoSidedGeometric(mechanism.eta).sample(tape, arm, size))
-    return np.array(arms)
+        assert len(noisy) >= SIZE
+        found.append(noisy[:SIZE] - TwoSidedGeometric(mechanism.eta).sample(tape, arm, SIZE))
+    return np.array(found)
 
 
 class LongTape(InsecureSeededTape):
@@ -149,14 +142,14 @@ def test_neighbours_share_the_noise_of_a_tape_and_arms_do_not():
 
 def test_the_noise_of_each_coordinate_has_its_distribution():
     """Of the first coordinates of both arms, on 2,000 releases."""
-    private, arms = FrequencyList([9, 4], [1, 3]), cells_of_arms((9, 4, 4, 4))
+    private, exact = FrequencyList([9, 4], [1, 3]), arms((9, 4, 4, 4), SIZE)
     mechanism, q = FrobeniusMechanism(epsilon=0.5), math.exp(-0.5)
     tapes = map(InsecureSeededTape, range(2000))
     drawn = [mechanism.noisy_coordinates(private, tape) for tape in tapes]
     expected = {n: (1 - q) / (1 + q) * q ** abs(n) for n in range(-9, 10)}
     for index in range(3):
         for row, arm in enumerate((ROWS, COLUMNS)):
-            noise = np.array([getattr(one, arm)[index] for one in drawn]) - arms[row, index]
+            noise = np.array([getattr(one, arm)[index] for one in drawn]) - exact[row][index]
             distributions.assert_follows(noise, expected)
 
 

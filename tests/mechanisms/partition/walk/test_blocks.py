@@ -9,13 +9,7 @@ import pytest
 
 from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.partition.walk import blocks as module
-from dp_transforms.mechanisms.partition.walk.blocks import (
-    fill_blocks,
-    geometric,
-    in_first_part,
-    partitions,
-)
+from dp_transforms.mechanisms.partition.walk.blocks import fill_blocks, geometric, in_first_part
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape, NearlyUndecidable
@@ -82,27 +76,6 @@ def test_moves_have_the_distribution_of_the_paths(length, entered, flips, bit, e
     distributions.assert_follows(found, distribution)
 
 
-def test_partitions_into_distinct_parts_have_their_distribution():
-    """Several at once, none of them empty but one."""
-    eta, counts = Eta(1, 1, 1), np.array([2, 0, 1, 3])
-    drawn = [
-        partitions(Decay(base=eta), counts, InsecureSeededTape(seed), "parts").tolist()
-        for seed in range(DRAWS)
-    ]
-    for first, count in ((0, 2), (2, 1), (3, 3)):
-        parts = [tuple(found[first : first + count]) for found in drawn]
-        assert all(list(part) == sorted(set(part), reverse=True) for part in parts)
-        # q**sum / total, where the total is q**(n (n + 1) / 2) / (q; q)_n; beyond 12 is the rest.
-        base, total = Fraction(eta.base), Fraction(1)
-        for i in range(1, count + 1):
-            total *= base**i / (1 - base**i)
-        distribution = {
-            chosen[::-1]: base ** sum(chosen) / total
-            for chosen in itertools.combinations(range(1, 13), count)
-        }
-        distributions.assert_follows(parts, distribution)
-
-
 def known(value):
     """A uniform number that is a rational, but for 2**-4000."""
     return NearlyUndecidable(0, "known", 0, value, 4000).uniform("known", 0)
@@ -139,19 +112,6 @@ def test_numbers_close_to_a_threshold(eta, length, factor):
 def test_the_largest_float_below_one_is_no_special_case():
     """All of its leading 53 bits are ones."""
     assert smallest(Decay(base=Eta(1, 1, 1)), 1, 1 - gmpy2.mpq(3, 2**62), None) == 61
-
-
-@pytest.mark.parametrize("rate", [Fraction(1, 2), Fraction(1, 100)])
-@pytest.mark.parametrize("bounded", [True, False])
-def test_floats_say_what_higher_precision_says(monkeypatch, rate, bounded):
-    """Every number counts as too close to a threshold: the answers stay."""
-    tape, indices = InsecureSeededTape(1), np.arange(300)
-    lengths = 1 + indices % 90 if bounded else None
-    arguments = Decay(rate), 1 + indices % 7, lengths, tape.words("places", 300)
-    quick = geometric(*arguments, lambda i: tape.uniform("places", i)).tolist()
-    monkeypatch.setattr(module, "_ERROR", 1.0)
-    assert geometric(*arguments, lambda i: tape.uniform("places", i)).tolist() == quick
-    assert len(set(quick)) > 5
 
 
 @pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)

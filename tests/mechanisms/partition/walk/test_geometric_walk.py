@@ -3,6 +3,7 @@
 from fractions import Fraction
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,21 +26,24 @@ def counts(released):
     return tuple(value for value, repeat in released for _ in range(repeat))
 
 
+def total_of(found, q, private, walls=None):
+    """The probability of releases, all different, each of which is enclosed as it should be."""
+    seen, total = set(), Fraction(0)
+    for released, (lo, hi) in found:
+        exact = probability(q, counts(released), private, walls)
+        assert lo <= exact <= hi <= lo + ROUNDING and released not in seen
+        seen.add(released)
+        total += exact
+    return total
+
+
 @pytest.mark.parametrize("q", RATIOS, ids=str)
 @pytest.mark.parametrize(("most", "least"), slow_unless([(5, 100), (8, 1000)], [(5, 100)]))
 def test_releases_of_small_lists_have_the_probability_of_the_definition(q, most, least):
-    decay = rational_decay(q)
     for private in enumeration.partitions_of_at_most(most):
-        seen, total = set(), Fraction(0)
-        for released, (lo, hi) in releases(
-            Blocks.of(enumeration.as_list(private)), decay, Fraction(1, least)
-        ):
-            exact = probability(q, counts(released), private)
-            assert lo <= exact <= hi <= lo + ROUNDING
-            assert released not in seen
-            seen.add(released)
-            total += exact
-        assert Fraction(2, 5) < total < 1
+        blocks = Blocks.of(enumeration.as_list(private))
+        found = releases(blocks, rational_decay(q), Fraction(1, least))
+        assert Fraction(2, 5) < total_of(found, q, private) < 1
 
 
 NARROW = [
@@ -54,19 +58,12 @@ WIDE = [((0, 0, 0), (4, 4, 4), 8), ((3, 0, 0, 0), (3, 2, 2, 2), 8), ((0,) * 4, (
     ("lower", "upper", "largest"), slow_unless([*NARROW, *WIDE], NARROW), ids=str
 )
 def test_between_walls_all_probabilities_are_those_of_the_definition(q, lower, upper, largest):
-    walls = lower, upper
-    decay, rows = rational_decay(q), len(walls[0])
-    bounds = PartitionBounds.of_runs(*walls, [1] * rows)
-    for private in enumeration.partitions(rows, largest):
-        clipped = tuple(min(max(f, lo), hi) for f, lo, hi in zip(private, *walls, strict=True))
-        seen, total = set(), Fraction(0)
-        for released, (lo, hi) in releases(Blocks.of(enumeration.as_list(private), bounds), decay):
-            assert bounds.contain(released) and released not in seen
-            seen.add(released)
-            exact = probability(q, counts(released), clipped, walls)
-            assert lo <= exact <= hi <= lo + ROUNDING
-            total += exact
-        assert total == 1
+    bounds = PartitionBounds.of_runs(lower, upper, [1] * len(lower))
+    for private in enumeration.partitions(len(lower), largest):
+        clipped = tuple(np.clip(private, lower, upper).tolist())
+        found = list(releases(Blocks.of(enumeration.as_list(private), bounds), rational_decay(q)))
+        assert all(bounds.contain(released) for released, _ in found)
+        assert total_of(found, q, clipped, (lower, upper)) == 1
 
 
 def test_a_step_between_neighbours_costs_exactly_one_factor():

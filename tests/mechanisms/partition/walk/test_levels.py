@@ -36,6 +36,7 @@ BLOCKS = {
     "walls that are not felt": Blocks.of(STAIRS, PartitionBounds(beyond=90, unbounded_ranks=90)),
 }
 CASES = [
+    ("stairs", Fraction(1, 1000), 90),
     # Next to a large corner the walk is near ln(2) / c: 35, and 14.
     *((name, Fraction(1, 50), 60) for name in BLOCKS),
     *((name, Fraction(1, 20), 24) for name in BLOCKS),
@@ -43,6 +44,7 @@ CASES = [
     *((name, Fraction(10), 8) for name in BLOCKS),
 ]
 QUICK = [
+    ("stairs", Fraction(1, 1000), 90),
     ("stairs", Fraction(1, 50), 60),
     ("many lengths", Fraction(1, 20), 24),
     ("square", Fraction(1, 20), 24),
@@ -57,7 +59,7 @@ def test_messages_and_thresholds_are_those_of_the_recurrence(name, rate, window)
     from zero they are close to underflow: an upper bound of 0 would be wrong."""
     blocks, decay = BLOCKS[name], Decay(rate)
     level, exact = Level(blocks, decay, window), WalkReference(blocks, decay, 5 * window // 2)
-    tight = refine_until_decided = 0
+    tight = narrow = 0
     for index in range(len(blocks) + 1):
         beta = exact.messages[index][exact.window - window : exact.window + window + 1]
         try:
@@ -78,8 +80,8 @@ def test_messages_and_thresholds_are_those_of_the_recurrence(name, rate, window)
             for lo, value, hi in zip(lower, probabilities, upper, strict=False):
                 # Bounds that are not numbers say nothing.
                 assert not lo > value and not hi < value, (index, state)
-                refine_until_decided += hi - lo < 2.0**-40
-    assert refine_until_decided > 0
+                narrow += hi - lo < 2.0**-40
+    assert narrow > 0
 
 
 def test_a_window_that_is_too_narrow_is_refused():

@@ -8,19 +8,17 @@ import pytest
 
 from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
+from dp_transforms.mechanisms.enclosure import as_fraction
 from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.transfer import (
     INDEPENDENCE_BITS,
     FloatTransfer,
     independence_length,
 )
-from tests.cases import slow_unless
 
 WINDOW = 5
 LENGTHS = (1, 2, 3, 4, 7, 12, 33)
 ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(15, 4, 1)]
-DOWN, UP = rounding_pair(200)
 
 
 def exact_power(base, length):
@@ -93,35 +91,3 @@ def test_all_long_runs_share_an_enclosure(eta, bits, extra):
         else:
             assert low == 0 and high < Fraction(1, 2**80)
             assert hi < Fraction(1, 2**80)
-
-
-WIDE = 24
-
-
-@pytest.mark.parametrize(
-    "decay",
-    [Decay(Fraction(1, 50)), Decay(Fraction(1, 1000)), Decay(base=ETAS[0])],
-    ids=["1/50", "1/1000", "ln 2"],
-)
-@pytest.mark.parametrize("length", slow_unless([1, 2, 7, 33, 90, 700, "long", 2**41], [33, "long"]))
-def test_scaled_entries_lie_in_their_enclosures_and_fall_beyond_the_window(decay, length):
-    transfer, size = FloatTransfer(decay, WIDE), 2 * WIDE + 1
-    # So much longer than long that 128 bits need a matrix of their own.
-    length = transfer.long + 10 if length == "long" else length
-    matrix = transfer.matrix(length)
-    lower, upper = PreciseTransfer(decay, WIDE + 3, 128).matrix(length)
-    kept = 0
-    for row in range(size):
-        (lo, hi), exponents = matrix.bounds[:, row, : size - row], matrix.exponents[row]
-        for at, exponent in enumerate(exponents[: size - row].tolist()):
-            below = DOWN.mul(DOWN.mul(float(lo[at]), 1 - matrix.error), DOWN.exp2(exponent))
-            above = UP.mul(UP.mul(float(hi[at]), 1 + matrix.error), UP.exp2(exponent))
-            assert below <= upper[row + 3, row + 3 + at]
-            assert lower[row + 3, row + 3 + at] <= above
-            kept += lo[at] > 0
-        for column in range(size + 2, size + 5):
-            bound = UP.mul(upper[row + 3, column], float(matrix.rise[row]))
-            assert upper[row + 3, column + 1] <= bound
-    reached = np.minimum(np.arange(size, 0, -1), length + 1).sum()
-    # All that a run can reach; in a long one, only what begins below zero and ends above.
-    assert kept == (reached if length < transfer.long else (WIDE + 1) ** 2)
