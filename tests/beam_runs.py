@@ -55,8 +55,10 @@ def of_kind(kind, records, names=("user", "partition")):
     """Records as tuples, rows or two tables."""
     if kind == "rows":
         return [beam.Row(**dict(zip(names, record, strict=True))) for record in records]
-    if kind == "tables":
-        return [table_of(half, names) for half in (records[::2], records[1::2])]
+    if kind == "tables" and records:
+        table = table_of(records, names)
+        halves = (pa.array(range(start, len(records), 2), pa.int64()) for start in (0, 1))
+        return [table.take(half) for half in halves]
     return records
 
 
@@ -65,6 +67,10 @@ def steps_of(step):
     return [step, *(inner for part in step.parts for inner in steps_of(part))]
 
 
-def rows_of(tables):
-    """The rows of tables as tuples."""
-    return [tuple(row.values()) for table in tables for row in table.to_pylist()]
+def rows_of(elements):
+    """The rows of tables, or other records, as tuples."""
+    rows = []
+    for one in elements:
+        is_table = hasattr(one, "to_pylist")
+        rows += [tuple(row.values()) for row in one.to_pylist()] if is_table else [tuple(one)]
+    return rows

@@ -1,8 +1,6 @@
 """Answers of releases, and limits of sessions."""
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import polars as pl
@@ -16,6 +14,7 @@ from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.postprocessing.intervals import intervals_of
 from pipelines.__main__ import main
 from tests.beam_runs import run
+from tests.jobs import python
 
 RANDOM = np.random.default_rng(4)
 VISITS = pl.DataFrame(
@@ -169,10 +168,7 @@ else:
 
 def test_a_fork_does_not_spend_the_budget_once_more(tmp_path):
     Ledger.create(tmp_path / "budget.db", epsilon=3)
-    done = subprocess.run(
-        [sys.executable, "-c", FORK], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    refused, left = done.stdout.splitlines()
+    refused, left = python("-c", FORK, cwd=tmp_path, check=True).stdout.splitlines()
     assert "share a ledger's file" in refused and left == "epsilon 2, delta 0"
 
 

@@ -2,22 +2,14 @@
 
 import json
 import os
-import subprocess
-import sys
 from importlib import metadata
 
 import pytest
 
 from pipelines import numpy_settings
+from tests.jobs import JOBS, python
 
 SLOW = ("apache_beam", "dp_accounting", "matplotlib", "pandas", "pyarrow", "scipy")
-JOBS = (
-    "release_all",
-    "release_degree_list",
-    "release_frequency_list",
-    "release_grouped_lists",
-    "select_partitions",
-)
 
 LOADED = """
 import contextlib, importlib, io, json, sys
@@ -36,9 +28,7 @@ print(json.dumps([codes, sorted({name.partition(".")[0] for name in sys.modules}
 def loaded(*commands):
     """The slow modules that a process has loaded after commands, which are (arguments, code)."""
     lines = json.dumps([arguments for arguments, _ in commands])
-    run = [sys.executable, "-c", LOADED, lines]
-    printed = subprocess.run(run, capture_output=True, check=True, text=True).stdout
-    codes, modules = json.loads(printed)
+    codes, modules = json.loads(python("-c", LOADED, lines, check=True).stdout)
     assert codes == [code for _, code in commands]
     return set(modules) & set(SLOW)
 
@@ -100,8 +90,7 @@ def test_sorts_on_zen_4_go_without_avx_512(tmp_path):
         pytest.skip("this numpy was built here, and may need what the settings take away")
     settings = numpy_settings(cpuinfo(tmp_path, "AuthenticAMD", 25, "sse2 avx512f"))
     assert "NPY_DISABLE_CPU_FEATURES" in settings
-    command = [sys.executable, "-c", "import numpy; print(numpy.sort([3, 1, 2]))"]
-    run = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
+    run = python("-c", "import numpy; print(numpy.sort([3, 1, 2]))", env=os.environ | settings)
     assert run.stdout == "[1 2 3]\n" and run.returncode == 0
 
 

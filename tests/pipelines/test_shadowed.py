@@ -1,13 +1,13 @@
 """The command beside a user's own package of the name ``pipelines``."""
 
+import functools
 import os
-import subprocess
-import sys
 
 import pytest
 
 from dp_transforms.__main__ import RUN_MODULE
 from pipelines.__main__ import COMMANDS
+from tests.jobs import python
 
 
 @pytest.fixture
@@ -16,14 +16,7 @@ def beside(tmp_path):
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "__init__.py").write_text("raise RuntimeError('of the user')\n")
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-
-    def run(*arguments):
-        command = [sys.executable, *arguments]
-        return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
-        )
-
-    return run
+    return functools.partial(python, cwd=tmp_path, env=environment)
 
 
 def test_a_users_package_is_not_loaded(beside):

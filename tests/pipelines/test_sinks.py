@@ -24,7 +24,7 @@ from pipelines import (
     select_partitions,
 )
 from pipelines.command_line import FAILURE, SUCCESS
-from tests.jobs import job_flags
+from tests.jobs import job_flags, statement
 
 NAMES = ["home", 'a, "b"', "ü", "rare"]
 
@@ -94,8 +94,8 @@ def test_a_finished_release_is_not_called_reserved(tmp_path, flags):
     book = tmp_path / "book.jsonl"
     Ledger.create(book, 40).reserve(1, purpose="of somebody else")
     assert release_frequency_list.main([*flags, f"--ledger={book}"]) == SUCCESS
-    statement = json.loads((tmp_path / "out/privacy.json").read_text())
-    assert [line["state"] for line in statement["budget"]["ledger"]] == ["reserved", "committed"]
+    lines = statement(tmp_path)["budget"]["ledger"]
+    assert [line["state"] for line in lines] == ["reserved", "committed"]
 
 
 def test_json_for_programs(tmp_path, capsys):

@@ -1,7 +1,6 @@
 """Budget faults as a job meets them: never overspent, never silently lost."""
 
 import errno
-import json
 import multiprocessing
 import os
 import pathlib
@@ -35,7 +34,7 @@ from pipelines import ledger as ledger_command
 from pipelines import release_job
 from pipelines.release_frequency_list import main
 from pipelines.spending import spending
-from tests.jobs import job_flags
+from tests.jobs import job_flags, statement
 
 WHOLE = PrivacyBudget(1)
 PARTS = [
@@ -260,21 +259,11 @@ def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engin
     Ledger.create(path, 1)
     create = LocalFiles.create
 
-    class Full:
-        def __init__(self, name):
-            self.file = create(name)
+    def full(name):
+        create(name).close()
+        return open("/dev/full", "wb")
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            self.file.close()
-
-        def write(self, content):
-            if content:
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(LocalFiles, "create", staticmethod(Full))
+    monkeypatch.setattr(LocalFiles, "create", staticmethod(full))
     job = flags(tmp_path, path) + engine
     assert main(job) == 1
     assert states(path) == ["abandoned"]
@@ -318,9 +307,8 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     Ledger.create(path, 1)
     job = [*flags(tmp_path, path), "--job_id=november", "--label=first try"]
     assert main(job) == 0
-    statement = json.loads((tmp_path / "out" / "privacy.json").read_text())
-    assert statement["budget"]["reservations"] == [1]
-    assert statement["budget"]["ledger_id"] == Ledger.open(path).identity
+    budget = statement(tmp_path)["budget"]
+    assert budget["reservations"] == [1] and budget["ledger_id"] == Ledger.open(path).identity
     capsys.readouterr()
     assert main(job) == 3
     assert "--job_id=november has run, and its release is in" in capsys.readouterr().err
@@ -392,6 +380,6 @@ def test_three_thirds_are_one(tmp_path, path):
     for i in range(3):
         job = [*flags(tmp_path, path, f"out{i}"), "--epsilon=1/3"]
         assert main(job) == 0
-        statement = json.loads((tmp_path / f"out{i}" / "privacy.json").read_text())
-        assert (statement["epsilon"], statement["epsilon_exact"]) == (0.333333333333334, "1/3")
+        said = statement(tmp_path, f"out{i}")
+        assert (said["epsilon"], said["epsilon_exact"]) == (0.333333333333334, "1/3")
     assert Ledger.open(path).remaining() == PrivacyBudget(0)

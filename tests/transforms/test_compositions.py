@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dp_transforms as dp
 from dp_transforms.mechanisms.selection import LaplaceSelection
 from dp_transforms.runtime.bounds import bound_of
-from tests.beam_runs import of_kind, run, same
+from tests.beam_runs import of_kind, rows_of, run, same
 
 SECRET = dp.JobSecret.insecure_for_testing(3)
 ITEMS = range(12)
@@ -107,14 +107,7 @@ def released(pcoll, release, max_partitions):
         select = dp.SelectPartitions(
             EPSILON, DELTA, max_partitions, strategy="laplace", noisy_counts=True, secret=SECRET
         )
-    return pcoll | select | "Plain" >> beam.FlatMap(plain_counts)
-
-
-def plain_counts(selected):
-    """(name, noisy count) of what was selected, in whatever kind of record."""
-    if hasattr(selected, "to_pylist"):
-        return [tuple(row.values()) for row in selected.to_pylist()]
-    return [tuple(selected)]
+    return pcoll | select | "Plain" >> beam.FlatMap(lambda one: rows_of([one]))
 
 
 @beam.ptransform_fn

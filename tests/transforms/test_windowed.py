@@ -293,7 +293,7 @@ def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_p
     assert dearest > 0.9 * delta
 
 
-def selected(kind, **options):
+def selected(**options):
     """Names of 30 users a day: "all" on each of three days, and one page of each day."""
     records = [
         (user, page, day * DAY + user)
@@ -303,21 +303,20 @@ def selected(kind, **options):
     ] + [(99, ("alone", 1), 5), (7, ("all", 0), -5), (7, ("all", 0), 9 * DAY)]
     bounds = {"max_windows_per_user": 3, "max_partitions_per_user": 2}
     options = ALL | {"epsilon": 20, "delta": 1e-6, "stop": 4 * DAY} | bounds | options
-    return run(
-        lambda begin: begin | InWindows(kind, DAY, records) | dp.SelectWindowedPartitions(**options)
-    )
+    select = dp.SelectWindowedPartitions(**options)
+    return run(lambda begin: begin | InWindows("tuples", DAY, records) | select)
 
 
 def test_names_are_those_of_their_windows():
     days = [f"1970-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
     wanted = [(day, ("all", 0)) for day in days] + [(d, ("day", i)) for i, d in enumerate(days)]
-    assert sorted(selected("tuples")) == sorted(wanted)
-    noisy = selected("tuples", noisy_counts=True)
+    assert sorted(selected()) == sorted(wanted)
+    noisy = selected(noisy_counts=True)
     assert sorted(one[:2] for one in noisy) == sorted(wanted)
     assert all(abs(count - 30) < 10 for *_, count in noisy)
 
 
 def test_names_count_a_user_in_so_many_windows():
     # Each of 30 users is in one window of three, with one pair: too few for most to be named.
-    once = selected("tuples", max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)
+    once = selected(max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)
     assert len(once) < 3
