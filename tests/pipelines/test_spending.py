@@ -162,6 +162,7 @@ def test_a_damaged_ledger_stops_the_job(tmp_path, path, failure):
 
 
 ON_BEAM = "--runner=FnApiRunner"
+ENGINES = pytest.mark.parametrize("engine", [[], [ON_BEAM]], ids=["here", "on Beam"])
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload([__name__, "apache_beam.runners.portability.fn_api_runner"])
 
@@ -213,7 +214,7 @@ def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
     assert states(path) == (["abandoned"] if free else ["reserved"]) + ["committed"] * (1 + free)
 
 
-@pytest.mark.parametrize("engine", [[], [ON_BEAM]], ids=["here", "on Beam"])
+@ENGINES
 def test_ctrl_c_before_anything_is_written_costs_nothing(tmp_path, path, engine):
     Ledger.create(path, 1)
     job = flags(tmp_path, path) + engine
@@ -222,22 +223,16 @@ def test_ctrl_c_before_anything_is_written_costs_nothing(tmp_path, path, engine)
     assert states(path) == ["abandoned"]
 
 
-BAD_RECORDS = {
-    "a null": "user,page\n1,a\n,b\n",
-    "a stray quote": 'user,page\n1,a\n2,"b"c\n3,"\n',
-    "a line too short": "user,page\n1,a\n2\n",
-}
+# The last record has no user.
+BAD_RECORDS = "user,page\n1,a\n,b\n"
 
 
-@pytest.mark.parametrize(
-    ("fault", "engine"), [*((fault, []) for fault in BAD_RECORDS), ("a null", [ON_BEAM])]
-)
-def test_a_fault_in_the_records_costs_nothing(tmp_path, path, fault, engine, capsys):
+@ENGINES
+def test_a_fault_in_the_records_costs_nothing(tmp_path, path, engine):
     Ledger.create(path, 1)
     job = flags(tmp_path, path) + engine
-    (tmp_path / "records.csv").write_text(BAD_RECORDS[fault])
+    (tmp_path / "records.csv").write_text(BAD_RECORDS)
     assert main(job) == 1
-    assert capsys.readouterr().err.count("\n") == 1
     assert states(path) == ["abandoned"]
     assert not (tmp_path / "out").exists()
 
@@ -254,7 +249,7 @@ def test_what_a_footer_knows_is_found_before_anything_is_reserved(tmp_path, path
     assert states(path) == []
 
 
-@pytest.mark.parametrize("engine", [[], [ON_BEAM]], ids=["here", "on Beam"])
+@ENGINES
 def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engine, monkeypatch):
     Ledger.create(path, 1)
     create = LocalFiles.create
@@ -288,7 +283,7 @@ def test_a_disk_that_the_release_fills_has_its_price(tmp_path, path, monkeypatch
 def test_a_runner_that_may_go_on_gets_nothing_back(tmp_path, path, monkeypatch):
     Ledger.create(path, 1)
     job = [*flags(tmp_path, path), ON_BEAM]
-    (tmp_path / "records.csv").write_text(BAD_RECORDS["a null"])
+    (tmp_path / "records.csv").write_text(BAD_RECORDS)
     monkeypatch.setattr(release_job, "DEFAULT_RUNNER", "another")
     assert main(job) == 1
     assert states(path) == ["reserved"]
