@@ -2,8 +2,10 @@
 
 import pickle
 
+import apache_beam as beam
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import dp_transforms as dp
@@ -217,11 +219,6 @@ def test_a_session_of_edges():
 
 
 def test_periods_are_those_of_the_job(tmp_path):
-    import apache_beam as beam
-    import pyarrow as pa
-
-    from dp_transforms.transforms.windowed import ReleaseListsByPeriod
-
     names = ["2026-01-01", "2026-01-02", "2026-01-03"]
     options = {"epsilon": 1, "max_periods_per_user": 2, "max_partitions_per_user": 4}
     options |= {"secret": SECRET}
@@ -231,7 +228,7 @@ def test_periods_are_those_of_the_job(tmp_path):
     when = VISITS["when"].str.slice(0, 10)
     rows = {"user": VISITS["who"], "partition": VISITS["page"], "list": when}
     source = beam.Create([pl.DataFrame(rows).to_arrow()]).with_output_types(pa.Table)
-    found = run(lambda pipeline: pipeline | source, ReleaseListsByPeriod(names, **options))
+    found = run(lambda pipeline: pipeline | source, dp.ReleaseListsByPeriod(names, **options))
     assert {day: one.released for day, one in days.items()} == dict(found)
     assert all(one.statement["epsilon"] == 0.5 for one in days.values())
     table = days.to_pandas()
@@ -258,13 +255,11 @@ def test_periods_are_those_of_the_job(tmp_path):
 
 @pytest.mark.parametrize("more", [{"degree": "undirected"}, {"degree": "in"}, {"degree_bound": 3}])
 def test_degrees_are_those_of_the_transform(more):
-    from dp_transforms import CountDegrees, CountProjectedDegrees, ReleaseFrequencyList
-
     edges = [*zip(*RANDOM.integers(0, 60, (2, 400)).tolist(), strict=True)]
     release = dp.degrees(edges, source=0, target=1, epsilon=1, **more, secret=SECRET)
-    count = CountProjectedDegrees if "degree_bound" in more else CountDegrees
+    count = dp.CountProjectedDegrees if "degree_bound" in more else dp.CountDegrees
     mechanism = release.released.mechanism
-    release_list = ReleaseFrequencyList(mechanism=mechanism, secret=SECRET)
+    release_list = dp.ReleaseFrequencyList(mechanism=mechanism, secret=SECRET)
     (found,) = run(edges, count(**more, secret=SECRET), release_list)
     assert release.released == found
 

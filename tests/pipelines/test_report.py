@@ -187,20 +187,18 @@ def test_a_shared_budget_has_its_lines(directory, tmp_path):
     assert row in page
 
 
-def test_a_directory_without_a_release(tmp_path, capsys):
+def test_a_directory_without_a_release(tmp_path, failure):
     for command in (main, show):
-        assert command([str(tmp_path)]) == 1
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1 and "cannot be read" in error
+        code, error = failure(command, [str(tmp_path)])
+        assert code == 1 and "cannot be read" in error
     (tmp_path / "released_frequencies.csv").write_text("partition\na\n")
     (tmp_path / "privacy.json").write_text("{}")
     with pytest.raises(InputError, match="does not hold a released frequency list"):
         write_report(str(tmp_path))
     (tmp_path / "released_frequencies.csv").write_text("frequency,multiplicity\n3,1\n")
     for command in (main, show):
-        assert command([str(tmp_path)]) == 1
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1 and "does not hold a release with its privacy" in error
+        code, error = failure(command, [str(tmp_path)])
+        assert code == 1 and "does not hold a release with its privacy" in error
     (tmp_path / "privacy.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="does not hold a released frequency list"):
         write_report(str(tmp_path))
@@ -261,12 +259,11 @@ def test_a_page_of_names_without_counts(tmp_path, capsys):
     assert f"between {others} and {others} (95% confidence)" in page
 
 
-def test_a_damaged_file_of_names_is_refused(both, tmp_path, capsys):
+def test_a_damaged_file_of_names_is_refused(both, tmp_path, failure):
     shutil.copytree(both / "partitions", tmp_path / "out")
     (tmp_path / "out/released_partitions.csv").write_text("partition\nhome\n")
-    assert main([f"{tmp_path}/out"]) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "does not hold released names of partitions" in error
+    code, error = failure(main, [f"{tmp_path}/out"])
+    assert code == 1 and "does not hold released names of partitions" in error
 
 
 def test_a_page_of_degrees_speaks_of_graphs(degrees):
