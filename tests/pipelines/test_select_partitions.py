@@ -27,6 +27,19 @@ def command(tmp_path, *flags, records="user,page\n", privacy=CLEAR):
     return main(job_flags(tmp_path, *privacy, *flags))
 
 
+def parquet(tmp_path, pages):
+    """Writes a file in which each record is of a user of its own; gives its flag."""
+    table = pa.table({"user": range(len(pages)), "page": pages})
+    pq.write_table(table, tmp_path / "a.parquet")
+    return f"--input={tmp_path}/a.parquet"
+
+
+def public(tmp_path, text):
+    """Writes a file of public partitions; gives its flag."""
+    (tmp_path / "public.csv").write_text(text)
+    return f"--public_partitions={tmp_path}/public.csv"
+
+
 def released(tmp_path):
     with open(tmp_path / "out" / "released_partitions.csv", newline="") as file:
         return list(csv.reader(file))
@@ -59,10 +72,8 @@ def test_noisy_counts(tmp_path):
 
 
 def test_integers_and_bytes_from_parquet(tmp_path):
-    for pages in (pa.array([7] * 40 + [8]), pa.array([b"7"] * 40 + [b"8"])):
-        pq.write_table(pa.table({"user": range(41), "page": pages}), tmp_path / "a.parquet")
-        flags = [f"--input={tmp_path}/a.parquet", "--overwrite"]
-        assert command(tmp_path, *flags) == 0
+    for pages in ([7] * 40 + [8], [b"7"] * 40 + [b"8"]):
+        assert command(tmp_path, parquet(tmp_path, pages), "--overwrite") == 0
         assert released(tmp_path) == [["partition"], ["7"]]
 
 
@@ -79,9 +90,8 @@ def test_integers_and_bytes_from_parquet(tmp_path):
 def test_a_name_that_is_no_text_is_not_shown(tmp_path, capfd, kind, more, price):
     book = tmp_path / "book.ledger"
     Ledger.create(book, 50, 0.5)
-    pages = pa.array([b"\xff secret"] * 40).view(kind)
-    pq.write_table(pa.table({"user": range(40), "page": pages}), tmp_path / "a.parquet")
-    assert command(tmp_path, f"--input={tmp_path}/a.parquet", f"--ledger={book}", *more) == 1
+    records = parquet(tmp_path, pa.array([b"\xff secret"] * 40).view(kind))
+    assert command(tmp_path, records, f"--ledger={book}", *more) == 1
     out, err = capfd.readouterr()
     assert out == "" and err.startswith("error: ") and err.count("\n") == 1
     assert "not UTF-8" in err and "secret" not in err
@@ -139,9 +149,8 @@ def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
 
 def test_public_partitions(tmp_path):
     records = "user,page\n" + lines(5, "home") + lines(1, "rare")
-    (tmp_path / "public.csv").write_text('home\n"empty, but listed"\n\n')
-    flags = [f"--public_partitions={tmp_path}/public.csv", "--public_threshold=2"]
-    assert command(tmp_path, *flags, records=records) == 0
+    names = public(tmp_path, 'home\n"empty, but listed"\n\n')
+    assert command(tmp_path, names, "--public_threshold=2", records=records) == 0
     # At epsilon = 20 / 3 noise exceeds 2 with a probability of e**-20.
     assert released(tmp_path) == [["partition"], ["home"]]
     found = statement(tmp_path)
@@ -150,11 +159,10 @@ def test_public_partitions(tmp_path):
 
 
 def test_public_partitions_of_several_columns(tmp_path):
-    public = [f"--public_partitions={tmp_path}/public.csv", "--public_threshold=2"]
-    (tmp_path / "public.csv").write_text("no,tv\nit,tv\n")
+    flags = [public(tmp_path, "no,tv\nit,tv\n"), "--public_threshold=2", "--noisy_counts"]
     records = "user,country,device\n" + "".join(f"{user},no,tv\n" for user in range(40))
     columns = ["--partition_column=country", "--partition_column=device"]
-    assert command(tmp_path, *public, *columns, "--noisy_counts", records=records) == 0
+    assert command(tmp_path, *flags, *columns, records=records) == 0
     header, *rows = released(tmp_path)
     assert header == ["country", "device", "noisy_count", "low", "high"]
     assert [row[:2] for row in rows] == [["no", "tv"]]
@@ -175,12 +183,10 @@ TIME = datetime.datetime(2026, 1, 31, 8, 30, tzinfo=datetime.timezone.utc)
     ],
 )
 def test_public_partitions_are_found_however_they_are_written(tmp_path, value, kind, written, name):
-    (tmp_path / "public.csv").write_text(f"{written}\n{name}\n")
     # Six users are enough for a public partition alone: others need more at this delta.
-    public = [f"--public_partitions={tmp_path}/public.csv", "--public_threshold=2"]
-    pages = pa.array([value] * 6, kind)
-    pq.write_table(pa.table({"user": range(6), "page": pages}), tmp_path / "a.parquet")
-    assert command(tmp_path, *public, f"--input={tmp_path}/a.parquet") == 0
+    records = parquet(tmp_path, pa.array([value] * 6, kind))
+    names = public(tmp_path, f"{written}\n{name}\n")
+    assert command(tmp_path, records, names, "--public_threshold=2") == 0
     assert released(tmp_path) == [["partition"], [name]]
 
 
@@ -195,11 +201,8 @@ def test_public_partitions_are_found_however_they_are_written(tmp_path, value, k
     ],
 )
 def test_public_partitions_that_no_record_can_have_are_refused(tmp_path, failure, kind, written):
-    (tmp_path / "public.csv").write_text(f'"{written}"\n')
-    table = pa.table({"user": pa.array([], pa.int64()), "page": pa.array([], kind)})
-    pq.write_table(table, tmp_path / "a.parquet")
-    public = f"--public_partitions={tmp_path}/public.csv"
-    code, err = failure(command, tmp_path, public, f"--input={tmp_path}/a.parquet")
+    records, names = parquet(tmp_path, pa.nulls(1, kind)), public(tmp_path, f'"{written}"\n')
+    code, err = failure(command, tmp_path, names, records)
     assert code == 1
     assert f"public.csv, line 1: {written!r} is not of the type" in err and "write it like" in err
 

@@ -15,14 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_transforms.budget import (
-    Cost,
-    Ledger,
-    Origin,
-    PrivacyBudget,
-    Request,
-    ledger_file,
-)
+from dp_transforms.budget import Cost, Ledger, Origin, PrivacyBudget, Request, ledger_file
 from dp_transforms.errors import InputError
 from dp_transforms.files import output
 from dp_transforms.files.output import ReleaseDirectory, begin_release
@@ -45,6 +38,8 @@ PARTS = [
 
 @pytest.fixture
 def path(tmp_path):
+    """The path of a ledger of epsilon 1."""
+    Ledger.create(tmp_path / "ledger", 1)
     return str(tmp_path / "ledger")
 
 
@@ -59,7 +54,6 @@ def flags(tmp_path, path, output="out"):
 
 
 def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
-    Ledger.create(path, 1)
     with spending(path, WHOLE, PARTS) as statement:
         assert states(path) == ["reserved", "reserved"]
         ledger = statement["budget"]["ledger"]
@@ -69,17 +63,16 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
 
 
 def test_if_a_part_does_not_fit_none_is_reserved(path):
-    Ledger.create(path, "0.4")
+    Ledger.open(path).reserve("0.6", purpose="earlier").commit()
     with pytest.raises(InputError, match=r"only epsilon 0\.1"), spending(path, WHOLE, PARTS):
         pytest.fail("nothing may be released")
-    assert states(path) == []
+    assert states(path) == ["committed"]
 
 
 @pytest.mark.parametrize("announces", [False, True])
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
 def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, announces, begins, error):
-    Ledger.create(path, 1)
     with pytest.raises(error), spending(path, WHOLE, PARTS, None, announces) as statement:
         if begins:
             # As in a worker, to which it was sent.
@@ -93,14 +86,12 @@ def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, announces, 
     "error", [NothingDrawnError("none"), RuntimeError("NothingDrawnError: no")]
 )
 def test_a_failure_by_the_noise_is_paid_for(path, error):
-    Ledger.create(path, 1)
     with pytest.raises(type(error)), spending(path, WHOLE, PARTS, None, announces=True):
         raise error
     assert states(path) == ["committed", "committed"]
 
 
 def test_what_was_given_back_cannot_be_written_later(path):
-    Ledger.create(path, 1)
     with pytest.raises(KeyError), spending(path, WHOLE, PARTS, None, True) as statement:
         raise KeyError
     with pytest.raises(InputError, match=r"nothing was released: .* already abandoned"):
@@ -125,7 +116,6 @@ def fill(monkeypatch):
 
 
 def test_a_full_disk_before_the_release(tmp_path, path, monkeypatch, capsys):
-    Ledger.create(path, 1)
     fill(monkeypatch)
     assert main(flags(tmp_path, path)) == 1
     assert "the ledger cannot be written: no space left" in capsys.readouterr().err
@@ -134,7 +124,6 @@ def test_a_full_disk_before_the_release(tmp_path, path, monkeypatch, capsys):
 
 
 def test_a_full_disk_after_the_release(tmp_path, path, monkeypatch, capsys):
-    Ledger.create(path, 1)
     publish = ReleaseDirectory.publish
 
     def then_full(*arguments):
@@ -152,7 +141,7 @@ def test_a_full_disk_after_the_release(tmp_path, path, monkeypatch, capsys):
 
 
 def test_a_damaged_ledger_stops_the_job(tmp_path, path, failure):
-    Ledger.create(path, 1).reserve("0.51", purpose="earlier")
+    Ledger.open(path).reserve("0.51", purpose="earlier")
     damaged = pathlib.Path(path).read_bytes().replace(b"0.51", b"0.11")
     pathlib.Path(path).write_bytes(damaged)
     code, err = failure(main, flags(tmp_path, path))
@@ -201,7 +190,6 @@ def stopped_job(tmp_path, step, when, sent, arguments):
     ],
 )
 def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
-    Ledger.create(path, 1)
     job = [*flags(tmp_path, path), flag]
     code, _ = stopped_job(tmp_path, step, when, signal.SIGKILL, job)
     assert code == -signal.SIGKILL
@@ -216,7 +204,6 @@ def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
 
 @ENGINES
 def test_ctrl_c_before_anything_is_written_costs_nothing(tmp_path, path, engine):
-    Ledger.create(path, 1)
     job = flags(tmp_path, path) + engine
     stopped = stopped_job(tmp_path, "publish", "before", signal.SIGINT, job)
     assert stopped == (130, "error: interrupted: no release was written\n")
@@ -229,7 +216,6 @@ BAD_RECORDS = "user,page\n1,a\n,b\n"
 
 @ENGINES
 def test_a_fault_in_the_records_costs_nothing(tmp_path, path, engine):
-    Ledger.create(path, 1)
     job = flags(tmp_path, path) + engine
     (tmp_path / "records.csv").write_text(BAD_RECORDS)
     assert main(job) == 1
@@ -241,7 +227,6 @@ def test_a_fault_in_the_records_costs_nothing(tmp_path, path, engine):
     "table", [{"user": [1]}, {"user": [1], "page": [[1]]}, {"user": [0.5], "page": ["a"]}]
 )
 def test_what_a_footer_knows_is_found_before_anything_is_reserved(tmp_path, path, table):
-    Ledger.create(path, 1)
     job = flags(tmp_path, path)
     pq.write_table(pa.table(table), tmp_path / "records.parquet")
     job[0] = f"--input={tmp_path}/records.parquet"
@@ -251,7 +236,6 @@ def test_what_a_footer_knows_is_found_before_anything_is_reserved(tmp_path, path
 
 @ENGINES
 def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engine, monkeypatch):
-    Ledger.create(path, 1)
     create = LocalFiles.create
 
     def full(name):
@@ -267,7 +251,6 @@ def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engin
 
 def test_a_disk_that_the_release_fills_has_its_price(tmp_path, path, monkeypatch):
     """A release fits or not by its noise: to draw until one does is not paid for."""
-    Ledger.create(path, 1)
     create = LocalFiles.create
 
     def full_for_lists(name):
@@ -281,7 +264,6 @@ def test_a_disk_that_the_release_fills_has_its_price(tmp_path, path, monkeypatch
 
 
 def test_a_runner_that_may_go_on_gets_nothing_back(tmp_path, path, monkeypatch):
-    Ledger.create(path, 1)
     job = [*flags(tmp_path, path), ON_BEAM]
     (tmp_path / "records.csv").write_text(BAD_RECORDS)
     monkeypatch.setattr(release_job, "DEFAULT_RUNNER", "another")
@@ -290,7 +272,6 @@ def test_a_runner_that_may_go_on_gets_nothing_back(tmp_path, path, monkeypatch):
 
 
 def test_options_that_a_runner_refuses_cost_nothing(tmp_path, path, capsys):
-    Ledger.create(path, 1)
     job = [*flags(tmp_path, path), "--runner=DataflowRunner", "--temp_location=gs://a/b"]
     assert main(job) == 2
     err = capsys.readouterr().err
@@ -299,7 +280,6 @@ def test_options_that_a_runner_refuses_cost_nothing(tmp_path, path, capsys):
 
 
 def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
-    Ledger.create(path, 1)
     job = [*flags(tmp_path, path), "--job_id=november", "--label=first try"]
     assert main(job) == 0
     budget = statement(tmp_path)["budget"]
@@ -329,7 +309,6 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     ("step", "when"), [("publish", "before"), ("begin_release", "after"), ("publish", "after")]
 )
 def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step, when):
-    Ledger.create(path, 1)
     job = [*flags(tmp_path, path), "--job_id=november"]
     stopped_job(tmp_path, step, when, signal.SIGKILL, job)
     capsys.readouterr()
@@ -352,12 +331,11 @@ def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step
 
 
 def test_a_job_whose_name_is_in_use(tmp_path, path, capsys):
-    ledger = Ledger.create(path, 1)
     job = [*flags(tmp_path, path), "--job_id=november"]
     origin = Origin("release_frequency_list", str(tmp_path / "out"), "", "november")
     mechanism = partition_mechanism(0.4)
     request = Request("frequency list", Cost(price_of(mechanism), mechanism.loss_range))
-    ledger.reserve_all([request], origin, announces=True)
+    Ledger.open(path).reserve_all([request], origin, announces=True)
     assert main(job) == 1
     assert "is under way on" in capsys.readouterr().err
     assert states(path) == ["reserved"]
@@ -371,7 +349,6 @@ def test_words_for_a_ledger_need_one(tmp_path, path, flag, capsys):
 
 
 def test_three_thirds_are_one(tmp_path, path):
-    Ledger.create(path, 1)
     for i in range(3):
         job = [*flags(tmp_path, path, f"out{i}"), "--epsilon=1/3"]
         assert main(job) == 0

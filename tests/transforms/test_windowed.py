@@ -257,13 +257,9 @@ def test_arguments_of_periods_and_names_are_checked_at_once():
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_partitions):
     epsilon, delta = 0.5, 0.05
+    bounds = {"max_periods_per_user": w, "max_partitions_per_user": max_partitions}
     select = dp.SelectPartitionsByPeriod(
-        "ab",
-        epsilon=epsilon,
-        delta=delta,
-        max_periods_per_user=w,
-        max_partitions_per_user=max_partitions,
-        strategy="optimal",
+        "ab", epsilon=epsilon, delta=delta, strategy="optimal", **bounds
     )
     kept = [select.spec.names.strategy.keep_probability(users) for users in range(3)]
 
