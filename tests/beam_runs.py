@@ -37,6 +37,34 @@ def run(elements, *transforms, runner=None, element_type=None):
     return _collected.pop(key, [])
 
 
+def with_and_without(planted, others, releases):
+    """The outputs of releases from the other records, with the planted ones and without.
+
+    All run in one pipeline.
+
+    Args:
+      planted: records that are in half of the inputs.
+      others: records that are in all of them.
+      releases: functions that make the transform of a pipeline from its records.
+
+    Returns:
+      A list for each (place among the releases, whether the planted ones are there).
+    """
+
+    def outputs(pipeline):
+        named = []
+        for place, release in enumerate(releases):
+            for name, records in (((place, False), others), ((place, True), others + planted)):
+                label = beam.Map(lambda one, *name: (name, one), *name)
+                named.append(pipeline | f"{name}" >> release(records) | f"Name {name}" >> label)
+        return named | beam.Flatten()
+
+    found = collections.defaultdict(list)
+    for name, one in run(outputs):
+        found[name].append(one)
+    return found
+
+
 def same(element):
     return element
 

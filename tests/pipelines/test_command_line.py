@@ -75,36 +75,28 @@ def test_workers_do_not_log_unless_asked_to(parser):
     assert level("--show_private_errors") is None
 
 
-def failing_job(error):
+def failing_job(error, prepared=True):
+    """A job that fails, while it is prepared or later."""
+
     def prepare(flags, options):
         def job():
             raise error
 
-        return job
+        return job if prepared else job()
 
     return prepare
 
 
 def test_exit_codes(parser, capsys):
-    def prepare_with(error):
-        def prepare(flags, options):
-            raise error
-
-        return prepare
-
-    cases = [
-        (prepare_with(ValueError("epsilon must be positive")), 2, "epsilon must be positive"),
-        (prepare_with(InputError("a.csv is empty")), 1, "a.csv is empty"),
-        (failing_job(InputError("a.csv is empty [while running 'Read']")), 1, "a.csv is empty"),
-        (failing_job(KeyboardInterrupt()), 130, "interrupted: no release was written"),
-        (
-            failing_job(RuntimeError("KeyboardInterrupt [while running 'Read']")),
-            130,
-            "interrupted: no release was written",
-        ),
-    ]
-    for prepare, code, message in cases:
-        assert run(prepare, parser, []) == code
+    interrupted = "interrupted: no release was written"
+    for error, prepared, code, message in (
+        (ValueError("epsilon must be positive"), False, 2, "epsilon must be positive"),
+        (InputError("a.csv is empty"), False, 1, "a.csv is empty"),
+        (InputError("a.csv is empty [while running 'Read']"), True, 1, "a.csv is empty"),
+        (KeyboardInterrupt(), True, 130, interrupted),
+        (RuntimeError("KeyboardInterrupt [while running 'Read']"), True, 130, interrupted),
+    ):
+        assert run(failing_job(error, prepared), parser, []) == code
         assert capsys.readouterr().err == f"error: {message}\n"
     assert run(lambda flags, options: lambda: None, parser, []) == 0
     assert capsys.readouterr().err == ""

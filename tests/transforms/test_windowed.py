@@ -17,7 +17,7 @@ from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.runtime.bounds import Bound, bound_of
 from dp_transforms.runtime.named_lists import bound_periods
-from tests.beam_runs import run, same, table_of
+from tests.beam_runs import run, same, table_of, with_and_without
 
 SECRET = dp.JobSecret.insecure_for_testing(9)
 KEYS = [SECRET.key("a"), SECRET.key("b")]
@@ -127,25 +127,14 @@ def InWindows(begin, kind, size, records):
 def test_one_user_moves_so_many_lists_and_each_by_so_much():
     cases = [("tables", DAY // 2, 2, 2), ("tuples", DAY, 1, 3)]
 
-    def results(pipeline):
-        return [
-            pipeline
-            | f"{i} {len(records)}" >> InWindows(kind, size, records)
-            | f"Release {i} {len(records)}"
-            >> dp.ReleaseWindowedLists(
-                **ALL, max_windows_per_user=w, max_partitions_per_user=max_partitions
-            )
-            | f"Named {i} {len(records)}"
-            >> beam.Map(lambda one, *name: (name, one), i, records is OTHERS)
-            for i, (kind, size, w, max_partitions) in enumerate(cases)
-            for records in (OTHERS, OTHERS + PLANTED)
-        ] | beam.Flatten()
+    def released(kind, size, w, max_partitions, records):
+        bounds = {"max_windows_per_user": w, "max_partitions_per_user": max_partitions}
+        return InWindows(kind, size, records) | dp.ReleaseWindowedLists(**ALL, **bounds)
 
-    found = collections.defaultdict(dict)
-    for name, (begin, released) in run(results):
-        found[name][begin] = released
+    releases = [functools.partial(released, *case) for case in cases]
+    found = with_and_without(PLANTED, OTHERS, releases)
     for i, (_, size, w, max_partitions) in enumerate(cases):
-        before, after = found[i, True], found[i, False]
+        before, after = dict(found[i, False]), dict(found[i, True])
         assert before.keys() == after.keys() and len(before) == 5 * DAY // size
         moved = [before[begin].l1_distance(after[begin]) for begin in before]
         assert max(moved) <= max_partitions
