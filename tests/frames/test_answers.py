@@ -16,7 +16,7 @@ from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.postprocessing.intervals import intervals_of
 from pipelines.__main__ import main
 from tests.beam_runs import run
-from tests.jobs import python
+from tests.jobs import job_flags, python
 
 RANDOM = np.random.default_rng(4)
 VISITS = pl.DataFrame(
@@ -178,9 +178,8 @@ def test_a_session_shares_a_ledger_with_jobs(tmp_path, capsys):
     path = tmp_path / "budget.db"
     Ledger.create(path, epsilon=2, delta=1e-5)
     VISITS.write_csv(tmp_path / "visits.csv")
-    usual = [f"--input={tmp_path}/visits.csv", f"--output={tmp_path}/job", f"--ledger={path}"]
-    job = ["release", *usual, "--user_column=who", "--partition_column=page", "--epsilon=1"]
-    job += ["--max_partitions_per_user=4"]
+    flags = ["--user_column=who", "--max_partitions_per_user=4", f"--ledger={path}"]
+    job = ["release", *job_flags(tmp_path, f"--input={tmp_path}/visits.csv", *flags)]
     assert main(job) == 0
     session = dp.Session.open(path)
     assert session.remaining == PrivacyBudget(1, 1e-5)

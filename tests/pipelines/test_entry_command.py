@@ -10,7 +10,7 @@ import pytest
 
 from dp_transforms import __version__
 from pipelines.__main__ import COMMANDS, main
-from tests.jobs import python
+from tests.jobs import job_flags, python
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -127,9 +127,6 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
     assert process.wait() == 0
 
 
-PRICE = ["--epsilon=1", "--max_partitions_per_user=1"]
-
-
 def printed_to(output, *arguments):
     """The exit code of a command whose standard output is a file, or closed, and its errors."""
     command = [sys.executable, "-m", "pipelines", *arguments]
@@ -144,7 +141,7 @@ def printed_to(output, *arguments):
 def test_standard_output_that_cannot_be_written(tmp_path):
     counts = tmp_path / "counts.csv"
     counts.write_text("frequency,multiplicity\n3,1\n")
-    release = ["release", *PRICE, f"--frequency_list={counts}"]
+    release = ["release", *job_flags(tmp_path, f"--frequency_list={counts}")]
     # A release that was made is not made, and paid for, once more.
     told = "the release was made, but standard output cannot be written: no space left on device"
     assert printed_to("/dev/full", *release, f"--output={tmp_path}/full") == (1, f"error: {told}\n")

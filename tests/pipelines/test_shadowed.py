@@ -7,7 +7,7 @@ import pytest
 
 from dp_transforms.__main__ import RUN_MODULE
 from pipelines.__main__ import COMMANDS
-from tests.jobs import python
+from tests.jobs import job_flags, python
 
 
 @pytest.fixture
@@ -37,9 +37,7 @@ def test_a_users_package_is_not_loaded(beside):
 
 def test_a_release_on_beam_with_a_process_of_its_own(beside, tmp_path):
     (tmp_path / "records.csv").write_text("user,page\n" + "".join(f"{i},a\n" for i in range(50)))
-    flags = ["--user_column=user", "--partition_column=page", "--epsilon=1", "--output=out"]
-    flags += ["--input=records.csv", "--max_partitions_per_user=1"]
-    flags += ["--config=direct/two_processes.yaml", "--direct_num_workers=1"]
+    flags = job_flags(".", "--config=direct/two_processes.yaml", "--direct_num_workers=1")
     done = beside("-m", "dp_transforms", "release", *flags)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "released_frequencies.csv").exists()

@@ -17,7 +17,7 @@ from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.runtime.bounds import Bound, bound_of
 from dp_transforms.runtime.named_lists import bound_periods
-from tests.beam_runs import run, same, table_of, with_and_without
+from tests.beam_runs import rows_of, run, same, table_of, with_and_without
 
 SECRET = dp.JobSecret.insecure_for_testing(9)
 KEYS = [SECRET.key("a"), SECRET.key("b")]
@@ -26,11 +26,9 @@ NO_NOISE = 400
 ALL = {"epsilon": NO_NOISE, "start": 0, "stop": 5 * DAY, "secret": SECRET, "num_buckets": 1}
 
 
-def bounded(rows, w, max_partitions, keys=KEYS):
-    table = table_of(rows, ("user", "partition", "list")) if rows else None
-    return [] if table is None else [
-        tuple(row.values()) for row in bound_periods(table, w, max_partitions, *keys).to_pylist()
-    ]  # fmt: skip
+def bounded(rows, w, max_partitions):
+    tables = [table_of(rows, ("user", "partition", "list"))] if rows else []
+    return rows_of(bound_periods(table, w, max_partitions, *KEYS) for table in tables)
 
 
 ROWS = st.lists(
