@@ -360,8 +360,10 @@ FILES = {
 }
 
 
-def write_files(directory):
-    """Writes the files that the faults name."""
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A directory with the files that the faults name."""
+    directory = tmp_path_factory.mktemp("files")
     for name, content in FILES.items():
         (directory / name).write_bytes(content)
     compressed = gzip.compress((RECORDS * 999).encode(), mtime=0)
@@ -392,21 +394,13 @@ def write_files(directory):
     for folder, name in (("released", "released_frequencies.csv"), ("drawn", "report.html")):
         (directory / folder).mkdir()
         (directory / folder / name).write_text("")
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("files")
-    write_files(directory)
     return directory
 
 
-# Flags that a job does not have, and those that it has instead or must have.
+# Flags that a job does not have, and those that it has instead.
 COLUMNS = {"--user_column", "--partition_column", "--max_partitions_per_user"}
 DROPPED = {
     "release": {"--delta"},
-    "select": set(),
-    ALL: set(),
     "degrees": {"--delta", *COLUMNS},
     GROUPS: {"--delta", "--epsilon"},
     KAPPA: {"--delta", "--max_partitions_per_user"},
@@ -437,7 +431,7 @@ def run(job, files, output, flags, without=""):
     usual |= OTHERS.get(job, {})
     if job == GROUPS:
         usual["--input"] = f"{files}/grouped.csv"
-    for name in {without, *DROPPED[job]} & usual.keys():
+    for name in {without, *DROPPED.get(job, ())} & usual.keys():
         del usual[name]
     try:
         return main([job, *flags_over(usual, *flags)])

@@ -217,9 +217,8 @@ def both(tmp_path_factory):
     pages = [("home", 400), ("<b>news</b>", 300), ("a, $b$", 200), ("rare", 1)]
     rows = (f'{user},"{name}"' for name, users in pages for user in range(users))
     flags = "--epsilon=4 --delta=1e-6 --max_partitions_per_user=3 --noisy_counts"
-    return made(
-        tmp_path_factory.mktemp("both"), "release-all", ["user,page", *rows], COLUMNS, flags
-    )
+    where, lines = tmp_path_factory.mktemp("both"), ["user,page", *rows]
+    return made(where, "release-all", lines, COLUMNS, flags)
 
 
 def test_both_releases_of_a_directory_get_a_page(both, capsys):
