@@ -37,6 +37,34 @@ def run(elements, *transforms, runner=None, element_type=None):
     return _collected.pop(key, [])
 
 
+def with_and_without(planted, others, releases):
+    """The outputs of releases from the other records, with the planted ones and without.
+
+    All run in one pipeline.
+
+    Args:
+      planted: records that are in half of the inputs.
+      others: records that are in all of them.
+      releases: functions that make the transform of a pipeline from its records.
+
+    Returns:
+      A list for each (place among the releases, whether the planted ones are there).
+    """
+
+    def outputs(pipeline):
+        named = []
+        for place, release in enumerate(releases):
+            for name, records in (((place, False), others), ((place, True), others + planted)):
+                label = beam.Map(lambda one, *name: (name, one), *name)
+                named.append(pipeline | f"{name}" >> release(records) | f"Name {name}" >> label)
+        return named | beam.Flatten()
+
+    found = collections.defaultdict(list)
+    for name, one in run(outputs):
+        found[name].append(one)
+    return found
+
+
 def same(element):
     return element
 
@@ -55,8 +83,10 @@ def of_kind(kind, records, names=("user", "partition")):
     """Records as tuples, rows or two tables."""
     if kind == "rows":
         return [beam.Row(**dict(zip(names, record, strict=True))) for record in records]
-    if kind == "tables":
-        return [table_of(half, names) for half in (records[::2], records[1::2])]
+    if kind == "tables" and records:
+        table = table_of(records, names)
+        halves = (pa.array(range(start, len(records), 2), pa.int64()) for start in (0, 1))
+        return [table.take(half) for half in halves]
     return records
 
 
@@ -65,6 +95,10 @@ def steps_of(step):
     return [step, *(inner for part in step.parts for inner in steps_of(part))]
 
 
-def rows_of(tables):
-    """The rows of tables as tuples."""
-    return [tuple(row.values()) for table in tables for row in table.to_pylist()]
+def rows_of(elements):
+    """The rows of tables, or other records, as tuples."""
+    rows = []
+    for one in elements:
+        is_table = hasattr(one, "to_pylist")
+        rows += [tuple(row.values()) for row in one.to_pylist()] if is_table else [tuple(one)]
+    return rows

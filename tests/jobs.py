@@ -1,8 +1,20 @@
-"""Shared parts of the tests of jobs: flags where a test gives no others, and words of releases."""
+"""Shared parts of the tests of jobs: flags where a test gives no others, words of releases, and
+processes of their own."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
+
+JOBS = (
+    "release_all",
+    "release_degree_list",
+    "release_frequency_list",
+    "release_grouped_lists",
+    "select_partitions",
+)
+"""The modules of jobs that release something of records."""
 
 _IN_PLACE_OF = {
     "--frequency_list": ("--input", "--user_column", "--partition_column"),
@@ -30,6 +42,12 @@ def job_flags(directory, *flags: str) -> list[str]:
     return flags_over(usual, *flags)
 
 
-def statement(directory) -> Any:
-    """The ``privacy.json`` of the release in a directory's ``out``."""
-    return json.loads((directory / "out" / "privacy.json").read_text())
+def statement(directory, release: str = "out") -> Any:
+    """The ``privacy.json`` of a release in a directory."""
+    return json.loads((directory / release / "privacy.json").read_text())
+
+
+def python(*arguments, **options) -> subprocess.CompletedProcess[str]:
+    """A process of Python that has ended, with what it printed."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)

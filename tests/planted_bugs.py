@@ -219,14 +219,12 @@ MUTANTS = (
         "dp_transforms/mechanisms/partition/walk/walk.py",
         "            raise Undecided(width if width < 1 else 1.0)\n    raise Undecided",
         "            raise Undecided(width if width < 1 else 1.0)\n    return len(lo) - 1",
-        f"{_PARTITION}/walk/test_walk.py {_PARTITION}/walk/test_levels.py",
     ),
     Mutant(
         "a question that floats do not settle is guessed",
         "dp_transforms/mechanisms/partition/walk/walk.py",
         "if upper <= below:",
         "if upper <= (below + above) / 2:",
-        f"{_PARTITION}/walk/test_walk.py {_PARTITION}/walk/test_levels.py",
     ),
     Mutant(
         "moves from the two ends of a run may collide",
@@ -386,7 +384,6 @@ MUTANTS = (
         "dp_transforms/columnar/counting.py",
         "_capped(found, cap) for name, found in sums.items()})",
         "_capped(found, cap) for name, found in sums.items()}).filter(pa.array(sums[COUNT] > 0))",
-        "columnar/test_counting.py transforms/test_selection.py",
     ),
     Mutant(
         "the PRF that bounds users leaves out the partition",
@@ -399,7 +396,6 @@ MUTANTS = (
         "dp_transforms/columnar/bounding.py",
         "prf(self.key, of_owners[owner], hashes)",
         "prf(self.key, hashes, hashes)",
-        "columnar/test_bounding.py transforms/test_contributions.py",
     ),
     Mutant(
         "the noise of a partition does not depend on its name",
@@ -420,7 +416,6 @@ MUTANTS = (
         "dp_transforms/columnar/bounding.py",
         "    return prf(self.key, ",
         '    return prf(__import__("os").urandom(32), ',
-        "columnar/test_bounding.py transforms/test_contributions.py",
     ),
     Mutant(
         "a retry decides about a partition again",

@@ -69,5 +69,5 @@ def selected(records, strategy, secret=SECRET, context="selection"):
     return names
 
 
-def as_tables(records, count=5):
-    return [table_of(records[i::count]) for i in range(count) if records[i::count]]
+def as_tables(records, count=5, names=("user", "partition")):
+    return [table_of(records[i::count], names) for i in range(count) if records[i::count]]

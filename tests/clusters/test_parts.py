@@ -1,13 +1,11 @@
 """What cannot be had is said in a line, and the tests on engines are skipped with it."""
 
 import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from runner_configs.parts import Unavailable, check_java, maven
+from tests.jobs import python
 
 
 def install(directory, name, script):
@@ -51,14 +49,8 @@ def test_a_failed_download_is_quoted_in_one_line(tmp_path, monkeypatch):
         maven(tmp_path / "pom.xml", tmp_path, "package")
 
 
-def test_the_command_says_it_in_one_line(tmp_path):
-    root = pathlib.Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-m", "runner_configs.spark", "up"],
-        cwd=root,
-        env={**os.environ, "JAVA_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+def test_the_command_says_it_in_one_line(repository, tmp_path):
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    done = python("-m", "runner_configs.spark", "up", cwd=repository, env=environment)
     assert done.returncode == 1
     assert done.stderr == "error: there is no java: install version 17, or set JAVA_HOME\n"

@@ -1,11 +1,11 @@
 """Answers of releases, and limits of sessions."""
 
 import pickle
-import subprocess
-import sys
 
+import apache_beam as beam
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import dp_transforms as dp
@@ -16,6 +16,7 @@ from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.postprocessing.intervals import intervals_of
 from pipelines.__main__ import main
 from tests.beam_runs import run
+from tests.jobs import job_flags, python
 
 RANDOM = np.random.default_rng(4)
 VISITS = pl.DataFrame(
@@ -169,10 +170,7 @@ else:
 
 def test_a_fork_does_not_spend_the_budget_once_more(tmp_path):
     Ledger.create(tmp_path / "budget.db", epsilon=3)
-    done = subprocess.run(
-        [sys.executable, "-c", FORK], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    refused, left = done.stdout.splitlines()
+    refused, left = python("-c", FORK, cwd=tmp_path, check=True).stdout.splitlines()
     assert "share a ledger's file" in refused and left == "epsilon 2, delta 0"
 
 
@@ -180,9 +178,8 @@ def test_a_session_shares_a_ledger_with_jobs(tmp_path, capsys):
     path = tmp_path / "budget.db"
     Ledger.create(path, epsilon=2, delta=1e-5)
     VISITS.write_csv(tmp_path / "visits.csv")
-    usual = [f"--input={tmp_path}/visits.csv", f"--output={tmp_path}/job", f"--ledger={path}"]
-    job = ["release", *usual, "--user_column=who", "--partition_column=page", "--epsilon=1"]
-    job += ["--max_partitions_per_user=4"]
+    flags = ["--user_column=who", "--max_partitions_per_user=4", f"--ledger={path}"]
+    job = ["release", *job_flags(tmp_path, f"--input={tmp_path}/visits.csv", *flags)]
     assert main(job) == 0
     session = dp.Session.open(path)
     assert session.remaining == PrivacyBudget(1, 1e-5)
@@ -221,11 +218,6 @@ def test_a_session_of_edges():
 
 
 def test_periods_are_those_of_the_job(tmp_path):
-    import apache_beam as beam
-    import pyarrow as pa
-
-    from dp_transforms.transforms.windowed import ReleaseListsByPeriod
-
     names = ["2026-01-01", "2026-01-02", "2026-01-03"]
     options = {"epsilon": 1, "max_periods_per_user": 2, "max_partitions_per_user": 4}
     options |= {"secret": SECRET}
@@ -235,7 +227,7 @@ def test_periods_are_those_of_the_job(tmp_path):
     when = VISITS["when"].str.slice(0, 10)
     rows = {"user": VISITS["who"], "partition": VISITS["page"], "list": when}
     source = beam.Create([pl.DataFrame(rows).to_arrow()]).with_output_types(pa.Table)
-    found = run(lambda pipeline: pipeline | source, ReleaseListsByPeriod(names, **options))
+    found = run(lambda pipeline: pipeline | source, dp.ReleaseListsByPeriod(names, **options))
     assert {day: one.released for day, one in days.items()} == dict(found)
     assert all(one.statement["epsilon"] == 0.5 for one in days.values())
     table = days.to_pandas()
@@ -262,13 +254,11 @@ def test_periods_are_those_of_the_job(tmp_path):
 
 @pytest.mark.parametrize("more", [{"degree": "undirected"}, {"degree": "in"}, {"degree_bound": 3}])
 def test_degrees_are_those_of_the_transform(more):
-    from dp_transforms import CountDegrees, CountProjectedDegrees, ReleaseFrequencyList
-
     edges = [*zip(*RANDOM.integers(0, 60, (2, 400)).tolist(), strict=True)]
     release = dp.degrees(edges, source=0, target=1, epsilon=1, **more, secret=SECRET)
-    count = CountProjectedDegrees if "degree_bound" in more else CountDegrees
+    count = dp.CountProjectedDegrees if "degree_bound" in more else dp.CountDegrees
     mechanism = release.released.mechanism
-    release_list = ReleaseFrequencyList(mechanism=mechanism, secret=SECRET)
+    release_list = dp.ReleaseFrequencyList(mechanism=mechanism, secret=SECRET)
     (found,) = run(edges, count(**more, secret=SECRET), release_list)
     assert release.released == found
 

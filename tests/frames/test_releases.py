@@ -6,8 +6,6 @@ import decimal
 import itertools
 import json
 import pickle
-import subprocess
-import sys
 from functools import partial
 
 import duckdb
@@ -27,6 +25,7 @@ from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import ListSpec
 from pipelines.__main__ import main
 from tests.beam_runs import rows_of, run
+from tests.jobs import python
 
 SECRET = JobSecret.insecure_for_testing(7)
 RANDOM = np.random.default_rng(3)
@@ -303,8 +302,7 @@ def test_beam_is_not_imported(tmp_path):
         "dp.load('list'), dp.load('names')\n"
         "print({'apache_beam', 'polars', 'matplotlib'} & set(sys.modules))\n"
     )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = python("-c", code, cwd=tmp_path)
     assert done.stdout == "set()\n", done.stderr
 
 

@@ -8,7 +8,7 @@ from dp_transforms.files.release_files import read_degrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from pipelines import release_frequency_list, report, show
 from pipelines.choose_kappa import main
-from tests.jobs import job_flags
+from tests.jobs import job_flags, statement
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_the_release_the_table_and_the_ledger(tmp_path, records, capsys):
     assert out.startswith(f"{tmp_path}/out/{DEGREES_FILE}\nabout ")
     assert "* recommended: max_partitions_per_user=3\n" in out
     assert (tmp_path / "kappa.png").read_bytes().startswith(b"\x89PNG")
-    said = json.loads((tmp_path / "out/privacy.json").read_text())
+    said = statement(tmp_path)
     assert (said["epsilon"], said["delta"], said["sensitivity"]) == (0.4, 0, 1)
     assert said["neighbours"] == "add or remove all records of one user"
     assert said["budget"]["ledger"][0]["state"] == "committed"

@@ -1,3 +1,4 @@
+import importlib
 import logging
 import signal
 
@@ -11,15 +12,9 @@ from apache_beam.options.pipeline_options import (
 )
 
 from dp_transforms.errors import InputError
-from pipelines import (
-    release_all,
-    release_degree_list,
-    release_frequency_list,
-    release_grouped_lists,
-    select_partitions,
-)
 from pipelines.command_line import JobParser, OneLineParser, run
 from pipelines.worker_pool import make_runner
+from tests.jobs import JOBS
 
 SECRET = "zanzibar"
 
@@ -54,9 +49,10 @@ def test_a_clusters_runner_may_know_other_flags(parser):
     assert options().get_all_options(retain_unknown_options=True)["flag_of_the_server"] == "4"
 
 
-def test_a_misspelt_flag_is_refused_on_a_cluster_as_well(parser, failure):
-    code, err = failure(parser.parse_job, ["--runner=FlinkRunner", "--epsillon=1"])
-    assert code == 2 and "did you mean --epsilon?" in err
+def test_a_misspelt_option_is_refused_on_a_cluster_and_in_a_file(parser, config, failure):
+    for given in (["--runner=FlinkRunner", "--epsillon=1"], [config("epsilom: 1")]):
+        code, err = failure(parser.parse_job, given)
+        assert code == 2 and "did you mean --epsilon?" in err
 
 
 def test_options_from_files_and_the_command_line_wins(parser, config):
@@ -70,11 +66,6 @@ def test_options_from_files_and_the_command_line_wins(parser, config):
     assert options().view_as(StandardOptions).runner == "DirectRunner"
 
 
-def test_a_misspelt_option_in_a_file_is_refused(parser, config, failure):
-    code, err = failure(parser.parse_job, [config("epsilom: 1")])
-    assert code == 2 and "did you mean --epsilon?" in err
-
-
 def test_workers_do_not_log_unless_asked_to(parser):
     def level(*argv):
         return parser.parse_job(argv)[1]().view_as(WorkerOptions).default_sdk_harness_log_level
@@ -84,36 +75,28 @@ def test_workers_do_not_log_unless_asked_to(parser):
     assert level("--show_private_errors") is None
 
 
-def failing_job(error):
+def failing_job(error, prepared=True):
+    """A job that fails, while it is prepared or later."""
+
     def prepare(flags, options):
         def job():
             raise error
 
-        return job
+        return job if prepared else job()
 
     return prepare
 
 
 def test_exit_codes(parser, capsys):
-    def prepare_with(error):
-        def prepare(flags, options):
-            raise error
-
-        return prepare
-
-    cases = [
-        (prepare_with(ValueError("epsilon must be positive")), 2, "epsilon must be positive"),
-        (prepare_with(InputError("a.csv is empty")), 1, "a.csv is empty"),
-        (failing_job(InputError("a.csv is empty [while running 'Read']")), 1, "a.csv is empty"),
-        (failing_job(KeyboardInterrupt()), 130, "interrupted: no release was written"),
-        (
-            failing_job(RuntimeError("KeyboardInterrupt [while running 'Read']")),
-            130,
-            "interrupted: no release was written",
-        ),
-    ]
-    for prepare, code, message in cases:
-        assert run(prepare, parser, []) == code
+    interrupted = "interrupted: no release was written"
+    for error, prepared, code, message in (
+        (ValueError("epsilon must be positive"), False, 2, "epsilon must be positive"),
+        (InputError("a.csv is empty"), False, 1, "a.csv is empty"),
+        (InputError("a.csv is empty [while running 'Read']"), True, 1, "a.csv is empty"),
+        (KeyboardInterrupt(), True, 130, interrupted),
+        (RuntimeError("KeyboardInterrupt [while running 'Read']"), True, 130, interrupted),
+    ):
+        assert run(failing_job(error, prepared), parser, []) == code
         assert capsys.readouterr().err == f"error: {message}\n"
     assert run(lambda flags, options: lambda: None, parser, []) == 0
     assert capsys.readouterr().err == ""
@@ -177,20 +160,11 @@ def test_errors_write_flags_as_they_were_typed(flag, failure):
     assert err.startswith(f"error: argument {flag}: invalid int value: 'x_y'")
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        release_all,
-        release_degree_list,
-        release_frequency_list,
-        release_grouped_lists,
-        select_partitions,
-    ],
-)
+@pytest.mark.parametrize("job", JOBS)
 def test_no_option_of_beam_is_taken_for_a_misspelt_flag_of_a_job(job):
     known = PipelineOptions([]).get_all_options()
     assert len(known) > 100
-    parser = job.make_parser()
+    parser = importlib.import_module(f"pipelines.{job}").make_parser()
     for name in known:
         parser._refuse_misspelt([f"--{name}=1"])
 

@@ -2,22 +2,14 @@
 
 import json
 import os
-import subprocess
-import sys
 from importlib import metadata
 
 import pytest
 
 from pipelines import numpy_settings
+from tests.jobs import JOBS, job_flags, python
 
 SLOW = ("apache_beam", "dp_accounting", "matplotlib", "pandas", "pyarrow", "scipy")
-JOBS = (
-    "release_all",
-    "release_degree_list",
-    "release_frequency_list",
-    "release_grouped_lists",
-    "select_partitions",
-)
 
 LOADED = """
 import contextlib, importlib, io, json, sys
@@ -36,9 +28,7 @@ print(json.dumps([codes, sorted({name.partition(".")[0] for name in sys.modules}
 def loaded(*commands):
     """The slow modules that a process has loaded after commands, which are (arguments, code)."""
     lines = json.dumps([arguments for arguments, _ in commands])
-    run = [sys.executable, "-c", LOADED, lines]
-    printed = subprocess.run(run, capture_output=True, check=True, text=True).stdout
-    codes, modules = json.loads(printed)
+    codes, modules = json.loads(python("-c", LOADED, lines, check=True).stdout)
     assert codes == [code for _, code in commands]
     return set(modules) & set(SLOW)
 
@@ -66,24 +56,20 @@ def test_what_runs_no_pipeline_loads_no_beam():
 
 
 def test_a_list_of_counts_is_released_without_beam(tmp_path):
-    counts, output = tmp_path / "counts.csv", tmp_path / "release"
+    counts = tmp_path / "counts.csv"
     counts.write_text("frequency,multiplicity\n5,1\n1,3\n")
-    job = ["release_frequency_list", f"--frequency_list={counts}", f"--output={output}"]
-    assert not loaded(([*job, "--epsilon=1"], 0))
-    assert (output / "released_frequencies.csv").exists()
+    job = job_flags(tmp_path, f"--frequency_list={counts}")
+    assert not loaded((["release_frequency_list", *job], 0))
+    assert (tmp_path / "out" / "released_frequencies.csv").exists()
 
 
 def test_a_job_of_records_loads_no_composition_and_no_report(tmp_path):
-    records, output = tmp_path / "records.csv", tmp_path / "release"
-    records.write_text("user,page\na,x\nb,x\na,y\n")
-    columns = ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=2"]
-    job = ["release_frequency_list", f"--input={records}", f"--output={output}", *columns]
-    assert loaded(([*job, "--epsilon=4"], 0)) == {"pyarrow"}
-    assert loaded(([*job, "--epsilon=1", "--overwrite"], 0)) == {"pyarrow"}
+    (tmp_path / "records.csv").write_text("user,page\na,x\nb,x\na,y\n")
     lines = tmp_path / "records.jsonl"
     lines.write_text('{"user": 1, "page": "x"}\n{"user": 2, "page": null}\n')
-    job = [*job, f"--input={lines}", "--epsilon=1", "--overwrite", "--drop_nulls"]
-    assert loaded((job, 0)) == {"pyarrow"}
+    for flags in (["--epsilon=4"], ["--epsilon=1"], [f"--input={lines}", "--drop_nulls"]):
+        job = job_flags(tmp_path, "--max_partitions_per_user=2", "--overwrite", *flags)
+        assert loaded((["release_frequency_list", *job], 0)) == {"pyarrow"}
 
 
 def cpuinfo(tmp_path, vendor, family, flags):
@@ -100,8 +86,7 @@ def test_sorts_on_zen_4_go_without_avx_512(tmp_path):
         pytest.skip("this numpy was built here, and may need what the settings take away")
     settings = numpy_settings(cpuinfo(tmp_path, "AuthenticAMD", 25, "sse2 avx512f"))
     assert "NPY_DISABLE_CPU_FEATURES" in settings
-    command = [sys.executable, "-c", "import numpy; print(numpy.sort([3, 1, 2]))"]
-    run = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
+    run = python("-c", "import numpy; print(numpy.sort([3, 1, 2]))", env=os.environ | settings)
     assert run.stdout == "[1 2 3]\n" and run.returncode == 0
 
 

@@ -1,12 +1,10 @@
-import json
-
 import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget
 from pipelines.ledger import main
 from pipelines.release_frequency_list import main as release
 from pipelines.select_partitions import main as select
-from tests.jobs import job_flags
+from tests.jobs import job_flags, statement
 
 
 @pytest.fixture
@@ -29,7 +27,7 @@ def test_a_ledger_is_made_once_and_spent_by_several_jobs(path, tmp_path, capsys)
     assert release([*counted, f"--output={tmp_path}/counted"]) == 0
     assert Ledger.open(path).remaining() == PrivacyBudget(0)
     for name, lines in (("list", 1), ("names", 2), ("counted", 3)):
-        said = json.loads((tmp_path / name / "privacy.json").read_text())
+        said = statement(tmp_path, name)
         assert said["epsilon"] == 0.1
         assert len(said["budget"]["ledger"]) == lines
     capsys.readouterr()

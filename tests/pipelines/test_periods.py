@@ -1,7 +1,6 @@
 """A list for each period of time, with a budget over all of them."""
 
 import datetime
-import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +12,7 @@ from dp_transforms.mechanisms import FrequencyList
 from pipelines import select_partitions
 from pipelines.command_line import FAILURE, SUCCESS
 from pipelines.release_frequency_list import main
-from tests.jobs import flags_over, job_flags
+from tests.jobs import flags_over, job_flags, statement
 
 PERIODS = {
     "--user_column": "visitor",
@@ -59,9 +58,9 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, visits, capsy
     lists = [list(FrequencyList.from_csv(file)) for file in files]
     assert lists == [[(1, 1)], [(2, 1)], [(1, 1)], []]
     assert Ledger.open(book).remaining().epsilon == 10
-    statement = json.loads((files[1].parent / "privacy.json").read_text())
-    assert (statement["epsilon"], statement["period"]) == (45, days[1])
-    assert statement["periods"] == {
+    said = statement(tmp_path, f"out/{days[1]}")
+    assert (said["epsilon"], said["period"]) == (45, days[1])
+    assert said["periods"] == {
         "of": "day",
         "first": days[0],
         "last": days[-1],
@@ -136,12 +135,9 @@ def test_each_period_has_its_names_and_all_have_one_price(tmp_path, many_visits,
     texts = [file.read_text() for file in files]
     assert texts == ["page,part\np5,x\np5,y\n", "page,part\np6,x\np6,y\n", "page,part\n"]
     assert Ledger.open(book).remaining().epsilon == 10
-    said = json.loads((files[2].parent / "privacy.json").read_text())
-    assert (said["epsilon"], said["max_partitions_per_user"], said["period"]) == (
-        20,
-        4,
-        "2026-01-07",
-    )
+    said = statement(tmp_path, "out/2026-01-07")
+    assert (said["epsilon"], said["max_partitions_per_user"]) == (20, 4)
+    assert said["period"] == "2026-01-07"
     assert said["periods"]["max_partitions_per_user_and_period"] == 2
     assert select_command(many_visits, "--overwrite", "--noisy_counts") == SUCCESS
     header, *rows = files[0].read_text().splitlines()

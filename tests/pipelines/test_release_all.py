@@ -1,4 +1,3 @@
-import json
 from fractions import Fraction
 
 import apache_beam as beam
@@ -15,7 +14,7 @@ from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines.on_beam import OnBeam
 from pipelines.release_all import main
 from tests import reference
-from tests.jobs import job_flags
+from tests.jobs import job_flags, statement
 from tests.selection_reference import RECORDS, SECRET, selected
 
 KAPPA = 3
@@ -36,10 +35,7 @@ def command(tmp_path, *flags):
 
 
 def statements(tmp_path):
-    return [
-        json.loads((tmp_path / "out" / name / "privacy.json").read_text())
-        for name in ("frequency_list", "partitions")
-    ]
+    return [statement(tmp_path, f"out/{name}") for name in ("frequency_list", "partitions")]
 
 
 @pytest.mark.parametrize("name", ["gaussian", "renyi_rounds"])

@@ -1,9 +1,6 @@
-import csv
 import hashlib
 import os
 import platform
-import random
-from collections import Counter
 from fractions import Fraction
 from importlib import metadata
 
@@ -11,54 +8,25 @@ from benchmarks.throughput_data import clicks, write
 from dp_transforms import __version__
 from dp_transforms.budget import Ledger
 from dp_transforms.files.record_files import RecordFiles
-from dp_transforms.mechanisms import Eta, FrequencyList
-from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.runtime import local
 from dp_transforms.runtime.in_process import InProcess
-from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
+from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.specs import ListSpec
 from pipelines.release_frequency_list import main, make_parser, mechanism_from_flags
 from tests.engines import NoNoise
 from tests.jobs import job_flags, statement
 
-KAPPA = 3
-SECRET = JobSecret.insecure_for_testing(7)
-
-
-def make_records():
-    rng = random.Random(5)
-    pages = [f"page{i}" for i in range(40)] + ["", 'naïve, "quoted"', "😀"]
-    weights = [1 / (i + 1) for i in range(len(pages))]
-    records = []
-    for user in range(300):
-        own = rng.choices(pages, weights, k=rng.randint(1, KAPPA))
-        # Some records twice: users are counted, not records.
-        records += [(f"user{user}", page) for page in own + own[: rng.randint(0, 1)]]
-    rng.shuffle(records)
-    return records
-
-
-RECORDS = make_records()
-COUNTS = FrequencyList.from_counts(Counter(page for _, page in set(RECORDS)).values())
-
-
-def test_the_job_releases_what_the_library_does(tmp_path):
-    with open(tmp_path / "a.csv", "w", newline="") as file:
-        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([("user", "page"), *RECORDS])
-    mechanism = IntegerPartitionMechanism(eta=Eta(1, 1, 1), sensitivity=KAPPA)
-    engine = InProcess(RecordFiles(f"{tmp_path}/a.csv", "user", ["page"]), SECRET)
-    (released,) = engine.frequency_list(ListSpec(mechanism))
-    assert released == release_frequency_list(COUNTS, mechanism, SECRET)
-
 
 def test_every_format_and_number_of_buckets_has_the_same_counts(tmp_path):
     # 60 users with up to 70 items each, of which 5 are kept. Small records are cut into fewer
     # buckets than 160.
+    secret = JobSecret.insecure_for_testing(7)
     num_buckets = {"parquet": 1, "plain.parquet": 2, "csv": 3, "csv.gz": 160}
     for suffix, number in num_buckets.items():
         path = write(tmp_path / f"clicks.{suffix}", clicks(3000))
-        engine = InProcess(RecordFiles(path, "user", ["partition"]), SECRET, number)
+        engine = InProcess(RecordFiles(path, "user", ["partition"]), secret, number)
         (counts,) = engine.frequency_list(ListSpec(NoNoise()))
         digest = hashlib.sha256(repr(sorted(counts)).encode()).hexdigest()
         assert digest[:16] == "4919cdcd7a187f08"

@@ -41,12 +41,8 @@ from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from dp_transforms.reports import page as page_module
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.specs import ListSpec
-from pipelines.release_all import main as release_all
-from pipelines.release_degree_list import main as release_degrees
-from pipelines.release_frequency_list import main as release
-from pipelines.release_grouped_lists import main as release_groups
+from pipelines.__main__ import main as run
 from pipelines.report import main, write_comparison, write_report
-from pipelines.select_partitions import main as select
 from pipelines.show import main as show
 from tests.tapes import InsecureSeededTape
 
@@ -97,14 +93,14 @@ def made(where, job, lines, *flags, source="--input"):
     """The directory in which a job has written a release of these lines of CSV."""
     (where / "records.csv").write_text("\n".join([*lines, ""]))
     places = [f"{source}={where}/records.csv", f"--output={where}/release"]
-    assert job([*places, *" ".join(flags).split()]) == 0
+    assert run([job, *places, *" ".join(flags).split()]) == 0
     return where / "release"
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     flags, lines = "--epsilon=1 --max_partitions_per_user=2 --report", str(PUBLIC).split()
-    return made(tmp_path_factory.mktemp("list"), release, lines, flags, source="--frequency_list")
+    return made(tmp_path_factory.mktemp("list"), "release", lines, flags, source="--frequency_list")
 
 
 @pytest.fixture
@@ -191,20 +187,18 @@ def test_a_shared_budget_has_its_lines(directory, tmp_path):
     assert row in page
 
 
-def test_a_directory_without_a_release(tmp_path, capsys):
+def test_a_directory_without_a_release(tmp_path, failure):
     for command in (main, show):
-        assert command([str(tmp_path)]) == 1
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1 and "cannot be read" in error
+        code, error = failure(command, [str(tmp_path)])
+        assert code == 1 and "cannot be read" in error
     (tmp_path / "released_frequencies.csv").write_text("partition\na\n")
     (tmp_path / "privacy.json").write_text("{}")
     with pytest.raises(InputError, match="does not hold a released frequency list"):
         write_report(str(tmp_path))
     (tmp_path / "released_frequencies.csv").write_text("frequency,multiplicity\n3,1\n")
     for command in (main, show):
-        assert command([str(tmp_path)]) == 1
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1 and "does not hold a release with its privacy" in error
+        code, error = failure(command, [str(tmp_path)])
+        assert code == 1 and "does not hold a release with its privacy" in error
     (tmp_path / "privacy.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="does not hold a released frequency list"):
         write_report(str(tmp_path))
@@ -215,7 +209,7 @@ def degrees(tmp_path_factory):
     edges = (f"{a},{b}" for a in range(400) for b in range(a + 1, 400) if b % (a + 3) == 0)
     flags = "--source_column=a --target_column=b --privacy_unit=node --degree_bound=9 --epsilon=2"
     where = tmp_path_factory.mktemp("degrees")
-    return made(where, release_degrees, ["a,b", *edges], flags, "--report")
+    return made(where, "degrees", ["a,b", *edges], flags, "--report")
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +217,8 @@ def both(tmp_path_factory):
     pages = [("home", 400), ("<b>news</b>", 300), ("a, $b$", 200), ("rare", 1)]
     rows = (f'{user},"{name}"' for name, users in pages for user in range(users))
     flags = "--epsilon=4 --delta=1e-6 --max_partitions_per_user=3 --noisy_counts"
-    return made(tmp_path_factory.mktemp("both"), release_all, ["user,page", *rows], COLUMNS, flags)
+    where, lines = tmp_path_factory.mktemp("both"), ["user,page", *rows]
+    return made(where, "release-all", lines, COLUMNS, flags)
 
 
 def test_both_releases_of_a_directory_get_a_page(both, capsys):
@@ -252,7 +247,7 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
 def test_a_page_of_names_without_counts(tmp_path, capsys):
     flags = "--epsilon=20 --delta=1e-6 --max_partitions_per_user=1 --others_share=0.5"
     lines = ["user,page", *(f"{user},home" for user in range(90))]
-    names = made(tmp_path, select, lines, COLUMNS, flags, "--pre_threshold=7")
+    names = made(tmp_path, "select", lines, COLUMNS, flags, "--pre_threshold=7")
     assert main([str(names)]) == 0
     page = html.unescape((names / REPORT_FILE).read_text())
     assert "1 names" not in page and "1 name of a partition was released" in page
@@ -263,12 +258,11 @@ def test_a_page_of_names_without_counts(tmp_path, capsys):
     assert f"between {others} and {others} (95% confidence)" in page
 
 
-def test_a_damaged_file_of_names_is_refused(both, tmp_path, capsys):
+def test_a_damaged_file_of_names_is_refused(both, tmp_path, failure):
     shutil.copytree(both / "partitions", tmp_path / "out")
     (tmp_path / "out/released_partitions.csv").write_text("partition\nhome\n")
-    assert main([f"{tmp_path}/out"]) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "does not hold released names of partitions" in error
+    code, error = failure(main, [f"{tmp_path}/out"])
+    assert code == 1 and "does not hold released names of partitions" in error
 
 
 def test_a_page_of_degrees_speaks_of_graphs(degrees):
@@ -289,7 +283,7 @@ def groups(tmp_path_factory):
     flags = "--user_column=user --partition_column=password --max_partitions_per_user=1 --report"
     costs = "--epsilon_selection=1 --delta=1e-6 --epsilon_all=2 --epsilon_groups=0.5"
     where, lines = tmp_path_factory.mktemp("groups"), ["user,password,tongue", *rows]
-    return made(where, release_groups, lines, flags, costs, "--group_by=tongue")
+    return made(where, "release-groups", lines, flags, costs, "--group_by=tongue")
 
 
 def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
@@ -353,7 +347,7 @@ def days(tmp_path_factory):
     flags = "--user_column=user --partition_column=url --max_partitions_per_user=2 --epsilon=4"
     periods = "--period=day --time_column=at --periods=2026-01-05..2026-01-11"
     where, lines = tmp_path_factory.mktemp("days"), ["user,url,at", *rows]
-    return made(where, release, lines, flags, periods, "--max_periods_per_user=2")
+    return made(where, "release", lines, flags, periods, "--max_periods_per_user=2")
 
 
 def words_of(page):

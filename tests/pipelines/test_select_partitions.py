@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_transforms import JobSecret
-from dp_transforms.budget import Ledger
+from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.reports.privacy_statement import library_versions
 from pipelines.select_partitions import main
@@ -26,6 +25,19 @@ def command(tmp_path, *flags, records="user,page\n", privacy=CLEAR):
     if records is not None:
         (tmp_path / "records.csv").write_text(records)
     return main(job_flags(tmp_path, *privacy, *flags))
+
+
+def parquet(tmp_path, pages):
+    """Writes a file in which each record is of a user of its own; gives its flag."""
+    table = pa.table({"user": range(len(pages)), "page": pages})
+    pq.write_table(table, tmp_path / "a.parquet")
+    return f"--input={tmp_path}/a.parquet"
+
+
+def public(tmp_path, text):
+    """Writes a file of public partitions; gives its flag."""
+    (tmp_path / "public.csv").write_text(text)
+    return f"--public_partitions={tmp_path}/public.csv"
 
 
 def released(tmp_path):
@@ -60,33 +72,31 @@ def test_noisy_counts(tmp_path):
 
 
 def test_integers_and_bytes_from_parquet(tmp_path):
-    for pages in (pa.array([7] * 40 + [8]), pa.array([b"7"] * 40 + [b"8"])):
-        pq.write_table(pa.table({"user": range(41), "page": pages}), tmp_path / "a.parquet")
-        flags = [f"--input={tmp_path}/a.parquet", "--overwrite"]
-        assert command(tmp_path, *flags) == 0
+    for pages in ([7] * 40 + [8], [b"7"] * 40 + [b"8"]):
+        assert command(tmp_path, parquet(tmp_path, pages), "--overwrite") == 0
         assert released(tmp_path) == [["partition"], ["7"]]
 
 
-# Parquet does not make sure that strings are UTF-8.
-@pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
-def test_bytes_that_are_no_text_are_refused_without_being_shown(tmp_path, capfd, kind):
-    pages = pa.array([b"\xff secret"] * 40).view(kind)
-    pq.write_table(pa.table({"user": range(40), "page": pages}), tmp_path / "a.parquet")
-    assert command(tmp_path, f"--input={tmp_path}/a.parquet") == 1
-    err = capfd.readouterr().err
-    assert "not UTF-8" in err and "secret" not in err
-
-
-@pytest.mark.parametrize("more", [[], ["--output_format=jsonl"]])
-def test_an_error_of_a_name_that_was_selected_is_paid_for(tmp_path, capfd, more):
-    # Other noise would not have named it: given back, tries would tell of it for nothing.
+@pytest.mark.parametrize(
+    ("kind", "more", "price"),
+    [
+        # Other noise would not have named it: given back, tries would tell of it for nothing.
+        (pa.binary(), [], PrivacyBudget(20, "1e-12")),
+        (pa.binary(), ["--output_format=jsonl"], PrivacyBudget(20, "1e-12")),
+        # Parquet does not make sure that strings are UTF-8, but they are read before any noise.
+        (pa.string(), [], PrivacyBudget(0)),
+    ],
+)
+def test_a_name_that_is_no_text_is_not_shown(tmp_path, capfd, kind, more, price):
     book = tmp_path / "book.ledger"
     Ledger.create(book, 50, 0.5)
-    table = pa.table({"user": range(40), "page": pa.array([b"\xff"] * 40)})
-    pq.write_table(table, tmp_path / "a.parquet")
-    assert command(tmp_path, f"--input={tmp_path}/a.parquet", f"--ledger={book}", *more) == 1
-    assert "not UTF-8" in capfd.readouterr().err and not list((tmp_path / "out").iterdir())
-    assert Ledger.open(book).remaining().epsilon < 50
+    records = parquet(tmp_path, pa.array([b"\xff secret"] * 40).view(kind))
+    assert command(tmp_path, records, f"--ledger={book}", *more) == 1
+    out, err = capfd.readouterr()
+    assert out == "" and err.startswith("error: ") and err.count("\n") == 1
+    assert "not UTF-8" in err and "secret" not in err
+    assert not list((tmp_path / "out").glob("*"))
+    assert Ledger.open(book).spent() == price
 
 
 def test_users_of_other_partitions_cost_a_part_of_epsilon(tmp_path):
@@ -139,9 +149,8 @@ def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
 
 def test_public_partitions(tmp_path):
     records = "user,page\n" + lines(5, "home") + lines(1, "rare")
-    (tmp_path / "public.csv").write_text('home\n"empty, but listed"\n\n')
-    flags = [f"--public_partitions={tmp_path}/public.csv", "--public_threshold=2"]
-    assert command(tmp_path, *flags, records=records) == 0
+    names = public(tmp_path, 'home\n"empty, but listed"\n\n')
+    assert command(tmp_path, names, "--public_threshold=2", records=records) == 0
     # At epsilon = 20 / 3 noise exceeds 2 with a probability of e**-20.
     assert released(tmp_path) == [["partition"], ["home"]]
     found = statement(tmp_path)
@@ -149,17 +158,11 @@ def test_public_partitions(tmp_path):
     assert (found["public_partitions"], found["public_threshold"]) == (2, 2)
 
 
-def test_public_partitions_of_other_types(tmp_path):
-    (tmp_path / "public.csv").write_text("7\n8\n")
-    public = [f"--public_partitions={tmp_path}/public.csv", "--public_threshold=2"]
-    pages = pa.array([7] * 40, pa.int32()).dictionary_encode()
-    pq.write_table(pa.table({"user": range(40), "page": pages}), tmp_path / "a.parquet")
-    assert command(tmp_path, *public, f"--input={tmp_path}/a.parquet") == 0
-    assert released(tmp_path) == [["partition"], ["7"]]
-    (tmp_path / "public.csv").write_text("no,tv\nit,tv\n")
+def test_public_partitions_of_several_columns(tmp_path):
+    flags = [public(tmp_path, "no,tv\nit,tv\n"), "--public_threshold=2", "--noisy_counts"]
     records = "user,country,device\n" + "".join(f"{user},no,tv\n" for user in range(40))
-    columns = ["--partition_column=country", "--partition_column=device", "--overwrite"]
-    assert command(tmp_path, *public, *columns, "--noisy_counts", records=records) == 0
+    columns = ["--partition_column=country", "--partition_column=device"]
+    assert command(tmp_path, *flags, *columns, records=records) == 0
     header, *rows = released(tmp_path)
     assert header == ["country", "device", "noisy_count", "low", "high"]
     assert [row[:2] for row in rows] == [["no", "tv"]]
@@ -173,18 +176,17 @@ TIME = datetime.datetime(2026, 1, 31, 8, 30, tzinfo=datetime.timezone.utc)
     [
         (decimal.Decimal("1.50"), pa.decimal128(9, 2), "+1.500", "1.5"),
         (2**64 - 1, pa.uint64(), "018446744073709551615", "18446744073709551615"),
+        (7, pa.dictionary(pa.int32(), pa.int32()), "8", "7"),
         (True, pa.bool_(), "TRUE", "true"),
         (TIME.replace(tzinfo=None), pa.timestamp("ns"), "2026-01-31T08:30", "2026-01-31 08:30:00"),
         (TIME, pa.timestamp("ms", "Asia/Tokyo"), "2026-01-31 09:30+01", "2026-01-31 08:30:00Z"),
     ],
 )
 def test_public_partitions_are_found_however_they_are_written(tmp_path, value, kind, written, name):
-    (tmp_path / "public.csv").write_text(f"{written}\n{name}\n")
     # Six users are enough for a public partition alone: others need more at this delta.
-    public = [f"--public_partitions={tmp_path}/public.csv", "--public_threshold=2"]
-    pages = pa.array([value] * 6, kind)
-    pq.write_table(pa.table({"user": range(6), "page": pages}), tmp_path / "a.parquet")
-    assert command(tmp_path, *public, f"--input={tmp_path}/a.parquet") == 0
+    records = parquet(tmp_path, pa.array([value] * 6, kind))
+    names = public(tmp_path, f"{written}\n{name}\n")
+    assert command(tmp_path, records, names, "--public_threshold=2") == 0
     assert released(tmp_path) == [["partition"], [name]]
 
 
@@ -199,11 +201,8 @@ def test_public_partitions_are_found_however_they_are_written(tmp_path, value, k
     ],
 )
 def test_public_partitions_that_no_record_can_have_are_refused(tmp_path, failure, kind, written):
-    (tmp_path / "public.csv").write_text(f'"{written}"\n')
-    table = pa.table({"user": pa.array([], pa.int64()), "page": pa.array([], kind)})
-    pq.write_table(table, tmp_path / "a.parquet")
-    public = f"--public_partitions={tmp_path}/public.csv"
-    code, err = failure(command, tmp_path, public, f"--input={tmp_path}/a.parquet")
+    records, names = parquet(tmp_path, pa.nulls(1, kind)), public(tmp_path, f'"{written}"\n')
+    code, err = failure(command, tmp_path, names, records)
     assert code == 1
     assert f"public.csv, line 1: {written!r} is not of the type" in err and "write it like" in err
 
@@ -240,7 +239,6 @@ def test_two_jobs_do_not_share_their_numbers(tmp_path):
         assert command(tmp_path, *flags, records=records, privacy=privacy) == 0
         outcomes.append(released(tmp_path))
     assert outcomes[0] != outcomes[1]
-    assert JobSecret.from_os() != JobSecret.from_os()
 
 
 @pytest.mark.parametrize(("delta", "warned"), [("0.5", True), ("1e-3", True), ("1e-4", False)])

@@ -1,13 +1,13 @@
 """The command beside a user's own package of the name ``pipelines``."""
 
+import functools
 import os
-import subprocess
-import sys
 
 import pytest
 
 from dp_transforms.__main__ import RUN_MODULE
 from pipelines.__main__ import COMMANDS
+from tests.jobs import job_flags, python
 
 
 @pytest.fixture
@@ -16,14 +16,7 @@ def beside(tmp_path):
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "__init__.py").write_text("raise RuntimeError('of the user')\n")
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-
-    def run(*arguments):
-        command = [sys.executable, *arguments]
-        return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
-        )
-
-    return run
+    return functools.partial(python, cwd=tmp_path, env=environment)
 
 
 def test_a_users_package_is_not_loaded(beside):
@@ -44,9 +37,7 @@ def test_a_users_package_is_not_loaded(beside):
 
 def test_a_release_on_beam_with_a_process_of_its_own(beside, tmp_path):
     (tmp_path / "records.csv").write_text("user,page\n" + "".join(f"{i},a\n" for i in range(50)))
-    flags = ["--user_column=user", "--partition_column=page", "--epsilon=1", "--output=out"]
-    flags += ["--input=records.csv", "--max_partitions_per_user=1"]
-    flags += ["--config=direct/two_processes.yaml", "--direct_num_workers=1"]
+    flags = job_flags(".", "--config=direct/two_processes.yaml", "--direct_num_workers=1")
     done = beside("-m", "dp_transforms", "release", *flags)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "released_frequencies.csv").exists()

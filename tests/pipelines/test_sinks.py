@@ -14,17 +14,10 @@ import pytest
 
 from dp_transforms.budget import Ledger
 from dp_transforms.mechanisms import FrequencyList
-from pipelines import (
-    audit,
-    evaluate,
-    ledger,
-    plan,
-    progress,
-    release_frequency_list,
-    select_partitions,
-)
+from pipelines import progress
+from pipelines.__main__ import main
 from pipelines.command_line import FAILURE, SUCCESS
-from tests.jobs import job_flags
+from tests.jobs import job_flags, statement
 
 NAMES = ["home", 'a, "b"', "ü", "rare"]
 
@@ -42,7 +35,7 @@ def test_other_formats_hold_the_same(tmp_path, flags, capsys):
     out = tmp_path / "out"
     formats = ["--output_format=parquet", "--output_format=jsonl"]
     select = [*flags, "--delta=1e-3", "--noisy_counts"]
-    assert select_partitions.main([*select, *formats]) == SUCCESS
+    assert main(["select", *select, *formats]) == SUCCESS
     names = [f"released_partitions.{name}" for name in ("csv", "parquet", "jsonl")]
     assert capsys.readouterr().out.split() == [f"{out}/{name}" for name in names]
     rows = pq.read_table(out / names[1]).to_pylist()
@@ -56,12 +49,12 @@ def test_other_formats_hold_the_same(tmp_path, flags, capsys):
     assert header == "partition,noisy_count,low,high"
     assert lines[1] == f'"a, ""b""",{counts[1]},{ends}'
     # What was made of a release does not outlive it.
-    assert select_partitions.main([*select, "--epsilon=29", "--overwrite"]) == SUCCESS
+    assert main(["select", *select, "--epsilon=29", "--overwrite"]) == SUCCESS
     assert not (out / names[1]).exists() and not (out / names[2]).exists()
 
 
 def test_lists_in_other_formats(tmp_path, flags):
-    assert release_frequency_list.main([*flags, "--output_format=parquet"]) == SUCCESS
+    assert main(["release", *flags, "--output_format=parquet"]) == SUCCESS
     released = FrequencyList.from_csv(tmp_path / "out/released_frequencies.csv")
     table = pq.read_table(tmp_path / "out/released_frequencies.parquet")
     assert table.to_pydict() == {
@@ -76,7 +69,7 @@ def test_a_dry_run_prices_and_changes_nothing(tmp_path, flags, capsys, epsilon):
     Ledger.create(book, epsilon)
     before = book.read_bytes()
     (tmp_path / "records.csv").write_text('user,page\n1,"a broken record\n')
-    code = release_frequency_list.main([*flags, "--dry_run", f"--ledger={book}"])
+    code = main(["release", *flags, "--dry_run", f"--ledger={book}"])
     printed = capsys.readouterr()
     assert book.read_bytes() == before and not (tmp_path / "out").exists()
     if epsilon < 30:
@@ -84,18 +77,18 @@ def test_a_dry_run_prices_and_changes_nothing(tmp_path, flags, capsys, epsilon):
     else:
         assert code == SUCCESS
         assert "frequency list: epsilon 30" in printed.out and "epsilon 40" in printed.out
-    assert release_frequency_list.main([*flags, "--dry_run", "--user_column=usr"]) == FAILURE
+    assert main(["release", *flags, "--dry_run", "--user_column=usr"]) == FAILURE
     with pytest.raises(SystemExit):
-        release_frequency_list.main([*flags, "--dry_run=true"])
+        main(["release", *flags, "--dry_run=true"])
     assert "--dry_run takes no value" in capsys.readouterr().err
 
 
 def test_a_finished_release_is_not_called_reserved(tmp_path, flags):
     book = tmp_path / "book.jsonl"
     Ledger.create(book, 40).reserve(1, purpose="of somebody else")
-    assert release_frequency_list.main([*flags, f"--ledger={book}"]) == SUCCESS
-    statement = json.loads((tmp_path / "out/privacy.json").read_text())
-    assert [line["state"] for line in statement["budget"]["ledger"]] == ["reserved", "committed"]
+    assert main(["release", *flags, f"--ledger={book}"]) == SUCCESS
+    lines = statement(tmp_path)["budget"]["ledger"]
+    assert [line["state"] for line in lines] == ["reserved", "committed"]
 
 
 def test_json_for_programs(tmp_path, capsys):
@@ -104,19 +97,19 @@ def test_json_for_programs(tmp_path, capsys):
     book = str(tmp_path / "book.jsonl")
     Ledger.create(book, 1).reserve(0.25, purpose="a list").commit()
 
-    def printed(main, *arguments):
+    def printed(*arguments):
         assert main([*arguments, "--json"]) == SUCCESS
         return json.loads(capsys.readouterr().out)
 
-    found = printed(ledger.main, "show", book)
+    found = printed("ledger", "show", book)
     assert found["left"] == {"epsilon": "0.75", "delta": "0"}
     assert [line["state"] for line in found["reservations"]] == ["committed"]
-    found = printed(evaluate.main, f"--original={counts}", f"--released={counts}")
+    found = printed("evaluate", f"--original={counts}", f"--released={counts}")
     assert found["partitions"] == [6, 6] and found["dist"] == 0
-    found = printed(plan.main, "--users=1000", "--epsilon=1,2", "--delta=1e-6")
+    found = printed("plan", "--users=1000", "--epsilon=1,2", "--delta=1e-6")
     assert [one["epsilon"] for one in found["plans"]] == [1, 2]
     same = [f"--frequency_list={counts}", f"--neighbour={counts}", "--epsilon=2", "--draws=10"]
-    found = printed(audit.main, "--mechanism=frequency_list", *same)
+    found = printed("audit", "--mechanism=frequency_list", *same)
     assert found["certified"] == 0 and found["broken"] is False
 
 

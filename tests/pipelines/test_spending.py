@@ -1,7 +1,6 @@
 """Budget faults as a job meets them: never overspent, never silently lost."""
 
 import errno
-import json
 import multiprocessing
 import os
 import pathlib
@@ -16,14 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_transforms.budget import (
-    Cost,
-    Ledger,
-    Origin,
-    PrivacyBudget,
-    Request,
-    ledger_file,
-)
+from dp_transforms.budget import Cost, Ledger, Origin, PrivacyBudget, Request, ledger_file
 from dp_transforms.errors import InputError
 from dp_transforms.files import output
 from dp_transforms.files.output import ReleaseDirectory, begin_release
@@ -35,7 +27,7 @@ from pipelines import ledger as ledger_command
 from pipelines import release_job
 from pipelines.release_frequency_list import main
 from pipelines.spending import spending
-from tests.jobs import job_flags
+from tests.jobs import job_flags, statement
 
 WHOLE = PrivacyBudget(1)
 PARTS = [
@@ -46,6 +38,8 @@ PARTS = [
 
 @pytest.fixture
 def path(tmp_path):
+    """The path of a ledger of epsilon 1."""
+    Ledger.create(tmp_path / "ledger", 1)
     return str(tmp_path / "ledger")
 
 
@@ -60,7 +54,6 @@ def flags(tmp_path, path, output="out"):
 
 
 def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
-    Ledger.create(path, 1)
     with spending(path, WHOLE, PARTS) as statement:
         assert states(path) == ["reserved", "reserved"]
         ledger = statement["budget"]["ledger"]
@@ -70,17 +63,16 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
 
 
 def test_if_a_part_does_not_fit_none_is_reserved(path):
-    Ledger.create(path, "0.4")
+    Ledger.open(path).reserve("0.6", purpose="earlier").commit()
     with pytest.raises(InputError, match=r"only epsilon 0\.1"), spending(path, WHOLE, PARTS):
         pytest.fail("nothing may be released")
-    assert states(path) == []
+    assert states(path) == ["committed"]
 
 
 @pytest.mark.parametrize("announces", [False, True])
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
 def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, announces, begins, error):
-    Ledger.create(path, 1)
     with pytest.raises(error), spending(path, WHOLE, PARTS, None, announces) as statement:
         if begins:
             # As in a worker, to which it was sent.
@@ -94,14 +86,12 @@ def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, announces, 
     "error", [NothingDrawnError("none"), RuntimeError("NothingDrawnError: no")]
 )
 def test_a_failure_by_the_noise_is_paid_for(path, error):
-    Ledger.create(path, 1)
     with pytest.raises(type(error)), spending(path, WHOLE, PARTS, None, announces=True):
         raise error
     assert states(path) == ["committed", "committed"]
 
 
 def test_what_was_given_back_cannot_be_written_later(path):
-    Ledger.create(path, 1)
     with pytest.raises(KeyError), spending(path, WHOLE, PARTS, None, True) as statement:
         raise KeyError
     with pytest.raises(InputError, match=r"nothing was released: .* already abandoned"):
@@ -126,7 +116,6 @@ def fill(monkeypatch):
 
 
 def test_a_full_disk_before_the_release(tmp_path, path, monkeypatch, capsys):
-    Ledger.create(path, 1)
     fill(monkeypatch)
     assert main(flags(tmp_path, path)) == 1
     assert "the ledger cannot be written: no space left" in capsys.readouterr().err
@@ -135,7 +124,6 @@ def test_a_full_disk_before_the_release(tmp_path, path, monkeypatch, capsys):
 
 
 def test_a_full_disk_after_the_release(tmp_path, path, monkeypatch, capsys):
-    Ledger.create(path, 1)
     publish = ReleaseDirectory.publish
 
     def then_full(*arguments):
@@ -153,7 +141,7 @@ def test_a_full_disk_after_the_release(tmp_path, path, monkeypatch, capsys):
 
 
 def test_a_damaged_ledger_stops_the_job(tmp_path, path, failure):
-    Ledger.create(path, 1).reserve("0.51", purpose="earlier")
+    Ledger.open(path).reserve("0.51", purpose="earlier")
     damaged = pathlib.Path(path).read_bytes().replace(b"0.51", b"0.11")
     pathlib.Path(path).write_bytes(damaged)
     code, err = failure(main, flags(tmp_path, path))
@@ -163,6 +151,7 @@ def test_a_damaged_ledger_stops_the_job(tmp_path, path, failure):
 
 
 ON_BEAM = "--runner=FnApiRunner"
+ENGINES = pytest.mark.parametrize("engine", [[], [ON_BEAM]], ids=["here", "on Beam"])
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload([__name__, "apache_beam.runners.portability.fn_api_runner"])
 
@@ -201,7 +190,6 @@ def stopped_job(tmp_path, step, when, sent, arguments):
     ],
 )
 def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
-    Ledger.create(path, 1)
     job = [*flags(tmp_path, path), flag]
     code, _ = stopped_job(tmp_path, step, when, signal.SIGKILL, job)
     assert code == -signal.SIGKILL
@@ -214,31 +202,23 @@ def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
     assert states(path) == (["abandoned"] if free else ["reserved"]) + ["committed"] * (1 + free)
 
 
-@pytest.mark.parametrize("engine", [[], [ON_BEAM]], ids=["here", "on Beam"])
+@ENGINES
 def test_ctrl_c_before_anything_is_written_costs_nothing(tmp_path, path, engine):
-    Ledger.create(path, 1)
     job = flags(tmp_path, path) + engine
     stopped = stopped_job(tmp_path, "publish", "before", signal.SIGINT, job)
     assert stopped == (130, "error: interrupted: no release was written\n")
     assert states(path) == ["abandoned"]
 
 
-BAD_RECORDS = {
-    "a null": "user,page\n1,a\n,b\n",
-    "a stray quote": 'user,page\n1,a\n2,"b"c\n3,"\n',
-    "a line too short": "user,page\n1,a\n2\n",
-}
+# The last record has no user.
+BAD_RECORDS = "user,page\n1,a\n,b\n"
 
 
-@pytest.mark.parametrize(
-    ("fault", "engine"), [*((fault, []) for fault in BAD_RECORDS), ("a null", [ON_BEAM])]
-)
-def test_a_fault_in_the_records_costs_nothing(tmp_path, path, fault, engine, capsys):
-    Ledger.create(path, 1)
+@ENGINES
+def test_a_fault_in_the_records_costs_nothing(tmp_path, path, engine):
     job = flags(tmp_path, path) + engine
-    (tmp_path / "records.csv").write_text(BAD_RECORDS[fault])
+    (tmp_path / "records.csv").write_text(BAD_RECORDS)
     assert main(job) == 1
-    assert capsys.readouterr().err.count("\n") == 1
     assert states(path) == ["abandoned"]
     assert not (tmp_path / "out").exists()
 
@@ -247,7 +227,6 @@ def test_a_fault_in_the_records_costs_nothing(tmp_path, path, fault, engine, cap
     "table", [{"user": [1]}, {"user": [1], "page": [[1]]}, {"user": [0.5], "page": ["a"]}]
 )
 def test_what_a_footer_knows_is_found_before_anything_is_reserved(tmp_path, path, table):
-    Ledger.create(path, 1)
     job = flags(tmp_path, path)
     pq.write_table(pa.table(table), tmp_path / "records.parquet")
     job[0] = f"--input={tmp_path}/records.parquet"
@@ -255,26 +234,15 @@ def test_what_a_footer_knows_is_found_before_anything_is_reserved(tmp_path, path
     assert states(path) == []
 
 
-@pytest.mark.parametrize("engine", [[], [ON_BEAM]], ids=["here", "on Beam"])
+@ENGINES
 def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engine, monkeypatch):
-    Ledger.create(path, 1)
     create = LocalFiles.create
 
-    class Full:
-        def __init__(self, name):
-            self.file = create(name)
+    def full(name):
+        create(name).close()
+        return open("/dev/full", "wb")
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            self.file.close()
-
-        def write(self, content):
-            if content:
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(LocalFiles, "create", staticmethod(Full))
+    monkeypatch.setattr(LocalFiles, "create", staticmethod(full))
     job = flags(tmp_path, path) + engine
     assert main(job) == 1
     assert states(path) == ["abandoned"]
@@ -283,7 +251,6 @@ def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engin
 
 def test_a_disk_that_the_release_fills_has_its_price(tmp_path, path, monkeypatch):
     """A release fits or not by its noise: to draw until one does is not paid for."""
-    Ledger.create(path, 1)
     create = LocalFiles.create
 
     def full_for_lists(name):
@@ -297,16 +264,14 @@ def test_a_disk_that_the_release_fills_has_its_price(tmp_path, path, monkeypatch
 
 
 def test_a_runner_that_may_go_on_gets_nothing_back(tmp_path, path, monkeypatch):
-    Ledger.create(path, 1)
     job = [*flags(tmp_path, path), ON_BEAM]
-    (tmp_path / "records.csv").write_text(BAD_RECORDS["a null"])
+    (tmp_path / "records.csv").write_text(BAD_RECORDS)
     monkeypatch.setattr(release_job, "DEFAULT_RUNNER", "another")
     assert main(job) == 1
     assert states(path) == ["reserved"]
 
 
 def test_options_that_a_runner_refuses_cost_nothing(tmp_path, path, capsys):
-    Ledger.create(path, 1)
     job = [*flags(tmp_path, path), "--runner=DataflowRunner", "--temp_location=gs://a/b"]
     assert main(job) == 2
     err = capsys.readouterr().err
@@ -315,12 +280,10 @@ def test_options_that_a_runner_refuses_cost_nothing(tmp_path, path, capsys):
 
 
 def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
-    Ledger.create(path, 1)
     job = [*flags(tmp_path, path), "--job_id=november", "--label=first try"]
     assert main(job) == 0
-    statement = json.loads((tmp_path / "out" / "privacy.json").read_text())
-    assert statement["budget"]["reservations"] == [1]
-    assert statement["budget"]["ledger_id"] == Ledger.open(path).identity
+    budget = statement(tmp_path)["budget"]
+    assert budget["reservations"] == [1] and budget["ledger_id"] == Ledger.open(path).identity
     capsys.readouterr()
     assert main(job) == 3
     assert "--job_id=november has run, and its release is in" in capsys.readouterr().err
@@ -346,7 +309,6 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     ("step", "when"), [("publish", "before"), ("begin_release", "after"), ("publish", "after")]
 )
 def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step, when):
-    Ledger.create(path, 1)
     job = [*flags(tmp_path, path), "--job_id=november"]
     stopped_job(tmp_path, step, when, signal.SIGKILL, job)
     capsys.readouterr()
@@ -369,12 +331,11 @@ def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step
 
 
 def test_a_job_whose_name_is_in_use(tmp_path, path, capsys):
-    ledger = Ledger.create(path, 1)
     job = [*flags(tmp_path, path), "--job_id=november"]
     origin = Origin("release_frequency_list", str(tmp_path / "out"), "", "november")
     mechanism = partition_mechanism(0.4)
     request = Request("frequency list", Cost(price_of(mechanism), mechanism.loss_range))
-    ledger.reserve_all([request], origin, announces=True)
+    Ledger.open(path).reserve_all([request], origin, announces=True)
     assert main(job) == 1
     assert "is under way on" in capsys.readouterr().err
     assert states(path) == ["reserved"]
@@ -388,10 +349,9 @@ def test_words_for_a_ledger_need_one(tmp_path, path, flag, capsys):
 
 
 def test_three_thirds_are_one(tmp_path, path):
-    Ledger.create(path, 1)
     for i in range(3):
         job = [*flags(tmp_path, path, f"out{i}"), "--epsilon=1/3"]
         assert main(job) == 0
-        statement = json.loads((tmp_path / f"out{i}" / "privacy.json").read_text())
-        assert (statement["epsilon"], statement["epsilon_exact"]) == (0.333333333333334, "1/3")
+        said = statement(tmp_path, f"out{i}")
+        assert (said["epsilon"], said["epsilon_exact"]) == (0.333333333333334, "1/3")
     assert Ledger.open(path).remaining() == PrivacyBudget(0)

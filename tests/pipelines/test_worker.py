@@ -1,8 +1,8 @@
 import platform
-import subprocess
-import sys
 
 import pytest
+
+from tests.jobs import python
 
 FAILING = """
 import threading, time
@@ -16,9 +16,7 @@ time.sleep(60)
 
 
 def test_a_worker_ends_with_any_of_its_threads(repository):
-    done = subprocess.run(
-        [sys.executable, "-c", FAILING], cwd=repository, capture_output=True, text=True, timeout=30
-    )
+    done = python("-c", FAILING, cwd=repository)
     # Neither does it say of what: that may quote records.
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
@@ -38,8 +36,7 @@ sdk_worker.BundleProcessorCache(frozenset(), None, None, fns).get("1", "2")
 
 
 def test_a_worker_that_is_stuck_before_its_steps_are_made_ends(repository):
-    command = [sys.executable, "-c", STUCK]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=30)
+    done = python("-c", STUCK, cwd=repository)
     assert (done.returncode, done.stdout) == (1, "making\n")
     assert "Traceback" not in done.stderr
 
@@ -70,7 +67,6 @@ print(pa.default_memory_pool().backend_name, resident() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc")
 def test_freed_memory_is_kept():
-    done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, check=True)
-    backend, kept = done.stdout.decode().split()
+    backend, kept = python("-c", FREED, check=True).stdout.split()
     assert backend == "system"
     assert int(kept) > 150 << 20

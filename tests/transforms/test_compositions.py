@@ -5,7 +5,7 @@ the noise is for: a list by its mechanism's sensitivity in L1, a selection in as
 its strategy allows. Epsilon is so large that there is no noise.
 """
 
-import collections
+import functools
 
 import apache_beam as beam
 from hypothesis import Phase, given, settings
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dp_transforms as dp
 from dp_transforms.mechanisms.selection import LaplaceSelection
 from dp_transforms.runtime.bounds import bound_of
-from tests.beam_runs import of_kind, run, same
+from tests.beam_runs import of_kind, rows_of, same, with_and_without
 
 SECRET = dp.JobSecret.insecure_for_testing(3)
 ITEMS = range(12)
@@ -107,14 +107,7 @@ def released(pcoll, release, max_partitions):
         select = dp.SelectPartitions(
             EPSILON, DELTA, max_partitions, strategy="laplace", noisy_counts=True, secret=SECRET
         )
-    return pcoll | select | "Plain" >> beam.FlatMap(plain_counts)
-
-
-def plain_counts(selected):
-    """(name, noisy count) of what was selected, in whatever kind of record."""
-    if hasattr(selected, "to_pylist"):
-        return [tuple(row.values()) for row in selected.to_pylist()]
-    return [tuple(selected)]
+    return pcoll | select | "Plain" >> beam.FlatMap(lambda one: rows_of([one]))
 
 
 @beam.ptransform_fn
@@ -130,28 +123,6 @@ def refused(kind, chain, release):
     except ValueError as error:
         return str(error)
     return None
-
-
-def both_inputs(accepted):
-    """All compositions in one pipeline, with the planted user and without."""
-
-    def results(pipeline):
-        return (
-            tuple(
-                pipeline
-                | f"{i} {len(records)}" >> Composition(*composition, records)
-                | f"{i} {len(records)} named"
-                >> beam.Map(lambda one, *name: (name, one), i, records is OTHERS)
-                for i, composition in enumerate(accepted)
-                for records in (OTHERS, OTHERS + PLANTED)
-            )
-            | beam.Flatten()
-        )
-
-    found = collections.defaultdict(list)
-    for name, one in run(results):
-        found[name].append(one)
-    return found
 
 
 def known_kappa(kind, chain, release):
@@ -177,7 +148,8 @@ def test_one_user_moves_a_release_by_no_more_than_its_noise_is_for():
     draw()
     # All run in one pipeline, beside some that are accepted for certain.
     accepted = CERTAIN + accepted[-2:]
-    found = both_inputs(accepted)
+    releases = [functools.partial(Composition, *composition) for composition in accepted]
+    found = with_and_without(PLANTED, OTHERS, releases)
     for i, composition in enumerate(accepted):
         without, with_planted = found[i, False], found[i, True]
         if composition[2][0] == "release":

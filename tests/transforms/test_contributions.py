@@ -4,13 +4,13 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 from apache_beam.transforms.display import DisplayData
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret
 from dp_transforms.columnar.scattering import MAX_BUCKETS
 from tests import reference
-from tests.beam_runs import few_pipelines, rows_of, run, steps_of, table_of
+from tests.beam_runs import few_pipelines, of_kind, rows_of, run, steps_of, table_of
 
 SECRET = JobSecret.insecure_for_testing(5)
 KEY = SECRET.key("bound contributions")
@@ -21,23 +21,17 @@ RECORDS = st.lists(
 )
 
 
+KINDS = pytest.mark.parametrize("kind", ["tuples", "tables"])
+
+
+@KINDS
 @few_pipelines
 @given(RECORDS, st.integers(1, 4), st.sampled_from([1, 2, 64]))
-def test_tuples_agree_with_the_reference(records, max_partitions, num_buckets):
-    bounded = run(
-        records, BoundContributions(max_partitions, secret=SECRET, num_buckets=num_buckets)
-    )
-    assert sorted(bounded) == sorted(reference.bound(records, max_partitions, KEY))
-
-
-@few_pipelines
-@given(st.lists(RECORDS), st.integers(1, 4))
-def test_tables_agree_with_the_reference(batches, max_partitions):
-    # Some tables may be empty, and there may be none.
-    empty = table_of([("", 0)]).slice(0, 0)
-    tables = [table_of(batch) if batch else empty for batch in batches]
-    bounded = rows_of(run(tables, BoundContributions(max_partitions, secret=SECRET)))
-    records = [record for batch in batches for record in batch]
+# The second table is empty.
+@example([("ann", 1)], 1, 1)
+def test_bounded_records_agree_with_the_reference(kind, records, max_partitions, num_buckets):
+    transform = BoundContributions(max_partitions, secret=SECRET, num_buckets=num_buckets)
+    bounded = rows_of(run(of_kind(kind, records), transform))
     assert sorted(bounded) == sorted(reference.bound(records, max_partitions, KEY))
 
 
@@ -95,28 +89,18 @@ VISITS = st.lists(
 CAPS = st.none() | st.integers(1, 4)
 
 
-def capped(counts, cap):
-    return {p: min(n, cap or n) for p, n in counts.items()}
-
-
+@KINDS
 @few_pipelines
-@given(VISITS, CAPS, st.sampled_from([1, 64]))
-def test_counts_of_tuples_agree_with_the_reference(records, cap, num_buckets):
-    counts = run(records, CountDistinctUsers(cap, num_buckets=num_buckets))
+@given(VISITS, st.none() | st.integers(1, 3), CAPS, st.sampled_from([1, 64]))
+def test_counts_agree_with_the_reference(kind, records, max_partitions, cap, num_buckets):
+    steps = [CountDistinctUsers(cap, num_buckets=num_buckets)]
+    bounded = records
+    if max_partitions is not None:
+        steps.insert(0, BoundContributions(max_partitions, secret=SECRET))
+        bounded = reference.bound(records, max_partitions, KEY)
+    counts = rows_of(run(of_kind(kind, records), *steps))
     assert len(counts) == len(dict(counts))
-    assert dict(counts) == capped(reference.count(records), cap)
-
-
-@few_pipelines
-@given(st.lists(VISITS), st.integers(1, 3), CAPS)
-def test_counts_of_bounded_tables_agree_with_the_reference(batches, max_partitions, cap):
-    tables = [table_of(batch) for batch in batches if batch]
-    bounding = BoundContributions(max_partitions, secret=SECRET)
-    counts = rows_of(run(tables, bounding, CountDistinctUsers(cap)))
-    assert len(counts) == len(dict(counts))
-    records = [record for batch in batches for record in batch]
-    bounded = reference.bound(records, max_partitions, KEY)
-    assert dict(counts) == capped(reference.count(bounded), cap)
+    assert dict(counts) == {p: min(n, cap or n) for p, n in reference.count(bounded).items()}
 
 
 def test_nulls_in_distinct_tables_are_refused():

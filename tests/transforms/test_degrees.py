@@ -1,6 +1,5 @@
 from collections import Counter
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,7 @@ from dp_transforms.mechanisms.degree_projection import (
 )
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
-from tests.beam_runs import few_pipelines, of_kind, rows_of, run, table_of
+from tests.beam_runs import few_pipelines, of_kind, rows_of, run
 
 SECRET = JobSecret.insecure_for_testing(11)
 NODES = st.sampled_from(["ann", "bob", "cy", "dee", ""])
@@ -28,26 +27,14 @@ def degrees_of(edges, degree):
     return dict(Counter(edge[degree == "in"] for edge in directed))
 
 
+@pytest.mark.parametrize("kind", ["tuples", "rows", "tables"])
 @few_pipelines
 @given(edges=EDGES, degree=DEGREES)
-def test_tuples_agree_with_the_definition(edges, degree):
-    found = run(edges, CountDegrees(degree, secret=SECRET, num_buckets=3))
+def test_degrees_agree_with_the_definition(kind, edges, degree):
+    given_ = of_kind(kind, edges, ("source", "target"))
+    found = rows_of(run(given_, CountDegrees(degree, secret=SECRET, num_buckets=3)))
     assert len(found) == len(dict(found))
     assert dict(found) == degrees_of(edges, degree)
-
-
-@few_pipelines
-@given(batches=st.lists(EDGES.filter(bool), min_size=1, max_size=3), degree=DEGREES)
-def test_tables_agree_with_the_definition(batches, degree):
-    tables = [table_of(batch, ("source", "target")) for batch in batches]
-    found = rows_of(run(tables, CountDegrees(degree, secret=SECRET), element_type=pa.Table))
-    assert dict(found) == degrees_of([edge for batch in batches for edge in batch], degree)
-
-
-def test_rows_come_back_as_rows():
-    rows = of_kind("rows", [(1, 2), (1, 3), (1, 2)], ("source", "target"))
-    found = run(rows, CountDegrees("out", secret=SECRET))
-    assert [(row.partition, row.count) for row in found] == [(1, 2)]
 
 
 @few_pipelines

@@ -15,7 +15,7 @@ from dp_transforms.specs import ALL_USERS, Attribute
 from dp_transforms.transforms.grouped import ReleaseGroupedLists
 from tests import reference
 from tests.beam_runs import of_kind, run
-from tests.selection_reference import selected
+from tests.selection_reference import as_tables, selected
 
 KAPPA = 2
 SECRET = JobSecret.insecure_for_testing(17)
@@ -63,17 +63,12 @@ def expected(records, attributes, selection=None):
             names += [(user, f"{i}={value}") for user, value in of_user.items()]
     if selection is not None:
         to_select = sum(attribute.groups is None for attribute in attributes)
-        strategy = make_strategy(
-            AUTO,
-            selection.epsilon,
-            selection.delta,
-            already_bounded=True,
-            max_partitions_per_user=to_select,
-        )
+        bounds = {"already_bounded": True, "max_partitions_per_user": to_select}
+        strategy = make_strategy(AUTO, selection.epsilon, selection.delta, **bounds)
         chosen = selected(names, strategy, SECRET, "names of groups")
         kept = {(attributes[int(n.split("=")[0])].name, n.split("=", 1)[1]) for n in chosen}
         public = {(a.name, group) for a in attributes for group in a.groups or ()}
-        assert kept and len(kept) < len(set(names_of(names)))
+        assert kept and len(kept) < len({name for _, name in names})
         groups = {
             name: counter
             for name, counter in groups.items()
@@ -91,10 +86,6 @@ def expected(records, attributes, selection=None):
         )
         for name, counter in groups.items()
     }
-
-
-def names_of(pairs):
-    return {name for _, name in pairs}
 
 
 def release(attributes, **others):
@@ -115,21 +106,11 @@ def released(records, transform, **others):
     return found
 
 
-def as_tables(records, attributes):
-    names = ["user", "partition", *(attribute.name for attribute in attributes)]
-    return [
-        pa.table([list(column) for column in zip(*records[i::3], strict=True)], names=names)
-        for i in range(3)
-    ]
-
-
 def test_selected_groups_in_tables():
     records = make_records(ages=True)
-    lists = released(
-        as_tables(records, TO_SELECT),
-        release(TO_SELECT, selection=SELECTION, num_buckets=5),
-        element_type=pa.Table,
-    )
+    tables = as_tables(records, 3, ["user", "partition", *(one.name for one in TO_SELECT)])
+    transform = release(TO_SELECT, selection=SELECTION, num_buckets=5)
+    lists = released(tables, transform, element_type=pa.Table)
     assert lists == expected(records, TO_SELECT, SELECTION)
 
 

@@ -3,19 +3,12 @@
 import apache_beam as beam
 import pytest
 
-from dp_transforms import (
-    Attribute,
-    DeclareBounded,
-    JobSecret,
-    ReleaseGroupedLists,
-    SelectFromCounts,
-    SelectPartitions,
-)
+import dp_transforms as dp
 from dp_transforms.mechanisms.selection import OptimalSelection
 from tests.beam_runs import rows_of, run, table_of
 from tests.cases import slow_unless
 
-SECRET = JobSecret.insecure_for_testing(7)
+SECRET = dp.JobSecret.insecure_for_testing(7)
 # Names whose order is not that of their numbers, and half of them far too rare.
 RECORDS = [(user, f"p{n * 7919 % 1000}") for n in range(40) for user in range(60 if n % 2 else 1)]
 
@@ -29,7 +22,9 @@ def arrivals(records):
 @pytest.mark.parametrize("strategy", slow_unless(["optimal", "renyi_rounds"], ["optimal"]))
 def test_selected_names_are_in_order(strategy):
     for records in arrivals(RECORDS):
-        transform = SelectPartitions(20, 1e-3, 40, strategy=strategy, secret=SECRET, num_buckets=5)
+        transform = dp.SelectPartitions(
+            20, 1e-3, 40, strategy=strategy, secret=SECRET, num_buckets=5
+        )
         found = run(records, transform)
         assert found == sorted(found) and len(found) > 10
     tables = [table_of(records[i::4]) for i in range(4)]
@@ -39,10 +34,12 @@ def test_selected_names_are_in_order(strategy):
 def test_noisy_counts_stay_with_their_names():
     counts = [((country, n), 1000 * n) for country in "ba" for n in range(9, 0, -1)]
     strategy = OptimalSelection(5, 1e-3)
-    found = run(counts, DeclareBounded(1), SelectFromCounts(strategy, secret=SECRET))
+    found = run(counts, dp.DeclareBounded(1), dp.SelectFromCounts(strategy, secret=SECRET))
     assert found == [(country, n) for country in "ab" for n in range(1, 10)]
     records = [(user, (f"c{n % 3}", n)) for n in range(6) for user in range(50 * (n + 1))]
-    transform = SelectPartitions(5, 1e-3, 6, strategy="laplace", noisy_counts=True, secret=SECRET)
+    transform = dp.SelectPartitions(
+        5, 1e-3, 6, strategy="laplace", noisy_counts=True, secret=SECRET
+    )
     found = run(records[::-1], transform)
     assert [name for name, _ in found] == [(f"c{n % 3}", n) for n in (0, 3, 1, 4, 2, 5)]
     assert all(abs(noisy - 50 * (n + 1)) < 25 for (_, n), noisy in found)
@@ -50,8 +47,8 @@ def test_noisy_counts_stay_with_their_names():
 
 def test_grouped_lists_are_in_order():
     groups = ("f", "m", "x")
-    release = ReleaseGroupedLists(
-        [Attribute("gender", groups), Attribute("age", ("9", "10"))],
+    release = dp.ReleaseGroupedLists(
+        [dp.Attribute("gender", groups), dp.Attribute("age", ("9", "10"))],
         epsilon_all=9,
         epsilon_groups=9,
         max_partitions_per_user=1,

@@ -127,22 +127,16 @@ def test_noisy_counts_come_with_the_same_partitions(name):
 def test_intervals_come_with_noisy_counts_in_every_kind_of_record():
     strategy = make_strategy("laplace", 2.0, 1e-2, max_partitions_per_user=3)
 
-    def transform(**options):
-        return dp.SelectPartitions(
-            strategy=strategy, noisy_counts=True, intervals=True, secret=SECRET, **options
-        )
-
-    plain = run(RECORDS, dp.SelectPartitions(strategy=strategy, noisy_counts=True, secret=SECRET))
+    options = {"strategy": strategy, "noisy_counts": True, "secret": SECRET}
+    transform = dp.SelectPartitions(**options, intervals=True)
+    plain = run(RECORDS, dp.SelectPartitions(**options))
     low, high = strategy.count_intervals(np.array([noisy for _, noisy in plain]))
     expected = [(*pair, *ends) for pair, *ends in zip(plain, low, high, strict=True)]
-    assert run(RECORDS, transform()) == expected
-    rows = run(of_kind("rows", RECORDS), transform())
-    assert [tuple(row.as_dict().items()) for row in rows] == [
-        tuple(zip(("partition", "noisy_count", "low", "high"), one, strict=True))
-        for one in expected
-    ]
-    tables = run(as_tables(RECORDS), transform(), element_type=pa.Table)
-    assert rows_of(tables) == expected
+    for kind in ("tuples", "rows", "tables"):
+        found = run(of_kind(kind, RECORDS), transform)
+        assert rows_of(found) == expected
+        if kind == "rows":
+            assert list(found[0].as_dict()) == ["partition", "noisy_count", "low", "high"]
     with pytest.raises(ValueError, match="intervals are those of noisy_counts"):
         dp.SelectPartitions(strategy=strategy, intervals=True)
 
@@ -158,14 +152,12 @@ def test_counts_alone():
     counts = [(f"p{n}", n) for n in range(1, 40)]
     key = SECRET.key(f"selection by {strategy!r}")
     expected = {p for p, n in counts if is_kept(strategy.distribution, n, p, key)}
-    for kind, names in (
-        ("tuples", set),
-        ("rows", lambda found: {row.partition for row in found}),
-        ("tables", lambda found: {name for (name,) in rows_of(found)}),
-    ):
+    for kind in ("tuples", "rows", "tables"):
         given = of_kind(kind, counts, ("partition", "count"))
         select = dp.SelectFromCounts(strategy, secret=SECRET)
-        assert names(run(given, dp.DeclareBounded(1), select)) == expected
+        found = run(given, dp.DeclareBounded(1), select)
+        names = found if kind == "tuples" else [name for (name,) in rows_of(found)]
+        assert set(names) == expected
     # A pipeline of one's own: what SelectPartitions does with records.
     capped = run(
         RECORDS,
@@ -200,24 +192,13 @@ def test_nothing_is_selected_from_nothing(name):
 
 
 def test_purposes_and_strategies_have_numbers_of_their_own():
-    keys = {
-        SECRET.key(f"{context} by {strategy!r}")
-        for context in ("selection", "other")
-        for strategy in (
-            OptimalSelection(1, 1e-2),
-            OptimalSelection(1, 1e-2, 2),
-            LaplaceSelection(1, 1e-2),
-        )
-    }
-    assert len(keys) == 6
-    found = {
-        context: run(
-            RECORDS,
-            dp.SelectPartitions(1, 1e-2, 2, strategy="optimal", context=context, secret=SECRET),
-        )
-        for context in ("selection", "other", "third")
-    }
-    assert len({frozenset(names) for names in found.values()}) > 1
+    strategies = OptimalSelection(1, 1e-2), OptimalSelection(1, 1e-2, 2), LaplaceSelection(1, 1e-2)
+    assert len({repr(strategy) for strategy in strategies}) == 3
+    found = set()
+    for context in ("selection", "other", "third"):
+        select = dp.SelectPartitions(strategy=strategies[1], context=context, secret=SECRET)
+        found.add(frozenset(run(RECORDS, select)))
+    assert len(found) > 1
 
 
 @pytest.mark.parametrize(
@@ -279,38 +260,28 @@ class TestPublicPartitions:
     def test_intervals_follow_the_distribution_of_each_kind(self):
         names = ["listed", "empty"]
         records = [(f"{name}/{user}", name) for name in ("listed", "item0") for user in range(60)]
+        public = {"public_partitions": names, "public_threshold": -self.k}
         transform = dp.SelectPartitions(
-            1.0,
-            1e-2,
-            1,
-            noisy_counts=True,
-            intervals=True,
-            public_partitions=names,
-            public_threshold=-self.k,
-            secret=SECRET,
+            1.0, 1e-2, 1, noisy_counts=True, intervals=True, **public, secret=SECRET
         )
         found = {name: counts for name, *counts in run(records, transform)}
         assert {"listed", "item0"} <= set(found)
+        of_names = self.strategy.public_distribution(-self.k)
         for name, (noisy, *ends) in found.items():
-            distribution = (
-                self.strategy.public_distribution(-self.k)
-                if name in names
-                else self.strategy.distribution
-            )
-            low, high = distribution.count_intervals(np.array([noisy]))
+            kept = of_names if name in names else self.strategy.distribution
+            low, high = kept.count_intervals(np.array([noisy]))
             assert ends == [low[0], high[0]]
         # A name that nobody has may be public.
         assert "empty" not in found or found["empty"][1] == 0
 
     def test_wrong_combinations_are_refused(self):
-        with pytest.raises(ValueError, match="public_partitions are for the strategy"):
-            dp.SelectPartitions(1, 1e-2, 1, strategy="laplace", public_partitions=["a"])
-        with pytest.raises(ValueError, match="exclude each other"):
-            dp.SelectPartitions(1, 1e-2, 1, public_partitions=["a"], pre_threshold=2)
-        with pytest.raises(
-            ValueError, match=rf"must be in \[-{self.k}, {self.k}\], got {self.k + 1}"
+        some, k = {"public_partitions": ["a"]}, self.k
+        for options, message in (
+            (some | {"strategy": "laplace"}, "public_partitions are for the strategy"),
+            (some | {"pre_threshold": 2}, "exclude each other"),
+            (some | {"public_threshold": k + 1}, rf"must be in \[-{k}, {k}\], got {k + 1}"),
+            ({"strategy": "optimal", "public_threshold": 0}, "public"),
+            ({"strategy": "renyi_rounds", "public_threshold": 0}, "public"),
         ):
-            dp.SelectPartitions(1, 1e-2, 1, public_partitions=["a"], public_threshold=self.k + 1)
-        for strategy in ("optimal", "renyi_rounds"):
-            with pytest.raises(ValueError, match="public"):
-                dp.SelectPartitions(1, 1e-2, 1, strategy=strategy, public_threshold=0)
+            with pytest.raises(ValueError, match=message):
+                dp.SelectPartitions(1, 1e-2, 1, **options)

@@ -17,7 +17,7 @@ from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.runtime.bounds import Bound, bound_of
 from dp_transforms.runtime.named_lists import bound_periods
-from tests.beam_runs import run, same, table_of
+from tests.beam_runs import rows_of, run, same, table_of, with_and_without
 
 SECRET = dp.JobSecret.insecure_for_testing(9)
 KEYS = [SECRET.key("a"), SECRET.key("b")]
@@ -26,11 +26,9 @@ NO_NOISE = 400
 ALL = {"epsilon": NO_NOISE, "start": 0, "stop": 5 * DAY, "secret": SECRET, "num_buckets": 1}
 
 
-def bounded(rows, w, max_partitions, keys=KEYS):
-    table = table_of(rows, ("user", "partition", "list")) if rows else None
-    return [] if table is None else [
-        tuple(row.values()) for row in bound_periods(table, w, max_partitions, *keys).to_pylist()
-    ]  # fmt: skip
+def bounded(rows, w, max_partitions):
+    tables = [table_of(rows, ("user", "partition", "list"))] if rows else []
+    return rows_of(bound_periods(table, w, max_partitions, *KEYS) for table in tables)
 
 
 ROWS = st.lists(
@@ -127,25 +125,14 @@ def InWindows(begin, kind, size, records):
 def test_one_user_moves_so_many_lists_and_each_by_so_much():
     cases = [("tables", DAY // 2, 2, 2), ("tuples", DAY, 1, 3)]
 
-    def results(pipeline):
-        return [
-            pipeline
-            | f"{i} {len(records)}" >> InWindows(kind, size, records)
-            | f"Release {i} {len(records)}"
-            >> dp.ReleaseWindowedLists(
-                **ALL, max_windows_per_user=w, max_partitions_per_user=max_partitions
-            )
-            | f"Named {i} {len(records)}"
-            >> beam.Map(lambda one, *name: (name, one), i, records is OTHERS)
-            for i, (kind, size, w, max_partitions) in enumerate(cases)
-            for records in (OTHERS, OTHERS + PLANTED)
-        ] | beam.Flatten()
+    def released(kind, size, w, max_partitions, records):
+        bounds = {"max_windows_per_user": w, "max_partitions_per_user": max_partitions}
+        return InWindows(kind, size, records) | dp.ReleaseWindowedLists(**ALL, **bounds)
 
-    found = collections.defaultdict(dict)
-    for name, (begin, released) in run(results):
-        found[name][begin] = released
+    releases = [functools.partial(released, *case) for case in cases]
+    found = with_and_without(PLANTED, OTHERS, releases)
     for i, (_, size, w, max_partitions) in enumerate(cases):
-        before, after = found[i, True], found[i, False]
+        before, after = dict(found[i, False]), dict(found[i, True])
         assert before.keys() == after.keys() and len(before) == 5 * DAY // size
         moved = [before[begin].l1_distance(after[begin]) for begin in before]
         assert max(moved) <= max_partitions
@@ -257,13 +244,9 @@ def test_arguments_of_periods_and_names_are_checked_at_once():
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_partitions):
     epsilon, delta = 0.5, 0.05
+    bounds = {"max_periods_per_user": w, "max_partitions_per_user": max_partitions}
     select = dp.SelectPartitionsByPeriod(
-        "ab",
-        epsilon=epsilon,
-        delta=delta,
-        max_periods_per_user=w,
-        max_partitions_per_user=max_partitions,
-        strategy="optimal",
+        "ab", epsilon=epsilon, delta=delta, strategy="optimal", **bounds
     )
     kept = [select.spec.names.strategy.keep_probability(users) for users in range(3)]
 
@@ -293,7 +276,7 @@ def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_p
     assert dearest > 0.9 * delta
 
 
-def selected(kind, **options):
+def selected(**options):
     """Names of 30 users a day: "all" on each of three days, and one page of each day."""
     records = [
         (user, page, day * DAY + user)
@@ -303,21 +286,20 @@ def selected(kind, **options):
     ] + [(99, ("alone", 1), 5), (7, ("all", 0), -5), (7, ("all", 0), 9 * DAY)]
     bounds = {"max_windows_per_user": 3, "max_partitions_per_user": 2}
     options = ALL | {"epsilon": 20, "delta": 1e-6, "stop": 4 * DAY} | bounds | options
-    return run(
-        lambda begin: begin | InWindows(kind, DAY, records) | dp.SelectWindowedPartitions(**options)
-    )
+    select = dp.SelectWindowedPartitions(**options)
+    return run(lambda begin: begin | InWindows("tuples", DAY, records) | select)
 
 
 def test_names_are_those_of_their_windows():
     days = [f"1970-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
     wanted = [(day, ("all", 0)) for day in days] + [(d, ("day", i)) for i, d in enumerate(days)]
-    assert sorted(selected("tuples")) == sorted(wanted)
-    noisy = selected("tuples", noisy_counts=True)
+    assert sorted(selected()) == sorted(wanted)
+    noisy = selected(noisy_counts=True)
     assert sorted(one[:2] for one in noisy) == sorted(wanted)
     assert all(abs(count - 30) < 10 for *_, count in noisy)
 
 
 def test_names_count_a_user_in_so_many_windows():
     # Each of 30 users is in one window of three, with one pair: too few for most to be named.
-    once = selected("tuples", max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)
+    once = selected(max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)
     assert len(once) < 3

@@ -20,24 +20,24 @@ ROOT = pathlib.Path(our_yaml.__file__).parents[2]
 PROVIDERS = yaml.safe_load((ROOT / "dp_transforms/beam_yaml_providers.yaml").read_text())
 
 
+def step(name, **config):
+    return {"type": name, "config": config}
+
+
+def expand(pipeline, elements, *steps):
+    """Adds a chain of YAML transforms to a pipeline."""
+    chain = {"type": "chain", "transforms": [step("Create", elements=elements), *steps]}
+    expand_pipeline(pipeline, yaml.safe_dump({"pipeline": chain, "providers": PROVIDERS}))
+
+
 def run(steps, tmp_path, records):
     """The rows that a chain of YAML transforms makes of records with account, item and size."""
     names = ("account", "item", "size")
     rows = [dict(zip(names, record, strict=True)) for record in records]
-    chain = [
-        {"type": "Create", "config": {"elements": rows}},
-        *steps,
-        {"type": "WriteToJson", "config": {"path": str(tmp_path / "rows")}},
-    ]
-    specification = {"pipeline": {"type": "chain", "transforms": chain}, "providers": PROVIDERS}
     with beam.Pipeline() as pipeline:
-        expand_pipeline(pipeline, yaml.safe_dump(specification))
+        expand(pipeline, rows, *steps, step("WriteToJson", path=str(tmp_path / "rows")))
     lines = [line for path in tmp_path.glob("rows*") for line in path.read_text().splitlines()]
     return [json.loads(line) for line in lines]
-
-
-def step(name, **config):
-    return {"type": name, "config": config}
 
 
 USERS = 300
@@ -132,9 +132,7 @@ RELEASE = step("ReleaseFrequencyList", epsilon=1.0)
 
 
 def build(*steps):
-    chain = [step("Create", elements=[{"user": "ann", "partition": "jazz"}]), *steps]
-    specification = {"pipeline": {"type": "chain", "transforms": chain}, "providers": PROVIDERS}
-    expand_pipeline(beam.Pipeline(), yaml.safe_dump(specification))
+    expand(beam.Pipeline(), [{"user": "ann", "partition": "jazz"}], *steps)
 
 
 def test_wrong_parameters_are_named():
