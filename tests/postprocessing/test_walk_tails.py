@@ -71,7 +71,7 @@ WALKS = [(ExponentialDistribution(rate), by_rows) for rate in (0.2, 0.3, 2.0)]
 CELLS = [(GeometricDistribution(rate), by_cells) for rate in (1.1, 3.0, 8.0)]
 
 
-@pytest.mark.parametrize(("own_distribution", "exact"), [*WALKS, *CELLS], ids=str)
+@pytest.mark.parametrize(("own_distribution", "exact"), [*WALKS, *CELLS])
 def test_every_rank_of_every_list_is_covered(own_distribution, exact):
     def frequency(rank, confidence, value):
         facts = WalkIntervals(released_as(value, rank), own_distribution)
@@ -95,7 +95,7 @@ def test_every_rank_of_every_list_is_covered(own_distribution, exact):
 
 
 @pytest.mark.parametrize("failure", [0.2, 0.05, 1e-6])
-@pytest.mark.parametrize(("distribution", "exact"), [*WALKS, *CELLS], ids=str)
+@pytest.mark.parametrize(("distribution", "exact"), [*WALKS, *CELLS])
 def test_bounds_cannot_be_tighter(distribution, exact, failure):
     """At the corner of a large rectangle one step less would fail too often."""
     side = math.ceil(45 / distribution.rate)
