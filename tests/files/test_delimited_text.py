@@ -188,7 +188,7 @@ def test_the_number_of_rows_is_estimated_from_the_first_lines(write):
         ("a.csv", f"user,page\rann,{SECRET}\r", "carriage returns"),
         ("a.csv", b"PAR1" + bytes(range(256)), "a.csv"),
         # A damaged file is not read in part.
-        ("a.csv.gz", gzip.compress(b"user,page\nann,home\n", mtime=0) + b"tail", "cut short, damaged"),
+        ("a.csv.gz", gzip.compress(b"user,page\nann,home\n", mtime=0) + b"x", "cut short, damaged"),
         ("a.csv.xz", b"", "gzip, bzip2 or zstd"),
     ],
 )
