@@ -145,6 +145,8 @@ class _Rule:
         """The priorities of pairs, given codes of owners and hashes of members."""
         if self.shared_order:
             return hashes
+        if _SPARE * len(self.owners) <= len(owner):
+            return prf(self.key, hash_rows(self.owners, self.key)[owner], hashes)
         # Most owners may be within the limit, and theirs need no hash.
         needed = np.zeros(len(self.owners), bool)
         needed[owner] = True

@@ -246,7 +246,11 @@ def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
         return pa.chunked_array([decoded_array(array) for array in arrays])
     if len(arrays) == 1:
         return arrays[0]
-    arrays = [compacted_array(array) for array in arrays]
+    # To look at all codes takes longer than to group a few values that none has.
+    arrays = [
+        compacted_array(array) if 2 * len(array.dictionary) > len(array) else array
+        for array in arrays
+    ]
     groups = group(pa.concat_arrays([array.dictionary for array in arrays]))
     codes, start = [], 0
     for array in arrays:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.columns import cast, described, plain_type
+from dp_transforms.columnar.columns import cast, described, plain_type, single
 from dp_transforms.errors import InputError
 from dp_transforms.runtime.python_values import column_of
 
@@ -105,7 +105,11 @@ def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
         flat = table
         while field.name not in flat.column_names:
             flat = flat.flatten()
-        columns.append(pa.chunked_array([_canonical(chunk) for chunk in flat[field.name].chunks]))
+        column = flat[field.name]
+        if pa.types.is_integer(column.type):
+            # At once: a chunk costs as much as thousands of rows.
+            column = pa.chunked_array([single(column)])
+        columns.append(pa.chunked_array([_canonical(chunk) for chunk in column.chunks]))
         fields.append(field.with_type(columns[-1].type))
     return pa.table(columns, schema=pa.schema(fields))
 
