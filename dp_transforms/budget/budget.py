@@ -41,10 +41,8 @@ _DIGITS = 12
 
 
 class PrivacyUnit(enum.Enum):
-    """A unit is added, removed or replaced between the neighbours of a guarantee.
-
-    Losses of different units do not add up. Values are the names in flags and files.
-    """
+    """A unit is added, removed or replaced between the neighbours of a guarantee; losses of
+    different units do not add up. Values are the names in flags and files."""
 
     USER = "user"
     REPLACED_USER = "replaced-user"
@@ -149,7 +147,6 @@ class PrivacyBudget:
 
 
 def _parts(weights: Mapping[str, Number]) -> dict[str, Fraction]:
-    """Divides weights by their sum."""
     exact = {name: exact_fraction("weight", weight) for name, weight in weights.items()}
     if not exact or min(exact.values()) <= 0:
         raise ValueError(f"weights must be positive numbers, one at least, got {dict(weights)}")

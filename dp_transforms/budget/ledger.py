@@ -59,15 +59,15 @@ Lines = tuple[LedgerLine, ...]
 
 
 class BudgetExceededError(ValueError):
-    """An error says that a reservation exceeds the remaining budget; nothing was reserved."""
+    """Raised if a reservation exceeds the remaining budget; nothing was reserved."""
 
 
 class PrivacyUnitError(ValueError):
-    """An error says that a reservation has another unit than the ledger; nothing was reserved."""
+    """Raised if a reservation has another unit than the ledger; nothing was reserved."""
 
 
 class JobExistsError(ValueError):
-    """An error says that the job has reservations in the ledger already; nothing was reserved."""
+    """Raised if the job has open or committed reservations already; nothing was reserved."""
 
 
 class Request(NamedTuple):
@@ -258,11 +258,8 @@ class Ledger:
             write(dataclasses.replace(line, begun=True) for line in found if not line.begun)
 
     def give_back(self, ids: Iterable[int]) -> bool:
-        """Gives back reservations under which nothing has begun; tells whether these are all.
-
-        Raises:
-          OSError: the note could not be written. The reservations stay, and stay spent.
-        """
+        """Gives back reservations under which nothing has begun; tells whether these are all. If an
+        OSError says that the note could not be written, they stay spent."""
         wanted = set(ids)
         with self._writing() as (lines, write):
             free = [line for line in lines if line.id in wanted and line.may_be_given_back]
@@ -282,7 +279,7 @@ class Ledger:
 
         Raises:
           ValueError: a reservation is not open.
-          OSError: the note could not be written. The reservations stay, and stay spent.
+          OSError: the note could not be written; the reservations stay spent.
         """
         self._close(ids, State.ABANDONED)
 

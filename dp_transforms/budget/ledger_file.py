@@ -42,7 +42,7 @@ _FAULTS = {
 
 
 class CorruptedLedgerError(ValueError):
-    """An error says that a file is damaged or no ledger, and what to do."""
+    """Raised if a file is damaged or no ledger; the message says what to do."""
 
 
 class Header(NamedTuple):
@@ -66,9 +66,7 @@ class Origin:
     """An origin describes the job of a reservation, in printable text that holds nothing private.
 
     Attributes:
-      command: the job's name.
-      output: the destination of its release.
-      label: words of its user.
+      command, output, label: the job's name, the destination of its release, and its user's words.
       job_id: a name that only reruns of this job share.
     """
 
