@@ -31,11 +31,8 @@ Column = Callable[[Sequence[Any], str], pa.Array]
 
 
 def plain_column(values: Sequence[Any], name: str) -> pa.Array:
-    """Makes a column, of the plain types of users and partitions, of Python values.
-
-    Raises:
-      ValueError, TypeError: there are nulls, or values of other types or of several.
-    """
+    """Makes a column of Python values, in the plain types of users and partitions; refuses nulls,
+    and values of other types or of several, by a ValueError or TypeError."""
     return columns.plain(column_of(values, name), name)
 
 
@@ -100,8 +97,6 @@ class FromTables(TellsBound, beam.PTransform):
 
 
 class _Batch(OnThreads):
-    """Collects elements of a bundle until there are enough for one table."""
-
     def __init__(self, names: tuple[str, ...], kind: RecordKind, batches: bool, column: Column):
         super().__init__(self._of_records)
         self._names, self._kind, self._batches, self._column = names, kind, batches, column

@@ -96,11 +96,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
 
 
 def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
-    """Returns the bound of records, for a transform that takes no counts.
-
-    Raises:
-      ValueError: the elements are counts.
-    """
+    """Returns the bound of records; raises a ValueError if they are counts."""
     bound = bound_of(records)
     if bound.counted:
         raise ValueError(
@@ -140,7 +136,6 @@ def known_bound(
 
 
 def _sum(bounds: Sequence[Bound]) -> Bound:
-    """Returns the bound of several collections together."""
     if len(bounds) == 1:
         return bounds[0]
     kinds = {bound.counted for bound in bounds} - {None}

@@ -57,11 +57,8 @@ class Watch(Protocol):
     def __call__(
         self, tables: Tables, stage: str, rows: str, total: int = 0, private: bool = True
     ) -> Tables:
-        """Returns the tables of a stage, such as "reading records".
-
-        ``rows`` names their rows, such as "records"; about ``total`` are expected, 0 if unknown.
-        ``private`` says whether their exact number is private.
-        """
+        """Returns the tables of a stage, such as "reading records". ``rows`` names their rows, of
+        which about ``total`` are expected, 0 if unknown; their number may be ``private``."""
 
 
 def _unwatched(tables: Tables, *_: object, **__: object) -> Tables:

@@ -65,29 +65,18 @@ class JobSecret:
         return _InsecureSecret(hashlib.sha256(b"insecure test secret %d" % seed).digest())
 
     def tape(self, context: str) -> RandomTape:
-        """Returns the random tape of a purpose.
-
-        Raises:
-          ValueError: the purpose is empty.
-        """
+        """Returns the random tape of a purpose; raises a ValueError if that is empty."""
         return RandomTape.from_secret(self.secret, context)
 
     def key(self, context: str) -> bytes:
-        """Returns 32 bytes that key the pseudorandom functions of ``columnar`` for a purpose.
-
-        Raises:
-          ValueError: the purpose is empty.
-        """
+        """Returns 32 bytes that key the pseudorandom functions of ``columnar`` for a purpose;
+        raises a ValueError if that is empty."""
         if not context:
             raise ValueError("purpose must name what the key is for, got an empty string")
         return hashlib.blake2b(context.encode(), key=self.secret, digest_size=32).digest()
 
     def claim(self, pipeline: beam.Pipeline) -> None:
-        """Notes that the secret serves a pipeline.
-
-        Raises:
-          ValueError: the secret serves another pipeline already.
-        """
+        """Notes that the secret serves a pipeline; raises a ValueError if it serves another."""
         if self._pipeline is None:
             object.__setattr__(self, "_pipeline", weakref.ref(pipeline))
         elif self._pipeline() is not pipeline:
@@ -104,8 +93,6 @@ class JobSecret:
 
 
 class _InsecureSecret(JobSecret):
-    """A secret that serves many pipelines: see ``JobSecret.insecure_for_testing``."""
-
     def claim(self, pipeline: beam.Pipeline) -> None:
         pass
 
@@ -145,11 +132,8 @@ def release_histogram(
     secret: JobSecret,
     context: str = "frequency list",
 ) -> ReleasedList:
-    """Releases the list of a histogram {count: number of partitions} by ``release_frequency_list``.
-
-    Raises:
-      ValueError: a count is not a positive integer.
-    """
+    """Releases the list of a histogram {count: number of partitions} by ``release_frequency_list``;
+    raises a ValueError if a count is not a positive integer."""
     try:
         frequency_list = FrequencyList.from_histogram(histogram)
     except ValueError:
@@ -187,7 +171,6 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
 
 
 def _run_only_once(pipeline: beam.Pipeline) -> None:
-    """Makes a second ``pipeline.run()`` an error."""
     if "run" in vars(pipeline):
         return
     first = [pipeline.run]

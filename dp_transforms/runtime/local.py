@@ -120,13 +120,10 @@ def reduced(
 
 class Held(Iterable[pa.Table], contextlib.AbstractContextManager["Held"]):
     """A context manager holds tables for several passes, in memory or, if they are more than a
-    share of it, all on disk.
+    share of it, all on disk; raises a SpillError if they fit in neither.
 
     Args:
       tables: of plain columns or codes, see ``pack``.
-
-    Raises:
-      SpillError: the tables fit neither in memory nor on the disk.
     """
 
     def __init__(self, tables: Iterable[pa.Table]):
@@ -183,7 +180,7 @@ def _batches(
 
 
 class SpillError(OSError):
-    """An error says that records cannot be kept on disk; its text names the directory alone."""
+    """Raised if records cannot be kept on disk; the text names only the directory."""
 
 
 class Buckets(contextlib.AbstractContextManager["Buckets"]):

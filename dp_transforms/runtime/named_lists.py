@@ -41,8 +41,6 @@ LIST = "list"
 
 
 class NamedList(NamedTuple):
-    """A named list has a label, a place among the lists and a mechanism."""
-
     place: Any
     label: tuple[str, ...]
     mechanism: PartitionMechanism
@@ -50,7 +48,6 @@ class NamedList(NamedTuple):
 
 
 def lists_of_periods(spec: PeriodListsSpec) -> dict[str, NamedList]:
-    """Returns the list of each period."""
     return {
         name: NamedList(place, (name,), spec.of_each, f"list of period {name!r}")
         for place, name in enumerate(spec.periods)
@@ -58,12 +55,10 @@ def lists_of_periods(spec: PeriodListsSpec) -> dict[str, NamedList]:
 
 
 def in_known_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
-    """Returns the rows of the given periods."""
     return table.filter(pc.is_in(plain(table[LIST], LIST), value_set=pa.array(periods)))
 
 
 def bounds_of_periods(spec: PeriodListsSpec | PeriodNamesSpec, secret: JobSecret) -> Reduce:
-    """Returns ``bound_periods`` for a specification, with the keys of a secret."""
     return functools.partial(
         bound_periods,
         most_periods=spec.periods_per_user,
@@ -89,7 +84,6 @@ def names_of_periods(selected: pa.Table) -> pa.Table:
 
 
 def columns_of(spec: GroupsSpec) -> tuple[str, ...]:
-    """Returns the columns of tables with attributes."""
     return USER, PARTITION, *(attribute.name for attribute in spec.attributes)
 
 
@@ -107,7 +101,6 @@ def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Tabl
 
 
 def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
-    """Returns ``bound_users`` for a specification, with the keys of a secret."""
     return functools.partial(
         bound_users,
         at_most=spec.max_partitions_per_user,
@@ -144,7 +137,6 @@ def public_lists(spec: GroupsSpec) -> list[str]:
 
 
 def list_of_group(name: str, spec: GroupsSpec) -> NamedList:
-    """Returns the list of a name."""
     attribute, group, mechanism = ALL_USERS, ALL_USERS, spec.for_all
     if name != ALL_USERS:
         index, _, group = name.partition("=")
@@ -196,8 +188,7 @@ def attribute_text(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
 def bound_users(
     table: pa.Table, at_most: int, key: bytes, attribute_keys: Mapping[str, bytes]
 ) -> pa.Table:
-    """Bounds each user of a table with attributes to ``at_most`` distinct pairs, by
-    ``distinct_pairs``, and to one value of each attribute.
+    """Bounds each user to ``at_most`` distinct pairs, and to one value of each attribute.
 
     A user keeps the value with the smallest PRF(attribute's key, user, value), in all rows. So the
     kept rows depend on that user's rows alone. The function is idempotent and mergeable, since
@@ -217,8 +208,7 @@ def bound_users(
 
 
 def users_of_lists(bounded: pa.Table, spec: GroupsSpec) -> pa.Table:
-    """Returns the distinct users of each list by attributes whose groups are selected, with the
-    list in the column ``partition``."""
+    """Returns the distinct users of each list, as a partition, whose group is to be selected."""
     tables = [in_lists_of(bounded, i, spec) for i in spec.to_select]
     pairs = [
         pa.table({USER: one[USER], PARTITION: single(one[PARTITION]).field(LIST)}) for one in tables
@@ -259,8 +249,7 @@ def listed(table: pa.Table, lists: pa.Array) -> pa.Table:
 def bound_periods(
     table: pa.Table, most_periods: int, at_most: int, period_key: bytes, key: bytes
 ) -> pa.Table:
-    """Bounds users of a plain table of periods to ``most_periods``, and to ``at_most`` distinct
-    partitions in each.
+    """Bounds each user to ``most_periods``, and to ``at_most`` distinct partitions in each.
 
     A user keeps the periods with the smallest PRF(period_key, user, period), and in each of them
     the partitions with the smallest PRF(key, (user, period), partition). So the kept rows depend on

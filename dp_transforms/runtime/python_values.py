@@ -86,11 +86,8 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
 
 
 def frame_column(series: Any, name: str) -> pa.Array:
-    """Converts a column of a pandas data frame; Python objects go through ``column_of``.
-
-    Raises:
-      TypeError: the column cannot be read as an Arrow column.
-    """
+    """Converts a column of a pandas data frame; Python objects go through ``column_of``. Raises a
+    TypeError if Arrow cannot read the column."""
     try:
         if hasattr(series.dtype, "categories"):
             if series.isna().all():

@@ -43,8 +43,6 @@ _DICTS = (beam.io.ReadFromParquet, beam.io.ReadFromBigQuery, *_AVRO)
 
 
 class RecordKind(enum.Enum):
-    """The kind of the elements of a PCollection."""
-
     TUPLES = "tuples"
     ROWS = "rows"
     DICTS = "dictionaries"
@@ -52,8 +50,7 @@ class RecordKind(enum.Enum):
 
     @classmethod
     def of(cls, pcoll: beam.PCollection) -> RecordKind:
-        """Returns the kind of a PCollection, by its element type or by the connector that reads
-        it."""
+        """Returns the kind of a PCollection, by its element type or its connector."""
         declared = pcoll.element_type
         if declared in (pa.Table, pa.RecordBatch) or declared is _frame_type():
             return cls.TABLES
@@ -138,11 +135,7 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
 
 
 def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
-    """Checks names against the fields of declared rows, and the columns of files that are read.
-
-    Raises:
-      ValueError: one is missing.
-    """
+    """Raises a ValueError if a name is no field of declared rows, or no column of read files."""
     known = [("the file has no column", columns) for columns in _file_columns_of(pcoll)]
     if RecordKind.of(pcoll) is RecordKind.ROWS:
         known.append(("rows have no field", list(field_types(pcoll.element_type))))
@@ -227,8 +220,8 @@ def refuse_windows(pcoll: beam.PCollection) -> None:
 def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
     """Returns a PCollection and all inputs of a ``Flatten`` that it was made of.
 
-    A ``Flatten`` has the windows of its first input, whatever those of the others. So the search
-    goes through all steps before, as far back as a ``WindowInto``.
+    A ``Flatten`` has the windows of its first input alone, so the search goes through all steps
+    before, as far back as a ``WindowInto``.
     """
     merged, waiting, seen = [pcoll], [pcoll], set()
     while waiting:

@@ -94,7 +94,6 @@ class Engine(Protocol[_Names, _Measured]):
 def in_rounds(
     engine: Engine[_Names, _Measured], strategy: WeightedStrategy, context: str, secret: JobSecret
 ) -> list[_Names]:
-    """Selects in rounds, and returns the names of each round."""
     by = f"{context} by {strategy!r}"
     measured = None
     if isinstance(strategy, MeasuredSelection):
@@ -123,17 +122,13 @@ def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
 
 
 def columns_of(spec: NamesSpec) -> tuple[str, ...]:
-    """Returns the columns of selected partitions."""
     ends = (LOW, HIGH) if spec.intervals else ()
     return (PARTITION, NOISY_COUNT, *ends) if spec.noisy_counts else (PARTITION,)
 
 
 def public_counts(spec: NamesSpec) -> pa.Table:
-    """Returns a table of the public names, with counts of 0.
-
-    Raises:
-      TypeError, ValueError: the names are not of one type, or have nulls.
-    """
+    """Returns a table of the public names, with counts of 0; raises a TypeError or ValueError if
+    the names are not of one type, or have nulls."""
     names = spec.public_partitions
     column = names if isinstance(names, pa.Array) else column_of(list(names), PARTITION)
     zeros = pa.array(np.zeros(len(names), np.int64))
@@ -268,11 +263,8 @@ def weigh_remaining(
     beside: Sequence[pa.Table],
     measured: RoundPlan | None = None,
 ) -> pa.Table:
-    """Sums the weights of a round by partition, from all distinct pairs of each user.
-
-    Partitions of the tables ``beside``, which earlier rounds selected, are left out. After the last
-    round of a plan there are no weights.
-    """
+    """Sums the weights of a round by partition, from all distinct pairs of each user, without
+    partitions of the tables ``beside``; after the last round of a plan there are no weights."""
     strategy = strategy.branch(measured)
     if index >= strategy.most_rounds:
         return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
@@ -304,7 +296,6 @@ def noisy_users(users: int, spec: NamesSpec, secret: JobSecret) -> int:
 
 
 def rows_of(tables: Sequence[pa.Table]) -> int:
-    """Counts the rows that tables have together."""
     return sum(table.num_rows for table in tables)
 
 

@@ -86,13 +86,8 @@ def in_order(name: str, key: bytes) -> ReduceByHash:
 
 
 class OnThreads(beam.DoFn):
-    """Applies a kernel to each element on a few threads.
-
-    A result may come out with a later element of its bundle, or at the bundle's end.
-
-    Args:
-      kernel: maps an element to any number of results.
-    """
+    """Applies a kernel, from an element to any number of results, on a few threads; results may
+    come out with a later element of the bundle, or at its end."""
 
     def __init__(self, kernel: Callable[..., Iterable[Any]]):
         self._kernel = kernel
@@ -127,12 +122,8 @@ class _OnThreadsBeside(OnThreads):
 
 
 def on_threads(kernel: Callable[..., pa.Table], **beside: Any) -> beam.ParDo:
-    """Maps each table to a table by a kernel, ``OnThreads``, and leaves out empty results.
-
-    Args:
-      kernel: takes a table and the side inputs.
-      beside: the side inputs ``beside`` and ``measured``, if any: see ``selecting``.
-    """
+    """Maps each table to a table by a kernel, ``OnThreads``, and leaves out empty results. The
+    kernel also takes the side inputs ``beside`` and ``measured``, if given: see ``selecting``."""
     step = _OnThreadsBeside if beside else OnThreads
     kernel = functools.partial(_unless_empty, kernel)
     return beam.ParDo(step(kernel), **beside).with_output_types(pa.Table)
