@@ -14,7 +14,7 @@ _BEAM_SUFFIX = re.compile(r" \[while running .*", re.DOTALL)
 
 
 class InputError(ValueError):
-    """An error names, in one line, a fault of the user's input, then what to do.
+    """Raised for a fault of the user's input, which the text names in one line, then what to do.
 
     The text must not depend on the data beyond the fact of the fault: no values, no counts, no line
     numbers. Raise it `from None`, so that the original error does not travel with it.
@@ -22,7 +22,7 @@ class InputError(ValueError):
 
 
 class DoneError(InputError):
-    """An error, with an exit code of its own, says that a job's release exists already."""
+    """Raised if a job's release exists already; it has an exit code of its own."""
 
 
 def input_error_message(error: BaseException) -> str | None:

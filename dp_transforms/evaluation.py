@@ -202,7 +202,6 @@ def exact_partition_epsilon(
 
 
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
-    """Returns ln Z."""
     if mechanism.decodes:
         return 0
     if isinstance(mechanism, WithinBounds) and mechanism.bounds is None:

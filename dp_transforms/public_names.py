@@ -10,13 +10,8 @@ from typing import Any
 
 
 def lazily(package: str, init: str) -> tuple[list[str], Callable[[str], Any]]:
-    """Returns the ``__all__`` and ``__getattr__`` of a package, for the names that the stub beside
-    its ``__init__.py`` imports.
-
-    Args:
-      package: its ``__name__``.
-      init: its ``__file__``.
-    """
+    """Returns the ``__all__`` and ``__getattr__`` of a package, given its ``__name__`` and
+    ``__file__``, for the names that the stub beside its ``__init__.py`` imports."""
     stub = ast.parse(Path(init).with_suffix(".pyi").read_text(encoding="utf-8"))
     homes = {
         alias.name: "." * node.level + (node.module or "")

@@ -97,7 +97,6 @@ class UserDegreesSpec(Spec):
 
     @functools.cached_property
     def mechanism(self) -> UserDegreeMechanism:
-        """Returns the mechanism that releases the histogram."""
         return UserDegreeMechanism(self.epsilon, self.max_degree)
 
     @property
@@ -128,7 +127,6 @@ class DegreesSpec(Spec):
 
     @functools.cached_property
     def mechanism(self) -> PartitionMechanism:
-        """Returns the mechanism that releases the list."""
         sensitivity, bounds = edge_private_sensitivity(self.degree), None
         if self.degree_bound is not None:
             sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)
@@ -140,7 +138,6 @@ class DegreesSpec(Spec):
 
     @property
     def unit(self) -> PrivacyUnit:
-        """Returns the unit that neighbours add or remove."""
         return PrivacyUnit.EDGE if self.degree_bound is None else PrivacyUnit.NODE
 
     @property
@@ -238,16 +235,14 @@ class NamesSpec(Spec):
 
     @functools.cached_property
     def noise_of_others(self) -> DiscreteLaplace | None:
-        """Returns the noise of the number of users with a partition that is not named, if it is
-        released."""
+        """Returns the noise of the number of other users, if that is released."""
         if self.others_epsilon is None:
             return None
         return DiscreteLaplace(1 / positive_rational("epsilon", self.others_epsilon))
 
     @property
     def cap(self) -> int | None:
-        """Returns the count, if any, at which counting may stop, since more users are certain to be
-        selected."""
+        """Returns the count, if any, from which on partitions are certain to be selected."""
         all_are_wanted = self.noisy_counts or self.public_distribution
         if all_are_wanted or not isinstance(self.strategy, CountStrategy):
             return None
@@ -289,7 +284,6 @@ class _PeriodSpec(Spec):
 
     @property
     def periods_per_user(self) -> int:
-        """Returns the most periods in which a user counts."""
         return min(self.max_periods_per_user, len(self.periods))
 
     @property
@@ -316,7 +310,6 @@ class PeriodListsSpec(_PeriodSpec):
 
     @functools.cached_property
     def of_each(self) -> PartitionMechanism:
-        """Returns the mechanism that releases the list of one period."""
         each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
         return partition_mechanism(each, self.max_partitions_per_user, self.mechanism)
 
@@ -436,12 +429,10 @@ class GroupsSpec(Spec):
 
     @functools.cached_property
     def for_all(self) -> PartitionMechanism:
-        """Returns the mechanism that releases the list of all users."""
         return self._mechanism(PrivacyBudget(self.epsilon_all))
 
     @functools.cached_property
     def for_group(self) -> PartitionMechanism:
-        """Returns the mechanism that releases the list of a group."""
         return self._mechanism(self._of_attribute)
 
     @property

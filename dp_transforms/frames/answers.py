@@ -165,8 +165,7 @@ class ListRelease(Release, Answers):
         return None
 
     def _columns(self) -> dict[str, Any]:
-        """Returns a row for each run of ranks with equal numbers: its first rank, frequency, bounds
-        that hold together, and number of partitions."""
+        """Returns a row for each run of ranks with equal numbers; the bounds hold together."""
         facts = self._known()
         lists = [self.released, *(facts.bands(CONFIDENCE) if facts else ())]
         ends = np.concatenate([one.multiplicities.cumsum() for one in lists])

@@ -200,7 +200,6 @@ def _charge(
 
 
 def _serving(secret: JobSecret | None, records: Any) -> JobSecret:
-    """Returns a secret that serves these records alone."""
     secret = secret or JobSecret.from_os()
     secret.claim(records)
     return secret

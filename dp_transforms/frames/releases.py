@@ -98,7 +98,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes each release into a subdirectory, as a job with ``--period`` does: see
+        """Writes each release into a subdirectory, as a job with ``--period``: see
         ``ListRelease.save``."""
         for name, one in self.items():
             one.save(os.path.join(os.fspath(directory), name), overwrite)

@@ -47,7 +47,6 @@ class Table:
         return []
 
     def _shown(self) -> list[list[str]]:
-        """Returns the head of the table, and its first rows, as text."""
         import pyarrow as pa
 
         table = pa.table(self._columns())

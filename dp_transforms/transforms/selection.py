@@ -149,18 +149,14 @@ class SelectPartitions(Releases, beam.PTransform):
 
     @property
     def strategy(self) -> SelectionStrategy:
-        """Returns the strategy in use, as given or as chosen by "auto".
-
-        Raises:
-          ValueError: it depends on the known bound of the records.
-        """
+        """Returns the strategy in use, as given or as chosen by "auto"; raises a ValueError if it
+        depends on the bound of the records."""
         if self._max_partitions is None:
             raise ValueError("give max_partitions_per_user: the strategy depends on it")
         return self._spec.strategy
 
     def _resolved(self, max_partitions: int, known: int | None) -> NamesSpec:
-        """Returns the specification at a kappa, for users with at most ``known`` partitions, if
-        their bound is known."""
+        """Returns the specification at a kappa, for users with at most ``known`` partitions."""
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
@@ -287,7 +283,6 @@ class SelectFromCounts(Releases, beam.PTransform):
 def _selected_by_counts(
     tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
 ) -> beam.PCollection:
-    """Selects by tables of counts; gives tables of names."""
     beside = {}
     if spec.public_distribution is not None:
         public = tables.pipeline | "Public" >> beam.Create(

@@ -75,8 +75,7 @@ class _ByPeriod(Releases, beam.PTransform):
         self._num_buckets = num_buckets
 
     def _bounded(self, tables: beam.PCollection) -> tuple[beam.PCollection, JobSecret]:
-        """Returns distinct pairs of a user and a struct of ``list`` and ``partition``, and the
-        secret."""
+        """Returns distinct (user, {``list``, ``partition``}) pairs, and the secret."""
         name = type(self).__name__
         refuse_windows(tables)
         refuse_counts(tables, name)
