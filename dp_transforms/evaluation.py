@@ -68,7 +68,7 @@ def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) ->
 
 @dataclass(frozen=True)
 class EpsilonBound:
-    """A lower bound on epsilon has the counts from which it follows.
+    """Bounds epsilon from below, with the counts from which the bound follows.
 
     Attributes:
       epsilon: the bound, which is not above the exact epsilon with probability at least

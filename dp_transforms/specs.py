@@ -389,7 +389,7 @@ class Attribute:
             raise ValueError(f"an attribute cannot be called {self.name!r}: rename the column")
         if self.groups is None:
             return
-        if isinstance(self.groups, str):  # whose letters are no groups
+        if isinstance(self.groups, str):  # its letters are not groups
             raise ValueError(f"groups of {self.name!r} must be several names, got {self.groups!r}")
         object.__setattr__(self, "groups", tuple(self.groups))
         if not self.groups or "" in self.groups or len(set(self.groups)) < len(self.groups):

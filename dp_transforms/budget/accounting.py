@@ -248,7 +248,7 @@ def largest_epsilon(
         composed = compose([dp_event.SelfComposedDpEvent(event(epsilon), count)], delta)
         return composed.epsilon <= total
 
-    # Basic composition allows low, and no mechanism alone may spend more than high.
+    # Basic composition admits low, and one mechanism may not spend more than high.
     low, high = total / count * (1 - 1e-9), total
     if fits(high):
         return high
@@ -356,7 +356,7 @@ def _basic(parts: list[_Part], delta: float) -> float | None:
 
 
 def _rdp(parts: list[_Part], delta: float) -> float | None:
-    # A left that is not positive has no delta for composition.
+    # This part of delta is left for composition.
     failures = sum(part.count * math.log1p(-part.delta) for part in parts)
     left = -math.expm1(math.log1p(-delta) - failures)
     if left <= 0:

@@ -233,7 +233,7 @@ def create(path: str, header: Header) -> None:
                 connection.execute(statement)
             row = (header.identity, *map(str, amounts), header.unit.value)
             _write(connection, "budget", row)
-        # Unlike a rename, a link refuses to replace what is there.
+        # Unlike a rename, a link never replaces a file.
         os.link(temporary, path)
     finally:
         os.unlink(temporary)
@@ -291,7 +291,7 @@ def has_ended(process: str) -> bool:
         boot_and_space, number, start = process.rsplit(" ", 2)
         if boot_and_space != _namespace():
             return False
-        with contextlib.suppress(PermissionError):  # there is one, of another user
+        with contextlib.suppress(PermissionError):  # another user's process has the number
             os.kill(int(number), 0)
         state, started = _started(int(number))
     except ProcessLookupError:

@@ -160,7 +160,7 @@ class ListRelease(Release, Answers):
         publish(directory, list_tables([self.released]), self.statement, overwrite)
 
     def _known(self) -> ReleaseIntervals | None:
-        with contextlib.suppress(ValueError):  # of a list that public knowledge has narrowed
+        with contextlib.suppress(ValueError):  # if public bounds have narrowed the list
             return self.intervals
         return None
 

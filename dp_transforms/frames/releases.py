@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Releases(PicturedTable, Release, Mapping[Any, Any]):
-    """A mapping holds lists, or names, that were released together, by labels such as days.
+    """Maps labels, such as days, to lists or names that were released together.
 
     Attributes:
       statement: the joint guarantee of all releases, as in privacy.json.
@@ -114,8 +114,8 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
 
 class GroupReleases(Releases):
-    """A mapping holds the list of each group by (attribute, value), and that of all users at
-    ("", ""); its ``statement`` is the joint guarantee, as in privacy.json."""
+    """Maps (attribute, value) to the list of each group, and ("", "") to that of all users;
+    ``statement`` is the joint guarantee, as in privacy.json."""
 
     def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
         prices = {one.get("attribute", ""): one for one in statement["lists"]}

@@ -144,7 +144,7 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
     alike = len(kinds) <= 1 and len(units) == 1 and len(known) == len(bounds)
     return Bound(
         partitions=sum(known) if alike else None,
-        # Where only some are known to be counts, the whole is no collection of records.
+        # If any part is known to be counts, the whole is no collection of records.
         counted=True in kinds if kinds else None,
         distinct=False,
         unit=units.pop() if len(units) == 1 else PrivacyUnit.USER,

@@ -129,7 +129,7 @@ class InProcess:
         if not (weighted or spec.already_bounded or spec.others_epsilon is not None):
             pairs: Tables = self._bounded(spec.strategy.max_partitions_per_user)
             return self._by_counts(self._counts(pairs), spec), []
-        # One of these tables has all distinct pairs of a user.
+        # Each user's distinct pairs are all in one table.
         names = (USER, PARTITION)
         with Held(self._reduced(self._records(), names, distinct_pairs)) as held:
             found = self._selected(held, spec)
@@ -199,7 +199,7 @@ class InProcess:
 
     def user_degrees(self, spec: specs.UserDegreesSpec) -> list[ReleasedDegrees]:
         """Releases how many partitions users have: see ``ReleaseUserDegrees``."""
-        # One of the tables has all pairs of a user.
+        # Each user's pairs are all in one table.
         found = counting.add_histograms(map(counting.user_degrees, self._bounded(spec.max_degree)))
         return [spec.mechanism.release_under(found, self._secret.secret)]
 

@@ -157,7 +157,7 @@ def memory_limit() -> int:
     for path in _CONTROL_GROUPS:
         try:
             limits.append(int(pathlib.Path(path).read_text()))
-        except (OSError, ValueError):  # there is none, or no number in it
+        except (OSError, ValueError):  # there is no file, or no number in it
             continue
     return min(limits)
 

@@ -251,7 +251,7 @@ def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
     """Counts users by class of their number of partitions, see ``users_in_classes``, from all
     distinct pairs of each user."""
     has = np.bincount(single(pairs[USER]).indices.to_numpy())
-    # A dictionary may have users that no row has.
+    # A dictionary may hold users without a row.
     return users_in_classes(has[has > 0], edges)
 
 
@@ -269,7 +269,7 @@ def weigh_remaining(
     if index >= strategy.most_rounds:
         return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
     weights = functools.partial(strategy.weights, index, named=rows_of(beside))
-    # A plan may have fewer partitions count than kappa.
+    # A plan may let fewer than kappa partitions count.
     pairs = decoded(_of_others(pairs, beside))
     bounded = bound(pairs, at_most=strategy.max_partitions_per_user)
     return counting.weigh_pairs(bounded, weights)

@@ -95,7 +95,7 @@ class DeclareBounded(TellsBound, beam.PTransform):
     release after a wrong declaration is less private than it says.
 
     Raises:
-      ValueError: kappa is not a positive integer, or is smaller than what is known of the input.
+      ValueError: kappa is not a positive integer, or is below the known bound of the input.
 
     >>> with beam.Pipeline() as pipeline:
     ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 3)]) | DeclareBounded(2)

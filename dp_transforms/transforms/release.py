@@ -167,7 +167,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
         release = functools.partial(
             self._mechanism.release_under, secret=secret.secret, context=self._context
         )
-        # All of a user's pairs are in one of the bounded tables.
+        # Each user's pairs are all in one bounded table.
         return (
             records
             | "ToTables" >> ToTables()

@@ -56,7 +56,7 @@ class SelectPartitions(Releases, beam.PTransform):
     Args:
       epsilon, delta: the budget of the whole selection.
       max_partitions_per_user: kappa; by default the known bound of the records.
-      strategy: "auto", which takes what should name the most partitions; a name of
+      strategy: "auto", for the one that should name the most partitions; a name of
         ``mechanisms.selection.STRATEGIES``; or a strategy of your own making, which replaces
         epsilon, delta, max_partitions_per_user, pre_threshold and neighbours.
       noisy_counts: release noisy counts with the names, at no further cost.
