@@ -118,7 +118,7 @@ def partition_event(mechanism: PartitionMechanism) -> dp_event.DpEvent:
     """Returns the cost of a release of a frequency or degree list.
 
     Noise on Frobenius coordinates costs as much as discrete Laplace noise of q = e**-c on one
-    number that changes by kappa, which from kappa = 2 on is less than kappa c-DP alone tells.
+    number that changes by kappa, which from kappa = 2 on is less than the cost of (kappa c)-DP.
 
     Proof. The release is a function of the noisy coordinates (``frobenius``), whose true values
     differ between neighbours by m_1, m_2, ..., at most kappa in sum. A shift by m has the loss

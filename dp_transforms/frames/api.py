@@ -427,8 +427,8 @@ def plan(
 
     Args:
       epsilons: one, or several to compare.
-      users: the approximate number of users. Each is assumed to have ``max_partitions_per_user``
-        partitions, by Zipf's law; a plan's ``other_dists`` are for lists of other shapes.
+      users: the approximate number of users, each with ``max_partitions_per_user`` partitions that
+        follow Zipf's law; a plan's ``other_dists`` are for lists of other shapes.
       reference: a public list like the one to release, instead of ``users``.
       delta: of a selection of names, if one is planned too.
       max_partitions_per_user: kappa.

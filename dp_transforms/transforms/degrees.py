@@ -45,11 +45,10 @@ class CountDegrees(TellsBound, beam.PTransform):
 
     Args:
       degree: "undirected", "in" or "out".
-      secret: keys the hashes that spread the load; a fresh one by default.
-      num_buckets: the number of parts that edges and nodes are split into.
+      secret, num_buckets: see ``CountDistinctUsers``, with nodes for users and partitions.
 
     Raises:
-      ValueError, TypeError: as ``BoundContributions``, with nodes for users and partitions.
+      ValueError, TypeError: as ``BoundContributions``, likewise.
 
     >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("a", "b"), ("b", "a"), ("a", "a"), ("c", "a")])

@@ -25,7 +25,7 @@ from dp_transforms.specs import UserDegreesSpec
 from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 
 ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
-"""These resource hints are for a step that holds all data."""
+"""A step that holds all data has these resource hints."""
 
 
 class ReleaseFrequencyList(Releases, beam.PTransform):
