@@ -1,9 +1,8 @@
-"""Differentially private partition selection and frequency lists.
+"""Selects partitions and releases frequency lists under differential privacy.
 
-On data frames: ``release`` (how many users partitions have, without their names), ``select`` (names
-of partitions), ``plan`` and ``choose_kappa`` beforehand, and ``Session`` for a budget.
-
-On Apache Beam: ``BoundContributions``, ``CountDistinctUsers``, ``ReleaseFrequencyList`` and
+On data frames use ``release`` (how many users partitions have, without their names), ``select``
+(names of partitions), ``plan`` and ``choose_kappa`` beforehand, and ``Session`` for a budget; on
+Apache Beam ``BoundContributions``, ``CountDistinctUsers``, ``ReleaseFrequencyList`` and
 ``SelectPartitions``.
 """
 
@@ -11,7 +10,7 @@ from dp_transforms.public_names import lazily
 
 __version__ = "0.2.0"
 
-# Loaded when first used, so that dp_transforms.mechanisms can be imported without Beam.
+# Names are loaded when first used, so that dp_transforms.mechanisms does not import Beam.
 __all__, __getattr__ = lazily(__name__, __file__)
 
 

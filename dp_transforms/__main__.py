@@ -1,7 +1,7 @@
-"""The command ``dp-frequency-lists``, which ``python -m dp_transforms`` runs too.
+"""Runs the command ``dp-frequency-lists``, also as ``python -m dp_transforms``.
 
-Its jobs are the package ``pipelines``. A user may have a package of that name, in the current
-directory or on PYTHONPATH, so the jobs are loaded from beside this package.
+Its jobs are the package ``pipelines``, loaded from beside this package, since a user may have a
+package of that name in the current directory or on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import NoReturn
 
 RUN_MODULE = "import sys; from dp_transforms.__main__ import run; run(sys.argv.pop(1))"
-"""For ``python -c``, before a module's name and its arguments: runs a module of ``pipelines``."""
+"""``python -c`` with this code, a module's name and arguments runs a module of ``pipelines``."""
 
 
 def load_jobs() -> None:
-    """Makes ``pipelines`` in this process the package of this project."""
+    """Loads this project's package ``pipelines`` into this process."""
     start = Path(__file__).parents[1] / "pipelines" / "__init__.py"
     loaded = sys.modules.get("pipelines")
     if loaded is not None and loaded.__file__ == str(start):
@@ -42,7 +42,7 @@ def main() -> int:
     """Runs a command; returns its exit code."""
     load_jobs()
     code: int = importlib.import_module("pipelines.__main__").main()
-    # Another Ctrl-C while threads end is no traceback.
+    # Another Ctrl-C while threads end shows no traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if code == sys.modules["pipelines"].INTERRUPTED:
         # An interrupt leaves threads of libraries in any state, whose end may change the exit code.

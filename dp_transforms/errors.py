@@ -1,4 +1,4 @@
-"""Errors that a user can correct, and how they come back from a worker."""
+"""Defines errors that a user can correct, and reads them from errors of workers."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ _BEAM_SUFFIX = re.compile(r" \[while running .*", re.DOTALL)
 
 
 class InputError(ValueError):
-    """A fault in what the user gave. One line: the thing at fault, then what to do.
+    """Raised for a fault of the user's input, which the text names in one line, then what to do.
 
     The text must not depend on the data beyond the fact of the fault: no values, no counts, no line
-    numbers. Raise it `from None`, so that the error it stands for does not travel with it.
+    numbers. Raise it `from None`, so that the original error does not travel with it.
     """
 
 
 class DoneError(InputError):
-    """A job's release is there already. It has an exit code of its own."""
+    """Raised if a job's release exists already; it has an exit code of its own."""
 
 
 def input_error_message(error: BaseException) -> str | None:
-    """The message of the InputError that made a job fail; None if it failed for another reason.
+    """Returns the message of the InputError that made a job fail; None if there is none.
 
-    An UnsuitableListError of a mechanism counts as one.
-
-    An in-process runner raises the error itself, with the step's name added. Others raise an error
-    of their own that holds the worker's traceback as text.
+    A mechanism's UnsuitableListError counts as one. An in-process runner raises the error itself,
+    with the step's name added. Other runners raise an error with the worker's traceback as text.
 
     >>> input_error_message(InputError("a.csv: no such file [while running 'Read']"))
     'a.csv: no such file'
@@ -47,6 +45,6 @@ def input_error_message(error: BaseException) -> str | None:
 
 
 def is_paid_for(error: BaseException) -> bool:
-    """Tells whether an error depends on noise, so that its budget is spent: a NothingDrawnError,
-    perhaps of a worker."""
+    """Tells whether an error is a NothingDrawnError, perhaps of a worker, which depends on noise,
+    so that its budget is spent."""
     return isinstance(error, NothingDrawnError) or f"{NothingDrawnError.__name__}: " in str(error)

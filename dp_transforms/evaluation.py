@@ -1,17 +1,17 @@
-"""PRIVATE: computes from the private list. For experiments and audits; never publish it.
+"""Computes errors, and audits promises, from the private list. PRIVATE: never publish a result.
 
 An (epsilon, delta)-DP mechanism has P[S] <= e**epsilon * Q[S] + delta for every event S about its
 output, under any two neighbours and in both directions. So every event gives a lower bound,
 
     epsilon >= ln((P[S] - delta) / Q[S]),
 
-and the largest is the exact epsilon of the pair at this delta. ``exact_epsilon`` finds it where
-both distributions can be enumerated. Where they can only be sampled, ``epsilon_lower_bound``
-certifies a part of it: one half of the draws chooses the event, and the other half bounds its two
-probabilities by the intervals of Clopper and Pearson. The event does not depend on the draws that
-test it, so the error rate holds, however the event was found.
+and the largest is the exact epsilon of the pair at this delta. ``exact_epsilon`` finds it if both
+distributions can be enumerated. If they can only be sampled, ``epsilon_lower_bound`` certifies a
+part of it: one half of the draws chooses the event, and the other half bounds its two probabilities
+by the intervals of Clopper and Pearson. The error rate holds, however the event was found, since
+the event does not depend on the draws that test it.
 
-An audit can show that a promise is broken, and not that it is kept: other neighbours and other
+An audit can show that a promise is broken, but not that it is kept: other neighbours and other
 events may be worse.
 
 Sources: Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of
@@ -44,7 +44,7 @@ from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 Statistic = Callable[[Any], Hashable]
-"""Any function of an output: events are sets of its values."""
+"""A statistic is any function of an output; events are sets of its values."""
 
 _LEAST_SEEN = 10
 _BITS = 128
@@ -68,16 +68,16 @@ def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) ->
 
 @dataclass(frozen=True)
 class EpsilonBound:
-    """A lower bound on epsilon, with the counts that it follows from.
+    """Bounds epsilon from below, with the counts from which the bound follows.
 
     Attributes:
-      epsilon: the exact epsilon is not below this, with probability 1 - error_rate at least. 0
-        where nothing is shown.
-      delta: at which epsilon is bounded.
-      error_rate: how often a bound like this may be too large.
-      hits, other_hits: how many of the draws that test the event are in it, under the input that
-        makes it likely and under the other.
-      draws: how many draws of each input test it.
+      epsilon: the bound, which is not above the exact epsilon with probability at least
+        1 - error_rate; 0 if nothing is shown.
+      delta: the delta at which epsilon is bounded.
+      error_rate: the largest probability that a bound is too large.
+      hits, other_hits: the numbers of testing draws in the event, under the input that makes it
+        likely and under the other.
+      draws: the number of testing draws of each input.
     """
 
     epsilon: float
@@ -89,7 +89,7 @@ class EpsilonBound:
 
 
 def identity(output: Any) -> Hashable:
-    """The output itself as a statistic."""
+    """Returns the output itself, as a statistic."""
     return output
 
 
@@ -105,13 +105,14 @@ def epsilon_lower_bound(
     Args:
       outputs: draws of the mechanism on one input.
       other_outputs: as many draws on its neighbour.
-      delta: the delta at which epsilon is asked for.
-      error_rate: how often the bound may be too large.
-      statistics: what events may be about. The more a statistic tells of the ratio of the two
-        probabilities, the closer the bound comes. Values seen fewer than ten times are in no event.
+      delta: the delta at which epsilon is bounded.
+      error_rate: the largest probability that the bound is too large.
+      statistics: functions of an output whose values make events. The more a statistic tells of the
+        ratio of the two probabilities, the closer is the bound. Values seen fewer than ten times
+        are in no event.
 
     Raises:
-      ValueError: outputs are not equally many, or fewer than two; a number is out of range.
+      ValueError: the numbers of outputs differ or are below two; a number is out of range.
 
     >>> bound = epsilon_lower_bound([1, 2, 2] * 999, [1, 1, 2] * 999)
     >>> 0 < bound.epsilon < math.log(2)
@@ -126,7 +127,7 @@ def epsilon_lower_bound(
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate must be above 0 and below 1, got {error_rate}")
-    # Odd and even draws rather than halves: draws may come in an order that means something.
+    # Even draws choose and odd draws test, since the order of draws may mean something.
     events = []
     for statistic in statistics:
         counts = [Counter(map(statistic, side[::2])) for side in (outputs, other_outputs)]
@@ -149,12 +150,12 @@ def exact_epsilon(
 ) -> float:
     """Returns the smallest epsilon at which two distributions are within (epsilon, delta).
 
-    The best events are those of the outcomes whose ratio of probabilities is above some value.
+    The best events have all outcomes whose ratio of probabilities is above some value.
 
     Args:
-      distribution, other: the probability of every outcome under an input and under its neighbour,
-        0 if it is not there: rationals, or floats that are as good as exact.
-      delta: the delta at which epsilon is asked for.
+      distribution, other: maps outcomes to their probabilities, under an input and its neighbour;
+        rationals, or floats that are as good as exact. Missing outcomes have probability 0.
+      delta: the delta at which epsilon is computed.
 
     >>> exact_epsilon({"yes": 0.75, "no": 0.25}, {"yes": 0.25, "no": 0.75}) == math.log(3)
     True
@@ -176,7 +177,7 @@ def exact_epsilon(
 def exact_partition_epsilon(
     mechanism: PartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
 ) -> float:
-    """Returns the exact epsilon, at delta = 0, of a mechanism over all lists for a pair of lists.
+    """Returns the exact epsilon, at delta = 0, of a mechanism over all lists, for two lists.
 
     Pr[x] / Pr'[x] = q**(||x - f||_1 - ||x - f'||_1) Z' / Z for f, its neighbour f' and their total
     weights. The exponent is at least -||f - f'||_1, which x = f attains; with both directions,
@@ -187,7 +188,7 @@ def exact_partition_epsilon(
     which every decoded list is a function.
 
     Raises:
-      TypeError: the mechanism is another one, or has bounds and is not Frobenius's.
+      TypeError: the mechanism is of another kind, or has bounds and is not Frobenius's.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> lists = FrequencyList([3, 1], [1, 2]), FrequencyList([4, 1], [1, 2])
@@ -201,7 +202,6 @@ def exact_partition_epsilon(
 
 
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
-    """ln Z."""
     if mechanism.decodes:
         return 0
     if isinstance(mechanism, WithinBounds) and mechanism.bounds is None:
@@ -216,9 +216,9 @@ def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> 
 
 
 def proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, Any]:
-    """(lo, hi), or arrays of both: each is wrong with half of error_rate at most."""
+    """Returns (lo, hi), or arrays of both, each wrong with at most half of error_rate."""
     half = error_rate / 2
-    # Where the formulas do not hold, the bounds are 0 and 1.
+    # Without hits lo is 0, and without misses hi is 1, as the formulas do not hold.
     some, rest = np.maximum(hits, 1), np.maximum(draws - hits, 1)
     lo = betaincinv(some, draws - some + 1, half) * (1 - _ROUNDING)
     hi = betainccinv(draws - rest + 1, rest, half) * (1 + _ROUNDING)
@@ -228,7 +228,7 @@ def proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, An
 def _best_event(
     here: Counter[Hashable], there: Counter[Hashable], delta: float, error_rate: float
 ) -> tuple[float, frozenset[Hashable]]:
-    """The best event, behind the epsilon that it would certify on these draws."""
+    """Returns the epsilon that the best event would certify on these draws, and the event."""
     seen = [value for value in here | there if here[value] + there[value] >= _LEAST_SEEN]
     if not seen:
         return -math.inf, frozenset()
@@ -246,7 +246,7 @@ def _certified(hits: Any, other_hits: Any, draws: int, delta: float, error_rate:
 
 
 def _total_weight(frequency_list: FrequencyList, decay: Decay) -> Any:
-    """Z, to more digits than a float has."""
+    """Returns Z, to more digits than a float has."""
     window = window_for(float(decay.log_enclosure(_BITS)[0]))
     transfer = PreciseTransfer(decay, window, _BITS)
     weights = np.full(transfer.size, gmpy2.mpfr(0))

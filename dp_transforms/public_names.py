@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are first used, written once: in its stub."""
+"""Loads the public names of a package, which only its stub lists, when they are first used."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ from typing import Any
 
 
 def lazily(package: str, init: str) -> tuple[list[str], Callable[[str], Any]]:
-    """The ``__all__`` and ``__getattr__`` of a package: the names that the stub beside its
-    ``__init__.py`` imports, and a function that loads them from their homes.
-
-    Args:
-      package: its ``__name__``.
-      init: its ``__file__``.
-    """
+    """Returns the ``__all__`` and ``__getattr__`` of a package, given its ``__name__`` and
+    ``__file__``, for the names that the stub beside its ``__init__.py`` imports."""
     stub = ast.parse(Path(init).with_suffix(".pyi").read_text(encoding="utf-8"))
     homes = {
         alias.name: "." * node.level + (node.module or "")

@@ -1,7 +1,7 @@
-"""Specifications of releases: what comes out, by which mechanism, and at which price.
+"""Specifies releases: their kinds, mechanisms and costs.
 
-They are checked when they are made and need no data, no Beam and no Arrow. Jobs, functions and
-transforms make a release from the same specification, on whichever engine.
+Specifications are checked when they are made, without data, Beam or Arrow. Jobs, functions and
+transforms make a release from the same specification, on either engine.
 """
 
 from __future__ import annotations
@@ -37,44 +37,43 @@ from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, UserDegreeMechanis
 
 MOST_PERIODS = 10_000
 ALL_USERS = ""
-"""The attribute and the group of the list of all users."""
+"""The list of all users has this attribute and group."""
 ALL_USERS_LIST = "list of all users"
 SELECTION = "names of groups"
 
 
 def price_of(mechanism: PartitionMechanism | UserDegreeMechanism) -> PrivacyBudget:
-    """Returns the cost of a release: the epsilon that the mechanism was given, exactly."""
+    """Returns the cost of a release, with the exact epsilon that the mechanism was given."""
     given = mechanism.epsilon
     delta = getattr(mechanism, "failure_probability", 0)
     return PrivacyBudget(mechanism.epsilon_cost if given is None else given, delta)
 
 
 def arguments(spec: Any) -> dict[str, Any]:
-    """Returns the arguments of the transform that makes the release of a specification."""
+    """Returns the arguments of the transform that makes a specified release."""
     return {field.name: getattr(spec, field.name) for field in fields(spec) if field.init}
 
 
 class Spec:
-    """A specification, which is a frozen dataclass."""
+    """A specification is a frozen dataclass."""
 
     verb: ClassVar[str]
-    """The method of an engine that makes the release, see ``runtime.in_process``."""
+    """This method of an engine makes the release, see ``runtime.in_process``."""
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs, by its parts."""
+        """Returns the parts of the budget that the release needs."""
         raise NotImplementedError
 
     @property
     def cost(self) -> PrivacyBudget:
-        """The cost of all parts together, by basic composition."""
+        """Returns the cost of all parts together, by basic composition."""
         return sum((one.cost.budget for one in self.requests), PrivacyBudget(0))
 
 
 @dataclass(frozen=True)
 class ListSpec(Spec):
-    """A frequency list of records, in which a user counts in at most ``mechanism.sensitivity``
-    partitions."""
+    """Specifies a frequency list, with at most ``mechanism.sensitivity`` partitions per user."""
 
     verb = "frequency_list"
     mechanism: PartitionMechanism
@@ -87,7 +86,7 @@ class ListSpec(Spec):
 
 @dataclass(frozen=True)
 class UserDegreesSpec(Spec):
-    """The numbers of users by how many partitions they have: see ``ReleaseUserDegrees``."""
+    """Specifies numbers of users by how many partitions they have: see ``ReleaseUserDegrees``."""
 
     verb = "user_degrees"
     epsilon: Number
@@ -98,7 +97,6 @@ class UserDegreesSpec(Spec):
 
     @functools.cached_property
     def mechanism(self) -> UserDegreeMechanism:
-        """The mechanism that releases the histogram."""
         return UserDegreeMechanism(self.epsilon, self.max_degree)
 
     @property
@@ -108,11 +106,11 @@ class UserDegreesSpec(Spec):
 
 @dataclass(frozen=True)
 class DegreesSpec(Spec):
-    """A list of the degrees of a graph: see ``CountDegrees`` and ``CountProjectedDegrees``.
+    """Specifies a list of degrees: see ``CountDegrees`` and ``CountProjectedDegrees``.
 
     With a ``degree_bound`` nodes are protected, and otherwise edges. ``nodes`` is their number, if
-    it is public: no more come out, at no cost. ``mechanism_name`` is as for
-    ``partition_mechanism``. A ValueError names a value that is out of range.
+    it is public: no more come out, at no cost. See ``partition_mechanism`` for ``mechanism_name``.
+    A ValueError names a value that is out of range.
     """
 
     verb = "degree_list"
@@ -129,19 +127,17 @@ class DegreesSpec(Spec):
 
     @functools.cached_property
     def mechanism(self) -> PartitionMechanism:
-        """The mechanism that releases the list."""
         sensitivity, bounds = edge_private_sensitivity(self.degree), None
         if self.degree_bound is not None:
             sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)
         elif self.nodes is not None:
-            # Without self-loops and repeated edges a node has no more neighbours than others are.
+            # Without self-loops and repeated edges a degree is at most the number of other nodes.
             others = positive_integer("nodes", self.nodes) - 1
             bounds = PartitionBounds.of_runs([0], [others], [self.nodes])
         return partition_mechanism(self.epsilon, sensitivity, self.mechanism_name, bounds=bounds)
 
     @property
     def unit(self) -> PrivacyUnit:
-        """The unit that is added or removed."""
         return PrivacyUnit.EDGE if self.degree_bound is None else PrivacyUnit.NODE
 
     @property
@@ -152,8 +148,7 @@ class DegreesSpec(Spec):
 
 @dataclass(frozen=True)
 class NamesSpec(Spec):
-    """The names of partitions that a strategy selects: see ``SelectPartitions`` for the arguments
-    and errors."""
+    """Specifies names to select: see ``SelectPartitions`` for the arguments and errors."""
 
     verb = "names"
     strategy: SelectionStrategy
@@ -206,8 +201,8 @@ class NamesSpec(Spec):
         neighbours: str | None = None,
         **options: Any,
     ) -> NamesSpec:
-        """Makes the specification from the arguments of ``make_strategy``, and fields as options.
-        With public partitions "auto" takes the strategy that is for these."""
+        """Makes a specification from the arguments of ``make_strategy``, and fields as options;
+        "auto" takes the strategy for public partitions, if there are any."""
         if strategy == AUTO and len(options.get("public_partitions", ())):
             strategy = TruncatedGeometricSelection.name
         given = {"pre_threshold": pre_threshold, "neighbours": neighbours}
@@ -232,7 +227,7 @@ class NamesSpec(Spec):
 
     @functools.cached_property
     def public_distribution(self) -> ThresholdDistribution | None:
-        """The rule for public partitions, if there are any."""
+        """Returns the rule for public partitions, if there are any."""
         if not len(self.public_partitions):
             return None
         assert isinstance(self.strategy, TruncatedGeometricSelection)
@@ -240,14 +235,14 @@ class NamesSpec(Spec):
 
     @functools.cached_property
     def noise_of_others(self) -> DiscreteLaplace | None:
-        """The noise of the number of users of partitions that are not named, if it is released."""
+        """Returns the noise of the number of other users, if that is released."""
         if self.others_epsilon is None:
             return None
         return DiscreteLaplace(1 / positive_rational("epsilon", self.others_epsilon))
 
     @property
     def cap(self) -> int | None:
-        """The count where counts may stop: larger ones are kept with certainty; None if nowhere."""
+        """Returns the count, if any, from which on partitions are certain to be selected."""
         all_are_wanted = self.noisy_counts or self.public_distribution
         if all_are_wanted or not isinstance(self.strategy, CountStrategy):
             return None
@@ -258,7 +253,7 @@ class NamesSpec(Spec):
         return self.requests_for("names of partitions")
 
     def requests_for(self, purpose: str) -> tuple[Request, ...]:
-        """The budget that it needs, of which the names' part has this purpose."""
+        """Returns the parts of the budget, of which that of names has this purpose."""
         strategy = self.strategy
         replaced = strategy.neighbours == REPLACE
         unit = PrivacyUnit.REPLACED_USER if replaced else PrivacyUnit.USER
@@ -289,12 +284,11 @@ class _PeriodSpec(Spec):
 
     @property
     def periods_per_user(self) -> int:
-        """The number of periods in which a user counts at most."""
         return min(self.max_periods_per_user, len(self.periods))
 
     @property
     def about(self) -> dict[str, Any]:
-        """The part of a privacy.json about the periods, each of which is a ``kind``, as "day"."""
+        """Returns the part of a privacy.json about the periods, of a ``kind`` such as "day"."""
         return {
             "of": self.kind,
             "first": self.periods[0],
@@ -305,7 +299,7 @@ class _PeriodSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodListsSpec(_PeriodSpec):
-    """A list for each of some public periods: see ``ReleaseListsByPeriod`` for the arguments."""
+    """Specifies a list for each public period: see ``ReleaseListsByPeriod`` for the arguments."""
 
     verb = "lists_by_period"
     mechanism: str = AUTO
@@ -316,7 +310,6 @@ class PeriodListsSpec(_PeriodSpec):
 
     @functools.cached_property
     def of_each(self) -> PartitionMechanism:
-        """The mechanism that releases the list of one period."""
         each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
         return partition_mechanism(each, self.max_partitions_per_user, self.mechanism)
 
@@ -333,7 +326,7 @@ class PeriodListsSpec(_PeriodSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodNamesSpec(_PeriodSpec):
-    """Names in each of some public periods: see ``SelectPartitionsByPeriod`` for the arguments."""
+    """Specifies names in each public period: see ``SelectPartitionsByPeriod`` for the arguments."""
 
     verb = "names_by_period"
     delta: Number
@@ -349,7 +342,7 @@ class PeriodNamesSpec(_PeriodSpec):
 
     @functools.cached_property
     def names(self) -> NamesSpec:
-        """The selection of pairs of a period and a partition, of all periods at once."""
+        """Returns the selection of pairs of a period and a partition, in all periods at once."""
         return NamesSpec.of(
             self.strategy,
             self.epsilon,
@@ -374,18 +367,18 @@ class PeriodNamesSpec(_PeriodSpec):
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute by whose values users are grouped.
+    """An attribute groups users by its values.
 
-    A record without a value (a null, or an empty text) says nothing about the attribute, and a user
-    without any value is in none of its groups.
+    A record without a value (a null, or an empty text) tells nothing about the attribute, and a
+    user without any value is in none of its groups.
 
     Attributes:
       name: the column or field of its values, which are text, integers, booleans or dates.
-      groups: the values that are public, as text. Each gets a list, whether it has users or not,
-        and users with other values are in no group. None if groups are to be selected.
+      groups: the public values, as text; each gets a list, with or without users, and users with
+        other values are in no group. None if groups are to be selected.
 
     Raises:
-      ValueError: the name is taken, or a group is given twice or is empty, or groups are one text.
+      ValueError: the name is taken, a group is given twice or is empty, or groups are one text.
     """
 
     name: str
@@ -396,7 +389,7 @@ class Attribute:
             raise ValueError(f"an attribute cannot be called {self.name!r}: rename the column")
         if self.groups is None:
             return
-        if isinstance(self.groups, str):  # whose letters are no groups
+        if isinstance(self.groups, str):  # its letters are not groups
             raise ValueError(f"groups of {self.name!r} must be several names, got {self.groups!r}")
         object.__setattr__(self, "groups", tuple(self.groups))
         if not self.groups or "" in self.groups or len(set(self.groups)) < len(self.groups):
@@ -408,8 +401,8 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsSpec(Spec):
-    """The list of all users and one for each group: see ``ReleaseGroupedLists`` for the arguments,
-    their errors, the guarantee and its proof."""
+    """Specifies the list of all users and those of groups: see ``ReleaseGroupedLists`` for
+    arguments and errors, and ``transforms.grouped`` for the guarantee and its proof."""
 
     verb = "grouped_lists"
     attributes: Sequence[Attribute]
@@ -436,22 +429,20 @@ class GroupsSpec(Spec):
 
     @functools.cached_property
     def for_all(self) -> PartitionMechanism:
-        """The mechanism that releases the list of all users."""
         return self._mechanism(PrivacyBudget(self.epsilon_all))
 
     @functools.cached_property
     def for_group(self) -> PartitionMechanism:
-        """The mechanism that releases the list of a group."""
         return self._mechanism(self._of_attribute)
 
     @property
     def to_select(self) -> list[int]:
-        """The positions of the attributes whose groups are selected."""
+        """Returns the positions of the attributes whose groups are selected."""
         return [i for i, attribute in enumerate(self.attributes) if attribute.groups is None]
 
     @functools.cached_property
     def names(self) -> NamesSpec | None:
-        """The selection of groups; None if all of them are public."""
+        """Returns the selection of groups; None if all are public."""
         if self.selection is None:
             return None
         budget, each = self.selection, len(self.to_select)
@@ -461,7 +452,7 @@ class GroupsSpec(Spec):
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        # In one attribute's lists only one moves, so they have the range that one has.
+        # Only one of an attribute's lists moves, so all have the range of one.
         of_all = Cost(PrivacyBudget(self.epsilon_all), self.for_all.loss_range)
         of_attribute = Cost(self._of_attribute, self.for_group.loss_range)
         return (

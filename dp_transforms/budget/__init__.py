@@ -1,4 +1,4 @@
-"""Privacy budgets: amounts, what mechanisms cost, composition, and a ledger that jobs share."""
+"""Keeps privacy budgets: amounts, costs, composition, and a ledger that jobs share."""
 
 from dp_transforms.public_names import lazily
 

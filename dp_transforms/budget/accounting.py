@@ -1,8 +1,8 @@
-"""The cost of a mechanism as a DpEvent of Google's dp-accounting library, and of several together.
+"""Describes a mechanism's cost as a DpEvent of Google's dp-accounting library, and composes costs.
 
-All bounds here hold for mechanisms that may be chosen after seeing earlier outputs, while their
-privacy parameters are fixed in advance (if not, see ``ledger``). Which of them is the smallest
-depends on public numbers only, so the smallest holds too.
+All bounds hold for mechanisms that may be chosen after seeing earlier outputs, while their privacy
+parameters are fixed in advance (if not, see ``ledger``). The smallest bound holds too, since public
+numbers alone decide which one it is.
 
 | method | theorem |
 | --- | --- |
@@ -10,25 +10,25 @@ depends on public numbers only, so the smallest holds too.
 | rdp | the exact Renyi divergences of the worst case add up, order by order |
 | pld | privacy-loss distributions of the worst case convolve |
 
+Neighbours of every event add or remove all records of one user. The events are
+
+* ``partition_event`` for a frequency or degree list;
+* ``BoundedRangeDpEvent`` for ``ExponentialMechanism``;
+* ``ApproximateDpEvent`` for partition selection, with or without noisy counts;
+* the library's ``DiscreteLaplaceDpEvent`` for discrete Laplace (two-sided geometric) noise;
+* ``gaussian_threshold_event`` for thresholded Gaussian noise.
+
+dp-accounting 0.6 has no events for bounded range nor for a plain (epsilon, delta). Our own two are
+refused, rather than misread, by other accountants.
+
 An (epsilon, delta)-DP mechanism is one that fails, and hides nothing, with probability delta and
 else loses at most epsilon (Kairouz, Oh and Viswanath 2015). So the rdp method sets the failures
 aside: with delta' for composition the total is 1 - (1 - delta') * prod(1 - delta_i). A divergence
-is at most the order times the rho of zCDP, so that this is never above what zCDP tells.
+is at most the order times the rho of zCDP, so that this is never above the bound of zCDP.
 
-These are double-precision numbers. The library rounds privacy losses to the safe side, but
-convolves them by Fourier transform, whose errors are near 1e-15 in delta: so its distributions are
-asked for delta - 1e-12 here, and not at all below that.
-
-Neighbours of every event: add or remove all records of one user.
-
-* a frequency or degree list: ``partition_event``;
-* ``ExponentialMechanism``: ``BoundedRangeDpEvent``;
-* partition selection, with or without noisy counts: ``ApproximateDpEvent``;
-* discrete Laplace (two-sided geometric) noise: the library's ``DiscreteLaplaceDpEvent``;
-* thresholded Gaussian noise: ``gaussian_threshold_event``.
-
-dp-accounting 0.6 has no events for bounded range nor for a plain (epsilon, delta): these two are
-our own, which other accountants refuse rather than misread.
+Bounds are double-precision numbers. The library rounds privacy losses to the safe side, but
+convolves them by Fourier transform, with errors near 1e-15 in delta: so its distributions are asked
+for delta - 1e-12, and not at all below that.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 
 _ORDERS = 1 + np.geomspace(0.02, 1e7, 600)
-"""Renyi orders: dense enough that the best of them is within 0.1% of the infimum over all."""
+"""Renyi orders are dense enough that the best is within 0.1% of the infimum over all orders."""
 
 _GRID_POINTS = 10_000  # Points of the privacy-loss grid per unit of basic composition.
 
 _FOURIER_ERROR = 1e-12
-"""More than the error in delta of a composition of privacy-loss distributions."""
+"""This exceeds the error in delta of a composition of privacy-loss distributions."""
 
 _RANGES = {
     "epsilon": ("a finite number and not negative", lambda value: 0 <= value < math.inf),
@@ -85,21 +85,21 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
     Concentrating, and Truncating: Unifying Privacy Loss Composition for Data Analytics"), a quarter
     of what epsilon-DP alone gives.
 
-    The mechanisms for integer partitions are. Let ||f - f'||_1 <= kappa for neighbours and q =
-    e**-c. A list x has a weight of q**||x - f||_1 w(x), w not depending on f (and 1 for the
-    exponential mechanism), so that
+    Attributes:
+      epsilon: the length of the interval.
+      pure: the epsilon of pure epsilon-DP, where it is known to be less.
+
+    Mechanisms for integer partitions have a bounded range. Proof. Let ||f - f'||_1 <= kappa for
+    neighbours and q = e**-c. A list x has a weight of q**||x - f||_1 w(x), where w does not depend
+    on f (and is 1 for the exponential mechanism), so that
 
         ln(Pr_f[x] / Pr_f'[x]) = c (||x - f'||_1 - ||x - f||_1) + ln(Z_f' / Z_f),
 
     whose first term lies in [-c kappa, c kappa] for all x by the triangle inequality, and whose
     second does not depend on x: an interval of length 2 c kappa. The set of possible x must not
     depend on f; f may be moved between public bounds first, which brings no two lists farther
-    apart. In base 2, c = eta ln 2. An epsilon-DP mechanism has a range of 2 epsilon at most, so
-    2 c kappa says more where c kappa < epsilon: for the exponential mechanism alone.
-
-    Attributes:
-      epsilon: the length of the interval.
-      pure: the epsilon of pure epsilon-DP, where it is known to be less.
+    apart. In base 2, c = eta ln 2. QED. An epsilon-DP mechanism has a range of 2 epsilon at most,
+    so 2 c kappa says more where c kappa < epsilon: for the exponential mechanism alone.
     """
 
     epsilon: float = attr.ib(validator=_check)
@@ -108,7 +108,7 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class ApproximateDpEvent(dp_event.DpEvent):
-    """Represents an (epsilon, delta)-DP mechanism of which nothing else is known."""
+    """Represents an (epsilon, delta)-DP mechanism without further known properties."""
 
     epsilon: float = attr.ib(validator=_check)
     delta: float = attr.ib(default=0.0, validator=_check)
@@ -117,33 +117,36 @@ class ApproximateDpEvent(dp_event.DpEvent):
 def partition_event(mechanism: PartitionMechanism) -> dp_event.DpEvent:
     """Returns the cost of a release of a frequency or degree list.
 
-    Noise on Frobenius coordinates costs what discrete Laplace noise of q = e**-c costs on one
-    number that changes by kappa, which is less than kappa c-DP alone says from kappa = 2 on.
+    Noise on Frobenius coordinates costs as much as discrete Laplace noise of q = e**-c on one
+    number that changes by kappa, which from kappa = 2 on is less than the cost of (kappa c)-DP.
 
-    Proof. What is released is a function of the noisy coordinates (``frobenius``), of which
-    neighbours move any by m_1 + m_2 + ... <= kappa. A shift by m has the loss c (|n - m| - |n|), at
-    most c m, for noise n. So with u = t - c m its delta at t is, for -c m <= t <= c m,
+    Proof. The release is a function of the noisy coordinates (``frobenius``), whose true values
+    differ between neighbours by m_1, m_2, ..., at most kappa in sum. A shift by m has the loss
+    c (|n - m| - |n|), at most c m, for noise n. So with u = t - c m its delta at t is, for
+    -c m <= t <= c m,
 
         g(u) = (1 - e**u) / (1 + q) + sum of (1 - q) / (1 + q) q**n (1 - e**(u + 2 c n))
                over 0 < n < -u / (2 c),
 
-    in which m stands no more; above c m it is 0. Let m <= m' be two of the shifts and t >= 0. The
-    loss of the first is at most c m, and delta falls in t, so that both together have at most the
-    delta of the second at t - c m >= -c m': this is g(t - c m - c m'), the delta of one shift by
-    m + m'. For t < 0 the same follows since both pairs of distributions are symmetric. What
-    dominates one part of a product dominates the whole with it, and what dominates each step of
-    an adaptive composition the composition (Zhu, Dong and Wang 2022, "Optimal accounting of
-    differential privacy via characteristic function", Theorem 10), so that all shifts come
-    together; and g falls, so that a shift by kappa has the largest delta. QED. It is reached by
-    kappa new partitions of one user each, which move one coordinate. At kappa = 1 the loss is c or
-    -c, as that of randomised response: no accounting can say less than for any epsilon-DP.
+    which no longer contains m; above c m it is 0. Let m <= m' be two shifts and t >= 0. The loss of
+    the first is at most c m, and delta falls in t, so that both together have at most the delta of
+    the second at t - c m >= -c m': this is g(t - c m - c m'), the delta of one shift by m + m'. For
+    t < 0 the same follows since both pairs of distributions are symmetric. A pair that dominates
+    one factor of a product dominates the product in its place, and pairs that dominate each step of
+    an adaptive composition dominate the composition (Zhu, Dong and Wang 2022, "Optimal accounting
+    of differential privacy via characteristic function", Theorem 10). So all shifts join into one;
+    and g falls, so that a shift by kappa has the largest delta. QED.
+
+    The bound is reached by kappa new partitions of one user each, which move one coordinate. At
+    kappa = 1 the loss is c or -c, as for randomised response: no accounting is tighter than that of
+    pure epsilon-DP.
     """
     if mechanism.failure_probability:
         return ApproximateDpEvent(mechanism.epsilon_cost, mechanism.failure_probability)
     if isinstance(mechanism, FrobeniusMechanism):
         sensitivity = mechanism.sensitivity
         decay = mechanism.epsilon_cost / sensitivity
-        # Less noise costs more: geometric noise of a larger q is that of a smaller q, and some.
+        # Less noise costs more: noise of a larger q is that of a smaller q plus independent noise.
         if Fraction(decay) * sensitivity < Fraction(mechanism.epsilon_cost):
             decay = math.nextafter(decay, math.inf)
         return dp_event.DiscreteLaplaceDpEvent(decay, sensitivity)
@@ -153,19 +156,19 @@ def partition_event(mechanism: PartitionMechanism) -> dp_event.DpEvent:
 def list_event(epsilon: float) -> dp_event.DpEvent:
     """Returns the cost of a release by ``partition_mechanism(epsilon)``."""
     if epsilon < FrobeniusMechanism.min_rate:
-        return ApproximateDpEvent(epsilon)  # no mechanism is for less
+        return ApproximateDpEvent(epsilon)  # no mechanism takes less
     return partition_event(partition_mechanism(epsilon))
 
 
 def gaussian_threshold_event(
     noise_multiplier: float, threshold_delta: float
 ) -> dp_event.ComposedDpEvent:
-    """Returns the cost of Gaussian noise on counts, of which those above a threshold are published.
+    """Returns the cost of publishing counts with Gaussian noise, if they exceed a threshold.
 
     Args:
       noise_multiplier: the noise's standard deviation, divided by the L2 sensitivity of the counts.
-      threshold_delta: the largest probability with which partitions that only one user has get past
-        the threshold. Unless they do, the output depends on partitions of both neighbours.
+      threshold_delta: the largest probability that a partition of only one user exceeds the
+        threshold. Otherwise the output depends on partitions of both neighbours alone.
     """
     return dp_event.ComposedDpEvent(
         [dp_event.GaussianDpEvent(noise_multiplier), ApproximateDpEvent(0.0, threshold_delta)]
@@ -174,13 +177,13 @@ def gaussian_threshold_event(
 
 @dataclass(frozen=True)
 class Composition:
-    """A bound on several mechanisms together, and how it was found.
+    """A composition bounds the epsilon of several mechanisms together.
 
     Attributes:
       epsilon: the smallest of ``by_method``.
       delta: as asked for.
       method: the name of the method that gives epsilon.
-      by_method: the epsilon of each method that applies, infinite where it cannot reach this delta.
+      by_method: the epsilon of each method that applies, infinite if it cannot reach this delta.
     """
 
     epsilon: float
@@ -190,11 +193,11 @@ class Composition:
 
 
 def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Composition:
-    """Returns the tightest of the bounds in this module on all events together.
+    """Returns the tightest bound of this module on all events together.
 
     Args:
-      events: those of this module and the library's Gaussian, Laplace, discrete Laplace and
-        zCDP events; also ComposedDpEvent and SelfComposedDpEvent of these.
+      events: of this module, or the library's Gaussian, Laplace, discrete Laplace and zCDP events;
+        also its ComposedDpEvent and SelfComposedDpEvent of such events.
       delta: of the whole composition, at least the mechanisms' own deltas together.
 
     Raises:
@@ -223,16 +226,13 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
 def largest_epsilon(
     count: int, budget: PrivacyBudget, event: Callable[[float], dp_event.DpEvent] = list_event
 ) -> float:
-    """Returns the largest epsilon that each of ``count`` equal mechanisms may have in one budget.
+    """Returns the largest epsilon, within a millionth, of ``count`` equal mechanisms in a budget.
 
     Args:
-      count: how many mechanisms run on the same users.
+      count: the number of mechanisms on the same users.
       budget: for all of them together.
       event: maps an epsilon to the event of an epsilon-DP mechanism; by default that of a frequency
         list by the default mechanism at sensitivity 1.
-
-    Returns:
-      An epsilon that fits the budget, within a millionth of the largest one.
 
     Raises:
       ValueError: count is not positive.
@@ -248,7 +248,7 @@ def largest_epsilon(
         composed = compose([dp_event.SelfComposedDpEvent(event(epsilon), count)], delta)
         return composed.epsilon <= total
 
-    # Basic composition allows low, and no mechanism alone may spend more than high.
+    # Basic composition admits low, and one mechanism may not spend more than high.
     low, high = total / count * (1 - 1e-9), total
     if fits(high):
         return high
@@ -260,7 +260,7 @@ def largest_epsilon(
 
 @dataclass(frozen=True)
 class _Part:
-    """``count`` applications of one mechanism, which fails with probability delta."""
+    """A part is ``count`` applications of a mechanism that fails with probability delta."""
 
     count: int
     # Unless it fails, it is rho-zCDP, has this divergence at each order, and is epsilon-DP.
@@ -317,7 +317,7 @@ def _pure_part(count: int, epsilon: float, delta: float = 0.0) -> _Part:
 
 
 def bounded_range_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
-    """The largest Renyi divergence of two distributions whose log ratio has range epsilon.
+    """Returns the largest Renyi divergence of distributions whose log ratio has range epsilon.
 
     Among log ratios in [t - epsilon, t] the extreme one takes only the two ends (their mean under
     the second distribution is fixed at ratio 1, and x**a is convex). With r = e**-epsilon, y = e**t
@@ -340,7 +340,7 @@ def bounded_range_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
 
 
 def pure_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
-    """The largest Renyi divergence under epsilon-DP: that of randomised response."""
+    """Returns the largest Renyi divergence under epsilon-DP, that of randomised response."""
     log_moment = np.logaddexp(orders * epsilon, (1 - orders) * epsilon) - np.logaddexp(0, epsilon)
     rounding = 1e-14 * (1 + orders * epsilon)
     concentrated = np.minimum(orders * epsilon / 2, 1) * epsilon
@@ -356,7 +356,7 @@ def _basic(parts: list[_Part], delta: float) -> float | None:
 
 
 def _rdp(parts: list[_Part], delta: float) -> float | None:
-    # What is left for composition: none if negative.
+    # This part of delta is left for composition.
     failures = sum(part.count * math.log1p(-part.delta) for part in parts)
     left = -math.expm1(math.log1p(-delta) - failures)
     if left <= 0:
@@ -373,7 +373,7 @@ def _pld(parts: list[_Part], delta: float) -> float | None:
     interval = spread / _GRID_POINTS
     pure = [part.epsilon for part in parts if part.epsilon]
     if pure:
-        # Losses that fall on the grid are not rounded, and division by a power of two is exact.
+        # Losses on the grid are not rounded, and division by a power of two is exact.
         interval = min(pure) / 2 ** max(0, math.ceil(math.log2(min(pure) / interval)))
     if delta <= _FOURIER_ERROR:
         return math.inf

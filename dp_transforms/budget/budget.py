@@ -1,27 +1,25 @@
-"""Amounts of differential privacy, and a filter: may one more mechanism run under a budget?
+"""Holds amounts of differential privacy, and decides whether one more mechanism fits a budget.
 
 Composition theorems fix the privacy parameters in advance. Under a shared budget, whether a job
-asks at all, and for how much, may depend on what earlier jobs released. ``PrivacyFilter`` refuses
-requests such that the whole stays within the budget all the same.
-
-Two rules, of which one must admit:
+asks, and for how much, may depend on earlier releases. ``PrivacyFilter`` refuses requests so that
+the whole stays within the budget all the same. It admits a request by either of two rules:
 
   * basic: the epsilons add up to at most epsilon (Rogers, Roth, Ullman and Vadhan 2016);
   * zCDP: the rhos add up to at most ``rho_limit``, the largest rho for which rho-zCDP gives
     (epsilon, composition_delta)-DP (Whitehouse, Ramdas, Rogers and Wu 2023, "Fully-Adaptive
     Composition in Differential Privacy"; Feldman and Zrnic 2021).
 
-In both the mechanisms' own deltas add up to at most delta - composition_delta.
+By both the mechanisms' own deltas add up to at most delta - composition_delta.
 
 Theorem. The admitted mechanisms together are (epsilon, delta)-DP.
 
 Proof. Set aside failures, whose probabilities add up to at most delta - composition_delta (see
 ``accounting``). Let L be the total privacy loss, for two neighbours with distributions P and Q of
-everything released; it must be shown that E_P[max(0, 1 - e**(epsilon - L))] <= composition_delta.
-Where the epsilons add up to at most epsilon, L <= epsilon, and nothing is contributed. Elsewhere
-the rhos add up to at most rho_limit at every step. Stop every run before the request that would
-exceed rho_limit: the stopped process is a zCDP filter's, so its expectation is at most
-composition_delta, and it agrees with the real one on all runs in which nothing was stopped. QED.
+all releases; it must be shown that E_P[max(0, 1 - e**(epsilon - L))] <= composition_delta. Where
+the epsilons add up to at most epsilon, L <= epsilon, and nothing is contributed. Elsewhere the rhos
+add up to at most rho_limit at every step. Stop every run before the request that would exceed
+rho_limit: the stopped process is a zCDP filter's, so its expectation is at most composition_delta,
+and it agrees with the real one on all runs in which nothing was stopped. QED.
 """
 
 from __future__ import annotations
@@ -43,10 +41,8 @@ _DIGITS = 12
 
 
 class PrivacyUnit(enum.Enum):
-    """The neighbours that a guarantee compares: what is added, removed or replaced.
-
-    Losses of different units do not add up. Values are their names in flags and files.
-    """
+    """A unit is added, removed or replaced between the neighbours of a guarantee; losses of
+    different units do not add up. Values are the names in flags and files."""
 
     USER = "user"
     REPLACED_USER = "replaced-user"
@@ -55,7 +51,7 @@ class PrivacyUnit(enum.Enum):
 
     @property
     def neighbours(self) -> str:
-        """The neighbours in words, for statements."""
+        """Returns the neighbours in words, for statements."""
         return {
             PrivacyUnit.USER: "add or remove all records of one user",
             PrivacyUnit.REPLACED_USER: "replace all records of one user by another's",
@@ -66,10 +62,10 @@ class PrivacyUnit(enum.Enum):
 
 @dataclass(frozen=True)
 class PrivacyBudget:
-    """An amount of (epsilon, delta)-differential privacy, in exact numbers.
+    """A budget is an amount of (epsilon, delta)-differential privacy, in exact numbers.
 
-    Neighbours: add or remove all records of one user. The numbers are taken at their decimal value
-    (0.1 is one tenth) and held as fractions, so that ten tenths are one.
+    Its neighbours are those of a ``PrivacyUnit``, by default a user. Numbers are taken at their
+    decimal value (0.1 is one tenth) and held as fractions, so that ten tenths are one.
 
     Args:
       epsilon: not negative, in natural units.
@@ -99,7 +95,7 @@ class PrivacyBudget:
         object.__setattr__(self, "delta", exact_delta)
 
     def split(self, parts: int) -> PrivacyBudget:
-        """Returns an equal share, by basic composition: ``parts`` shares make up the whole.
+        """Returns one of ``parts`` equal shares, which make up the whole by basic composition.
 
         >>> PrivacyBudget(1).split(3).epsilon
         Fraction(1, 3)
@@ -116,9 +112,9 @@ class PrivacyBudget:
         ``pop`` each share, so that it serves one release.
 
         Args:
-          weights: how epsilon is split; positive numbers.
-          delta_weights: how delta is split between the shares that need any; by default equally
-            between all.
+          weights: positive shares of epsilon.
+          delta_weights: positive shares of delta, for the names that need any; by default all get
+            an equal part.
 
         Raises:
           ValueError: there are no weights, one is not positive, or a name has a weight of delta
@@ -139,11 +135,11 @@ class PrivacyBudget:
         }
 
     def __add__(self, other: PrivacyBudget) -> PrivacyBudget:
-        """Basic composition: both are spent on the same users. ValueError if delta reaches 1."""
+        """Adds budgets by basic composition; raises a ValueError if delta reaches 1."""
         return PrivacyBudget(self.epsilon + other.epsilon, self.delta + other.delta)
 
     def __sub__(self, other: PrivacyBudget) -> PrivacyBudget:
-        """Returns the budget that is left. ValueError if it is less than nothing."""
+        """Returns the remaining budget; raises a ValueError if it is negative."""
         return PrivacyBudget(self.epsilon - other.epsilon, self.delta - other.delta)
 
     def __str__(self) -> str:
@@ -151,7 +147,6 @@ class PrivacyBudget:
 
 
 def _parts(weights: Mapping[str, Number]) -> dict[str, Fraction]:
-    """Weights as parts of their sum."""
     exact = {name: exact_fraction("weight", weight) for name, weight in weights.items()}
     if not exact or min(exact.values()) <= 0:
         raise ValueError(f"weights must be positive numbers, one at least, got {dict(weights)}")
@@ -161,16 +156,17 @@ def _parts(weights: Mapping[str, Number]) -> dict[str, Fraction]:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one mechanism.
+    """A cost is the (epsilon, delta) and the range of the privacy loss of one mechanism.
 
     Args:
-      budget: the epsilon and delta of its (epsilon, delta)-DP.
-      loss_range: apart from failures of probability delta, the privacy loss of every output lies in
-        one interval of this length (see ``accounting.BoundedRangeDpEvent``). 2 epsilon, which
-        always holds, is the default, and replaces larger numbers.
+      budget: the mechanism's epsilon and delta.
+      loss_range: the length of an interval that contains the privacy loss of every output, apart
+        from failures of probability delta (see ``accounting.BoundedRangeDpEvent``). The default,
+        and the largest number that is used, is 2 epsilon, which always holds.
 
     Raises:
-      ValueError: loss_range is below epsilon. The interval contains 0, so epsilon need be no more.
+      ValueError: loss_range is below epsilon; since the interval contains 0, a mechanism with such
+        a range is DP for an epsilon equal to it.
     """
 
     budget: PrivacyBudget
@@ -190,15 +186,15 @@ class Cost:
 
     @property
     def rho(self) -> Fraction:
-        """The rho of zCDP, apart from failures of probability delta: r**2 / 8 for a range of r."""
+        """Returns the rho of zCDP, apart from failures: r**2 / 8 for a range of r."""
         return self.loss_range**2 / 8
 
 
 @dataclass(frozen=True)
 class PrivacyFilter:
-    """Admits mechanisms one after the other, as long as all of them stay within one budget.
+    """A filter admits mechanisms one after the other, as long as all stay within one budget.
 
-    The module has the rules, and their proof.
+    The module has the rules and their proof.
 
     Args:
       budget: epsilon and delta for everything together.
@@ -229,13 +225,13 @@ class PrivacyFilter:
 
     @cached_property
     def rho_limit(self) -> Fraction:
-        """The rho of zCDP that gives (epsilon, composition_delta)-DP, rounded down."""
+        """Returns the rho of zCDP that gives (epsilon, composition_delta)-DP, rounded down."""
         if not self.composition_delta or not self.budget.epsilon:
             return Fraction(0)
         return zcdp_of(self.budget.epsilon, self.composition_delta)
 
     def admits(self, spent: Iterable[Cost], cost: Cost) -> bool:
-        """Tells whether a mechanism of this cost may run after those that were admitted."""
+        """Tells whether a mechanism of this cost may run after the admitted ones."""
         costs = [*spent, cost]
         if sum(c.budget.delta for c in costs) > self.budget.delta - self.composition_delta:
             return False
@@ -247,7 +243,7 @@ class PrivacyFilter:
         """Returns the most that one more mechanism may cost; epsilon is rounded down to 12 places.
 
         Args:
-          spent: the costs of those that were admitted.
+          spent: the costs of the admitted mechanisms.
           ranges: the mechanism's loss_range as a multiple of its epsilon, from 1 to 2.
 
         Raises:
@@ -272,15 +268,16 @@ def _check_budget(budget: PrivacyBudget) -> None:
 
 
 def zcdp_of(epsilon: Number, delta: Number) -> Fraction:
-    """A rho such that rho-zCDP implies (epsilon, delta)-DP, within a millionth of the best known.
+    """Returns a rho, within a millionth of the best known, such that rho-zCDP implies
+    (epsilon, delta)-DP.
 
     For every order a > 1, rho-zCDP implies (epsilon, delta)-DP with
 
         ln delta = (a - 1) (a rho - epsilon) + (a - 1) ln(1 - 1/a) - ln a
 
     (Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy", Proposition
-    12 for Renyi divergence a rho). Any order gives a valid rho, so that the best one is searched
-    for in floats, and its rho is rounded down.
+    12 for Renyi divergence a rho). Since any order gives a valid rho, floats find the best one,
+    whose rho is computed precisely and rounded down.
     """
     exact_epsilon, exact_delta = exact_fraction("epsilon", epsilon), exact_fraction("delta", delta)
     orders = 1 + np.geomspace(1e-3, 1e9, 100_000)

@@ -1,36 +1,34 @@
-"""A privacy budget on disk that several jobs share, spend once, and never forget.
+"""Keeps a privacy budget on disk, which several jobs share and spend once.
 
 The protocol of a job:
 
-  1. ``reserve``: in one transaction, check that the cost fits and write the reservation. When it
+  1. ``reserve`` checks, in one transaction, that the cost fits, and writes the reservation. When it
      returns, the reservation is on the disk. Only then may data be read.
-  2. ``begin``: a job that announces its release does this before it writes anything that depends on
-     the data. From then on the reservation is not given back.
-  3. ``commit``, when the release was made; or ``give_back``, when the job failed before ``begin``.
+  2. ``begin`` is called by a job that announces its release, before it writes anything that depends
+     on the data. From then on the reservation is not given back.
+  3. ``commit`` follows the release; or ``give_back``, if the job failed before ``begin``.
 
 A reservation counts as spent, in exact fractions, from step 1 on, until it is given back or
 abandoned. So a release is on record before it exists, and two jobs cannot spend the same budget.
+All releases under a ledger together are (epsilon, delta)-DP for its budget and its unit, even if
+jobs, or their epsilons, are chosen by earlier outputs (see ``budget.PrivacyFilter``). Losses about
+users, edges and nodes do not add up, so a ledger has one unit.
 
 **Why giving back is private.** ``begin`` and ``give_back`` are transactions on the same row, of
 which the first one wins: once a reservation is given back, ``begin`` refuses and nothing can be
-written under it; once a release has begun, ``give_back`` refuses. So of a job whose reservation was
-given back nothing has come out but that it failed. A crash needs no guess either: if a process that
-seems to have ended, by its number and start on the same boot of the same machine, should still run,
-it is ``begin`` that stops it. The fact of a failure may depend on the data, and is not covered by
-any guarantee, charged or not (docs/guarantee.md). On the noise it depends no more than the time
-does that a release takes: noise is in memory only before ``begin``. A caller who does not announce
-its release (``announces=False``, as where a runner elsewhere may go on without its launcher) gets
-nothing back but by ``abandon``, in which a person vouches for it.
+written under it; once a release has begun, ``give_back`` refuses. So nothing has come out of a job
+whose reservation was given back, except that it failed. This holds for crashes too: if a process
+that seems to have ended, by its number and start on the same boot of the same machine, still runs,
+``begin`` stops it. The fact of a failure may depend on the data, and is not covered by any
+guarantee, charged or not (docs/guarantee.md). It depends on the noise no more than the time of a
+release does: before ``begin``, noise is in memory only. A caller that does not announce its release
+(``announces=False``, for example if a remote runner may go on without its launcher) gets nothing
+back but by ``abandon``, in which a person vouches for it.
 
-A ledger has one privacy unit: losses about users, edges and nodes do not add up. Everything that
-was ever released under a ledger is (epsilon, delta)-DP for its budget and its unit, even if jobs
-are started, or their epsilons chosen, depending on earlier outputs (see ``budget.PrivacyFilter``).
-
-The file is an SQLite database of mode 600 with a rollback journal, which needs no memory that
-processes share. Each step is a connection and a transaction of its own. A checksum on each row
-finds damage, not fraud: whoever may write the file can also forge it, and an older copy in its
-place cannot be told from the ledger at that time. Locks are POSIX record locks: they work on local
-disks and on NFS with locks.
+The file is an SQLite database of mode 600 with a rollback journal, which needs no shared memory.
+Each step is a connection and a transaction of its own. A checksum on each row finds damage, not
+fraud: whoever may write the file can also forge it, and an older copy in its place cannot be told
+from the ledger at that time. Its POSIX record locks work on local disks and on NFS with locks.
 """
 
 from __future__ import annotations
@@ -61,19 +59,19 @@ Lines = tuple[LedgerLine, ...]
 
 
 class BudgetExceededError(ValueError):
-    """The reservation does not fit in what is left of the budget. Nothing was reserved."""
+    """Raised if a reservation exceeds the remaining budget; nothing was reserved."""
 
 
 class PrivacyUnitError(ValueError):
-    """The reservation is for neighbours that are not the ledger's. Nothing was reserved."""
+    """Raised if a reservation has another unit than the ledger; nothing was reserved."""
 
 
 class JobExistsError(ValueError):
-    """The ledger has open or committed reservations of the same job. Nothing was reserved."""
+    """Raised if the job has open or committed reservations already; nothing was reserved."""
 
 
 class Request(NamedTuple):
-    """A reservation that is asked for: see ``Ledger.reserve`` for its purpose, cost and unit."""
+    """A request asks for a reservation: see ``Ledger.reserve`` for purpose, cost and unit."""
 
     purpose: str
     cost: Cost
@@ -81,7 +79,7 @@ class Request(NamedTuple):
 
 
 class Ledger:
-    """A budget file. Make one with ``create`` or ``open``.
+    """A ledger is a budget's file, made by ``create`` and read by ``open``.
 
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "budget.ledger")
@@ -97,8 +95,8 @@ class Ledger:
 
     Attributes:
       path, identity: of the file, and a random name of this ledger.
-      unit: the neighbours that its guarantee compares.
-      budget, composition_delta: the whole, and the part of delta that is set aside for composition.
+      unit: the unit that neighbours add, remove or replace.
+      budget, composition_delta: the whole budget, and the part of delta for composition.
     """
 
     def __init__(self, path: str, header: Header):
@@ -116,16 +114,16 @@ class Ledger:
         composition_delta: Number = 0,
         unit: PrivacyUnit = PrivacyUnit.USER,
     ) -> Ledger:
-        """Starts a ledger. The file appears whole or not at all.
+        """Makes a ledger, whose file appears whole or not at all.
 
         Args:
           path: of a file that does not exist, on a file system that locks.
-          epsilon, delta, unit: the whole budget, and what neighbours are.
+          epsilon, delta, unit: the whole budget, and its unit.
           composition_delta: the part of delta by which many small reservations cost less than the
-            sum of their epsilons; the rest is left for mechanisms that need a delta of their own.
+            sum of their epsilons; the rest is for mechanisms with a delta of their own.
 
         Raises:
-          FileExistsError: there is something at the path; a ledger is never replaced.
+          FileExistsError: the path exists; a ledger is never replaced.
           ValueError: a parameter is out of its range.
           OSError: the file cannot be written.
         """
@@ -137,19 +135,19 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Ledger:
-        """Opens a ledger that exists. Makes no file, and changes none that is something else.
+        """Opens a ledger that exists, and leaves any other file unchanged.
 
         Raises:
-          FileNotFoundError: there is none.
+          FileNotFoundError: there is no file.
           CorruptedLedgerError: the file is damaged, or no ledger.
-          OSError: it cannot be read.
+          OSError: the file cannot be read.
         """
         path = os.path.abspath(os.fspath(path))
         with transaction(path) as connection:
             return cls(path, ledger_file.read(connection, path)[0])
 
     def lines(self) -> Lines:
-        """Returns all reservations, the first one first. Raises as ``open``."""
+        """Returns all reservations in order; raises as ``open``."""
         with transaction(self.path) as connection:
             return self._read(connection)
 
@@ -158,19 +156,19 @@ class Ledger:
         return _of_job(self.lines(), job_id)
 
     def spent(self) -> PrivacyBudget:
-        """Adds up the epsilons and deltas of all reservations that count as spent."""
+        """Returns the sums of the epsilons and deltas that count as spent."""
         return sum((cost.budget for cost in _spent(self.lines())), PrivacyBudget(0))
 
     def remaining(self, ranges: Number = 2) -> PrivacyBudget:
         """Returns the largest epsilon, and the largest delta, that one more reservation may have.
 
         Args:
-          ranges: its loss_range as a multiple of its epsilon, from 1 to 2.
+          ranges: the reservation's loss_range as a multiple of its epsilon, from 1 to 2.
         """
         return self._filter.remaining(_spent(self.lines()), ranges)
 
     def admits(self, costs: Sequence[Cost]) -> bool:
-        """Tells whether all of these costs could be reserved now, together. Nothing is reserved."""
+        """Tells, without reserving, whether all costs could be reserved together now."""
         return self._filter.admits([*_spent(self.lines()), *costs[:-1]], costs[-1])
 
     def reserve(
@@ -183,17 +181,17 @@ class Ledger:
         loss_range: Number | None = None,
         origin: Origin | None = None,
     ) -> Reservation:
-        """Spends a part of the budget, before anything is computed for release.
+        """Spends a part of the budget, before data are read.
 
         Args:
           epsilon, delta, unit: the mechanism's.
-          purpose: what it is for, in a line of printable text that holds nothing private.
+          purpose: of the release, in a line of printable text that holds nothing private.
           loss_range: see ``Cost``: a partition mechanism's ``loss_range``, or the epsilon of an
-            exponential mechanism. Counts where the ledger has a composition_delta.
-          origin: of which job it is.
+            exponential mechanism. It matters if the ledger has a composition_delta.
+          origin: the job that reserves.
 
         Returns:
-          A context manager: leaving its block commits, unless an exception is the reason. Then it
+          A context manager, which commits at the end of its block. After an exception the budget
           stays spent, unless the block has abandoned it.
 
         Raises:
@@ -206,20 +204,21 @@ class Ledger:
     def reserve_all(
         self, requests: Sequence[Request], origin: Origin | None = None, announces: bool = False
     ) -> list[Reservation]:
-        """Spends several parts of the budget, or none of them, after the reservations of jobs that
-        ended without beginning a release are given back.
+        """Spends several parts of the budget, or none of them.
+
+        Before, it gives back the reservations of jobs that ended without beginning a release.
 
         Args:
-          requests, origin: the parts, and of which job they are.
+          requests, origin: the parts, and the job that reserves them.
           announces: the caller promises to call ``begin`` before anything that depends on the data
             leaves its process. Only then is anything ever given back.
 
         Raises:
-          BudgetExceededError: they do not fit. Nothing is reserved.
+          BudgetExceededError: the parts do not fit; nothing is reserved.
           PrivacyUnitError: a unit is not the ledger's.
-          JobExistsError: the job has reservations already.
+          JobExistsError: the job has open or committed reservations already.
           CorruptedLedgerError: the file is damaged.
-          OSError: the reservation could not be written, for a full disk say. Release nothing.
+          OSError: the reservation could not be written, say to a full disk: release nothing.
         """
         origin = origin or Origin()
         for request in requests:
@@ -248,10 +247,10 @@ class Ledger:
         return [Reservation(self, line.id) for line in made]
 
     def begin(self, ids: Iterable[int]) -> None:
-        """Notes, once or more often, that something may now be written under reservations.
+        """Notes, perhaps repeatedly, that a job may now write under its reservations.
 
         Raises:
-          ValueError: one is not an open reservation: write nothing.
+          ValueError: a reservation is not open: write nothing.
           OSError: the note could not be written: write nothing.
         """
         with self._writing() as (lines, write):
@@ -259,11 +258,8 @@ class Ledger:
             write(dataclasses.replace(line, begun=True) for line in found if not line.begun)
 
     def give_back(self, ids: Iterable[int]) -> bool:
-        """Frees reservations under which nothing was begun; returns whether all of them are free.
-
-        Raises:
-          OSError: the note could not be written. The reservations stay, and stay spent.
-        """
+        """Gives back reservations under which nothing has begun; tells whether these are all. If an
+        OSError says that the note could not be written, they stay spent."""
         wanted = set(ids)
         with self._writing() as (lines, write):
             free = [line for line in lines if line.id in wanted and line.may_be_given_back]
@@ -271,19 +267,19 @@ class Ledger:
         return len(free) == len(wanted)
 
     def commit(self, *ids: int) -> None:
-        """Notes that the release of reservations was made. Raises as ``abandon``."""
+        """Notes that the release under reservations was made; raises as ``abandon``."""
         self._close(ids, State.COMMITTED)
 
     def abandon(self, *ids: int) -> None:
         """Gives the budget of reservations back, on the caller's word.
 
-        Call this only if nothing that depends on the data has left the job under it, nor will: no
-        output, log line, error message or decision that anyone can see. A job that failed because
-        of what is in the data has told something about the data.
+        Call it only if nothing that depends on the data has left the job, nor will: no output, log
+        line, error message or decision that anyone can see. A job that failed because of its data
+        has told something about them.
 
         Raises:
-          ValueError: one is not an open reservation.
-          OSError: the note could not be written. The reservations stay, and stay spent.
+          ValueError: a reservation is not open.
+          OSError: the note could not be written; the reservations stay spent.
         """
         self._close(ids, State.ABANDONED)
 
@@ -300,7 +296,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[tuple[Lines, Callable[[Iterable[LedgerLine]], None]]]:
-        """The lines, and a function that writes some, in a transaction that excludes others'."""
+        """Yields the lines, and a function that writes lines, in an exclusive transaction."""
         with transaction(self.path, "BEGIN IMMEDIATE") as connection:
             yield self._read(connection), functools.partial(ledger_file.write, connection)
 
@@ -312,18 +308,18 @@ class Ledger:
 
 
 class Reservation:
-    """A part of a ledger's budget that is spent; ``id`` is its, for the methods of ``Ledger``."""
+    """A reservation is a spent part of a budget, with an ``id`` for the methods of ``Ledger``."""
 
     def __init__(self, ledger: Ledger, id: int):
         self._ledger, self.id = ledger, id
         self._open = True
 
     def commit(self) -> None:
-        """See ``Ledger.commit``."""
+        """Notes that the release was made: see ``Ledger.commit``."""
         self._close(State.COMMITTED)
 
     def abandon(self) -> None:
-        """See ``Ledger.abandon``."""
+        """Gives the budget back: see ``Ledger.abandon``."""
         self._close(State.ABANDONED)
 
     def _close(self, state: State) -> None:

@@ -1,4 +1,4 @@
-"""The file of a ledger: an SQLite database whose rows have checksums, and names of processes."""
+"""Reads and writes a ledger's file, an SQLite database whose rows have checksums."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _FAULTS = {
     "disk i/o": (errno.EIO, "the disk or network file system failed, or does not lock"),
     "locking protocol": (errno.ENOLCK, "the file system does not lock"),
 }
-"""Errors of SQLite, in the words of errors of the operating system."""
+"""Errors of SQLite become errors of the operating system."""
 
 
 class CorruptedLedgerError(ValueError):
-    """The file is not what this module wrote. The message says what to do."""
+    """Raised if a file is damaged or no ledger; the message says what to do."""
 
 
 class Header(NamedTuple):
-    """A ledger's budget, under a random name."""
+    """A header has a ledger's random name, its budget and its unit."""
 
     identity: str
     filter: PrivacyFilter
@@ -54,7 +54,7 @@ class Header(NamedTuple):
 
 
 class State(enum.Enum):
-    """The fate of a reservation."""
+    """A state tells whether a reservation is open, committed or given back."""
 
     RESERVED = "reserved"
     COMMITTED = "committed"
@@ -63,12 +63,10 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Origin:
-    """The job that makes a reservation, in printable text that holds nothing private.
+    """An origin describes the job of a reservation, in printable text that holds nothing private.
 
     Attributes:
-      command: its name.
-      output: where its release goes.
-      label: words of its user.
+      command, output, label: the job's name, the destination of its release, and its user's words.
       job_id: a name that only reruns of this job share.
     """
 
@@ -89,15 +87,15 @@ def _now() -> str:
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """One reservation; a new one is of this process, now.
+    """A line is one reservation, by default of this process and of now.
 
     Attributes:
       id: counts reservations from 1.
       purpose, cost, origin, unit: as given; the unit is the ledger's.
-      announces: the caller begins before it writes.
-      begun: something may have been written under it.
-      host, process: the machine's name, and a name of the process that made it; see ``has_ended``.
-      reserved_at, closed_at: when, in UTC; the second is empty while it is open.
+      announces: whether the job calls ``begin`` before it writes.
+      begun: whether the job may have written under it.
+      host, process: names of the machine, and of the process that reserved; see ``has_ended``.
+      reserved_at, closed_at: times in UTC; the second is empty while the reservation is open.
     """
 
     id: int
@@ -114,11 +112,11 @@ class LedgerLine:
     closed_at: str = ""
 
     def closed(self, state: State) -> LedgerLine:
-        """Returns the line with its last state, as of now."""
+        """Returns the line, closed now in a state."""
         return replace(self, state=state, closed_at=_now())
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the line for a statement: nothing that depends on the data."""
+        """Returns the public part of the line, for a statement."""
         return {
             "id": self.id,
             "state": self.state.value,
@@ -131,17 +129,17 @@ class LedgerLine:
 
     @property
     def may_be_given_back(self) -> bool:
-        """True if nothing has come out under it, and nothing can once it is given back."""
+        """Tells whether nothing has come out under it, and nothing can once it is given back."""
         return self.state is State.RESERVED and self.announces and not self.begun
 
     @property
     def is_lost(self) -> bool:
-        """True if its job has ended without beginning a release."""
+        """Tells whether its job has ended without beginning a release."""
         return self.may_be_given_back and has_ended(self.process)
 
     @property
     def counts(self) -> bool:
-        """True if it counts as spent."""
+        """Tells whether it counts as spent."""
         return self.state is not State.ABANDONED and not self.is_lost
 
 
@@ -151,7 +149,7 @@ def _write(connection: sqlite3.Connection, table: str, row: Sequence[Any]) -> No
 
 
 def _checked(row: Sequence[Any]) -> Sequence[Any]:
-    """A row without its checksum, if that is right."""
+    """Returns a row without its checksum; raises a ValueError if that is wrong."""
     if row[-1] != _checksum(row[:-1]):
         raise ValueError("a wrong checksum")
     return row[:-1]
@@ -163,8 +161,8 @@ def _checksum(row: Sequence[Any]) -> str:
 
 @contextlib.contextmanager
 def transaction(path: str, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
-    """A connection to a file that exists, for one transaction, which is rolled back after an error.
-    What SQLite raises becomes an OSError or a CorruptedLedgerError."""
+    """Connects to a file that exists for one transaction, which is rolled back after an error;
+    errors of SQLite become an OSError or a CorruptedLedgerError."""
     # SQLite would wait for a pipe.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
@@ -172,8 +170,8 @@ def transaction(path: str, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]
     options: Any = {"timeout": _WAIT_SECONDS, "isolation_level": None, "uri": True}
     try:
         with contextlib.closing(sqlite3.connect(existing, **options)) as made:
-            # As FULL, and syncs the directory once the journal is gone, so that a power cut does
-            # not bring it back.
+            # EXTRA also syncs the directory after the journal is gone, so that a power cut does not
+            # bring it back.
             made.execute("PRAGMA synchronous = EXTRA")
             made.execute("PRAGMA cell_size_check = ON")
             made.execute(begin)
@@ -217,7 +215,7 @@ def _line(row: Sequence[Any], unit: PrivacyUnit) -> LedgerLine:
 
 
 def check_text(name: str, text: str, least: int = 0, most: int = 200) -> None:
-    """Raises a ValueError, which names it, for a text that is not one printable line."""
+    """Raises a ValueError unless the named text is one printable line of allowed length."""
     if not isinstance(text, str) or not text.isprintable() or not least <= len(text) <= most:
         raise ValueError(f"{name} must be {least} to {most} printable characters, got {text!r}")
 
@@ -235,7 +233,7 @@ def create(path: str, header: Header) -> None:
                 connection.execute(statement)
             row = (header.identity, *map(str, amounts), header.unit.value)
             _write(connection, "budget", row)
-        # Unlike a rename, a link refuses to replace what is there.
+        # Unlike a rename, a link never replaces a file.
         os.link(temporary, path)
     finally:
         os.unlink(temporary)
@@ -247,7 +245,7 @@ def create(path: str, header: Header) -> None:
 
 
 def read(connection: sqlite3.Connection, path: str) -> tuple[Header, tuple[LedgerLine, ...]]:
-    """A ledger's header and lines, after all checks. Raises a CorruptedLedgerError."""
+    """Returns a ledger's header and lines; raises a CorruptedLedgerError if a check fails."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if (application, version) != (_APPLICATION, _VERSION):
@@ -272,14 +270,14 @@ def read(connection: sqlite3.Connection, path: str) -> tuple[Header, tuple[Ledge
 
 
 def write(connection: sqlite3.Connection, lines: Iterable[LedgerLine]) -> None:
-    """Writes lines, each in the place of one with its id."""
+    """Writes lines, each in place of one with the same id."""
     for line in lines:
         _write(connection, "reservations", _row(line))
 
 
 def this_process() -> str:
     """Names this process by the machine's boot, the namespace of its number, its number and its
-    start; empty where the system does not tell."""
+    start; returns "" if the system does not tell them."""
     try:
         return f"{_namespace()} {os.getpid()} {_started(os.getpid())[1]}"
     except OSError:
@@ -287,13 +285,13 @@ def this_process() -> str:
 
 
 def has_ended(process: str) -> bool:
-    """Tells whether a process has ended for certain: ``this_process`` named it on this boot of this
-    machine, among the same process numbers, and its number is free or another's by now."""
+    """Tells whether a process has certainly ended: it was named by ``this_process`` on this boot of
+    this machine and in this namespace, and its number is free or another's by now."""
     try:
         boot_and_space, number, start = process.rsplit(" ", 2)
         if boot_and_space != _namespace():
             return False
-        with contextlib.suppress(PermissionError):  # there is one, of another user
+        with contextlib.suppress(PermissionError):  # another user's process has the number
             os.kill(int(number), 0)
         state, started = _started(int(number))
     except ProcessLookupError:
@@ -309,7 +307,7 @@ def _namespace() -> str:
 
 
 def _started(number: int) -> tuple[str, str]:
-    """The state of a process, and the clock ticks from boot to its start."""
+    """Returns the state of a process, and the clock ticks from boot to its start."""
     with open(f"/proc/{number}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].decode("ascii").split()
     return fields[0], fields[19]

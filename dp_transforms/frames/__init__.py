@@ -1,1 +1,1 @@
-"""Releases from data frames, made in this process without Beam, and the answers that they give."""
+"""Makes releases from data frames in this process, without Beam, and answers questions by them."""

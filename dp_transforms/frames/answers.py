@@ -1,7 +1,7 @@
-"""Releases that answer questions: a list of frequencies, or names. All that is in them is public.
+"""Defines releases of a list or of names, which answer questions and hold nothing private.
 
-A function returns the same object as ``load`` does for the directory that a job, or ``save``, has
-written. Intervals are for the noise alone, and about the records that count.
+Functions return them, and ``load`` reads them from the directory of a job or of ``save``. Intervals
+are for the noise alone, and about the bounded records.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """A question that lists are often asked: its words, in which ``{things}`` and ``{users}`` are
-    to be filled in, and a method of ``Answers`` with arguments."""
+    """A question pairs words, with ``{things}`` and ``{users}`` to be filled in, with a method of
+    ``Answers`` and its arguments."""
 
     words: str
     method: str
     of: tuple[int, ...] = ()
 
     def of_list(self, answers: Answers, confidence: float) -> Estimate:
-        """The answer."""
         found: Estimate = getattr(answers, self.method)(*self.of, confidence)
         return found
 
@@ -56,23 +55,23 @@ QUESTIONS = (
     *(Question(f"share of the top {n:,}", "share_of_top", (n,)) for n in (10, 100, 1000)),
 )
 _ALWAYS = 2
-"""The first questions are asked of every list, the others where something may be there."""
+"""This many first questions are shown for every list, others where there may be an answer."""
 
 
 @dataclass(frozen=True, repr=False)
 class ListRelease(Release, Answers):
-    """A released frequency list: how many users partitions have, and not which.
+    """A released frequency list tells how many users partitions have, without naming partitions.
 
-    Intervals are proved, and hold each by itself unless a method says otherwise. Choose what to ask
+    Intervals are proved, and each holds by itself unless a method says otherwise. Choose questions
     without looking at the release.
 
     Attributes:
-      released: the list itself; it serves wherever a ``FrequencyList`` does.
+      released: the list itself, usable as a ``FrequencyList``.
       statement: the guarantee, as in privacy.json.
 
     Raises:
       ValueError: by every question, if a confidence is not between 0 and 1, a rank or number is
-        below 1, or public knowledge has narrowed a release of the exponential mechanism.
+        below 1, or public bounds have narrowed a release of the exponential mechanism.
 
     >>> import dp_transforms as dp
     >>> visits = [(user, page) for user in range(500) for page in range(user % 3)]
@@ -91,7 +90,7 @@ class ListRelease(Release, Answers):
 
     @cached_property
     def intervals(self) -> ReleaseIntervals:
-        """The proved intervals from which answers come: see ``estimates.ReleaseIntervals``."""
+        """Returns the proved intervals from which answers come."""
         if self.released.coordinates is not None:
             return intervals_of(self.released)
         return WalkIntervals(self.released, distribution_of_statement(dict(self.statement)))
@@ -107,8 +106,8 @@ class ListRelease(Release, Answers):
         return self.intervals._ends(name, index, value, confidence)
 
     def guesswork_bits(self, alpha: Number = "0.5", confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates how hard it is to guess the passwords, which are the partitions, of a part
-        alpha of the accounts, in bits: see ``guessing_metrics.alpha_guesswork_bits``."""
+        """Estimates, in bits, how hard it is to guess a part alpha of accounts whose passwords are
+        the partitions: see ``guessing_metrics.alpha_guesswork_bits``."""
         return self.intervals.alpha_guesswork_bits(alpha, confidence)
 
     alpha_guesswork_bits = guesswork_bits
@@ -121,12 +120,12 @@ class ListRelease(Release, Answers):
         things: str | None = None,
         users: str | None = None,
     ) -> dict[str, Estimate]:
-        """Estimates the numbers that are asked for most; the keys name them in words.
+        """Estimates the usual numbers of a list, with their names in words as keys.
 
         Args:
           confidence: of each interval by itself.
-          by_model: the same numbers with the intervals of ``model``.
-          things, users: what partitions and users are called in the keys.
+          by_model: take the intervals of ``model``.
+          things, users: names of partitions and users in the keys.
         """
         asked = _asked(self, confidence)
         told = _asked(self.model, confidence) if by_model else asked
@@ -135,18 +134,15 @@ class ListRelease(Release, Answers):
 
     @cached_property
     def model(self) -> Answers:
-        """Intervals of the decoder's model: shorter, and not proved but as good as the model. A
-        ValueError if the list has no noisy coordinates."""
+        """Answers with the shorter intervals of the decoder's model, which are not proved but as
+        good as the model; raises a ValueError if the list has no noisy coordinates."""
         return model_intervals_of(self.released)
 
     def plot(
         self, path: str | os.PathLike[str] | None = None, confidence: float = CONFIDENCE
     ) -> Any:
-        """Draws frequencies by rank, with error bars that all hold together; writes an image to
-        ``path``, if one is given.
-
-        Returns:
-          The ``matplotlib`` figure.
+        """Draws frequencies by rank, with error bars that all hold together, and writes the image
+        to ``path``, if it is given; returns the ``matplotlib`` figure.
 
         Raises:
           ImportError: matplotlib is not installed; it is in the extra ``report``.
@@ -156,7 +152,7 @@ class ListRelease(Release, Answers):
         return lists.plot_list(self.released, path, confidence, self._known())
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes the files of the job, all or none: the list, noisy coordinates and privacy.json.
+        """Writes the list, noisy coordinates and privacy.json, as a job does: all files or none.
 
         Raises:
           ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
@@ -164,13 +160,12 @@ class ListRelease(Release, Answers):
         publish(directory, list_tables([self.released]), self.statement, overwrite)
 
     def _known(self) -> ReleaseIntervals | None:
-        with contextlib.suppress(ValueError):  # of a list that public knowledge has narrowed
+        with contextlib.suppress(ValueError):  # if public bounds have narrowed the list
             return self.intervals
         return None
 
     def _columns(self) -> dict[str, Any]:
-        """One row for each stretch of ranks with the same numbers, by its first rank: frequencies,
-        bounds that hold together, and of how many partitions."""
+        """Returns a row for each run of ranks with equal numbers; the bounds hold together."""
         facts = self._known()
         lists = [self.released, *(facts.bands(CONFIDENCE) if facts else ())]
         ends = np.concatenate([one.multiplicities.cumsum() for one in lists])
@@ -192,10 +187,10 @@ class ListRelease(Release, Answers):
 
 @dataclass(frozen=True, repr=False)
 class NamesRelease(Release):
-    """Released names of partitions, perhaps with noisy counts of their users.
+    """A release of names holds partitions, perhaps with noisy counts of their users.
 
     Attributes:
-      names: a ``pyarrow.Table`` of the columns of partitions and, with counts, ``noisy_count`` and
+      names: a ``pyarrow.Table`` of the partitions' columns and, with counts, ``noisy_count`` and
         the ends ``low`` and ``high`` of an interval for the number of users. Each interval holds
         with 95% confidence by itself, given that its partition is named.
       statement: the guarantee, as in privacy.json.
@@ -230,14 +225,14 @@ class NamesRelease(Release):
 
 @dataclass(frozen=True, repr=False)
 class Comparison(PicturedTable):
-    """Numbers of two lists side by side, and their differences, the second less the first.
+    """A comparison shows numbers of two lists, and the differences of the second from the first.
 
     Attributes:
       lists: the two lists.
-      labels: what they are called.
-      questions: what is asked of both, in words.
-      first, second, differences: the answer to each question, of the lists and of their difference;
-        each interval holds with its confidence by itself.
+      labels: their names.
+      questions: the questions asked of both, in words.
+      first, second, differences: the answers for each list and for the difference; each interval
+        holds with its confidence by itself.
     """
 
     page_kind = "comparison"
@@ -266,16 +261,17 @@ def compare(
     confidence: float = CONFIDENCE,
     labels: tuple[str, str] = ("first", "second"),
 ) -> Comparison:
-    """Compares two released lists by numbers of each. ``Releases.series`` does so for many.
-
-    Proof. Let the interval of each list fail with probability at most a / 2. Where both hold, the
-    difference of the true numbers is between the low end of the second less the high end of the
-    first, and the converse: so with probability 1 - a, whatever the two noises have in common. QED.
+    """Compares two released lists number by number; ``Releases.series`` compares many.
 
     Args:
-      first, second: about the same users or others.
-      confidence: 1 - a, of the interval of each difference by itself.
-      labels: what to call the two in pictures and pages.
+      first, second: releases about the same users or different ones.
+      confidence: of the interval of each difference by itself.
+      labels: names of the two in pictures and pages.
+
+    Proof of the intervals. Let that of each list fail with probability at most a / 2. Where both
+    hold, the difference of the true numbers is at least the low end of the second less the high end
+    of the first, and at most the converse: so it is with probability 1 - a, however the two noises
+    depend on each other. QED.
 
     Raises:
       ValueError: see ``ListRelease``.
@@ -305,7 +301,7 @@ def publish(
     statement: Mapping[str, Any],
     overwrite: bool,
 ) -> None:
-    """Writes the files of a job, the release first, with Python's words in errors."""
+    """Writes the files of a job, the release first; errors name Python arguments, not flags."""
     file_name, *_ = tables
     try:
         place = ReleaseDirectory(os.fspath(directory), file_name, overwrite)
@@ -319,24 +315,24 @@ def publish(
 def names_of(
     statement: Mapping[str, Any], things: str | None = None, users: str | None = None
 ) -> dict[str, str]:
-    """The words for partitions and users: those of the caller or, of a graph, nodes and edges."""
+    """Returns the caller's words for partitions and users, or the default ones."""
     default = ("nodes", "edges") if "degree" in statement else ("partitions", "users")
     return {"things": things or default[0], "users": users or default[1]}
 
 
 def half(confidence: float) -> float:
-    """The confidence of each of two intervals that both hold with this one."""
+    """Returns the confidence at which two intervals must be taken to hold together with this."""
     return 1 - (1 - confidence) / 2
 
 
 def difference(one: Estimate, two: Estimate, confidence: float) -> Estimate:
-    """The second less the first, from intervals that fail with half of the probability each."""
+    """Subtracts the first from the second, whose intervals each have confidence ``half``."""
     low, high = two.low - one.high, two.high - one.low
     return replace(one, value=two.value - one.value, low=low, high=high, confidence=confidence)
 
 
 def _asked(answers: Answers, confidence: float) -> dict[Question, Estimate]:
-    """The answers to all questions; an empty list has no shares."""
+    """Answers all questions, but for shares of an empty list."""
     some = len(answers.released) > 0
     return {
         one: one.of_list(answers, confidence)
@@ -346,7 +342,7 @@ def _asked(answers: Answers, confidence: float) -> dict[Question, Estimate]:
 
 
 def _shown(asked: Mapping[Question, Estimate]) -> list[Question]:
-    """The questions to which there is something to say: about ranks that may be there."""
+    """Returns the questions to show: the first ones, and those about ranks that may exist."""
     ranks = {one.of: told for one, told in asked.items() if one.method == "frequency_at"}
     return [
         one

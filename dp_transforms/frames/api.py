@@ -1,8 +1,7 @@
-"""Functions from records of this process, or files, to releases: no pipeline is needed.
+"""Makes releases from records of this process, or of files, without a pipeline.
 
-Under one secret, function, transform and command line give the same release: by the same kernels,
-and under the same keys. Arguments are checked, and a session's budget is spent, before a record is
-used.
+Under one secret, a function, transform and command give the same release, since they share kernels
+and keys. Arguments are checked, and a session's budget is spent, before a record is used.
 """
 
 from __future__ import annotations
@@ -44,27 +43,28 @@ def release(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> ListRelease:
-    """Releases how many users partitions have, without saying which partitions: epsilon-DP for
-    adding or removing all records of one user, with delta = 0.
+    """Releases how many users partitions have, without naming the partitions.
+
+    It is epsilon-DP, with delta = 0, for adding or removing all records of one user.
 
     Args:
       data: an object with ``__arrow_c_stream__``, such as a frame of pandas (2.2 or later) or
         polars, a relation of DuckDB or a table of pyarrow; a dictionary of columns; an iterable of
         dictionaries, or of tuples whose columns are positions from 0; or a path as jobs take it.
-      user: the column that says whose a record is.
-      partition: the column of what is counted, or several.
-      epsilon: the privacy loss that the release costs; positive.
-      max_partitions_per_user: kappa, the most partitions in which one user counts. Of a user with
-        more, as many are kept at random.
+      user: the column that identifies the user of a record.
+      partition: the column, or columns, by which users are counted.
+      epsilon: the privacy loss of the release; positive.
+      max_partitions_per_user: kappa, the most partitions in which one user counts. For a user with
+        more, a random choice of kappa is kept.
       mechanism: see ``partition_mechanism``.
-      drop_nulls: leave out records without a user or a partition, which are refused otherwise.
-      session: spend from its budget; by default the release stands by itself.
-      secret: makes all random decisions; a fresh one by default. It serves one release.
+      drop_nulls: leave out records without a user or a partition, instead of refusing them.
+      session: pays for the release from its budget; by default nothing keeps account.
+      secret: makes all random decisions of this one release; a fresh one by default.
 
     Raises:
       ValueError: an argument is out of range, or a column is missing or has nulls.
       TypeError: the data are of no known kind.
-      BudgetExceededError: the session has less left than this costs; nothing was read or spent.
+      BudgetExceededError: the session has too little left; nothing was read or spent.
 
     >>> import dp_transforms as dp
     >>> visits = {"who": [1, 1, 2, 3], "page": ["home", "news", "home", "home"]}
@@ -88,14 +88,13 @@ def release_counts(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> ListRelease:
-    """Releases counts that were made elsewhere, one for each partition.
+    """Releases counts of distinct users that were made elsewhere.
 
     Args:
       counts: the number of distinct users of each partition.
       epsilon, mechanism, session, secret: see ``release``, also for errors.
-      max_partitions_per_user: kappa, the most partitions in which one user is counted. Counts do
-        not tell it: the guarantee rests on this declaration, and the statement says so. Where there
-        are records, take ``release``, which bounds them.
+      max_partitions_per_user: kappa, the most partitions in which one user is counted. The
+        guarantee rests on this declaration, and the statement says so; ``release`` bounds records.
 
     >>> import dp_transforms as dp
     >>> dp.release_counts([7, 1, 1], epsilon=1, max_partitions_per_user=3).statement[
@@ -132,13 +131,14 @@ def select(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> NamesRelease:
-    """Selects the partitions that may be named: (epsilon, delta)-DP for adding or removing all
-    records of one user.
+    """Selects the partitions that may be named.
+
+    It is (epsilon, delta)-DP for adding or removing all records of one user.
 
     Args:
       data, user, partition, max_partitions_per_user, drop_nulls, session, secret: see ``release``,
         also for errors.
-      epsilon, delta: what the selection costs; take a delta far below 1 / number of users.
+      epsilon, delta: the cost of the selection; take a delta far below 1 / number of users.
       counts: also release noisy numbers of users, with intervals, at no further cost.
       strategy: see ``mechanisms.selection.make_strategy``.
       pre_threshold: never name a partition with fewer users than this.
@@ -175,8 +175,8 @@ def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) ->
 def _made(
     spec: specs.Spec, session: Session | None, secret: JobSecret | None, *records: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """Makes a release of records as ``records_of`` takes them; returns what came out of the engine,
-    and the statement."""
+    """Makes a release from the arguments of ``records_of``; returns the engine's result and the
+    statement."""
     charge = _charge(session, spec.requests)
     with enough_memory():
         source = records_of(*records)
@@ -191,8 +191,8 @@ def _made(
 def _charge(
     session: Session | None, requests: Sequence[Request]
 ) -> contextlib.AbstractContextManager[dict[str, Any]]:
-    """Spends a session's budget on entry. More than is left is refused now: before data are looked
-    at."""
+    """Returns a context that spends a session's budget; refuses now, before data are looked at, to
+    spend more than is left."""
     if session is None:
         return contextlib.nullcontext({})
     session.check(requests)
@@ -200,7 +200,6 @@ def _charge(
 
 
 def _serving(secret: JobSecret | None, records: Any) -> JobSecret:
-    """A secret that serves these records alone."""
     secret = secret or JobSecret.from_os()
     secret.claim(records)
     return secret
@@ -222,7 +221,7 @@ def release_by_period(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> Releases:
-    """Releases a list for each hour, day, week or month: epsilon-DP for all of them together.
+    """Releases a list for each hour, day, week or month; all of them together are epsilon-DP.
 
     Args:
       data, user, partition, mechanism, drop_nulls, session, secret: see ``release``, also for
@@ -232,13 +231,12 @@ def release_by_period(
       period: "hour", "day", "week" or "month".
       periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
         looking at the records. Records of other days are left out.
-      epsilon: what all lists cost together; each costs epsilon / max_periods_per_user.
-      max_periods_per_user: the most periods in which one user counts. Of a user with more, as many
-        are kept at random.
-      max_partitions_per_user: the most partitions in which one user counts in each of these.
+      epsilon: the cost of all lists together; each costs epsilon / max_periods_per_user.
+      max_periods_per_user: the most periods in which one user counts, chosen at random.
+      max_partitions_per_user: the most partitions in which one user counts in each period.
 
     Returns:
-      A ``ListRelease`` by the name of each period, with or without records.
+      A mapping from the name of every period, even one without records, to its ``ListRelease``.
 
     >>> import dp_transforms as dp
     >>> visits = {"who": [1, 2, 1], "page": ["a", "a", "b"], "when": ["2026-01-01"] * 3}
@@ -282,21 +280,22 @@ def release_groups(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> GroupReleases:
-    """Releases the list of all users and one for each group of them, under one budget for adding or
-    removing all records of one user: see ``transforms.grouped`` for the argument.
+    """Releases the list of all users and that of each group of users, under one budget.
+
+    Neighbours add or remove all records of one user; ``transforms.grouped`` has the proof.
 
     Args:
       data, user, partition, mechanism, drop_nulls, session, secret: see ``release``, also for
         errors.
-      groups: for each column by whose values users are grouped, such as "gender", the values that
-        are public and get a list each; None where the values are to be selected.
-      epsilon_all: what the list of all users costs.
-      epsilon_groups: what all groups cost; each column gets an equal part.
+      groups: maps each column of groups, such as "gender", to its public values, each of which gets
+        a list, or to None if the values are to be selected.
+      epsilon_all: the cost of the list of all users.
+      epsilon_groups: the cost of all groups; each column gets an equal part.
       max_partitions_per_user: kappa, in all lists.
-      epsilon_selection, delta: what the selection of names costs, for columns with None.
+      epsilon_selection, delta: the cost of selecting names, for columns with None.
 
     Returns:
-      A ``ListRelease`` by column and value, and that of all users by ("", "").
+      A mapping from (column, value) to a ``ListRelease``; all users are at ("", "").
 
     >>> import dp_transforms as dp
     >>> visits = {"who": [1, 2, 3], "page": ["a", "a", "b"], "sex": ["f", "m", "m"]}
@@ -344,19 +343,21 @@ def degrees(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> ListRelease:
-    """Releases how many nodes of a graph have each degree: epsilon-DP for adding or removing an
-    edge or, with a ``degree_bound``, a node with all its edges.
+    """Releases how many nodes of a graph have each degree.
+
+    It is epsilon-DP for adding or removing an edge or, with a ``degree_bound``, a node with all its
+    edges.
 
     Args:
-      edges: data as ``release`` takes them, a record for each edge.
-      source, target: the columns of its two ends.
-      epsilon: what the release costs.
+      edges: data as ``release`` takes them, with a record for each edge.
+      source, target: the columns of an edge's two ends.
+      epsilon: the cost of the release.
       degree: "undirected", "in" or "out".
       degree_bound: the most edges that are kept at a node; further ones are dropped. Public: choose
         it without looking at the graph.
       nodes: the number of nodes, if it is public and edges are protected.
-      mechanism, drop_nulls, session, secret: see ``release``, also for errors. The session is for
-        the unit "edge" or "node".
+      mechanism, drop_nulls, session, secret: see ``release``, also for errors. The session's unit
+        is "edge" or "node".
 
     >>> import dp_transforms as dp
     >>> edges = [("hub", leaf) for leaf in "abcd"]
@@ -381,18 +382,19 @@ def choose_kappa(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> KappaChoice:
-    """Compares values of ``max_partitions_per_user`` for a release that follows, by a small release
-    of how many partitions users have: epsilon-DP, and added to what follows.
+    """Compares values of ``max_partitions_per_user`` for a later release.
+
+    It releases how many partitions users have, which is epsilon-DP and adds to the later cost.
 
     Args:
       data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
-      epsilon: what this release costs; a tenth of ``for_epsilon`` is plenty.
-      for_epsilon: the epsilon of the release that follows.
-      for_delta: the delta of a selection of names that follows; by default a list follows.
+      epsilon: the cost of this comparison; a tenth of ``for_epsilon`` is plenty.
+      for_epsilon: the epsilon of the later release.
+      for_delta: the delta of a later selection of names; by default a list follows.
       max_degree: the largest value to try. Public: choose it without looking at the data.
 
     Returns:
-      A choice whose ``recommended`` is the best.
+      A choice whose ``recommended`` is the best value.
 
     Raises:
       ValueError: also if the noisy numbers show no user.
@@ -407,7 +409,7 @@ def choose_kappa(
     from dp_transforms.postprocessing import kappa_choice
 
     spec = specs.UserDegreesSpec(epsilon, max_degree)
-    # Whether there is a mechanism for what follows: of one user, who is made up.
+    # A made-up user shows, before anything is spent, whether the later release has a mechanism.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
     (released,), _ = _made(spec, session, secret, data, user, partition, drop_nulls)
     return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
@@ -421,13 +423,13 @@ def plan(
     delta: Number | None = None,
     max_partitions_per_user: int = 1,
 ) -> tuple[ReleasePlan, ...]:
-    """Foretells the errors of releases without any private data: one plan for each epsilon.
+    """Predicts the errors of releases without private data; returns one plan for each epsilon.
 
     Args:
       epsilons: one, or several to compare.
-      users: about how many there are. Each is taken to have ``max_partitions_per_user`` partitions,
-        and these to follow Zipf's law; ``other_dists`` are for lists of other kinds.
-      reference: a public list that is like the one to release, instead of users.
+      users: the approximate number of users, each with ``max_partitions_per_user`` partitions that
+        follow Zipf's law; a plan's ``other_dists`` are for lists of other shapes.
+      reference: a public list like the one to release, instead of ``users``.
       delta: of a selection of names, if one is planned too.
       max_partitions_per_user: kappa.
 

@@ -1,4 +1,4 @@
-"""Releases that were made together, the series of their numbers, and ``load``, which reads any."""
+"""Holds releases that were made together, makes series of their numbers, and loads any release."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Releases(PicturedTable, Release, Mapping[Any, Any]):
-    """A mapping of lists, or names, that were released together, by names of a kind such as "day".
+    """Maps labels, such as days, to lists or names that were released together.
 
     Attributes:
-      statement: the guarantee of all of them together, as in privacy.json.
+      statement: the joint guarantee of all releases, as in privacy.json.
     """
 
     page_kind = "series"
@@ -51,7 +51,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
     @property
     def labels(self) -> list[str]:
-        """The names of the lists in tables and pictures."""
+        """Returns the lists' labels for tables and pictures."""
         return list(self)
 
     @property
@@ -62,7 +62,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         return {self.kind: name}
 
     def to_arrow(self) -> pa.Table:
-        """Returns all lists in one ``pyarrow.Table``, whose first columns hold their names."""
+        """Returns all releases in one ``pyarrow.Table``, whose first columns hold their labels."""
         import pyarrow as pa
 
         parts = []
@@ -77,11 +77,11 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         """Estimates one number of every list, and its change from the list before.
 
         Args:
-          number: in words, as ``ListRelease.numbers`` has it.
+          number: a key of ``ListRelease.numbers``.
           confidence: of each interval by itself.
 
         Raises:
-          ValueError: there is no such number, or these are names and not lists.
+          ValueError: there is no such number, or the releases are names.
         """
         if not self._are_lists:
             raise ValueError("numbers have a series in lists, not in names")
@@ -98,7 +98,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes each into a directory of its name, as the job does with ``--period``: see
+        """Writes each release into a subdirectory, as a job with ``--period``: see
         ``ListRelease.save``."""
         for name, one in self.items():
             one.save(os.path.join(os.fspath(directory), name), overwrite)
@@ -114,12 +114,12 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
 
 class GroupReleases(Releases):
-    """A mapping of the list of each group, by (attribute, value); that of all users is at ("", ""),
-    and ``statement`` is the guarantee of all of them together, as in privacy.json."""
+    """Maps (attribute, value) to the list of each group, and ("", "") to that of all users;
+    ``statement`` is the joint guarantee, as in privacy.json."""
 
     def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
         prices = {one.get("attribute", ""): one for one in statement["lists"]}
-        # Every list is under pure differential privacy; names of groups may not be.
+        # The lists are under pure differential privacy, even where the names of groups are not.
         common = {name: value for name, value in statement.items() if name not in _OF_ALL}
         common["delta"] = 0
         told = {
@@ -137,25 +137,25 @@ class GroupReleases(Releases):
         return dict(zip(("attribute", "group"), name, strict=True))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes the lists into a directory, as the job does: see ``ListRelease.save``."""
+        """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
         tables = grouped_tables((*name, one.released) for name, one in self.items())
         publish(directory, tables, self.statement, overwrite)
 
 
 _OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
-"""Fields of a statement that concern several groups together."""
+"""These fields of a statement concern several groups together."""
 
 
 @dataclass(frozen=True, repr=False)
 class Series(Table):
-    """One number of several lists in order, and its change from each list to the next.
+    """A series has one number of several lists in order, and its change from list to list.
 
     Attributes:
-      kind: what the lists are by, such as "day".
-      number: in words, as ``ListRelease.numbers`` has it.
-      names: of the lists.
+      kind: the kind of the lists' labels, such as "day".
+      number: a key of ``ListRelease.numbers``.
+      names: the labels of the lists.
       estimates: the number of each list; each interval holds by itself.
-      changes: of each list but the first, from the list before, likewise.
+      changes: from each list to the next; each interval holds by itself.
     """
 
     kind: str
@@ -174,17 +174,17 @@ class Series(Table):
 
 
 def _columns_of(names: Sequence[str], told: Sequence[Estimate | None]) -> dict[str, list[Any]]:
-    """Columns of the values and of the ends of some estimates, under three names."""
+    """Returns columns of the values and interval ends of estimates, under three names."""
     ends = zip(names, ("value", "low", "high"), strict=True)
     return {name: [one and getattr(one, end) for one in told] for name, end in ends}
 
 
 def load(directory: str | os.PathLike[str]) -> Any:
-    """Reads the release from a directory that a job, or ``save``, has written.
+    """Reads a release from the directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or the ``Releases`` that
-      ``--period`` has written into a directory for each.
+      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or, from a job with ``--period``,
+      the ``Releases`` of all periods.
 
     Raises:
       ValueError: there is no release, or it cannot be read.

@@ -1,4 +1,4 @@
-"""A budget that several releases share, in memory or in a ledger's file."""
+"""Shares a budget between several releases, in memory or in a ledger's file."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Releases about the same users, which together cost no more than a budget.
+    """A session makes releases about the same users, which together cost no more than a budget.
 
-    The cost of a release is taken off before any record is read, and more than is left is refused.
+    The cost of a release is spent before any record is read; more than is left is refused.
     Epsilons may be chosen after seeing earlier releases (see ``budget.budget``).
 
-    The cost of a release that fails is given back: a release is handed out after its cost is
-    committed, so that with an error nothing has come out but that there is one. Whether there is
-    one may depend on the data, and is not charged for (see docs/guarantee). If a process is killed,
-    the next reservation on its ledger gives back its own.
+    The cost of a release that fails is given back: the release is handed out only after its cost is
+    committed, so that nothing but the fact of the error has come out. That fact may depend on the
+    data, and is not charged for (see docs/guarantee). If a process is killed, the next reservation
+    on its ledger gives its cost back.
 
-    Several processes share a ledger's file, by ``open``. A session in memory serves the process
-    that made it: in a fork of that, releases are refused with a TypeError.
+    Several processes share a ledger's file, by ``open``. A session in memory serves only the
+    process that made it: a fork of it is refused with a TypeError.
 
     Args:
       epsilon, delta: the whole budget.
       composition_delta: the part of delta for composition, see ``budget.Ledger.create``.
-      unit: what neighbours add, remove or replace: "user" (by default), "replaced-user", "edge" or
-        "node".
+      unit: the unit that neighbours add, remove or replace: "user" (by default), "replaced-user",
+        "edge" or "node".
 
     Raises:
       ValueError: an argument is out of its range.
@@ -98,12 +98,12 @@ class Session:
 
     @property
     def budget(self) -> PrivacyBudget:
-        """The whole budget."""
+        """Returns the whole budget."""
         return self._filter.budget
 
     @property
     def remaining(self) -> PrivacyBudget:
-        """The largest epsilon, and the largest delta, that one more release may cost."""
+        """Returns the largest epsilon, and the largest delta, that one more release may cost."""
         return self._filter.remaining(self._costs())
 
     def release(self, data: Any, **options: Any) -> ListRelease:
@@ -135,8 +135,8 @@ class Session:
         return api.choose_kappa(data, **options, session=self)
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Checks that a release could be paid for now; else raises a BudgetExceededError, or a
-        PrivacyUnitError if the budget is for other neighbours. Nothing is spent."""
+        """Checks, without spending, that a release could be paid for now; raises a
+        BudgetExceededError, or a PrivacyUnitError if the budget is for other neighbours."""
         for request in requests:
             if request.unit is not self._unit:
                 raise PrivacyUnitError(
@@ -164,12 +164,9 @@ class Session:
 
     @contextlib.contextmanager
     def spending(self, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:
-        """Spends what is requested, or raises as ``check``, before its block is entered; yields its
-        part of a privacy.json.
-
-        What the block makes must be handed out after it alone: with an error in it, the cost is
-        given back.
-        """
+        """Spends the requests before its block is entered, or raises as ``check``; yields its part
+        of a privacy.json. An error in the block gives the cost back, so hand out nothing before
+        the block has ended."""
         spend = self._in_memory if self._ledger is None else self._on_disk
         with spend(requests) as lines:
             yield {
@@ -183,7 +180,7 @@ class Session:
 
     @contextlib.contextmanager
     def _on_disk(self, requests: Sequence[Request]) -> Iterator[list[LedgerLine]]:
-        """Spends in a ledger's file; yields its lines as they are when anyone reads them."""
+        """Spends in a ledger's file; yields its lines as they will be after the block."""
         ledger = self._ledger
         assert ledger is not None, "the session has a file"
         ids = [one.id for one in ledger.reserve_all(requests, announces=True)]
@@ -192,7 +189,7 @@ class Session:
                 line.closed(State.COMMITTED) if line.id in ids else line for line in ledger.lines()
             ]
         except BaseException:
-            # Where the ledger cannot say so now, the next reservation finds it out.
+            # If the ledger cannot be written now, the next reservation gives the cost back.
             with contextlib.suppress(CorruptedLedgerError, OSError):
                 ledger.give_back(ids)
             raise

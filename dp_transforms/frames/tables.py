@@ -1,4 +1,4 @@
-"""Tables for whichever library the user has, with the pages and the guarantee of a release."""
+"""Gives releases tables for any library of frames, pages, pictures and a guarantee in words."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SHOWN = 10
 
 
 class Table:
-    """A table for whichever library the user has."""
+    """A table converts to the frames of pyarrow, pandas and polars."""
 
     _words: int = 1
-    """The number of first columns that hold words, even where these are digits."""
+    """This many first columns are shown as words, even if they hold digits."""
 
     def to_arrow(self) -> pa.Table:
         """Returns the table as a ``pyarrow.Table``."""
@@ -31,11 +31,11 @@ class Table:
         return pa.table(self._columns())
 
     def to_pandas(self) -> Any:
-        """Returns the table as a ``pandas.DataFrame``; ImportError without pandas."""
+        """Returns the table as a ``pandas.DataFrame``; needs pandas."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """Returns the table as a ``polars.DataFrame``; ImportError without polars."""
+        """Returns the table as a ``polars.DataFrame``; needs polars."""
         import polars
 
         return polars.from_arrow(self.to_arrow())
@@ -44,11 +44,9 @@ class Table:
         raise NotImplementedError
 
     def _below(self) -> list[str]:
-        """The lines below the table."""
         return []
 
     def _shown(self) -> list[list[str]]:
-        """The head of the table, and its first rows."""
         import pyarrow as pa
 
         table = pa.table(self._columns())
@@ -70,7 +68,7 @@ class Table:
 
 
 class PagedTable(Table):
-    """A table that a page can be about, which is ``page_kind`` of ``reports.pages``."""
+    """A table that can write the page ``page_kind`` of ``reports.pages``."""
 
     page_kind: str
 
@@ -83,14 +81,14 @@ class PagedTable(Table):
         title: str | None = None,
         data_name: str | None = None,
     ) -> None:
-        """Writes one self-contained page with the numbers, pictures and the guarantee.
+        """Writes a self-contained page with numbers, pictures and the guarantee.
 
         Args:
           path: of the page.
-          about: what partitions are, such as "passwords", if the column's name does not say it.
-          users: what users are, such as "accounts".
-          title: of the page; by default it says what is released, and of which data.
-          data_name: what to call the data.
+          about: a word for partitions, such as "passwords", if the column's name does not say it.
+          users: a word for users, such as "accounts".
+          title: of the page; by default it names the kind of release and the data.
+          data_name: a name for the data.
 
         Raises:
           ImportError: matplotlib is not installed; it is in the extra ``report``.
@@ -101,7 +99,7 @@ class PagedTable(Table):
 
 
 class PicturedTable(PagedTable):
-    """A table of several lists that one picture can show."""
+    """A table that can draw several lists in one picture."""
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draws one number of every list, or two lists by rank, with 95% intervals: see
@@ -113,13 +111,13 @@ class PicturedTable(PagedTable):
 
 
 class Release(PagedTable):
-    """A release with its statement."""
+    """A release is a table with a privacy statement."""
 
     statement: Mapping[str, Any]
 
     @property
     def privacy(self) -> str:
-        """The guarantee in words that a publisher can paste."""
+        """Returns the guarantee in words, for a publisher to paste."""
         return "\n\n".join(statement_words(dict(self.statement)))
 
     def _summary(self) -> list[str]:

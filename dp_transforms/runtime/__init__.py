@@ -1,1 +1,1 @@
-"""The travel of records: kinds, batches, the shuffle and the threads under every transform."""
+"""Carries records through every transform: their kinds, batches, shuffle and threads."""

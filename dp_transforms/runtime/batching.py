@@ -1,4 +1,4 @@
-"""Records of every kind as tables of a good size, and back."""
+"""Collects records of every kind into tables of a good size, and takes tables apart again."""
 
 from __future__ import annotations
 
@@ -27,23 +27,20 @@ from dp_transforms.runtime.shuffle import OnThreads, in_global_window
 _BATCH_OBJECTS = 1 << 17
 
 Column = Callable[[Sequence[Any], str], pa.Array]
-"""Makes a column of Python values, given its name."""
+"""A function makes a column of Python values, given its name."""
 
 
 def plain_column(values: Sequence[Any], name: str) -> pa.Array:
-    """Python values as a column of the plain types of users and partitions.
-
-    Raises:
-      ValueError, TypeError: there are nulls, or values of other types or of several.
-    """
+    """Makes a column of Python values, in the plain types of users and partitions; refuses nulls,
+    and values of other types or of several, by a ValueError or TypeError."""
     return columns.plain(column_of(values, name), name)
 
 
 class ToTables(TellsBound, beam.PTransform):
-    """Records of any kind as tables in the form of ``columnar.columns``, of a good size.
+    """Collects records of any kind into tables of a good size, in the form of ``columnar.columns``.
 
     Args:
-      names: what a record's parts are called.
+      names: the names of a record's parts.
       column: makes a column of their values.
     """
 
@@ -55,8 +52,8 @@ class ToTables(TellsBound, beam.PTransform):
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         kind = RecordKind.of(pcoll)
         check_known_fields(pcoll, self._names)
-        # Where elements may be anything, a filter could have seen records of several users in one:
-        # then no bound is known, and nothing is lost.
+        # Undeclared elements may be tables unless a bound is known: a filter, which keeps bounds of
+        # records, could have seen records of several users in one element.
         batches = kind is RecordKind.TABLES or (
             declares_nothing(pcoll) and bound_of(pcoll).partitions is None
         )
@@ -65,13 +62,13 @@ class ToTables(TellsBound, beam.PTransform):
 
 
 class FromTables(TellsBound, beam.PTransform):
-    """Tables as records of the same kind as others.
+    """Takes tables apart into records of the same kind as others.
 
     Args:
       like: records of the kind to give.
-      names: what a record's parts are called, of user, partition, count, noisy_count, low and high;
-        a tuple of one part is that part itself.
-      like_names: what the two parts of ``like`` are called, if they are tuples.
+      names: the names of a record's parts, of user, partition, count, noisy_count, low and high; a
+        tuple of one part is that part itself.
+      like_names: the names of the two parts of ``like``, if they are tuples.
     """
 
     def __init__(
@@ -100,8 +97,6 @@ class FromTables(TellsBound, beam.PTransform):
 
 
 class _Batch(OnThreads):
-    """Collects elements of a bundle until there are enough of them for one table."""
-
     def __init__(self, names: tuple[str, ...], kind: RecordKind, batches: bool, column: Column):
         super().__init__(self._of_records)
         self._names, self._kind, self._batches, self._column = names, kind, batches, column
@@ -155,11 +150,11 @@ class _Batch(OnThreads):
 def parts_of(
     records: Sequence[Any], names: Sequence[str], kind: RecordKind = RecordKind.TUPLES
 ) -> list[list[Any]]:
-    """Returns the values of each part of records, which have these names, or this order in tuples.
+    """Returns the values of each named part of records; in tuples, parts have the order of names.
 
     Raises:
       ValueError: a record has other parts.
-      TypeError: records are none, or of several kinds.
+      TypeError: elements are not records, or are of several kinds.
     """
     kinds = set(map(type, records))
     described = ", ".join(names)
@@ -184,7 +179,7 @@ def parts_of(
 
 
 def objects(table: pa.Table, kind: RecordKind, names: Sequence[str]) -> Iterable[Any]:
-    """The rows of some columns as records of a kind; a tuple of one part is that part itself."""
+    """Returns the rows of named columns as records; a tuple of one part is that part itself."""
     parts = [_python_values(columns.single(table[name]), kind) for name in names]
     if len(parts) == 1 and kind is RecordKind.TUPLES:
         return parts[0]

@@ -1,22 +1,22 @@
-"""One user's part of a PCollection: known when a pipeline is built, from the steps before.
+"""Finds, when a pipeline is built, the bound on one user's part of a PCollection.
 
-A release is as private as it says only if each user counts in no more partitions than its kappa. So
-the number travels with the data: ``bound_of`` reads it off the steps that a PCollection came
-through. What is not listed here is not known to keep a bound, and what is released after it needs
-``DeclareBounded``; what is made of counts is not taken for records of users again.
+A release is as private as it says only if each user counts in no more partitions than its kappa.
+``bound_of`` reads that number off the steps that a PCollection came through. Steps that are not
+listed here lose the bound, and a release after them needs ``DeclareBounded``; their output is not
+taken for records of users if their input was counts.
 
-Neighbours: add or remove all records of one user (or one edge, or one node: ``Bound.unit``). Let P
-be that the two inputs differ in at most k distinct (user, partition) pairs, all of that user; for
+Neighbours add or remove all records of one user (or one edge, or one node: ``Bound.unit``). Let P
+say that the two inputs differ in at most k distinct (user, partition) pairs, all of that user; for
 counts, that the counts of all partitions together differ by at most k in L1.
 
 * ``BoundContributions`` and ``DeclareBounded`` establish P for their kappa.
 * ``CountDistinctUsers`` hands it on from records to counts: each pair adds one to one count. A cap
   on counts does not increase differences.
-* ``Flatten`` adds up: the differences of its inputs are put together.
+* ``Flatten`` adds up the k of its inputs.
 * ``Reshuffle`` changes no element. ``Filter`` without side inputs decides about each record by
-  itself, so records that two inputs share are kept in both or in neither. Not so for counts: a
-  count that passes a threshold moves by as much as it is. Nor for tables, which hold records of
-  several users. A filter of those drops the bound.
+  itself, so records that two inputs share are kept in both or in neither. A filter of counts drops
+  the bound, since a count that passes a threshold moves by its whole size; and so does a filter of
+  tables, which hold records of several users.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from dp_transforms.runtime.records import RecordKind, is_filter
 
 @dataclass(frozen=True)
 class Bound:
-    """Facts known of the elements of a PCollection.
+    """A bound has the known facts about the elements of a PCollection; None is unknown.
 
     Attributes:
-      partitions: k of the module's docstring, or None if it is not known.
-      counted: whether they are counts (True) or records (False); None if it is not known.
-      distinct: whether each (user, partition) pair, or each partition that is counted, is there
-        once (True) or may be there more than once (False); None if it is not known.
-      unit: whose records are added or removed.
+      partitions: k of the module's docstring.
+      counted: whether the elements are counts (True) or records (False).
+      distinct: whether each (user, partition) pair, or each counted partition, occurs once (True)
+        or may occur more often (False).
+      unit: the unit that neighbours add or remove.
     """
 
     partitions: int | None = None
@@ -51,23 +51,22 @@ class Bound:
 
 
 class TellsBound:
-    """Mixed into a transform that knows the bound of its output."""
+    """A mixin for transforms that know the bound of their output."""
 
     def bound(self, before: Bound) -> Bound:
-        """Returns the bound of the output, given that of the input, or the sum of those of several
-        inputs. By default it is the same."""
+        """Returns the bound of the output, given that of all inputs together; here the same."""
         return before
 
 
 class Releases(TellsBound):
-    """Mixed into a transform whose output is released, and so no longer any user's."""
+    """A mixin for transforms whose output is released, and so needs no bound."""
 
     def bound(self, before: Bound) -> Bound:
         return Bound()
 
 
 def bound_of(pcoll: PValue) -> Bound:
-    """Returns the bound of a PCollection, from the steps that it came through."""
+    """Returns the bound of a PCollection from the steps that it came through."""
     return _bound_of(pcoll, {})
 
 
@@ -89,7 +88,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
         ):
             bound_after = before
         elif step is pcoll.producer:
-            # Whatever is made of counts is no collection of users' records.
+            # Elements made of counts are not users' records.
             bound_after = Bound(counted=True if before.counted else None)
         step = step.parent
     known[pcoll] = bound_after
@@ -97,11 +96,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
 
 
 def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
-    """Returns the bound of records, for a transform that takes records and not counts.
-
-    Raises:
-      ValueError: they are counts.
-    """
+    """Returns the bound of records; raises a ValueError if they are counts."""
     bound = bound_of(records)
     if bound.counted:
         raise ValueError(
@@ -114,11 +109,11 @@ def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
 def known_bound(
     pcoll: beam.PCollection, claimed: int | None, transform: str, of_counts: bool = True
 ) -> int:
-    """Returns the number of partitions a release must reckon with: the claimed or the known one.
+    """Returns the kappa of a release: the claimed number, or else the known one.
 
     Raises:
-      ValueError: these are records where counts are due, or the other way round; the bound is not
-        known; or it is larger than claimed.
+      ValueError: the elements are records instead of counts, or the other way round; the bound is
+        not known, or is larger than claimed.
     """
     bound = bound_of(pcoll) if of_counts else refuse_counts(pcoll, transform)
     if of_counts and bound.counted is False:
@@ -141,7 +136,6 @@ def known_bound(
 
 
 def _sum(bounds: Sequence[Bound]) -> Bound:
-    """Returns the bound of collections that are put together."""
     if len(bounds) == 1:
         return bounds[0]
     kinds = {bound.counted for bound in bounds} - {None}
@@ -150,7 +144,7 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
     alike = len(kinds) <= 1 and len(units) == 1 and len(known) == len(bounds)
     return Bound(
         partitions=sum(known) if alike else None,
-        # Where only some are known to be counts, the whole is no collection of records.
+        # If any part is known to be counts, the whole is no collection of records.
         counted=True in kinds if kinds else None,
         distinct=False,
         unit=units.pop() if len(units) == 1 else PrivacyUnit.USER,

@@ -1,7 +1,7 @@
-"""The engine of one process, without Beam, whose import and runner take seconds.
+"""Makes releases in one process, without Beam, whose import and runner take seconds.
 
-It has the kernels of the transforms, under the same keys, so that releases under one secret are
-equal to those on Beam.
+The engine has the kernels and keys of the transforms, so that its releases are equal to those on
+Beam under the same secret.
 """
 
 from __future__ import annotations
@@ -39,29 +39,26 @@ Tables = Iterable[pa.Table]
 
 
 class Source(Protocol):
-    """Records, as tables with the columns ``user`` and ``partition`` and perhaps others."""
+    """A source gives records as tables with the columns ``user``, ``partition`` and others."""
 
     estimated_rows: int
 
     @property
     def num_buckets(self) -> int:
-        """The number of buckets to shuffle the records into."""
+        """Returns the number of buckets to shuffle the records into."""
 
     def tables(self) -> Iterator[pa.Table]:
-        """The records."""
+        """Yields the records."""
 
 
 class Watch(Protocol):
-    """Passes tables on, and may tell how many have passed."""
+    """A watch passes tables on, and may tell how many have passed."""
 
     def __call__(
         self, tables: Tables, stage: str, rows: str, total: int = 0, private: bool = True
     ) -> Tables:
-        """Returns the tables of a stage, such as "reading records".
-
-        ``rows`` are what tables hold, such as "records": about ``total`` of them, 0 if that is not
-        known. ``private`` says whether their exact number is private.
-        """
+        """Returns the tables of a stage, such as "reading records". ``rows`` names their rows, of
+        which about ``total`` are expected, 0 if unknown; their number may be ``private``."""
 
 
 def _unwatched(tables: Tables, *_: object, **__: object) -> Tables:
@@ -70,7 +67,7 @@ def _unwatched(tables: Tables, *_: object, **__: object) -> Tables:
 
 @contextlib.contextmanager
 def enough_memory() -> Iterator[None]:
-    """Has an error for want of memory say what to do, and nothing else."""
+    """Replaces the text of a MemoryError by advice."""
     try:
         yield
     except MemoryError:
@@ -83,8 +80,8 @@ def enough_memory() -> Iterator[None]:
 def projected_degrees(
     edges: Tables, degree_bound: int, degree: str, order_key: bytes
 ) -> FrequencyList:
-    """The degrees in the projection of a graph (see ``mechanisms.degree_projection``), of distinct
-    edges out of their sources, which are the column ``partition``."""
+    """Returns the degrees in the projection of a graph (see ``mechanisms.degree_projection``), from
+    distinct edges, whose sources are the column ``partition``."""
     pairs = itertools.chain.from_iterable(
         zip(one[PARTITION].to_pylist(), one[USER].to_pylist(), strict=True)
         for one in map(decoded, edges)
@@ -95,13 +92,14 @@ def projected_degrees(
 
 
 class InProcess:
-    """Makes releases of records in this process. What comes out of a verb is a list, of elements as
-    the transform of the same release gives them.
+    """An engine makes releases of records in this process, each by a verb.
+
+    A verb returns the elements that the transform of the same release gives, in a list.
 
     Args:
       source: the records.
       secret: the job's; it serves one release.
-      num_buckets: into how many parts rows are split at most; by default what the source says.
+      num_buckets: the most parts that rows are split into; by default the source's number.
       watch: is told of each stage.
 
     Raises, in each verb:
@@ -120,18 +118,18 @@ class InProcess:
         self._num_buckets = num_buckets or source.num_buckets
 
     def frequency_list(self, spec: specs.ListSpec) -> list[ReleasedList]:
-        """See ``ReleaseFrequencyList``; of bounded records."""
+        """Releases a list of records after bounding: see ``ReleaseFrequencyList``."""
         pairs = self._bounded(spec.mechanism.sensitivity)
         return [self._list(self._counts(pairs), spec.mechanism)]
 
     def names(self, spec: specs.NamesSpec) -> tuple[list[pa.Table], list[int]]:
-        """See ``SelectPartitions``: the names and, if it is released, the number of users who have
-        a partition that is not named."""
+        """Releases names and, if asked for, the number of users who have a partition that is not
+        named: see ``SelectPartitions``."""
         weighted = isinstance(spec.strategy, WeightedStrategy)
         if not (weighted or spec.already_bounded or spec.others_epsilon is not None):
             pairs: Tables = self._bounded(spec.strategy.max_partitions_per_user)
             return self._by_counts(self._counts(pairs), spec), []
-        # Of each user, all distinct pairs are in one of these tables.
+        # Each user's distinct pairs are all in one table.
         names = (USER, PARTITION)
         with Held(self._reduced(self._records(), names, distinct_pairs)) as held:
             found = self._selected(held, spec)
@@ -144,7 +142,7 @@ class InProcess:
     def list_and_names(
         self, one: specs.ListSpec, names: specs.NamesSpec
     ) -> tuple[list[ReleasedList], list[pa.Table]]:
-        """A list and names of the same bounded records."""
+        """Releases a list and names from the same bounded records."""
         pairs = self._bounded(one.mechanism.sensitivity)
         if isinstance(names.strategy, WeightedStrategy):
             with Held(pairs) as held:
@@ -154,18 +152,18 @@ class InProcess:
             return [self._list(counts, one.mechanism)], self._by_counts(counts, names)
 
     def lists_by_period(self, spec: specs.PeriodListsSpec) -> list[tuple[str, ReleasedList]]:
-        """See ``ReleaseListsByPeriod``."""
+        """Releases lists by period: see ``ReleaseListsByPeriod``."""
         found = self._histograms(self._in_periods(spec))
         lists = named_lists.lists_of_periods(spec)
         return [(name, self._named(found.get(name, {}), one)) for name, one in lists.items()]
 
     def names_by_period(self, spec: specs.PeriodNamesSpec) -> list[pa.Table]:
-        """See ``SelectPartitionsByPeriod``."""
+        """Releases names by period: see ``SelectPartitionsByPeriod``."""
         pairs = map(distinct_pairs, self._in_periods(spec))
         return [named_lists.names_of_periods(one) for one in self._selected(pairs, spec.names)]
 
     def grouped_lists(self, spec: specs.GroupsSpec) -> list[tuple[str, str, ReleasedList]]:
-        """See ``ReleaseGroupedLists``."""
+        """Releases lists of groups: see ``ReleaseGroupedLists``."""
         tables = (named_lists.attribute_table(one, spec.attributes) for one in self._records())
         names = named_lists.columns_of(spec)
         bound = named_lists.bounds_of_groups(spec, self._secret)
@@ -182,7 +180,7 @@ class InProcess:
         return [(attribute, group, one) for (attribute, group), one in released]
 
     def degree_list(self, spec: specs.DegreesSpec) -> list[ReleasedList]:
-        """See ``CountDegrees``, ``CountProjectedDegrees`` and ``ReleaseFrequencyList``."""
+        """Releases the degrees of a graph: see ``CountDegrees`` and ``CountProjectedDegrees``."""
         ends = (
             coded_table([edge], (USER, PARTITION)).rename_columns(
                 [counting.SOURCE, counting.TARGET]
@@ -200,8 +198,8 @@ class InProcess:
         return [release_frequency_list(degrees, spec.mechanism, self._secret)]
 
     def user_degrees(self, spec: specs.UserDegreesSpec) -> list[ReleasedDegrees]:
-        """See ``ReleaseUserDegrees``."""
-        # All of a user's pairs are in one of the tables.
+        """Releases how many partitions users have: see ``ReleaseUserDegrees``."""
+        # Each user's pairs are all in one table.
         found = counting.add_histograms(map(counting.user_degrees, self._bounded(spec.max_degree)))
         return [spec.mechanism.release_under(found, self._secret.secret)]
 
@@ -231,7 +229,7 @@ class InProcess:
         return self._watch(self._added(pairs), "counting users per partition", "partitions")
 
     def _added(self, pairs: Tables) -> Iterator[pa.Table]:
-        # Nobody is in two of the tables, so the counts of partitions in them add.
+        # No user is in two of the tables, so counts of a partition add up.
         return self._reduced(
             map(counting.count_pairs, pairs), (PARTITION, COUNT), counting.sum_counts
         )
@@ -245,7 +243,7 @@ class InProcess:
         return map(named_lists.in_periods, self._bounding(kept))
 
     def _selected(self, pairs: Tables, spec: specs.NamesSpec) -> list[pa.Table]:
-        """Selects from tables of distinct pairs, each with all pairs of its users."""
+        """Selects from tables of distinct pairs, each of which has all pairs of its users."""
         strategy = spec.strategy
         if not isinstance(strategy, WeightedStrategy):
             if not spec.already_bounded:
@@ -271,7 +269,7 @@ class InProcess:
         return self._found(map_ahead(decide, map(decoded, counts)), spec)
 
     def _found(self, selected: Tables, spec: specs.NamesSpec) -> list[pa.Table]:
-        """The tables of names, of which there is one at least."""
+        """Returns the tables of names, at least one, which may be empty."""
         found = list(self._watch(selected, "selecting partitions", "selected", private=False))
         if found:
             return found

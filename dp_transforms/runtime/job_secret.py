@@ -1,4 +1,4 @@
-"""The secret under which one job makes its random decisions."""
+"""Draws and guards the secret under which one job makes its random decisions."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _FLEX_LAUNCH = re.compile(r"/template_launches/[^/]+/job_object$")
 
 @dataclass(frozen=True)
 class JobSecret:
-    """32 secret bytes from which every random decision of a job follows.
+    """A secret has 32 bytes from which every random decision of a job follows.
 
-    Each use has a purpose of its own, and different purposes are independent. A retried bundle
-    repeats its decisions, and two consumers of the same purpose agree. A secret travels to the
-    workers inside the job's description, so that description is as confidential as the data.
+    It serves a single pipeline, which runs once, since the same noise on changed data would cancel.
+    By default each job draws a fresh one. It travels to the workers inside the job's description,
+    which is therefore as confidential as the data.
 
-    One secret, one run: the same noise on changed data would cancel. A fresh one is drawn for each
-    job when none is given, and one that is given serves a single pipeline, which runs once.
+    Decisions for different purposes are independent. A retried bundle repeats its decisions, and
+    two consumers of the same purpose agree.
 
     Args:
       secret: 32 bytes. Use ``from_os`` rather than making them yourself.
 
     Raises:
-      ValueError: there are not 32 bytes.
+      ValueError: the secret has another length.
 
     >>> JobSecret.from_os()
     JobSecret(<hidden>)
@@ -60,36 +60,23 @@ class JobSecret:
 
     @classmethod
     def insecure_for_testing(cls, seed: int) -> JobSecret:
-        """Makes a secret that anyone can repeat from a small seed. For tests; never for a release.
-
-        It serves any number of pipelines.
-        """
+        """Makes a secret, for tests alone, that anyone can repeat from a small seed; it serves any
+        number of pipelines."""
         return _InsecureSecret(hashlib.sha256(b"insecure test secret %d" % seed).digest())
 
     def tape(self, context: str) -> RandomTape:
-        """Returns the random tape of a purpose.
-
-        Raises:
-          ValueError: the purpose is empty.
-        """
+        """Returns the random tape of a purpose; raises a ValueError if that is empty."""
         return RandomTape.from_secret(self.secret, context)
 
     def key(self, context: str) -> bytes:
-        """Returns 32 bytes that key the pseudorandom functions of ``columnar`` for a purpose.
-
-        Raises:
-          ValueError: the purpose is empty.
-        """
+        """Returns 32 bytes that key the pseudorandom functions of ``columnar`` for a purpose;
+        raises a ValueError if that is empty."""
         if not context:
             raise ValueError("purpose must name what the key is for, got an empty string")
         return hashlib.blake2b(context.encode(), key=self.secret, digest_size=32).digest()
 
     def claim(self, pipeline: beam.Pipeline) -> None:
-        """Notes that the secret serves a pipeline.
-
-        Raises:
-          ValueError: it serves another one already.
-        """
+        """Notes that the secret serves a pipeline; raises a ValueError if it serves another."""
         if self._pipeline is None:
             object.__setattr__(self, "_pipeline", weakref.ref(pipeline))
         elif self._pipeline() is not pipeline:
@@ -106,8 +93,6 @@ class JobSecret:
 
 
 class _InsecureSecret(JobSecret):
-    """See ``JobSecret.insecure_for_testing``."""
-
     def claim(self, pipeline: beam.Pipeline) -> None:
         pass
 
@@ -121,16 +106,15 @@ def release_frequency_list(
     """Releases one list under a job's secret, as ``ReleaseFrequencyList`` does.
 
     The mechanism's tape is derived from the secret, the purpose, the mechanism and the list itself.
-    So a release that is repeated is the same, and releases of other lists or by other mechanisms
-    under the same secret are independent of it, as composition assumes: noise on changed data
-    cannot cancel.
+    So a repeated release is the same, and releases of other lists or by other mechanisms under the
+    same secret are independent, as composition assumes: noise on changed data cannot cancel.
 
     Args:
       frequency_list: the private list.
-      mechanism: what releases it; its repr must say all its parameters.
+      mechanism: its repr must show all its parameters.
       secret: the job's secret.
-      context: the purpose, which tells several lists under one secret apart. Two equal lists would
-        otherwise have equal releases, which would tell that they are equal.
+      context: the purpose, different for each list under one secret: equal releases of equal lists
+        would tell that they are equal.
 
     Raises:
       ValueError, TypeError: see ``PartitionMechanism.release``.
@@ -148,11 +132,8 @@ def release_histogram(
     secret: JobSecret,
     context: str = "frequency list",
 ) -> ReleasedList:
-    """Releases the list of a histogram {count: number of partitions}: ``release_frequency_list``.
-
-    Raises:
-      ValueError: a count is not a positive integer.
-    """
+    """Releases the list of a histogram {count: number of partitions} by ``release_frequency_list``;
+    raises a ValueError if a count is not a positive integer."""
     try:
         frequency_list = FrequencyList.from_histogram(histogram)
     except ValueError:
@@ -162,22 +143,22 @@ def release_histogram(
 
 
 def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
-    """The secret of a transform that is applied to a pipeline, which can run once only from now on.
+    """Returns the secret of a transform in a pipeline, which can run only once from now on.
 
-    Random decisions are fixed when a transform is applied. A second run would repeat them on
-    whatever the data are by then. What a pipeline's own methods cannot know is not seen: do not
-    submit a description from ``Pipeline.to_runner_api`` twice.
+    Random decisions are fixed when a transform is applied, and a second run would repeat them on
+    data that may have changed. Running a description from ``Pipeline.to_runner_api`` twice is not
+    noticed: do not do it.
 
     Args:
       pipeline: where the transform is applied.
-      secret: what the caller gave; a fresh one is drawn by default.
+      secret: the caller's; a fresh one is drawn by default.
 
     Raises:
-      ValueError: the pipeline's description is kept or run in parts, so that it could run again
-        (see ``refuse_reruns``); the secret serves another pipeline.
+      ValueError: the pipeline could run again, since its description is kept (see
+        ``refuse_reruns``) or its runner runs parts of it; the secret serves another pipeline.
     """
     refuse_reruns(pipeline.options)
-    # Asked for by its name: to import it takes IPython.
+    # Asked for by name, since importing the class needs IPython.
     if type(pipeline.runner).__name__ == "InteractiveRunner":
         raise ValueError(
             "the InteractiveRunner runs parts of a pipeline again, and each run would repeat the "
@@ -190,7 +171,6 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
 
 
 def _run_only_once(pipeline: beam.Pipeline) -> None:
-    """Makes a second ``pipeline.run()`` an error."""
     if "run" in vars(pipeline):
         return
     first = [pipeline.run]
@@ -207,10 +187,10 @@ def _run_only_once(pipeline: beam.Pipeline) -> None:
 
 
 def refuse_reruns(options: PipelineOptions) -> None:
-    """Refuses a job description that could be run many times under the same secret.
+    """Refuses a job description that could run many times under the same secret.
 
-    A Flex Template's launcher uses the option of classic templates, with a new directory for each
-    launch: it builds the job, and draws a secret, every time.
+    A Flex Template is accepted: its launcher uses the option of classic templates, but with a new
+    directory for each launch, which builds the job and draws a secret anew.
 
     Raises:
       ValueError: ``--template_location`` asks for a classic Dataflow template, or
@@ -220,7 +200,7 @@ def refuse_reruns(options: PipelineOptions) -> None:
     >>> launch = "gs://bucket/staging/template_launches/2026-01-01_00_00_00-17/job_object"
     >>> refuse_reruns(PipelineOptions(template_location=launch))
     """
-    # A list on one machine is released under a secret without Beam.
+    # Imported here, so that a list can be released in one process without Beam.
     from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOptions
 
     if options.view_as(PortableOptions).output_executable_path:

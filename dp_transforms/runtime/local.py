@@ -1,18 +1,17 @@
-"""The shuffle of one process, without Beam: what ``ReduceByHash`` does on workers.
+"""Shuffles tables in one process, without Beam, as ``ReduceByHash`` does on workers.
 
-What is shuffled is packed: up to some twenty bytes a record. What is more than a share of the
-memory goes to disk, compressed to about half. These are records of users, so nothing readable may
-stay there:
+Shuffled records are packed into up to some twenty bytes each. Those beyond a share of the memory go
+to disk, compressed to about half. They are records of users, so nothing readable may stay there:
 
 * The file has no name, and mode 600. Nobody else can open it, and the system frees it as soon as
-  the process ends, at an error and by SIGKILL too: the next start finds nothing to remove.
-* It is encrypted by AES-256-GCM under a key of its own from the operating system, which only this
-  memory holds. So what a medium keeps of a file that is freed, in blocks or snapshots, tells no
-  more than lengths. A nonce is the position of a segment, which is written once.
+  the process ends, also at an error or by SIGKILL, so no start finds anything to remove.
+* It is encrypted by AES-256-GCM under a key of its own from the operating system, which is only in
+  this memory. So blocks or snapshots that a medium keeps of a freed file tell no more than lengths.
+  A nonce is the position of a segment, which is written once.
 * A segment that has changed ends the job, and is never part of a release.
 
-How much is spilled depends on the records, as memory and time of the job do. What is counted does
-not depend on it: the pieces of a bucket are the same, in the same order.
+How much is spilled depends on the records, as memory and time of the job do. The result does not
+depend on it: the pieces of a bucket are the same, in the same order.
 """
 
 from __future__ import annotations
@@ -52,9 +51,9 @@ from dp_transforms.columnar.scattering import (
 )
 from dp_transforms.runtime.threads import THREADS, map_ahead
 
-# Of the memory, for the records of one shuffle or one ``Held``. Three may have theirs at a time.
+# One shuffle or ``Held`` keeps 1 / 16 of the memory in records; up to three exist at a time.
 _HELD_SHARE = 16
-# Of the memory, for what all threads hold of buckets; work on it takes up to twelve times as much.
+# All threads hold 1 / 32 of the memory in buckets; work on them takes up to twelve times as much.
 _THREADS_SHARE = 32
 _SEGMENT_BYTES = 4 << 20
 _LENGTH_BYTES = 8
@@ -74,7 +73,7 @@ def reduced(
       tables: any Arrow tables.
       names: their columns, of which the first sends a row to its bucket.
       reduce, key: see ``ReduceByHash``.
-      num_buckets: into how many parts rows are split at most.
+      num_buckets: the most parts that rows are split into.
 
     Raises:
       ValueError, TypeError: there are nulls, or several types in one column.
@@ -102,7 +101,7 @@ def reduced(
             part = Routed(concat([part.table for part in some]), route)
         return list(part.cut(num_buckets, compress=False))
 
-    # Parts that were reduced are brought together again: each has a piece for each bucket.
+    # Reduced parts are joined, since each part makes a piece for each bucket.
     joint = _batches(parts(), lambda part: part.table)
     first = list(itertools.islice(joint, 1))
     memory = memory_limit()
@@ -120,14 +119,11 @@ def reduced(
 
 
 class Held(Iterable[pa.Table], contextlib.AbstractContextManager["Held"]):
-    """Tables to be gone through repeatedly: in memory, or all on disk if they are more than a share
-    of it. A context manager.
+    """A context manager holds tables for several passes, in memory or, if they are more than a
+    share of it, all on disk; raises a SpillError if they fit in neither.
 
     Args:
       tables: of plain columns or codes, see ``pack``.
-
-    Raises:
-      SpillError: they are too many for the memory, and do not fit on the disk either.
     """
 
     def __init__(self, tables: Iterable[pa.Table]):
@@ -153,15 +149,15 @@ class Held(Iterable[pa.Table], contextlib.AbstractContextManager["Held"]):
 
 
 def memory_limit() -> int:
-    """Returns the bytes of memory this process may have, by the machine, its control group and its
-    own limits (``ulimit -v`` and ``-d``)."""
+    """Returns the bytes of memory that this process may have, by the machine, its control group and
+    its own limits (``ulimit -v`` and ``-d``)."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     own = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
     limits += [limit for limit in own if limit != resource.RLIM_INFINITY]
     for path in _CONTROL_GROUPS:
         try:
             limits.append(int(pathlib.Path(path).read_text()))
-        except (OSError, ValueError):  # there is none, or no number in it
+        except (OSError, ValueError):  # there is no file, or no number in it
             continue
     return min(limits)
 
@@ -169,7 +165,7 @@ def memory_limit() -> int:
 def _batches(
     items: Iterable[T], table_of: Callable[[T], pa.Table] = lambda table: table
 ) -> Iterator[list[T]]:
-    """Yields items together whose tables are about as large as one batch."""
+    """Yields groups of items whose tables together have about the size of one batch."""
     held: list[T] = []
     rows = size = 0
     for item in items:
@@ -184,15 +180,15 @@ def _batches(
 
 
 class SpillError(OSError):
-    """Shuffled records cannot be kept on disk; the text names the directory and nothing private."""
+    """Raised if records cannot be kept on disk; the text names only the directory."""
 
 
 class Buckets(contextlib.AbstractContextManager["Buckets"]):
-    """Pieces by bucket, of which a limited part is in memory. A context manager.
+    """A context manager holds pieces by bucket, a limited part of them in memory.
 
     Args:
-      most_bytes: about how many bytes of pieces are held before they go to disk.
-      directory: where; by default TMPDIR, or /var/tmp, since /tmp may be memory.
+      most_bytes: the approximate bytes of pieces in memory before they go to disk.
+      directory: for the file; by default TMPDIR, or /var/tmp, since /tmp may be memory.
     """
 
     def __init__(self, most_bytes: int, directory: str | None = None):
@@ -210,11 +206,7 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
             self._file.close()
 
     def add(self, pieces: Iterable[tuple[int, bytes]]) -> None:
-        """Adds pieces, each with its bucket.
-
-        Raises:
-          SpillError: there is no room for them.
-        """
+        """Adds pieces, each with its bucket; raises a SpillError without room for them."""
         for bucket, piece in pieces:
             self._pieces[bucket].append(piece)
             self.held += len(piece)
@@ -222,10 +214,7 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
             self._spill()
 
     def take(self) -> Iterator[Iterable[bytes]]:
-        """Yields the pieces of one bucket after the other, which can be gone through repeatedly.
-
-        A bucket that was taken is not held here any more.
-        """
+        """Yields the pieces of each bucket, for several passes, and forgets the bucket."""
         for bucket in sorted({*self._pieces, *self._segments}):
             pieces = self._pieces.pop(bucket, [])
             yield _Pieces(self, self._segments.pop(bucket, []), pieces)
@@ -246,7 +235,7 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
         self.held = 0
 
     def _parts(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Yields all pieces, some of a bucket at a time."""
+        """Yields all pieces, with their bucket, in parts of about a segment's size."""
         while self._pieces:
             bucket, pieces = self._pieces.popitem()
             part: list[bytes] = []
@@ -274,7 +263,7 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
             place, data = place + written, data[written:]
 
     def read(self, segment: range) -> Iterator[bytes]:
-        """Yields the pieces of a segment. Raises SpillError if they are not what was written."""
+        """Yields the pieces of a segment; raises a SpillError if they are not as written."""
         assert self._file is not None
         try:
             data = os.pread(self._file.fileno(), len(segment), segment.start)
@@ -291,7 +280,7 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
 
 
 class _Pieces(Iterable[bytes]):
-    """The pieces of a bucket, on disk and in memory, in the order in which they came."""
+    """Yields the pieces of a bucket, on disk and in memory, in the order in which they came."""
 
     def __init__(self, buckets: Buckets, segments: list[range], pieces: list[bytes]):
         self._buckets, self._segments, self._pieces = buckets, segments, pieces
@@ -303,7 +292,7 @@ class _Pieces(Iterable[bytes]):
 
 
 def _compressed(part: tuple[int, list[bytes]]) -> tuple[int, bytes]:
-    """The pieces of a bucket, each behind its length, as one segment."""
+    """Joins the pieces of a bucket, each behind its length, into one segment."""
     bucket, pieces = part
     lengths = (len(piece).to_bytes(_LENGTH_BYTES, "little") for piece in pieces)
     pairs = zip(lengths, pieces, strict=True)

@@ -1,9 +1,9 @@
-"""Lists by an attribute of users, such as a language, and by period: which rows go into which.
+"""Puts rows into lists by an attribute of users, such as a language, or by period.
 
-Kernels over tables, for Beam and for one process alike. A table with attributes has the columns
-``user`` and ``partition``, and one column of text for each attribute, in which "" stands for no
-value. In the end every row of a user has the same values. A table of periods has the columns
-``user``, ``partition`` and ``list``, which is the period's name.
+The kernels serve Beam and one process alike. A table with attributes has the columns ``user`` and
+``partition``, and one column of text for each attribute, in which "" stands for no value; bounding
+gives all rows of a user the same values. A table of periods has the columns ``user``, ``partition``
+and ``list``, which is the period's name.
 """
 
 from __future__ import annotations
@@ -41,16 +41,13 @@ LIST = "list"
 
 
 class NamedList(NamedTuple):
-    """A list that is released under a name."""
-
-    place: Any  # sorts the lists
-    label: tuple[str, ...]  # comes out before the list
+    place: Any
+    label: tuple[str, ...]
     mechanism: PartitionMechanism
     context: str  # see ``release_frequency_list``
 
 
 def lists_of_periods(spec: PeriodListsSpec) -> dict[str, NamedList]:
-    """Returns the list of each period."""
     return {
         name: NamedList(place, (name,), spec.of_each, f"list of period {name!r}")
         for place, name in enumerate(spec.periods)
@@ -58,12 +55,10 @@ def lists_of_periods(spec: PeriodListsSpec) -> dict[str, NamedList]:
 
 
 def in_known_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
-    """The rows of some periods, whose names are in the column ``list``."""
     return table.filter(pc.is_in(plain(table[LIST], LIST), value_set=pa.array(periods)))
 
 
 def bounds_of_periods(spec: PeriodListsSpec | PeriodNamesSpec, secret: JobSecret) -> Reduce:
-    """Returns ``bound_periods`` with the numbers of a specification and the keys of a secret."""
     return functools.partial(
         bound_periods,
         most_periods=spec.periods_per_user,
@@ -74,32 +69,31 @@ def bounds_of_periods(spec: PeriodListsSpec | PeriodNamesSpec, secret: JobSecret
 
 
 def in_periods(table: pa.Table) -> pa.Table:
-    """Bounded users of periods as pairs of a user and a struct of ``list`` and ``partition``."""
+    """Turns a bounded table of periods into pairs as by ``listed``."""
     table = decoded(table)
     return listed(table, single(table[LIST]))
 
 
 def names_of_periods(selected: pa.Table) -> pa.Table:
-    """Selected pairs of a period and a partition, as the columns ``list`` and ``partition``."""
+    """Splits selected pairs of a period and a partition into two columns."""
     parts = single(decoded(selected)[PARTITION])
     split = {LIST: parts, PARTITION: parts}
-    if pa.types.is_struct(parts.type):  # not where nothing is selected of nothing
+    if pa.types.is_struct(parts.type):  # not if there were no records
         split = {name: parts.field(name) for name in split}
     return pa.table(split | {name: selected[name] for name in selected.column_names[1:]})
 
 
 def columns_of(spec: GroupsSpec) -> tuple[str, ...]:
-    """The columns of tables with attributes."""
     return USER, PARTITION, *(attribute.name for attribute in spec.attributes)
 
 
 def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
-    """Records with plain users and partitions, and a column of text for each attribute."""
+    """Makes a table with attributes of records, with plain users and partitions."""
     columns = {name: plain(table[name], name) for name in (USER, PARTITION)}
     for one in attributes:
         text = attribute_text(table[one.name], one.name)
         if one.groups is not None:
-            # A user's values are bounded to one of those that can be released.
+            # Values without a list must not take the place of one that has a list.
             known = pc.is_in(text, value_set=pa.array(one.groups, pa.string()))
             text = pc.if_else(known, text, NO_VALUE)
         columns[one.name] = text
@@ -107,7 +101,6 @@ def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Tabl
 
 
 def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
-    """Returns ``bound_users`` with the numbers of a specification and the keys of a secret."""
     return functools.partial(
         bound_users,
         at_most=spec.max_partitions_per_user,
@@ -120,15 +113,14 @@ def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
 
 
 def in_all_lists(table: pa.Table, spec: GroupsSpec) -> Iterator[pa.Table]:
-    """A table of bounded users, once for all of them and once for each attribute."""
+    """Yields the pairs of bounded users in the list of all users, then in those by an attribute."""
     yield listed(table, pa.repeat(ALL_USERS, table.num_rows))
     for i in range(len(spec.attributes)):
         yield in_lists_of(table, i, spec)
 
 
 def in_lists_of(table: pa.Table, attribute: int, spec: GroupsSpec) -> pa.Table:
-    """Puts pairs of bounded users into the lists of their groups by an attribute, if they have a
-    value of it."""
+    """Puts the pairs of bounded users with a value of an attribute into the lists of its groups."""
     column = spec.attributes[attribute].name
     table = table.filter(pc.not_equal(table[column], NO_VALUE))
     prefix = _list_name(attribute, "")
@@ -136,7 +128,7 @@ def in_lists_of(table: pa.Table, attribute: int, spec: GroupsSpec) -> pa.Table:
 
 
 def public_lists(spec: GroupsSpec) -> list[str]:
-    """The names of the lists that are released whatever the records are."""
+    """Returns the names of the lists that are released whatever the records are."""
     return [ALL_USERS] + [
         _list_name(i, group)
         for i, attribute in enumerate(spec.attributes)
@@ -145,7 +137,6 @@ def public_lists(spec: GroupsSpec) -> list[str]:
 
 
 def list_of_group(name: str, spec: GroupsSpec) -> NamedList:
-    """The list of a name."""
     attribute, group, mechanism = ALL_USERS, ALL_USERS, spec.for_all
     if name != ALL_USERS:
         index, _, group = name.partition("=")
@@ -159,11 +150,11 @@ def _list_name(index: int, group: str) -> str:
 
 
 def attribute_text(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
-    """The values of an attribute as text; nulls are no values.
+    """Returns the values of an attribute as text; nulls are no values.
 
     Args:
       column: strings, UTF-8 binary, integers, booleans or dates.
-      name: what to call it in an error.
+      name: the attribute's, for errors.
 
     Raises:
       TypeError: the values have another type.
@@ -197,13 +188,11 @@ def attribute_text(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
 def bound_users(
     table: pa.Table, at_most: int, key: bytes, attribute_keys: Mapping[str, bytes]
 ) -> pa.Table:
-    """Bounds users of a table with attributes to ``at_most`` distinct pairs, chosen by the key (see
-    ``distinct_pairs``), and to one value of each attribute, chosen by that attribute's key.
+    """Bounds each user to ``at_most`` distinct pairs, and to one value of each attribute.
 
-    Of several values that a user has for an attribute, the one with the smallest PRF(attribute's
-    key, user, value) stays, and all rows of the user get it. So what stays of a user depends on
-    that user's rows alone. Idempotent, and mergeable, as ``distinct_pairs`` is for each of its
-    parts: a user always keeps a row, and with it the values.
+    A user keeps the value with the smallest PRF(attribute's key, user, value), in all rows. So the
+    kept rows depend on that user's rows alone. The function is idempotent and mergeable, since
+    ``distinct_pairs`` is, and since a user always keeps a row, and with it the values.
     """
     pairs = distinct_pairs(table.select([USER, PARTITION]), at_most, key)
     users = single(pairs[USER])
@@ -219,8 +208,7 @@ def bound_users(
 
 
 def users_of_lists(bounded: pa.Table, spec: GroupsSpec) -> pa.Table:
-    """The distinct users of each list by attributes whose groups are selected: columns ``user`` and
-    ``partition``, which is the list."""
+    """Returns the distinct users of each list, as a partition, whose group is to be selected."""
     tables = [in_lists_of(bounded, i, spec) for i in spec.to_select]
     pairs = [
         pa.table({USER: one[USER], PARTITION: single(one[PARTITION]).field(LIST)}) for one in tables
@@ -229,7 +217,7 @@ def users_of_lists(bounded: pa.Table, spec: GroupsSpec) -> pa.Table:
 
 
 def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
-    """Returns each list and {count: number of partitions}, from counts of (list, partition) pairs.
+    """Returns (list, {count: number of partitions}) of each list, from counts of its pairs.
 
     >>> pairs = pa.array([{"list": "a", "partition": i} for i in range(3)])
     >>> list(histograms(pa.table({"partition": pairs, "count": [7, 1, 1]})))
@@ -249,12 +237,8 @@ def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
 
 
 def listed(table: pa.Table, lists: pa.Array) -> pa.Table:
-    """Names the list of each pair of a table.
-
-    Returns:
-      Plain columns ``user`` and ``partition``; the latter is a struct of ``list`` and
-      ``partition``.
-    """
+    """Puts each pair into its list: returns plain columns ``user`` and ``partition``, of which the
+    latter is a struct of ``list`` and ``partition``."""
     table = decoded(table.select([USER, PARTITION]))
     parts = [lists, single(table[PARTITION])]
     return pa.table(
@@ -265,12 +249,11 @@ def listed(table: pa.Table, lists: pa.Array) -> pa.Table:
 def bound_periods(
     table: pa.Table, most_periods: int, at_most: int, period_key: bytes, key: bytes
 ) -> pa.Table:
-    """Bounds users of a plain table of periods to ``most_periods``, and to ``at_most`` distinct
-    partitions in each.
+    """Bounds each user to ``most_periods``, and to ``at_most`` distinct partitions in each.
 
-    Of a user's periods those with the smallest PRF(period_key, user, period) stay, and in each of
-    these the partitions with the smallest PRF(key, (user, period), partition). So what stays of a
-    user depends on that user's rows alone. Idempotent, and mergeable as ``distinct_pairs`` is: a
+    A user keeps the periods with the smallest PRF(period_key, user, period), and in each of them
+    the partitions with the smallest PRF(key, (user, period), partition). So the kept rows depend on
+    that user's rows alone. The function is idempotent, and mergeable as ``distinct_pairs`` is: a
     period that stays in the whole stays in every part that has it, and with it the partitions that
     stay in the whole.
     """
@@ -278,7 +261,7 @@ def bound_periods(
     users, periods = group(single(table[USER])), group(single(table[LIST]))
     coded = {USER: users.encoded(users.codes), PARTITION: periods.encoded(periods.codes)}
     kept = distinct_pairs(pa.table(coded), most_periods, period_key)
-    # Codes stand for the same values there as here.
+    # The kept pairs have the same codes.
     width = max(len(periods.values), 1)
     owner, period = (single(kept[name]).indices.to_numpy() for name in (USER, PARTITION))
     pairs = users.codes.astype(np.int64) * width + periods.codes

@@ -1,8 +1,8 @@
-"""Columns of Python values, in which no value changes how another is read.
+"""Makes columns of Python values, in which no value changes how another is read.
 
-Left to itself, Arrow makes one type of all values of a batch: a single ``bytes`` makes binary of
-all strings, and a dictionary gets the keys of whatever others have. So all values are of one kind
-here, and composites have the same fields.
+By itself Arrow finds one type for all values of a batch: a single ``bytes`` turns all strings into
+binary, and a dictionary gets the keys of all others. So values must be of one kind here, and
+composites must have the same fields.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def is_row(kind: type) -> bool:
 
 
 def _is_beam_row(kind: type) -> bool:
-    # Where nobody has imported Beam there are no rows of its.
+    # There are no such rows unless Beam is imported.
     return kind is getattr(sys.modules.get("apache_beam"), "Row", object)
 
 
 def has_null(value: Any) -> bool:
-    """Tells whether a value is None, or is a composite with such a field."""
+    """Tells whether a value is None, or is a composite with a null field."""
     if _is_beam_row(type(value)):
         value = value.as_dict()
     if isinstance(value, dict):
@@ -49,13 +49,13 @@ def has_null(value: Any) -> bool:
 
 
 def column_of(values: Sequence[Any], name: str) -> pa.Array:
-    """Values as a column: strings, bytes or integers, or a struct of tuples, rows or dictionaries.
+    """Makes a column of strings, bytes or integers, or a struct of tuples, rows or dictionaries.
 
-    Fields are in the order of tuples and rows, or of a dictionary's sorted keys. None is null.
+    Fields have the order of tuples and rows, or of a dictionary's sorted keys. None is null.
 
     Args:
       values: one at least.
-      name: what to call them in an error.
+      name: the column's, for errors.
 
     Raises:
       TypeError: values are of several kinds, have different fields, or do not fit 64 bits.
@@ -86,11 +86,8 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
 
 
 def frame_column(series: Any, name: str) -> pa.Array:
-    """A column of a pandas data frame, of which Python values are taken as by ``column_of``.
-
-    Raises:
-      TypeError: it cannot be read as an Arrow column.
-    """
+    """Converts a column of a pandas data frame; Python objects go through ``column_of``. Raises a
+    TypeError if Arrow cannot read the column."""
     try:
         if hasattr(series.dtype, "categories"):
             if series.isna().all():
@@ -121,7 +118,7 @@ def _kind(kind: type) -> Any:
 
 
 def _check_times(values: Sequence[Any]) -> None:
-    """Refuses times of which only some are in a time zone, since Arrow would take the first one's
+    """Refuses times with and without a time zone together, since Arrow would take the first one's
     for all, and times finer than microseconds."""
     zoned = {getattr(value, "tzinfo", None) is not None for value in values if value is not None}
     if len(zoned) > 1 or any(getattr(value, "nanosecond", 0) for value in values):
@@ -153,5 +150,5 @@ def _fields(value: Any) -> tuple[str, ...]:
         return tuple(sorted(value))
     if _is_beam_row(type(value)):
         return tuple(value.as_dict())
-    # Rows keep their order: in another one they would come back as other tuples.
+    # Fields keep their order, so that rows come back as equal tuples.
     return value._fields

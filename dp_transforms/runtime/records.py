@@ -1,4 +1,4 @@
-"""Records of (user, partition), in the four kinds that the transforms take and give back.
+"""Defines the four kinds of (user, partition) records that the transforms take and give back.
 
 * tuples ``(user, partition)``;
 * rows: ``beam.Row`` or a NamedTuple with the fields ``user`` and ``partition``;
@@ -6,10 +6,10 @@
 * Arrow tables: ``pa.Table`` with the columns ``user`` and ``partition``, many records to an
   element. Record batches and pandas data frames are taken as tables.
 
-Which kind a PCollection has is told by its element type when the pipeline is built, or by the
-connector of Beam's that reads it. Elements of no declared type may be of any kind, and come back as
-tuples. Users and partitions are strings, bytes or integers, of one type in a PCollection. A
-partition may be composite: in tuples a tuple, in rows a row, and so on; in a table a struct.
+When the pipeline is built, a PCollection's element type tells its kind, or else the Beam connector
+that reads it. Elements of no declared type may be of any kind, and come back as tuples. Users and
+partitions are strings, bytes or integers, of one type in a PCollection. A partition may be
+composite: a tuple in tuples, a row in rows, a dictionary in dictionaries, a struct in tables.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ _DICTS = (beam.io.ReadFromParquet, beam.io.ReadFromBigQuery, *_AVRO)
 
 
 class RecordKind(enum.Enum):
-    """The kind of the elements of a PCollection."""
-
     TUPLES = "tuples"
     ROWS = "rows"
     DICTS = "dictionaries"
@@ -52,7 +50,7 @@ class RecordKind(enum.Enum):
 
     @classmethod
     def of(cls, pcoll: beam.PCollection) -> RecordKind:
-        """The kind that a PCollection's element type declares, or the connector that reads it."""
+        """Returns the kind of a PCollection, by its element type or its connector."""
         declared = pcoll.element_type
         if declared in (pa.Table, pa.RecordBatch) or declared is _frame_type():
             return cls.TABLES
@@ -75,7 +73,7 @@ def declares_nothing(pcoll: beam.PCollection) -> bool:
 
 
 class TableCoder(Coder):
-    """Arrow tables as IPC streams: unlike pickling, a slice does not carry its whole parent."""
+    """A coder writes Arrow tables as IPC streams; a pickled slice would carry its whole parent."""
 
     def encode(self, value: pa.Table) -> bytes:
         sink = pa.BufferOutputStream()
@@ -87,7 +85,7 @@ class TableCoder(Coder):
         return pa.ipc.open_stream(encoded).read_all()
 
     def estimate_size(self, value: pa.Table) -> int:
-        # Beam samples sizes for its metrics, by encoding unless it is told otherwise.
+        # Beam samples sizes for its metrics, and would encode the table.
         return columns.size_of(checked_table(value))
 
     def is_deterministic(self) -> bool:
@@ -98,7 +96,7 @@ class TableCoder(Coder):
 
 
 def checked_table(element: Any) -> pa.Table:
-    """The element, if it is a table as its type says."""
+    """Returns an element declared as a table, or raises a TypeError if it is none."""
     if not isinstance(element, pa.Table):
         raise TypeError(f"expected Arrow tables, as declared, got {type(element).__name__}")
     return element
@@ -116,8 +114,8 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
     """Returns the named columns of a table, a record batch or a data frame.
 
     Raises:
-      ValueError: it does not have them.
-      TypeError: it is none of these, or a column of a data frame has values of several types.
+      ValueError: a column is missing, or is there twice.
+      TypeError: the batch is of another type, or a frame's column has values of several types.
     """
     if isinstance(batch, pa.RecordBatch):
         batch = pa.Table.from_batches([batch])
@@ -125,7 +123,7 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
     found = list(batch.columns) if is_frame else checked_table(batch).column_names
     for name in names:
         if found.count(name) != 1:
-            # Which others it has may be private.
+            # The names of other columns may be private.
             how_many = "more than one" if name in found else "no"
             raise ValueError(
                 f"the table has {how_many} column {name!r}: name yours with "
@@ -137,11 +135,7 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
 
 
 def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
-    """Checks names against the fields of declared rows, and the columns of files that are read.
-
-    Raises:
-      ValueError: one is missing.
-    """
+    """Raises a ValueError if a name is no field of declared rows, or no column of read files."""
     known = [("the file has no column", columns) for columns in _file_columns_of(pcoll)]
     if RecordKind.of(pcoll) is RecordKind.ROWS:
         known.append(("rows have no field", list(field_types(pcoll.element_type))))
@@ -156,9 +150,9 @@ def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
 
 
 def connectors_of(pcoll: PValue) -> list[beam.PTransform | None]:
-    """Finds the sources that gave the elements of a PCollection, if no step has changed them since.
+    """Finds the connectors that read the elements of a PCollection, if no step has changed these.
 
-    Beam does not declare the elements of these sources. None stands for all others.
+    Only connectors whose elements Beam does not declare are found; None stands for other sources.
     """
     step = pcoll.producer
     while step is not None and (step is pcoll.producer or pcoll in step.outputs.values()):
@@ -172,10 +166,8 @@ def connectors_of(pcoll: PValue) -> list[beam.PTransform | None]:
 
 
 def _file_columns_of(pcoll: PValue) -> Iterator[list[str]]:
-    """The columns of files that elements were read from, as far as they are known.
-
-    A file that cannot be read now is an error when the pipeline runs.
-    """
+    """Yields the columns of the files that elements were read from, where they are readable now;
+    others are an error when the pipeline runs."""
     for connector in filter(None, connectors_of(pcoll)):
         for item in DisplayData.create_from(connector).items:
             if item.key != "file_pattern":
@@ -196,10 +188,8 @@ def _columns_in(file: Any, avro: bool) -> list[str]:
 
 
 def is_filter(transform: beam.PTransform | None) -> bool:
-    """Tells whether a transform is a ``beam.Filter`` without side inputs; if in doubt it is not.
-
-    Beam makes a ParDo of it, around a function of its own.
-    """
+    """Tells whether a transform is certainly a ``beam.Filter`` without side inputs, which Beam
+    makes a ParDo around a function of its own."""
     if not isinstance(transform, beam.ParDo) or transform.side_inputs:
         return False
     decide = getattr(transform.fn, "_fn", None)
@@ -208,7 +198,7 @@ def is_filter(transform: beam.PTransform | None) -> bool:
 
 
 def _frame_type() -> Any:
-    """The type of pandas data frames; None where nobody has imported pandas."""
+    """Returns the type of pandas data frames; None unless pandas is imported."""
     return getattr(sys.modules.get("pandas"), "DataFrame", None)
 
 
@@ -216,12 +206,8 @@ registry.register_coder(pa.Table, TableCoder)
 
 
 def refuse_windows(pcoll: beam.PCollection) -> None:
-    """Refuses input whose groups would come in several parts.
-
-    Raises:
-      ValueError: the input is unbounded, or has windows or triggers: each window would be bounded
-        and released by itself, and a user in several windows would be protected less than stated.
-    """
+    """Raises a ValueError if input is unbounded, or has windows or triggers: each window would be
+    bounded and released by itself, and a user in several protected less than stated."""
     if not all(one.is_bounded and one.windowing.is_default() for one in put_together(pcoll)):
         raise ValueError(
             "a user's contributions are bounded over the whole input, so it must be bounded and in "
@@ -232,10 +218,10 @@ def refuse_windows(pcoll: beam.PCollection) -> None:
 
 
 def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
-    """Returns a PCollection, and all PCollections that a Flatten put together to make it.
+    """Returns a PCollection and all inputs of a ``Flatten`` that it was made of.
 
-    A ``Flatten`` has the windows of its first input, whatever the others have. So it is looked for
-    in all steps before, as far back as one that puts its input into windows.
+    A ``Flatten`` has the windows of its first input alone, so the search goes through all steps
+    before, as far back as a ``WindowInto``.
     """
     merged, waiting, seen = [pcoll], [pcoll], set()
     while waiting:
@@ -251,18 +237,17 @@ def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
 
 
 class ToRecords(beam.PTransform):
-    """Takes the user and the partition out of each record: gives records of the same kind.
+    """Takes the user and the partition out of each record, and gives records of the same kind.
 
     Args:
       user: the user's column, field or key; for tuples, its position.
-      partition: the partition's, likewise; several make a composite partition.
-      drop_nulls: leave out records with a null user or partition. Otherwise these are an error,
-        when the records are used.
+      partition: the partition's column, likewise; several make a composite partition.
+      drop_nulls: leave out records with a null user or partition, which are an error otherwise.
 
     Raises:
-      ValueError: names are given for tuples, or positions for anything else; there is no such
-        field in the rows or column in the files that are read; at run time, a table has no such
-        column, a dictionary no such key, or a tuple is too short.
+      ValueError: names are given for tuples, or positions for other records; rows, or files that
+        are read, have no such field; at run time, a table has no such column, a dictionary no such
+        key, or a tuple is too short.
 
     >>> visits = pa.table({"account": [1, 2], "country": ["NO", "IT"], "device": ["tv", "tv"]})
     >>> with beam.Pipeline() as pipeline:
@@ -279,7 +264,7 @@ class ToRecords(beam.PTransform):
         drop_nulls: bool = False,
     ):
         super().__init__()
-        # Names, or positions, and all of one sort: expand sees to that.
+        # All are names, or all are positions, as expand checks.
         self._user: Any = user
         single = isinstance(partition, (str, int))
         self._partition: list[Any] = [partition] if single else list(partition)  # type: ignore[arg-type]
@@ -353,7 +338,7 @@ class ToRecords(beam.PTransform):
     def _of_dict(self, record: dict[str, Any]) -> list[dict[str, Any]]:
         for name in self._names:
             if name not in record:
-                # Which keys it has may be private.
+                # Its keys may be private.
                 raise ValueError(f"a record has no key {name!r}")
         found = self._parts(record.__getitem__, self._fields)
         return [{USER: user, PARTITION: partition} for user, partition in found]
@@ -370,7 +355,7 @@ class ToRecords(beam.PTransform):
     def _parts(
         self, value: Callable[[Any], Any], composed: Callable[[list[Any]], Any]
     ) -> list[tuple[Any, Any]]:
-        """The user and the partition, unless a null is left out."""
+        """Returns the user and the partition, or nothing if one is a null to leave out."""
         user, *parts = map(value, self._names)
         if self._drop_nulls and has_null((user, *parts)):
             return []
@@ -385,7 +370,7 @@ class ToRecords(beam.PTransform):
 
 
 def field_types(declared: Any, names: Sequence[str] = (USER, PARTITION)) -> dict[str, Any]:
-    """The types of the parts of rows, and of pairs whose parts have these names."""
+    """Returns the types of the fields of rows, or of the parts of pairs, which have these names."""
     if isinstance(declared, TupleConstraint) and len(declared.tuple_types) == 2:
         # Rows and dictionaries in a tuple are composites like others, and come back as tuples.
         types = (Any if _is_named(t) else t for t in declared.tuple_types)

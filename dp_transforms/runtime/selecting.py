@@ -1,7 +1,7 @@
-"""Decides which partitions may be named, from tables of counts or of users' pairs, without Beam.
+"""Selects partitions from tables of counts or of users' pairs, without Beam.
 
-The kernels of ``SelectFromCounts``, of selection in rounds and of the number of users of partitions
-that are not named; and rounds in one process.
+It has the kernels of ``SelectFromCounts``, of selection in rounds, also in one process, and of the
+number of users of partitions that are not named.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _Measured = TypeVar("_Measured")
 
 
 def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Callable[..., pa.Table]]:
-    """Returns the functions that leave at most kappa distinct pairs of a user in each round."""
+    """Returns, for each round, the function that keeps at most kappa distinct pairs of a user."""
     context = "bound contributions"
     return [
         functools.partial(
@@ -69,12 +69,12 @@ def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Callable[..., 
 
 
 class Engine(Protocol[_Names, _Measured]):
-    """Carries out rounds on all distinct (user, partition) pairs."""
+    """An engine carries out rounds on all distinct (user, partition) pairs."""
 
     def measure(
         self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
     ) -> _Measured:
-        """Returns the plan for how many users are in each class, see ``users_in_classes``."""
+        """Returns the plan for the numbers of users in classes, see ``users_in_classes``."""
 
     def one_round(
         self,
@@ -84,17 +84,16 @@ class Engine(Protocol[_Names, _Measured]):
         earlier: Sequence[_Names],
         measured: _Measured | None,
     ) -> _Names:
-        """Returns the names that ``decide`` selects from the sums of what ``weigh`` gives.
+        """Returns the names that ``decide`` selects from the sums of weights by ``weigh``.
 
-        Both take a table, the tables of names of earlier rounds (``beside``) and a plan
-        (``measured``), if there is one.
+        Both functions take a table, the names of earlier rounds (``beside``), in tables, and the
+        plan (``measured``), if there is one.
         """
 
 
 def in_rounds(
     engine: Engine[_Names, _Measured], strategy: WeightedStrategy, context: str, secret: JobSecret
 ) -> list[_Names]:
-    """Selects in rounds: returns the names of each round."""
     by = f"{context} by {strategy!r}"
     measured = None
     if isinstance(strategy, MeasuredSelection):
@@ -110,7 +109,7 @@ def in_rounds(
 
 
 def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
-    """Returns ``select_from_counts`` for a specification; it takes a table, and what is beside."""
+    """Returns ``select_from_counts`` for a specification, still to take ``table``, ``beside``."""
     strategy: Any = spec.strategy
     return functools.partial(
         select_from_counts,
@@ -123,17 +122,13 @@ def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
 
 
 def columns_of(spec: NamesSpec) -> tuple[str, ...]:
-    """The names of the parts of a selected record."""
     ends = (LOW, HIGH) if spec.intervals else ()
     return (PARTITION, NOISY_COUNT, *ends) if spec.noisy_counts else (PARTITION,)
 
 
 def public_counts(spec: NamesSpec) -> pa.Table:
-    """Public names as a table of counts, which are 0.
-
-    Raises:
-      TypeError, ValueError: they are not of one type, or have nulls.
-    """
+    """Returns a table of the public names, with counts of 0; raises a TypeError or ValueError if
+    the names are not of one type, or have nulls."""
     names = spec.public_partitions
     column = names if isinstance(names, pa.Array) else column_of(list(names), PARTITION)
     zeros = pa.array(np.zeros(len(names), np.int64))
@@ -149,15 +144,15 @@ def select_from_counts(
     public_distribution: ThresholdDistribution | None = None,
     beside: Sequence[pa.Table] = (),
 ) -> pa.Table:
-    """The rows of a table of counts that a strategy selects; the kernel of ``SelectFromCounts``.
+    """Selects rows of a table of counts by a strategy, for ``SelectFromCounts``.
 
     Args:
       table: plain columns ``partition`` and ``count``.
-      strategy: decides; one with noisy counts, if they are wanted.
-      key: 32 secret bytes: with a partition's name they give its uniform number.
-      noisy_counts, intervals: whether to add them.
+      strategy: a ``NoisyCountStrategy`` if noisy counts are wanted.
+      key: 32 secret bytes, which give each partition's name its uniform number.
+      noisy_counts, intervals: whether to add these columns.
       public_distribution: decides about public partitions, if there are any.
-      beside: tables of these.
+      beside: tables of public partitions.
 
     Returns:
       The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
@@ -171,7 +166,7 @@ def select_from_counts(
     counts = table[COUNT].to_numpy()
     needed = counts >= strategy.pre_threshold
     if strategy.saturation_count is not None and not noisy_counts:
-        # Those are kept whatever their number.
+        # Larger counts are kept whatever their uniform number.
         needed &= counts < strategy.saturation_count
     found = selected(strategy, table, needed=needed)
     return found if public is None else concat([found, public])
@@ -204,16 +199,16 @@ def _names(tables: Sequence[pa.Table]) -> pa.Array:
 
 
 def _of_others(pairs: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
-    """Pairs whose partition is in none of the tables ``beside``."""
+    """Returns the pairs whose partition is in none of the tables ``beside``."""
     return counting.without_partitions(pairs, _names(beside)) if beside else pairs
 
 
 class InMemory:
-    """The engine of tables of pairs in this process, each with all pairs of its users.
+    """An engine of this process, on tables of pairs, each of which has all pairs of its users.
 
     Args:
-      pairs: the tables, gone through in each round.
-      add: brings the sums of partitions in several tables together, by ``sum_counts``.
+      pairs: the tables, read once in each round.
+      add: adds up sums of a partition in several tables, by ``sum_counts``.
     """
 
     def __init__(
@@ -245,18 +240,18 @@ class InMemory:
 def select_here(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, context: str = "selection"
 ) -> pa.Table:
-    """Selects in rounds, in this process, from one table of all distinct (user, partition) pairs:
-    partitions in no order."""
+    """Selects in rounds, in this process, from one table of all distinct (user, partition) pairs;
+    returns partitions in no order."""
     engine = InMemory([pairs], lambda tables: map(counting.sum_counts, tables))
     found: list[list[pa.Table]] = in_rounds(engine, strategy, context, secret)
     return concat(list(itertools.chain.from_iterable(found)))
 
 
 def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
-    """Counts the users in each class by their number of partitions, see ``users_in_classes``,
-    given all distinct (user, partition) pairs of each of them."""
+    """Counts users by class of their number of partitions, see ``users_in_classes``, from all
+    distinct pairs of each user."""
     has = np.bincount(single(pairs[USER]).indices.to_numpy())
-    # A dictionary may have users that no row has.
+    # A dictionary may hold users without a row.
     return users_in_classes(has[has > 0], edges)
 
 
@@ -268,28 +263,25 @@ def weigh_remaining(
     beside: Sequence[pa.Table],
     measured: RoundPlan | None = None,
 ) -> pa.Table:
-    """Sums the weights of a round by partition, of distinct pairs, all of each user.
-
-    Left out are partitions of the tables ``beside``, which earlier rounds selected. A strategy that
-    measures has a plan, and after the last round of that there are no weights.
-    """
+    """Sums the weights of a round by partition, from all distinct pairs of each user, without
+    partitions of the tables ``beside``; after the last round of a plan there are no weights."""
     strategy = strategy.branch(measured)
     if index >= strategy.most_rounds:
         return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
     weights = functools.partial(strategy.weights, index, named=rows_of(beside))
-    # A plan may have fewer partitions count than kappa.
+    # A plan may let fewer than kappa partitions count.
     pairs = decoded(_of_others(pairs, beside))
     bounded = bound(pairs, at_most=strategy.max_partitions_per_user)
     return counting.weigh_pairs(bounded, weights)
 
 
 def users_of_others(records: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
-    """Returns the users, each once, of partitions that are in none of the tables ``beside``."""
+    """Returns the distinct users of partitions that are in none of the tables ``beside``."""
     return distinct_users(_of_others(records, beside))
 
 
 def distinct_users(records: pa.Table) -> pa.Table:
-    """The users of a table, each once. Idempotent and mergeable."""
+    """Returns the distinct users of a table; it is idempotent and mergeable."""
     return pa.table({USER: group(single(plain_table(records, (USER,))[USER])).values})
 
 
@@ -298,13 +290,12 @@ def noisy_users(users: int, spec: NamesSpec, secret: JobSecret) -> int:
     noise = spec.noise_of_others
     assert noise is not None
     context = f"users of other partitions than of {spec.context} by {spec.strategy!r}, {noise!r}"
-    # Another number has other noise, even under one secret: the same would cancel.
+    # Another number has other noise, even under one secret: the same noise would cancel.
     (drawn,) = noise.sample(secret.tape(context).branch(f"of {users}"), "users", 1).tolist()
     return max(0, users + int(drawn))
 
 
 def rows_of(tables: Sequence[pa.Table]) -> int:
-    """Counts the rows that tables have together."""
     return sum(table.num_rows for table in tables)
 
 
@@ -316,10 +307,8 @@ def select_round(
     beside: Sequence[pa.Table],
     measured: RoundPlan | None = None,
 ) -> pa.Table:
-    """Selects the partitions of a round from sums of ``weigh_remaining``, of all tables together.
-
-    The key is 32 secret bytes of this round alone.
-    """
+    """Selects the partitions of a round from the total sums of ``weigh_remaining``; the key is 32
+    secret bytes of this round alone."""
     partitions = single(table[PARTITION])
     if not len(partitions):
         return table.select([PARTITION])

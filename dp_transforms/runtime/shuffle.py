@@ -1,8 +1,7 @@
-"""Reducing tables by hash: the one shuffle that every transform is made of.
+"""Reduces tables by hash, in the one shuffle that every transform is made of.
 
 Tables are cut into buckets by a hash of their rows and travel as (bucket, Arrow IPC bytes). All
-rows that must meet are in one bucket, where they are compared by their true values: the hash
-routes, it decides nothing.
+rows that must meet are in one bucket, where their true values are compared: the hash only routes.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ def _cut(table: pa.Table, route: Route, num_buckets: int) -> Iterator[tuple[int,
 
 
 class ReduceByHash(beam.PTransform):
-    """Brings rows together by hash and reduces them: plain tables in, reduced tables out.
+    """Brings rows together by hash and reduces them: takes plain tables, gives reduced tables.
 
-    Each output table covers its hashes alone: no other has rows of the same. The types of all
-    tables meet as well, since a value of another type would not meet its equals.
+    No two output tables have rows of the same hash. The types of all tables are compared too, since
+    a value of another type would not meet its equals.
 
     Args:
       reduce: an idempotent, mergeable function of tables (see ``columnar.scattering``).
       names: the columns whose values send a row to its bucket.
       key: keys the hash; from ``JobSecret.key``.
-      num_buckets: how many buckets; the default suits some ten million rows.
+      num_buckets: the number of buckets; the default suits some ten million rows.
 
     Raises:
       ValueError: num_buckets is out of range.
@@ -78,23 +77,17 @@ class ReduceByHash(beam.PTransform):
 
 
 def in_order(name: str, key: bytes) -> ReduceByHash:
-    """Puts rows into the order of a column, on one worker: plain tables in, sorted tables out.
+    """Sorts the rows of plain tables by a column without equal values, on one worker.
 
-    In whatever order rows come, and in however many tables, they leave in the same order, so that
-    the order of a release is a function of what is released. No two rows may have the same value.
-    Rows that do not fit in one table leave in several, split by keyed hashes.
+    The order of a release is then a function of the released rows alone. Rows that do not fit in
+    one table leave in several, split by keyed hashes.
     """
     return ReduceByHash(functools.partial(sorted_by, name=name), (name,), key, num_buckets=1)
 
 
 class OnThreads(beam.DoFn):
-    """Applies a kernel to each element on a few threads: Arrow and numpy run without the GIL.
-
-    A result may come out with a later element of its bundle, or at the bundle's end.
-
-    Args:
-      kernel: maps an element to any number of results.
-    """
+    """Applies a kernel, from an element to any number of results, on a few threads; results may
+    come out with a later element of the bundle, or at its end."""
 
     def __init__(self, kernel: Callable[..., Iterable[Any]]):
         self._kernel = kernel
@@ -129,12 +122,8 @@ class _OnThreadsBeside(OnThreads):
 
 
 def on_threads(kernel: Callable[..., pa.Table], **beside: Any) -> beam.ParDo:
-    """Makes a table of each table by a kernel, ``OnThreads``. Those without rows are left out.
-
-    Args:
-      kernel: takes a table, and whatever is beside it.
-      beside: side inputs ``beside`` and ``measured``, if there are any: see ``selecting``.
-    """
+    """Maps each table to a table by a kernel, ``OnThreads``, and leaves out empty results. The
+    kernel also takes the side inputs ``beside`` and ``measured``, if given: see ``selecting``."""
     step = _OnThreadsBeside if beside else OnThreads
     kernel = functools.partial(_unless_empty, kernel)
     return beam.ParDo(step(kernel), **beside).with_output_types(pa.Table)
@@ -167,5 +156,5 @@ class _Gather(OnThreads):
             yield from self.submit(self._kernel, held)
             return
         del held
-        # Too large to hold. The runner may fetch it in parts, in this thread alone.
+        # The pieces are too large to hold; the runner may fetch them in parts, in this thread only.
         yield from self._kernel(pieces)

@@ -1,4 +1,4 @@
-"""A few threads for kernels: Arrow and numpy run without Python's global lock."""
+"""Runs kernels on a few threads, since Arrow and numpy release Python's global lock."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 @functools.cache
 def thread_pool() -> ThreadPoolExecutor:
-    """The threads of this process. What runs on them must not wait for more of them."""
+    """Returns the threads of this process, on which no task may wait for another."""
     return ThreadPoolExecutor(THREADS, thread_name_prefix="columnar")
 
 
 def map_ahead(function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-    """The function's values in order, of which a few are computed ahead of their use.
+    """Yields the function's values in order, and computes a few ahead of their use.
 
-    Nothing is computed any more after an error, or once the iterator is closed.
+    It stops computing after an error, or once the iterator is closed.
 
     >>> list(map_ahead(abs, range(-3, 3)))
     [3, 2, 1, 0, 1, 2]

@@ -1,4 +1,4 @@
-"""Bounding how many partitions a user contributes to, and counting the users of each partition."""
+"""Bounds how many partitions a user contributes to, and counts the users of each partition."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
 
 
 class BoundContributions(TellsBound, beam.PTransform):
-    """Keeps each user's distinct partitions, at most ``max_partitions_per_user`` of them.
+    """Keeps at most ``max_partitions_per_user`` distinct partitions of each user.
 
-    These are a uniform sample, decided by a pseudorandom function of (secret, user, partition): the
-    same secret keeps the same records. Duplicates are dropped.
+    They are a uniform sample, decided by a pseudorandom function of (secret, user, partition).
+    Duplicates are dropped.
 
-    After this, adding or removing all records of one user changes the users of at most
-    ``max_partitions_per_user`` partitions, each by one: whether a record is kept depends on its own
-    user's records alone, for every value of the secret. Steps that follow know the bound (see
+    Afterwards adding or removing all records of one user changes the number of users of at most
+    ``max_partitions_per_user`` partitions, each by one: for every value of the secret, a user's own
+    records alone decide which of them are kept. Later steps know the bound (see
     ``runtime.bounds``).
 
     Takes and gives tuples, rows or Arrow tables (see ``records``). The columns of tables come back
@@ -36,8 +36,9 @@ class BoundContributions(TellsBound, beam.PTransform):
 
     Args:
       max_partitions_per_user: kappa, at least 1.
-      secret: the job's secret; a fresh one when the transform is applied, by default.
-      num_buckets: how many parts users are split into, see ``columnar.scattering.num_buckets_for``.
+      secret: the job's secret; by default each application of the transform draws a fresh one.
+      num_buckets: the number of parts that users are split into, see
+        ``columnar.scattering.num_buckets_for``.
 
     Raises:
       ValueError: an argument is out of range, the input is unbounded or windowed or holds counts,
@@ -86,15 +87,15 @@ class BoundContributions(TellsBound, beam.PTransform):
 
 
 class DeclareBounded(TellsBound, beam.PTransform):
-    """Declares that the users of records or counts are bounded already, where this is not known.
+    """Declares that the contributions of users to records or counts are bounded already.
 
-    Of records no user has more than ``max_partitions_per_user`` (kappa) distinct partitions. Of
-    counts no user is in more than kappa, once in each, and each partition is there once. Whatever
-    made them, how it treats one user's records must not depend on other users. Nothing checks this;
-    a release from what is wrongly declared is less private than it says.
+    In records, no user has more than ``max_partitions_per_user`` (kappa) distinct partitions. In
+    counts, each partition occurs once, and no user is in more than kappa, once in each. The steps
+    before must treat one user's records independently of other users. Nothing checks this: a
+    release after a wrong declaration is less private than it says.
 
     Raises:
-      ValueError: kappa is not a positive integer, or is smaller than what is known of the input.
+      ValueError: kappa is not a positive integer, or is below the known bound of the input.
 
     >>> with beam.Pipeline() as pipeline:
     ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 3)]) | DeclareBounded(2)
@@ -124,18 +125,18 @@ class DeclareBounded(TellsBound, beam.PTransform):
 
 
 class CountDistinctUsers(TellsBound, beam.PTransform):
-    """Counts the distinct users of each partition: (partition, count), of the records' kind.
+    """Counts the distinct users of each partition; gives (partition, count) of the records' kind.
 
     The counts are exact and private, and have the bound of the records (see ``runtime.bounds``).
 
     Args:
-      cap: K, at which a count stops. Where users' records are not together, memory is then O(K) for
-        a partition, whatever the number of its users.
-      already_distinct: whether each (user, partition) pair is there once. By default that is known
-        of the output of ``BoundContributions`` alone. If it is wrongly declared, duplicates are
-        counted, and a release from the counts is less private than it says.
+      cap: K, at which a count stops. Unless pairs are distinct already, memory for one partition is
+        then O(K), whatever the number of its users.
+      already_distinct: whether each (user, partition) pair occurs once. By default only the output
+        of ``BoundContributions`` is known to be distinct. If this is wrongly declared, duplicates
+        are counted, and a release from the counts is less private than it says.
       secret: keys the hashes that spread the load; a fresh one by default. No count depends on it.
-      num_buckets: how many parts users, or partitions, are split into.
+      num_buckets: the number of parts that users, or partitions, are split into.
 
     Raises:
       ValueError, TypeError: as ``BoundContributions``; or pairs are declared distinct after a
@@ -189,7 +190,7 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
 
     def _distinct(self, secret: JobSecret) -> beam.PTransform:
         if self._cap is None:
-            # Equal pairs must meet, and nothing else: a hot user spreads over all buckets.
+            # Only equal pairs must meet, so that a hot user spreads over all buckets.
             return ReduceByHash(
                 distinct_pairs, (USER, PARTITION), secret.key("route pairs"), self._num_buckets
             )
@@ -209,7 +210,7 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
 
 
 def _count(pairs: pa.Table, cap: int | None) -> pa.Table:
-    # Grouping by partition is done already where the column is a dictionary, as after bounding.
+    # A dictionary column, as after bounding, is grouped by partition already.
     if not all(is_plain_dictionary(pairs[name]) for name in (USER, PARTITION)):
         pairs = plain_table(pairs, (USER, PARTITION))
     return count_pairs(pairs, cap)

@@ -1,4 +1,4 @@
-"""Degrees of a graph's nodes, from its edges: what a degree list is released from."""
+"""Counts the degrees of a graph's nodes from its edges, for the release of a degree list."""
 
 from __future__ import annotations
 
@@ -31,25 +31,24 @@ from dp_transforms.transforms.release import ON_ONE_WORKER
 
 
 class CountDegrees(TellsBound, beam.PTransform):
-    """Counts the degree of each node: edges (source, target) in, exact private (node, degree) out.
+    """Counts the degree of each node: takes edges (source, target), gives (node, degree).
 
-    Self-loops are dropped, and an edge counts once however often it is there. For the undirected
+    The degrees are exact and private. Self-loops and repeated edges are dropped. For the undirected
     degree (a, b) and (b, a) are the same edge. A node without an edge does not come out.
 
     Privacy is per edge: adding or removing all records of one edge moves the sorted list of degrees
-    by ``edge_private_sensitivity(degree)``, which ``ReleaseFrequencyList`` knows. For the privacy
-    of nodes see ``CountProjectedDegrees``.
+    by ``edge_private_sensitivity(degree)`` in L1, which ``ReleaseFrequencyList`` knows. For the
+    privacy of nodes see ``CountProjectedDegrees``.
 
     Takes tuples (source, target), rows with these fields or Arrow tables with these columns. Gives
     the same kind, with the parts of ``CountDistinctUsers``: partition (the node) and count.
 
     Args:
       degree: "undirected", "in" or "out".
-      secret: keys the hashes that spread the load; a fresh one by default.
-      num_buckets: how many parts edges and nodes are split into.
+      secret, num_buckets: see ``CountDistinctUsers``, with nodes for users and partitions.
 
     Raises:
-      ValueError, TypeError: as ``BoundContributions``, with nodes for users and partitions.
+      ValueError, TypeError: as ``BoundContributions``, likewise.
 
     >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("a", "b"), ("b", "a"), ("a", "a"), ("c", "a")])
@@ -96,16 +95,15 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
 
     Adding or removing one node with all its edges moves the sorted list of these degrees by at most
     ``node_private_sensitivity(degree_bound, directed)``: see ``mechanisms.degree_projection`` for
-    the projection and the proof. It goes through the distinct edges one after the other, so one
-    worker holds them all: some 300 bytes an edge.
+    the projection and the proof. One worker holds all distinct edges, in some 300 bytes each.
 
-    Takes edges, self-loops and repeats as ``CountDegrees`` does. Gives Arrow tables with the column
-    ``count``, one row for each node that keeps an edge, for ``ReleaseFrequencyList``.
+    Takes edges, self-loops and repeats as ``CountDegrees`` does. Gives Arrow tables for
+    ``ReleaseFrequencyList``, with the column ``count`` and a row for each node that keeps an edge.
 
     Args:
       degree_bound: D, the largest degree in the projection. Public: choose it without looking at
         the graph.
-      degree, num_buckets: see ``CountDegrees``, as for errors.
+      degree, num_buckets: see ``CountDegrees``, also for errors.
       secret: decides the order in which edges are taken; a fresh one by default.
 
     >>> with beam.Pipeline() as pipeline:
@@ -125,8 +123,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
     ):
         super().__init__()
         self._degree = known_degree(degree)
-        # Checks the bound.
-        node_private_sensitivity(degree_bound)
+        node_private_sensitivity(degree_bound)  # checks the bound
         self._degree_bound = degree_bound
         self._secret = secret
         self._num_buckets = num_buckets
@@ -156,7 +153,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
             )
             .with_output_types(pa.Table)
             .with_resource_hints(**ON_ONE_WORKER)
-            # The hints above are for one step: what follows is not fused to it.
+            # Keeps later steps from being fused to this one and its hints.
             | "Bracket" >> beam.Reshuffle()
         )
 

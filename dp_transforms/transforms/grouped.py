@@ -1,25 +1,25 @@
-"""Frequency lists of overlapping groups of the same users, under one composed budget.
+"""Releases frequency lists of overlapping groups of the same users, under one composed budget.
 
-Records carry attributes of their users, such as gender, age band and language. Released are the
-list of all users and one for each value of each attribute, as of the Yahoo! passwords (Bonneau,
-"The science of guessing", IEEE S&P 2012; Blocki, Datta and Bonneau, NDSS 2016).
+Records carry attributes of their users, such as gender, age band and language. The release has the
+list of all users and one for each value of each attribute, as that of the Yahoo! passwords
+(Bonneau, "The science of guessing", IEEE S&P 2012; Blocki, Datta and Bonneau, NDSS 2016). It is
+(epsilon_all + epsilon_groups + selection.epsilon, selection.delta)-DP, and pure if all names of
+groups are public.
 
-Neighbours: one input is the other with all records of one user added. The argument, for any value
-of the secret that keys the bounding:
+Neighbours: one input is the other with all records of one user added. Proof, for any value of the
+secret that keys the bounding:
 
-1. Which partitions are kept of a user (at most kappa), and which value of each attribute (at most
-   one), depends on the user's own records alone. So the bounded inputs are equal but for that user.
+1. A user's own records alone decide which partitions (at most kappa), and which value of each
+   attribute (at most one), are kept. So the bounded inputs, which all steps read, are equal but for
+   that user.
 2. The list of all users moves by at most kappa in L1. Its release is epsilon_all-DP.
 3. For one attribute, the user is in one group at most. That group's list moves by at most kappa,
    and the lists of the other groups are the same. Each is released with random numbers of its own,
    so the lists of one attribute are together as private as one of them: parallel composition.
 4. Each of the a attributes gets epsilon_groups / a, and these add up: sequential composition.
-5. Group names are public, or else selected: a user counts in one group of each attribute to select,
-   so (epsilon, delta)-DP for all names together. A name that no user has is never selected, and the
-   lists of names that are not selected are dropped, whatever they are: that is post-processing.
-
-Altogether (epsilon_all + epsilon_groups + selection.epsilon, selection.delta)-DP, and pure if all
-names are public. All consumers read the same bounded records.
+5. Group names are public, or else selected. A user counts in one group of each attribute to select,
+   which makes all names together (epsilon, delta)-DP. A name that no user has is never selected,
+   and to drop the lists of names that were not selected is post-processing. QED.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from dp_transforms.transforms.selection import SelectPartitions
 
 
 class ReleaseGroupedLists(Releases, beam.PTransform):
-    """Releases the list of all users and one for each group: (attribute, group, ReleasedList).
+    """Releases the list of all users and that of each group.
 
-    See the module for the guarantee and its proof. The list of all users has the attribute "" and
-    the group "".
+    Gives (attribute, group, ReleasedList); the list of all users has the attribute "" and the group
+    "". See the module for the guarantee and its proof.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and one for each attribute; rows
     with such fields; or tuples (user, partition, value, ...) in the order of the attributes. A user
@@ -64,15 +64,15 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
       epsilon_groups: for the lists of all groups; each attribute gets an equal part.
       max_partitions_per_user: kappa.
       selection: the budget for the names of groups, if any attribute's are not public.
-      mechanism: what releases the lists, as for ``partition_mechanism``.
+      mechanism: see ``partition_mechanism``.
       secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
-      spec: the ``GroupsSpec`` with these arguments and all that follows from them.
+      spec: the ``GroupsSpec`` with these arguments.
 
     Raises:
-      ValueError, TypeError: as ``BoundContributions``; an argument is missing, attributes have one
-        name, or, at run time, values of a type that cannot be used.
+      ValueError, TypeError: as ``BoundContributions``; an argument is missing, two attributes have
+        the same name, or, at run time, values have a type that cannot be used.
 
     >>> records = [("ann", "jazz", "f"), ("bob", "jazz", "m"), ("cy", "rock", "m")]
     >>> release = ReleaseGroupedLists(

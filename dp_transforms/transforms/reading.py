@@ -1,4 +1,4 @@
-"""Records of files, of queries and of data frames in a pipeline."""
+"""Reads records of files, queries and data frames into a pipeline."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dp_transforms.files.record_files import RecordFiles, RecordSource
 
 
 class ReadRecords(beam.PTransform):
-    """Reads the records of a source: pa.Table elements with the columns user and partition.
+    """Reads the records of a source into Arrow tables with the columns user and partition.
 
-    ``RecordFiles`` are read through Beam's filesystems, in ranges that are shared between the
-    workers. One worker gets the result of a ``files.database.RecordQuery``, and hands it on. At run
-    time there is an InputError if the records cannot be read.
+    ``RecordFiles`` are read through Beam's filesystems, in ranges that the workers share. One
+    worker fetches the result of a ``files.database.RecordQuery``. Records that cannot be read are
+    an InputError at run time.
     """
 
     def __init__(self, source: RecordSource):
@@ -49,10 +49,9 @@ class ReadRecords(beam.PTransform):
 class FromFrame(beam.PTransform):
     """Gives the records of a data frame to a pipeline, as ``ReadRecords`` gives those of files.
 
-    ``beam.Create`` pickles and compresses its elements into the description of the job, one core
-    for minutes where a frame is large. Here the description has a token, and the workers take the
-    frame from the memory of this process. So the pipeline must run in it, as those of Beam's direct
-    runner do; for a cluster write the frame to files, and give these to a job.
+    The pipeline must run in this process, as on Beam's direct runner, since workers take the frame
+    from its memory; for a cluster write the frame to files. ``beam.Create`` would pickle a large
+    frame for minutes into the description of the job, which here holds a token instead.
 
     Args:
       data, user, partition, drop_nulls: see ``release``.
@@ -89,7 +88,7 @@ class FromFrame(beam.PTransform):
 
 
 class _Held:
-    """Tables that are pickled as a token, and found by it as long as this process has them."""
+    """Holds tables, is pickled as a token, and is found by the token in this process alone."""
 
     def __init__(self, tables: list[pa.Table]):
         self.tables = tables

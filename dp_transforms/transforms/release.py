@@ -1,4 +1,4 @@
-"""Releasing lists of counts, and numbers of users by their partitions: each on one worker."""
+"""Releases lists of counts, and numbers of users by their partitions, each on one worker."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ from dp_transforms.specs import UserDegreesSpec
 from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 
 ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
-"""Resource hints of a step that holds all there is."""
+"""A step that holds all data has these resource hints."""
 
 
 class ReleaseFrequencyList(Releases, beam.PTransform):
-    """Releases how often partitions occur, without saying which: counts in, one ReleasedList out.
+    """Releases the sorted list of counts without the partitions; gives one ReleasedList.
 
-    Neighbours: add or remove all records of one user, whose partitions are at most kappa. That
-    moves the sorted list of counts by at most kappa in L1, which is the mechanism's sensitivity,
-    and the release is epsilon-differentially private, with delta = 0 unless the mechanism says
-    otherwise (Blocki, Datta and Bonneau, NDSS 2016). Counts are refused unless their kappa is known
-    from ``BoundContributions`` or ``DeclareBounded`` (see ``runtime.bounds``).
+    It is epsilon-differentially private, with delta = 0 unless the mechanism says otherwise, for
+    adding or removing all records of one user: that moves the sorted list by at most kappa in L1,
+    the mechanism's sensitivity (Blocki, Datta and Bonneau, NDSS 2016). Counts are refused unless
+    their kappa is known from ``BoundContributions`` or ``DeclareBounded`` (see ``runtime.bounds``).
 
-    Counts become a histogram, of which one worker gets at most sqrt(2 N) pairs for N records. No
-    counts are an empty list, which is released like any other.
+    One worker gets the histogram of the counts, of at most sqrt(2 N) pairs for N records. An empty
+    list is released like any other.
 
     Args:
       epsilon: the privacy loss of this release, positive; ``partition_mechanism`` then chooses the
@@ -46,7 +45,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
       max_partitions_per_user: a larger sensitivity than the known kappa, which is the default.
       mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or
         between bounds. Its sensitivity must be at least kappa.
-      secret: the job's secret; a fresh one when the transform is applied, by default.
+      secret: see ``BoundContributions``.
       context: tells several lists under one secret apart, see ``release_frequency_list``.
 
     Raises:
@@ -94,7 +93,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
             >> beam.Map(release_histogram, mechanism, secret, self._context)
             .with_output_types(ReleasedList)
             .with_resource_hints(**ON_ONE_WORKER)
-            # The hints above are for one step: what follows is not fused to it.
+            # Keeps later steps from being fused to this one and its hints.
             | "Bracket" >> beam.Reshuffle()
         )
 
@@ -121,17 +120,17 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
 
 
 class ReleaseUserDegrees(Releases, beam.PTransform):
-    """Releases how many users have how many partitions: records in, one ReleasedDegrees out.
+    """Releases how many users have how many partitions: takes records, gives a ReleasedDegrees.
 
-    Epsilon-DP with delta = 0, for adding or removing all records of one user: see
+    It is epsilon-DP, with delta = 0, for adding or removing all records of one user: see
     ``mechanisms.user_degrees``. ``postprocessing.kappa_choice`` recommends a kappa from it.
 
     Takes tuples (user, partition), rows, dictionaries or Arrow tables, which need not be bounded.
 
     Args:
-      epsilon: what this release costs, beside what follows.
-      max_degree: larger numbers of partitions count as this one. Public: chosen without looking at
-        the records.
+      epsilon: the cost of this release, which adds to that of later ones.
+      max_degree: larger numbers of partitions count as this one. Public: choose it without looking
+        at the records.
       secret, num_buckets: see ``BoundContributions``.
       context: tells several of these releases under one secret apart.
 
@@ -168,7 +167,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
         release = functools.partial(
             self._mechanism.release_under, secret=secret.secret, context=self._context
         )
-        # All of a user's pairs are in one of the bounded tables.
+        # Each user's pairs are all in one bounded table.
         return (
             records
             | "ToTables" >> ToTables()
@@ -193,9 +192,9 @@ def release_named_lists(
 ) -> beam.PCollection:
     """Releases a list for each wanted name, in order: (*label, ReleasedList), of the type ``kind``.
 
-    Takes tables of distinct pairs as ``named_lists.listed`` makes them, and the wanted names, which
-    are public, or in tables of selected partitions. One that no pair has gets an empty list, which
-    is released like any other; a name that is not wanted gets none.
+    Takes tables of distinct pairs from ``named_lists.listed``, and the wanted names, which are
+    public, or in tables of selected partitions. A wanted name that no pair has gets an empty list,
+    which is released like any other.
     """
     names = [pairs.pipeline | "Public" >> beam.Create(list(public), reshuffle=False)]
     if selected is not None:
@@ -214,8 +213,8 @@ def release_named_lists(
         {"found": found, "wanted": wanted}
         | "OfWanted" >> beam.CoGroupByKey()
         | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
-        # The hints above are for one step: what follows is not fused to it. Lists come in order,
-        # not in that in which the records were read.
+        # Keeps later steps from being fused to this one, and puts lists into an order that does not
+        # depend on that of the records.
         | "Gather" >> beam.combiners.ToList()
         | "InOrder" >> beam.FlatMap(_in_order).with_output_types(kind)
     )

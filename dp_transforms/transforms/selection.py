@@ -1,4 +1,4 @@
-"""Selecting partitions: the names that may be released, from users' records or from counts."""
+"""Selects the partitions that may be named, from users' records or from counts."""
 
 from __future__ import annotations
 
@@ -38,41 +38,41 @@ from dp_transforms.transforms.contributions import (
 class SelectPartitions(Releases, beam.PTransform):
     """Selects the partitions that may be named, under (epsilon, delta)-differential privacy.
 
-    Neighbours: add or remove all records of one user. Each user counts in at most
-    ``max_partitions_per_user`` partitions, and once in each: the transform sees to that, unless it
-    is known of the records (see ``runtime.bounds``) or ``already_bounded`` declares it. A partition
-    that no record has is never selected, unless it is public.
+    Neighbours add or remove all records of one user. Each user counts in at most
+    ``max_partitions_per_user`` partitions, and once in each: the transform bounds contributions,
+    unless they are known to be bounded (see ``runtime.bounds``) or ``already_bounded`` declares it.
+    A partition that no record has is never selected, unless it is public.
 
-    Takes tuples (user, partition), rows or Arrow tables, and gives partitions of the same kind: the
-    partitions themselves for tuples, rows with the field ``partition``, tables with that column.
-    ``noisy_counts`` add ``noisy_count``, and ``intervals`` then ``low`` and ``high``. With
-    ``others_epsilon`` it gives a dictionary: these partitions as ``"partitions"``, and as
-    ``"other_users"`` one integer, about how many users have a partition that is not among them.
+    Takes tuples (user, partition), rows or Arrow tables. Gives the partitions themselves for
+    tuples, rows with the field ``partition``, or tables with that column. ``noisy_counts`` add
+    ``noisy_count``, and ``intervals`` then ``low`` and ``high``. With ``others_epsilon`` it gives a
+    dictionary: ``"partitions"`` has the partitions, and ``"other_users"`` one integer, the noisy
+    number of users who have a partition that is not selected.
 
     Every decision is exact and follows from the secret and the partition's name, so that a retried
-    bundle repeats it (see ``mechanisms.selection``). Partitions come in the order of their names,
-    as long as they fit in one table: the order tells nothing else of the records.
+    bundle repeats it (see ``mechanisms.selection``). Partitions that fit in one table come in the
+    order of their names, which tells nothing else of the records.
 
     Args:
       epsilon, delta: the budget of the whole selection.
-      max_partitions_per_user: kappa. By default what is known of the records, if it is.
-      strategy: "auto", which takes what should name the most partitions; a name of
-        ``mechanisms.selection.STRATEGIES``; or a strategy of your own making. That has epsilon,
-        delta, kappa, pre_threshold and neighbours in it, which are then not given here.
+      max_partitions_per_user: kappa; by default the known bound of the records.
+      strategy: "auto", for the one that should name the most partitions; a name of
+        ``mechanisms.selection.STRATEGIES``; or a strategy of your own making, which replaces
+        epsilon, delta, max_partitions_per_user, pre_threshold and neighbours.
       noisy_counts: release noisy counts with the names, at no further cost.
-      intervals: give ``low`` and ``high`` with noisy counts: each interval holds the number of
-        users that the partition has within kappa, with 95% confidence given that it is selected
-        (see ``count_intervals``).
+      intervals: give ``low`` and ``high`` with noisy counts: each interval holds the partition's
+        number of users after bounding, with 95% confidence given that it is selected (see
+        ``count_intervals``).
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
         does. Repeated records are still counted once.
-      others_epsilon: also release about how many users have a partition that is not selected, at
-        this cost beside epsilon.
+      others_epsilon: also release the noisy number of users with a partition that is not selected,
+        at this cost beside epsilon.
       pre_threshold: partitions with fewer users than this are never selected.
       neighbours: "replace" protects the exchange of one user's records for another's, at twice the
         cost.
-      public_partitions: names that are public anyway, of the partitions' type. They may be selected
-        without having users: if their noisy count exceeds ``public_threshold``. Only the strategy
-        "truncated_geometric" takes them, which is then the one of "auto".
+      public_partitions: names that are public anyway, of the partitions' type. They are selected if
+        their noisy count exceeds ``public_threshold``, even without users. Only the strategy
+        "truncated_geometric" takes them, and "auto" then chooses it.
       public_threshold: from -k to k, the bound of that strategy's noise: at -k no public partition
         with users is missed, at k none without users is selected.
       context: tells several selections under one secret apart. Two with the same context and
@@ -149,24 +149,20 @@ class SelectPartitions(Releases, beam.PTransform):
 
     @property
     def strategy(self) -> SelectionStrategy:
-        """The strategy in use, as chosen by "auto" or given.
-
-        Raises:
-          ValueError: it depends on what is known of the records.
-        """
+        """Returns the strategy in use, as given or as chosen by "auto"; raises a ValueError if it
+        depends on the bound of the records."""
         if self._max_partitions is None:
             raise ValueError("give max_partitions_per_user: the strategy depends on it")
         return self._spec.strategy
 
     def _resolved(self, max_partitions: int, known: int | None) -> NamesSpec:
-        """Returns the specification at a kappa, for users who have at most ``known`` partitions;
-        None if that is not known."""
+        """Returns the specification at a kappa, for users with at most ``known`` partitions."""
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
         within = known is not None and known <= max_partitions
         if within and isinstance(spec.strategy, MeasuredSelection):
-            # "auto" has nothing to measure there, and takes another one.
+            # "auto" has nothing to measure for bounded users, and takes another strategy.
             bounded = self._make(max_partitions, already_bounded=True)
             spec = dataclasses.replace(spec, strategy=bounded.strategy)
         return spec
@@ -206,10 +202,10 @@ class SelectPartitions(Releases, beam.PTransform):
 
 
 class SelectFromCounts(Releases, beam.PTransform):
-    """Selects partitions by their counts of distinct users: (partition, count) in, partitions out.
+    """Selects partitions by their counts: takes (partition, count), gives partitions.
 
     The privacy is that of the strategy, if the counts are of distinct users and no user is counted
-    in more than its ``max_partitions_per_user`` partitions. Counts of which that is not known are
+    in more than its ``max_partitions_per_user`` partitions. Counts without a known bound are
     refused (see ``runtime.bounds``). Without noisy counts and public partitions, counting may have
     stopped at the strategy's ``saturation_count``.
 
@@ -219,9 +215,9 @@ class SelectFromCounts(Releases, beam.PTransform):
         see ``SelectPartitions``.
 
     Raises:
-      ValueError: an argument is out of range, see ``SelectPartitions``; it is not known to how many
-        partitions users are bounded, or these are more than the strategy allows; the counts are
-        several collections of counts put together, in which a partition may be twice.
+      ValueError: an argument is out of range, see ``SelectPartitions``; the bound of users is not
+        known, or is larger than the strategy's; the counts are a Flatten of several collections, in
+        which a partition may occur twice.
 
     >>> from dp_transforms import DeclareBounded
     >>> from dp_transforms.mechanisms.selection import OptimalSelection
@@ -263,7 +259,7 @@ class SelectFromCounts(Releases, beam.PTransform):
         refuse_windows(counts)
         known_bound(counts, spec.strategy.max_partitions_per_user, "SelectFromCounts")
         if bound_of(counts).distinct is False:
-            # A partition's decisions share one number, so that two of them tell of each other.
+            # Two decisions about a partition would share one random number.
             raise ValueError(
                 "SelectFromCounts takes one count of each partition, by which one user moves it by "
                 "one: flatten records before they are counted, not counts"
@@ -287,7 +283,6 @@ class SelectFromCounts(Releases, beam.PTransform):
 def _selected_by_counts(
     tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
 ) -> beam.PCollection:
-    """Selects by tables of counts: tables of names out."""
     beside = {}
     if spec.public_distribution is not None:
         public = tables.pipeline | "Public" >> beam.Create(
@@ -307,11 +302,11 @@ def _selected_by_counts(
 def _selected_in_rounds(
     tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
 ) -> beam.PCollection:
-    """Selects by a weighted strategy: record tables in, tables of names out. All partitions of one
-    user are held together, and in every round ``bounds`` say which kappa of the remaining count."""
+    """Selects by a weighted strategy: takes tables of records, gives tables of names. All
+    partitions of a user are held together, and ``bounds`` choose at most kappa for each round."""
     assert isinstance(spec.strategy, WeightedStrategy)
     rounds = selecting.bounds(spec.strategy, secret)
-    # A single round needs no more of a user than what counts in it.
+    # A single round needs only the pairs that count in it.
     distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
     by_user = shuffle.ReduceByHash(distinct, (USER,), secret.key("route users"), num_buckets)
     engine = _OnBeam(tables | "ByUser" >> by_user, _add_counts(secret, num_buckets))
@@ -329,7 +324,7 @@ def _add_counts(secret: JobSecret, num_buckets: int | None) -> shuffle.ReduceByH
 
 
 class _OnBeam:
-    """The engine of PCollections: what earlier rounds selected, and a plan, are side inputs."""
+    """An engine of PCollections takes names of earlier rounds, and a plan, as side inputs."""
 
     def __init__(self, users: beam.PCollection, add: shuffle.ReduceByHash):
         self._users = users
@@ -375,15 +370,15 @@ def _other_users(
     secret: JobSecret,
     num_buckets: int | None,
 ) -> beam.PCollection:
-    """Counts, with noise, the users who have a partition that was not named: tables of records in,
-    one integer out, at least 0.
+    """Counts, with noise, the users with a partition that was not named: takes tables of records,
+    gives one integer, at least 0.
 
-    Privacy. Let the names be given, which another release chose and paid for. A user has another
-    partition or has none, whatever others do, so that all records of one user more or less change
-    the number of such users by one at most, however many partitions that user has; and so do one
-    user's records exchanged for another's. With discrete Laplace noise of scale 1 / epsilon the
-    number is epsilon-differentially private given the names, and by adaptive composition costs
-    epsilon beside them.
+    Privacy. Let the names be given, which another release chose and paid for. Whether a user has
+    another partition does not depend on other users. So adding or removing all records of one user,
+    or exchanging them for another user's, changes the number of such users by at most one, however
+    many partitions the user has. With discrete Laplace noise of scale 1 / epsilon the number is
+    epsilon-differentially private given the names, and costs epsilon beside them by adaptive
+    composition.
     """
     noisy = functools.partial(selecting.noisy_users, spec=spec, secret=secret)
     by_user = shuffle.ReduceByHash(

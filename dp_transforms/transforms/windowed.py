@@ -1,28 +1,27 @@
-"""A frequency list, or names, for each window of time, under one budget over all of them.
+"""Releases a frequency list, or names, for each window of time, under one budget over all windows.
 
-Neighbours: one input is the other with all records of one user added, in whichever windows they
-are. The argument, for any value of the secret that keys the bounding:
+Lists of all windows together are epsilon-DP, with delta = 0; names are (epsilon, delta)-DP.
 
-1. Which windows there are is public: all that begin in a range that is given. A window without
-   records has an empty list, which is released like any other. So that there is a release for a
-   window tells nothing. Records in other windows are left out, each for its own time's sake.
-2. Which windows are kept of a user (at most w), and which partitions in each of them (at most
-   kappa), depends on the user's own records alone. So the bounded inputs are equal but for that
-   user, who is in w windows at most.
+Neighbours: one input is the other with all records of one user added, in any windows. Proof, for
+any value of the secret that keys the bounding:
+
+1. The windows are public: all that begin in a given range. A window without records has an empty
+   list, which is released like any other, so the existence of a release tells nothing. Records in
+   other windows are left out, each by its own time.
+2. A user's own records alone decide which windows (at most w), and which partitions in each of them
+   (at most kappa), are kept. So the bounded inputs are equal but for that user, who is in w windows
+   at most.
 3. The list of such a window moves by at most kappa in L1, and its release is (epsilon / w)-DP. The
    lists of all other windows are the same. Each release has random numbers of its own, so that the
-   probability of all of them together is a product, of which at most w factors differ.
+   probability of all of them together is a product, of which at most w factors differ: sequential
+   composition over the windows of that user, and parallel over all others.
+4. Names are selected as pairs of a window and a partition, all at once. By 2. one user has at most
+   w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP: no share of the
+   budget goes to a window, and strategies account for all pairs of a user together. QED.
 
-Altogether epsilon-DP, with delta = 0: sequential composition over the windows that one user is in,
-and parallel over all others.
-
-Names are selected as pairs of a window and a partition, all at once. By 2. one user has at most
-w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP: no share of the
-budget goes to a window, and strategies account for all pairs of a user together.
-
-Sessions would tell of a user's habits by where they begin and end; a trigger that fires again would
-release the same records again; unbounded input has no last window to charge for. So all three are
-refused.
+Sessions are refused, since their ends would tell of a user's habits; so are triggers that fire
+again, which would release the same records again; and unbounded input, which has no last window to
+charge for.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ from dp_transforms.transforms.selection import SelectPartitions, displayed
 
 
 class _ByPeriod(Releases, beam.PTransform):
-    """Bounds users in public periods, whose names are in the column ``list`` of tables."""
+    """Bounds users' contributions in public periods, named in the column ``list`` of tables."""
 
     spec_type: type
 
@@ -76,7 +75,7 @@ class _ByPeriod(Releases, beam.PTransform):
         self._num_buckets = num_buckets
 
     def _bounded(self, tables: beam.PCollection) -> tuple[beam.PCollection, JobSecret]:
-        """Distinct pairs of a user and a struct of ``list`` and ``partition``, and the secret."""
+        """Returns distinct (user, {``list``, ``partition``}) pairs, and the secret."""
         name = type(self).__name__
         refuse_windows(tables)
         refuse_counts(tables, name)
@@ -105,18 +104,18 @@ class _ByPeriod(Releases, beam.PTransform):
 
 
 class ReleaseListsByPeriod(_ByPeriod):
-    """Releases a list for each of some public periods: tables in, (period, ReleasedList) out.
+    """Releases a list for each public period: takes tables, gives (period, ReleasedList).
 
-    Epsilon-DP with delta = 0 over all periods together: see the module. Takes Arrow tables with the
-    columns ``user``, ``partition`` and ``list``, the period's name.
+    It is epsilon-DP, with delta = 0, over all periods together: see the module. Takes Arrow tables
+    with the columns ``user``, ``partition`` and ``list``, the period's name.
 
     Args:
       periods: the names of all periods, which are public; each has a release, in this order.
-        Records of others are left out.
+        Records of other periods are left out.
       epsilon: the privacy loss of all releases together.
       max_periods_per_user: w, the most periods in which one user counts.
-      max_partitions_per_user: kappa, the most partitions in which one user counts in each of these.
-      mechanism: as for ``partition_mechanism``.
+      max_partitions_per_user: kappa, the most partitions in which one user counts in each period.
+      mechanism: see ``partition_mechanism``.
       secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
@@ -178,7 +177,6 @@ class _ByWindow(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, type(self).__name__)
         names = self._names(_windows_of(records))
-        # Records of windows without a name are left out.
         label = beam.ParDo(_Label(names)).with_output_types(
             pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
         )
@@ -191,7 +189,7 @@ class _ByWindow(Releases, beam.PTransform):
         )
 
     def _names(self, windows: FixedWindows) -> dict[int, str]:
-        """{beginning in microseconds: its name} of each window that records may be in."""
+        """Returns {start in microseconds: name} of each window to release."""
         size, offset = windows.size.micros, windows.offset.micros
         first = -((offset - self._start.micros) // size)
         if (self._stop.micros - self._start.micros) // size > MOST_PERIODS:
@@ -201,17 +199,17 @@ class _ByWindow(Releases, beam.PTransform):
 
 
 class ReleaseWindowedLists(_ByWindow):
-    """Releases a list for each fixed window: records in, (beginning, ReleasedList) out.
+    """Releases a list for each fixed window: takes records, gives (start, ReleasedList).
 
-    The records are bounded input in ``FixedWindows`` with the default trigger, of any kind that
-    ``BoundContributions`` takes; an Arrow table belongs to one window as a whole. Epsilon-DP with
-    delta = 0 over all windows together, for adding or removing all records of one user. The
-    beginnings of windows are text, as 2026-01-31T00:00:00Z.
+    It is epsilon-DP, with delta = 0, over all windows together, for adding or removing all records
+    of one user. The input is bounded, in ``FixedWindows`` with the default trigger, and of any kind
+    that ``BoundContributions`` takes; an Arrow table belongs to one window as a whole. The starts
+    of windows are text, as 2026-01-31T00:00:00Z.
 
     Args:
-      epsilon: what all releases cost together; each costs epsilon / max_windows_per_user.
-      start, stop: the windows that begin from start on, and before stop, are released, and no
-        others. Public: choose them without looking at the records.
+      epsilon: the cost of all releases together; each costs epsilon / max_windows_per_user.
+      start, stop: the windows that begin from start on, and before stop, are released. Public:
+        choose them without looking at the records.
       max_windows_per_user: the most windows in which one user counts, chosen at random.
       max_partitions_per_user: kappa, the most partitions in which one user counts in each window.
       mechanism, secret, num_buckets: see ``ReleaseListsByPeriod``.
@@ -243,16 +241,16 @@ class ReleaseWindowedLists(_ByWindow):
 
 
 class SelectPartitionsByPeriod(_ByPeriod):
-    """Selects the partitions that may be named in each of some public periods: tables in and out.
+    """Selects the partitions that may be named in each public period: takes and gives tables.
 
-    (epsilon, delta)-DP over all periods together: see the module. Takes tables as
+    It is (epsilon, delta)-DP over all periods together: see the module. Takes tables as
     ``ReleaseListsByPeriod`` does. Gives tables with the columns ``list``, ``partition`` and, if
     asked for, ``noisy_count``, ``low`` and ``high``.
 
     Args:
-      epsilon, delta: what all periods together cost.
+      epsilon, delta: the cost of all periods together.
       periods, max_periods_per_user, max_partitions_per_user: see ``ReleaseListsByPeriod``.
-      **options: others of ``SelectPartitions``: strategy, noisy_counts, pre_threshold, neighbours,
+      **options: as for ``SelectPartitions``: strategy, noisy_counts, pre_threshold, neighbours,
         intervals, secret, num_buckets.
 
     Attributes:
@@ -282,11 +280,10 @@ def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:
 
 
 class SelectWindowedPartitions(_ByWindow):
-    """Selects the partitions that may be named in each fixed window: (beginning, partition) out.
+    """Selects the partitions that may be named in each fixed window: gives (start, partition).
 
-    With ``noisy_counts`` it gives (beginning, partition, noisy_count). Records, start, stop and
-    max_windows_per_user are as for ``ReleaseWindowedLists``; all else is as for
-    ``SelectPartitionsByPeriod``, which selects.
+    With ``noisy_counts`` it gives (start, partition, noisy_count). For records, start, stop and
+    max_windows_per_user see ``ReleaseWindowedLists``; for all else ``SelectPartitionsByPeriod``.
 
     >>> visits = [(user, "home", 5) for user in range(50)] + [(1, "home", 70)]
     >>> with beam.Pipeline() as pipeline:
@@ -311,7 +308,7 @@ class SelectWindowedPartitions(_ByWindow):
 
 
 class _Label(beam.DoFn):
-    """Adds the names of wanted windows to records in these, and leaves out all others."""
+    """Adds the name of its window to each record, and leaves out records of other windows."""
 
     def __init__(self, names: Mapping[int, str]):
         self._names = names

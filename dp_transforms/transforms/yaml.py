@@ -1,10 +1,10 @@
-"""The transforms as Beam YAML knows them: over rows, with plain parameters, and rows as results.
+"""Offers the transforms to Beam YAML: they take plain parameters, and take and give rows.
 
-``beam_yaml_providers.yaml`` names them for a pipeline's ``providers``. No secret can be given: each
-job draws its own.
+``beam_yaml_providers.yaml`` names them for a pipeline's ``providers``. Each job draws its own
+secret.
 """
 
-# Beam YAML reads these signatures' types, so they are not deferred.
+# Annotations are not deferred, since Beam YAML reads the types of these signatures.
 
 import apache_beam as beam
 from apache_beam.typehints.row_type import RowTypeConstraint
@@ -26,11 +26,11 @@ from dp_transforms.transforms.selection import SelectPartitions
 
 
 def to_records(user: str, partition: list[str], drop_nulls: bool = False) -> beam.PTransform:
-    """Rows with the fields user and partition, from rows in which these are called otherwise.
+    """Renames the fields of rows to user and partition.
 
     Args:
-      user: the field that says whose record it is.
-      partition: the field, or the fields together, that say what the record is counted for.
+      user: the field that identifies the user of a record.
+      partition: the fields, one or several, by which users are counted.
       drop_nulls: leave out records without a user or without a partition.
     """
     return ToRecords(user, partition, drop_nulls=drop_nulls)
@@ -58,10 +58,10 @@ def declare_bounded(max_partitions_per_user: int) -> beam.PTransform:
 
 
 def count_distinct_users(cap: int | None = None, num_buckets: int | None = None) -> beam.PTransform:
-    """Rows of partition and count: how many distinct users each partition has. Private.
+    """Counts the distinct users of each partition; gives private rows of partition and count.
 
     Args:
-      cap: a count stops at this.
+      cap: the number at which a count stops.
       num_buckets: how many parts users, or partitions, are split into.
     """
     return CountDistinctUsers(cap, num_buckets=num_buckets)
@@ -75,14 +75,14 @@ def select_partitions(
     noisy_counts: bool = False,
     num_buckets: int | None = None,
 ) -> beam.PTransform:
-    """Rows of partition (and noisy_count): the partitions that may be named.
+    """Selects the partitions that may be named; gives rows of partition (and noisy_count).
 
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
-      delta: the probability with which it may be exceeded.
-      max_partitions_per_user: how many partitions of each user count; by default what contributions
-        were bounded to before.
-      strategy: how to select; auto takes the best for these parameters.
+      delta: the delta of the guarantee.
+      max_partitions_per_user: the most partitions in which one user counts; by default the bound of
+        a step before.
+      strategy: the name of a strategy; auto takes the best for these parameters.
       noisy_counts: release noisy counts with the names.
       num_buckets: how many parts users and partitions are split into.
     """
@@ -99,12 +99,11 @@ def select_partitions(
 def release_frequency_list(
     epsilon: float, max_partitions_per_user: int | None = None
 ) -> beam.PTransform:
-    """Rows of frequency and multiplicity: how many partitions have how many users, released.
+    """Releases how many partitions have how many users; gives rows of frequency and multiplicity.
 
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
-      max_partitions_per_user: how many partitions the noise is for; by default what contributions
-        were bounded to before.
+      max_partitions_per_user: the sensitivity; by default the bound of a step before.
     """
     return ReleaseFrequencyList(
         epsilon=epsilon, max_partitions_per_user=max_partitions_per_user
@@ -121,19 +120,19 @@ def release_grouped_lists(
     delta: float | None = None,
     num_buckets: int | None = None,
 ) -> beam.PTransform:
-    """Rows of attribute, group, frequency and multiplicity: the list of all users, in which
-    attribute and group are empty, and one for each group.
+    """Releases the list of all users and that of each group.
 
-    Takes rows with the fields user, partition and the attributes.
+    Takes rows with the fields user, partition and the attributes. Gives rows of attribute, group,
+    frequency and multiplicity, in which attribute and group are empty for all users.
 
     Args:
       attributes: the fields whose values are the groups.
       epsilon_all: the privacy loss of the list of all users.
-      epsilon_groups: that of all groups; each attribute gets an equal part.
-      max_partitions_per_user: how many partitions of each user count.
-      groups: the names of an attribute's groups that are public. Others are selected.
-      epsilon_selection: the privacy loss of the names that are selected.
-      delta: the probability with which it may be exceeded.
+      epsilon_groups: the privacy loss of all groups; each attribute gets an equal part.
+      max_partitions_per_user: the most partitions in which one user counts.
+      groups: the public names of an attribute's groups. Without them, names are selected.
+      epsilon_selection: the privacy loss of the selection of names.
+      delta: the delta of the selection of names.
       num_buckets: how many parts users, or partitions, are split into.
     """
     public = groups or {}
@@ -160,9 +159,10 @@ def release_degree_list(
     degree_bound: int | None = None,
     num_buckets: int | None = None,
 ) -> beam.PTransform:
-    """Rows of frequency (a degree) and multiplicity (how many nodes have it), released.
+    """Releases how many nodes have each degree.
 
-    Takes rows with the fields source and target, one for each edge.
+    Takes rows with the fields source and target, one for each edge. Gives rows of frequency (a
+    degree) and multiplicity (its number of nodes).
 
     Args:
       epsilon: the privacy loss, for adding or removing one edge; with degree_bound, one node.
