@@ -53,11 +53,8 @@ _ROUNDING = 2.0**-40
 
 def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> float:
     """Returns the exact mean of ||x - f||_1 over a mechanism's releases x of f; as private as f.
-
-    Nothing is drawn. ``dist`` of Blocki et al. (2016) is half of it.
-
-    Raises:
-      ValueError: the mechanism's distribution has no formula.
+    Nothing is drawn. ``dist`` of Blocki et al. (2016) is half of it. A mechanism whose distribution
+    has no formula is a ValueError.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> round(expected_l1(IntegerPartitionMechanism(epsilon=1), FrequencyList([9, 1], [1, 20])), 1)
@@ -68,7 +65,7 @@ def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) ->
 
 @dataclass(frozen=True)
 class EpsilonBound:
-    """A lower bound on epsilon, with the counts that it follows from.
+    """A lower bound on epsilon comes with the counts that prove it.
 
     Attributes:
       epsilon: the exact epsilon is not below this, with probability 1 - error_rate at least. 0
@@ -89,7 +86,7 @@ class EpsilonBound:
 
 
 def identity(output: Any) -> Hashable:
-    """The output itself as a statistic."""
+    """Returns the output itself, as a statistic."""
     return output
 
 
@@ -107,8 +104,8 @@ def epsilon_lower_bound(
       other_outputs: as many draws on its neighbour.
       delta: the delta at which epsilon is asked for.
       error_rate: how often the bound may be too large.
-      statistics: what events may be about. The more a statistic tells of the ratio of the two
-        probabilities, the closer the bound comes. Values seen fewer than ten times are in no event.
+      statistics: functions of an output, for events to test. The more a statistic tells of the
+        ratio of the two probabilities, the closer the bound. A value needs ten draws to count.
 
     Raises:
       ValueError: outputs are not equally many, or fewer than two; a number is out of range.
@@ -126,7 +123,7 @@ def epsilon_lower_bound(
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate must be above 0 and below 1, got {error_rate}")
-    # Odd and even draws rather than halves: draws may come in an order that means something.
+    # Odd and even draws rather than halves: the order of draws may matter.
     events = []
     for statistic in statistics:
         counts = [Counter(map(statistic, side[::2])) for side in (outputs, other_outputs)]
@@ -201,7 +198,7 @@ def exact_partition_epsilon(
 
 
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
-    """ln Z."""
+    """Returns ln Z."""
     if mechanism.decodes:
         return 0
     if isinstance(mechanism, WithinBounds) and mechanism.bounds is None:
@@ -216,7 +213,7 @@ def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> 
 
 
 def proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, Any]:
-    """(lo, hi), or arrays of both: each is wrong with half of error_rate at most."""
+    """Returns (lo, hi), or arrays of both: each is wrong with half of error_rate at most."""
     half = error_rate / 2
     # Where the formulas do not hold, the bounds are 0 and 1.
     some, rest = np.maximum(hits, 1), np.maximum(draws - hits, 1)
@@ -228,7 +225,7 @@ def proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, An
 def _best_event(
     here: Counter[Hashable], there: Counter[Hashable], delta: float, error_rate: float
 ) -> tuple[float, frozenset[Hashable]]:
-    """The best event, behind the epsilon that it would certify on these draws."""
+    """Returns the best event, behind the epsilon that it would certify on these draws."""
     seen = [value for value in here | there if here[value] + there[value] >= _LEAST_SEEN]
     if not seen:
         return -math.inf, frozenset()
@@ -246,7 +243,7 @@ def _certified(hits: Any, other_hits: Any, draws: int, delta: float, error_rate:
 
 
 def _total_weight(frequency_list: FrequencyList, decay: Decay) -> Any:
-    """Z, to more digits than a float has."""
+    """Returns Z, to more digits than a float has."""
     window = window_for(float(decay.log_enclosure(_BITS)[0]))
     transfer = PreciseTransfer(decay, window, _BITS)
     weights = np.full(transfer.size, gmpy2.mpfr(0))

@@ -40,7 +40,7 @@ KINDS = "Zipf", "log-normal", "two steps"
 
 @dataclass(frozen=True)
 class SelectionPlan:
-    """One selection strategy at one budget.
+    """A plan predicts one selection strategy at one budget.
 
     Attributes:
       strategy: its name.
@@ -57,7 +57,7 @@ class SelectionPlan:
 
 @dataclass(frozen=True)
 class MechanismPlan:
-    """One mechanism for frequency lists at one budget.
+    """A plan predicts one mechanism for frequency lists at one budget.
 
     Attributes:
       mechanism: its name.
@@ -73,7 +73,7 @@ class MechanismPlan:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """The expected errors of a frequency list and, with a delta, of a selection of names.
+    """A plan predicts the errors of a frequency list and, with a delta, of a selection of names.
 
     Attributes:
       epsilon: of the list, and again of the selection.
@@ -129,7 +129,7 @@ def plan_releases(
 
 
 def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
-    """The list in which rank i has floor(c / i**exponent) users, c as large as the total allows.
+    """Returns the list with floor(c / i**exponent) users at rank i, c as large as the total allows.
 
     Args:
       contributions: an upper bound on the sum of all frequencies, at least 1.
@@ -161,7 +161,8 @@ def _zipf(scale: float, exponent: float) -> FrequencyList:
 
 
 def made_up_lists(contributions: int) -> dict[str, FrequencyList]:
-    """Lists of ``KINDS`` of about so many contributions: Zipf's and two that differ from it.
+    """Returns lists of ``KINDS`` of about so many contributions: Zipf's and two that differ from
+    it.
 
     The log-normal one has more partitions with many users each; the other has two frequencies only,
     so that nearly all noise can be told from it.
@@ -216,7 +217,7 @@ def _plan(
 def made_up_dists(
     mechanism: PartitionMechanism, contributions: int, kinds: Sequence[str] = KINDS
 ) -> dict[str, float]:
-    """About half the expected L1 distances of releases of made-up lists, by kind."""
+    """Returns about half the expected L1 distances of releases of made-up lists, by kind."""
     small = min(contributions, _SKETCHED)
     lists, scale = made_up_lists(small), math.sqrt(contributions / small)
     return {
@@ -225,7 +226,7 @@ def made_up_dists(
 
 
 class ExpectedDist(NamedTuple):
-    """The answer of ``expected_dist``, and the seconds that a release or the formula takes."""
+    """The answer of ``expected_dist`` adds the seconds that a release or the formula takes."""
 
     dist: float
     seconds: float
@@ -237,13 +238,14 @@ def expected_dist(
     largest_square: int = _EXACT,
     least_moved: int = _MOVED,
 ) -> ExpectedDist:
-    """Half the mean L1 distance of releases of a PUBLIC list, by a mechanism without bounds.
+    """Returns half the mean L1 distance of releases of a PUBLIC list, by a mechanism without
+    bounds.
 
-    Exact where the distribution of releases has a formula; else the mean of draws from fixed seeds,
-    until ``least_moved`` users have been moved, and of four at most.
+    It is exact where the distribution of releases has a formula; else the mean of draws from fixed
+    seeds, until ``least_moved`` users have been moved, and of four at most.
 
     A list with a Durfee square of a larger side is taken at a smaller scale: noise moves each
-    stretch of a diagram's boundary by what its slope tells, so that dist grows in proportion to the
+    stretch of a diagram's boundary according to its slope, so that dist grows in proportion to the
     square.
     """
     side = FrobeniusCoordinates(reference).square
@@ -262,7 +264,7 @@ def expected_dist(
 
 
 def scaled_down(frequency_list: FrequencyList, scale: int) -> FrequencyList:
-    """The list whose diagram is smaller by a factor in both directions.
+    """Returns the list whose diagram is smaller by a factor in both directions.
 
     >>> list(scaled_down(FrequencyList([900, 20, 1], [100, 1000, 90]), 10))
     [(90, 10), (2, 100)]
