@@ -173,7 +173,8 @@ def exact_epsilon(
 def exact_partition_epsilon(
     mechanism: PartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
 ) -> float:
-    """Returns the exact epsilon, at delta = 0, of a mechanism over all lists for a pair of lists.
+    """Returns the exact epsilon, at delta = 0, of a mechanism over all lists for a pair of lists. A
+    TypeError says if the mechanism is another one, or has bounds and is not Frobenius's.
 
     Pr[x] / Pr'[x] = q**(||x - f||_1 - ||x - f'||_1) Z' / Z for f, its neighbour f' and their total
     weights. The exponent is at least -||f - f'||_1, which x = f attains; with both directions,
@@ -182,9 +183,6 @@ def exact_partition_epsilon(
 
     The total weights of the geometric mechanism are one, and so are those of noisy coordinates, of
     which every decoded list is a function.
-
-    Raises:
-      TypeError: the mechanism is another one, or has bounds and is not Frobenius's.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> lists = FrequencyList([3, 1], [1, 2]), FrequencyList([4, 1], [1, 2])

@@ -37,7 +37,8 @@ _SIGNATURES = {
 
 @dataclass(frozen=True)
 class DelimitedText(text_lines.TextFormat):
-    """Reads text files with one record per line and delimiters between fields.
+    """Reads text files with one record per line and delimiters between fields. A ValueError says if
+    an attribute is not as described.
 
     Fields are taken as text, so that 007 and 7 stay different. An empty field is null; an empty
     quoted field ("") is the empty string. Files whose names end in .gz, .bz2 or .zst are
@@ -52,9 +53,6 @@ class DelimitedText(text_lines.TextFormat):
         whole field, and doubled inside it. Each file is read by one worker, since the beginning
         of a record is only known after reading the file up to there.
       encoding: a stateless Python codec in which ASCII characters are single bytes.
-
-    Raises:
-      ValueError: an attribute is not as described.
     """
 
     delimiter: str = ","

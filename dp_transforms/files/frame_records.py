@@ -1,4 +1,4 @@
-"""Reads the records of a data frame or another object in memory, as those of files are read."""
+"""Reads the records of a data frame or another object in memory, as files are read."""
 
 from __future__ import annotations
 

@@ -26,12 +26,9 @@ _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 
 
 class RecordFormat(ABC):
-    """A file format of records reads some columns into Arrow tables.
-
-    Raises, in every method:
-      InputError: the file cannot be opened, is not of this format, or cannot be read to its end;
-        the message shows nothing of the records.
-    """
+    """A file format of records reads some columns into Arrow tables. Every method raises an
+    InputError, which shows nothing of the records, if the file cannot be opened, is not of this
+    format, or cannot be read to its end."""
 
     @abstractmethod
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:

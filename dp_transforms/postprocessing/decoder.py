@@ -1,4 +1,4 @@
-"""Frequency lists from noisy Frobenius coordinates: posterior medians, intervals and samples.
+"""Decodes noisy Frobenius coordinates into posterior medians, intervals and samples of lists.
 
 Data: z = (a, b) + noise, the rows and columns of a list (``noisy_coordinates``) and noise n with
 probability proportional to exp(-c |n|).
@@ -9,8 +9,8 @@ D - 1 columns are positive. The largest entry of each arm has a heavy tail.
 
 Inference: EM fits the mean gaps and the weights of the three distributions, from the falling fit in
 least squares on. Given them, both arms are Markov chains that D alone connects, and the posterior
-is exact (``gap_chains``) but for cells of 0.04 / c integers where c is small. Released are lower
-medians: those of falling chains with a common D are the rows and columns of a list.
+is exact (``gap_chains``) but for cells of 0.04 / c integers where c is small. Lower medians are
+released: for falling chains with a common D, these are the rows and columns of a list.
 """
 
 from __future__ import annotations
@@ -106,8 +106,7 @@ def _fitted(arms: list[Arm], rate: float) -> GapChains:
 
 
 def _falling_fit(values: IntArray) -> IntArray:
-    """Returns a first guess: pools adjacent violators, on as many places as most signs agree
-    with."""
+    """Returns a first guess: pools adjacent violators, on as many places as most signs suggest."""
     size = int(np.argmax(np.append(0, np.cumsum(np.where(values >= 1, 1, -1)))))
     levels = _pooled(values[:size] + np.arange(size))
     guess = np.zeros(len(values), np.int64)
@@ -131,9 +130,8 @@ def _pooled(levels: IntArray) -> IntArray:
 
 
 def _strictly_falling(values: IntArray) -> IntArray:
-    """Returns the values if they fall strictly, or else a strictly falling least-squares fit: cells
-    may hold several integers, and Fourier transforms round off probabilities that matter behind a
-    cliff."""
+    """Returns the values, or a strictly falling least-squares fit if they do not fall: cells may
+    hold several integers, and Fourier transforms round probabilities that matter behind a cliff."""
     size = int(np.count_nonzero(values))
     index = np.arange(size)
     levels = values[:size] + index

@@ -39,7 +39,7 @@ GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate of a number of the private list comes with an interval that holds it with some
+    """An estimate of a number of the private list has an interval that holds it with some
     confidence.
 
     Attributes:
@@ -73,9 +73,8 @@ class Answers(ABC):
     Attributes:
       released: the released list.
 
-    Raises:
-      ValueError: by every method, for a confidence that is not between 0 and 1, a rank, number of
-        users or of partitions below 1, or, where a share is asked for, an empty released list.
+    Every method raises a ValueError for a confidence that is not between 0 and 1, a rank, number of
+    users or of partitions below 1, or, where a share is asked for, an empty released list.
     """
 
     released: FrequencyList

@@ -102,8 +102,7 @@ def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -
 def end_probabilities(
     states: FloatArray, means: FloatArray, weights: FloatArray, columns: bool
 ) -> FloatArray:
-    """Returns the probability that the gap behind a state x ends the arm: that it is x - 1 or
-    more."""
+    """Returns the probability that the gap behind a state x is x - 1 or more, and ends the arm."""
     mean, least = means[:, None], np.maximum(states - 1, 0)
     ends = weights[0] * _smooth_at_least(mean, least, columns)
     ends += weights[1] * _geometric(mean, least)

@@ -50,8 +50,7 @@ def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
 
 
 def success_rate_bits(frequency_list: FrequencyList, guesses: int) -> float:
-    """Returns lambda_beta as an effective key length, lg(beta / lambda_beta): resistance to online
-    guessing.
+    """Returns lambda_beta in bits, lg(beta / lambda_beta): resistance to online guessing.
 
     >>> success_rate_bits(FrequencyList([4], [16]), guesses=8)  # uniform over 16 items
     4.0
@@ -86,8 +85,7 @@ def alpha_guesswork(frequency_list: FrequencyList, alpha: Number) -> float:
 
 
 def alpha_guesswork_bits(frequency_list: FrequencyList, alpha: Number) -> float:
-    """Returns G-tilde_alpha: G_alpha as an effective key length, in bits; resistance to offline
-    guessing.
+    """Returns G-tilde_alpha, which is G_alpha in bits: resistance to offline guessing.
 
     >>> alpha_guesswork_bits(FrequencyList([4], [16]), alpha=0.5)
     4.0
@@ -116,7 +114,7 @@ def guessing_curve(frequency_list: FrequencyList) -> tuple[IntArray, FloatArray]
 
 @dataclass(frozen=True)
 class Attack:
-    """A rational attacker stops at this point.
+    """The most profitable attack stops at this point.
 
     Attributes:
       guesses: guesses per account after which the attacker gives up; 0 if attacking does not pay.

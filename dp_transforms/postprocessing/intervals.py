@@ -1,4 +1,4 @@
-"""Intervals from noisy Frobenius coordinates, proved for every private list.
+"""Computes intervals from noisy Frobenius coordinates, proved for every private list.
 
 Let a_i, b_j be the coordinates of the private list, D the side of its square, z the noisy ones and
 q**|n| the noise, see ``noisy_coordinates`` and ``partition.frobenius``. An arm is drawn up
@@ -100,14 +100,9 @@ def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelInterva
 
 
 class CoordinateIntervals(ReleaseIntervals):
-    """Computes proved intervals from noisy coordinates, see the module.
-
-    Values agree with the released list and with one another, and err up to 18 times less than
-    single noisy coordinates where frequencies are smooth.
-
-    Args:
-      coordinates: as ``FrobeniusMechanism`` drew them.
-      released: the list that was decoded from them.
+    """Computes proved intervals from the coordinates that ``FrobeniusMechanism`` drew, and the list
+    decoded from them, see the module. Values agree with the released list and with one another, and
+    err up to 18 times less than single noisy coordinates where frequencies are smooth.
 
     >>> from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
     >>> released = FrobeniusMechanism(1).release(FrequencyList([500, 20, 1], [1, 10, 300]))
@@ -158,8 +153,8 @@ class CoordinateIntervals(ReleaseIntervals):
 
     @cached_property
     def _sums(self) -> dict[str, IntArray]:
-        """Returns the sums of the first 0, 1, ... noisy coordinates, up to the largest possible D:
-        a_i is 0 from the last row drawn on, and b_j from the last column, where D - 1 are
+        """Returns sums of the first 0, 1, ... noisy coordinates, up to the largest possible D: a_i
+        is 0 from the last row drawn on, and so is b_j from the last column if D - 1 are
         positive."""
         largest = max(0, min(len(self._arms[ROWS]) - 1, len(self._arms[COLUMNS])))
         return {name: np.append(0, arm[:largest].cumsum()) for name, arm in self._arms.items()}

@@ -90,9 +90,9 @@ class KappaChoice:
 def choose_kappa(
     released: ReleasedDegrees, epsilon: Number, delta: Number | None = None
 ) -> KappaChoice:
-    """Compares values of kappa, by degrees that ``UserDegreeMechanism`` released, for a release
-    that follows: a list or, with delta, a selection of names. A ValueError says if a parameter is
-    out of range, or the released degrees show no user.
+    """Compares values of kappa for a later release, by released degrees (``UserDegreeMechanism``).
+    That release is of a list or, with delta, of a selection of names. A ValueError says if a
+    parameter is out of range, or the degrees show no user.
 
     >>> released = ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)
     >>> choose_kappa(released, epsilon=1).recommended
@@ -138,7 +138,7 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -
 
 
 def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> str:
-    """Says in a sentence which part is kept and which is dropped, by ``kept_part``.
+    """Says in a sentence which parts are kept and dropped, by ``kept_part``.
 
     >>> print(kept_words(ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1), 2))
     By the released degrees, kappa = 2 kept ...% (...% to ...%, 95% confidence) of all pairs of ...

@@ -110,8 +110,7 @@ def plan_releases(
       max_partitions_per_user: kappa.
       made_up: plan the other ``KINDS`` as well, since the reference stands for a list of any kind.
 
-    Raises:
-      ValueError: the reference is empty, or a parameter is out of range.
+    A ValueError says if the reference is empty, or a parameter is out of range.
 
     >>> plan, = plan_releases(zipf_list(10_000), [1], delta=1e-5)
     >>> 20 < plan.expected_dist < 40
@@ -161,8 +160,7 @@ def _zipf(scale: float, exponent: float) -> FrequencyList:
 
 
 def made_up_lists(contributions: int) -> dict[str, FrequencyList]:
-    """Returns lists of ``KINDS`` of about so many contributions: Zipf's and two that differ from
-    it.
+    """Returns lists of ``KINDS`` of about so many contributions: Zipf's and two others.
 
     The log-normal one has more partitions with many users each; the other has two frequencies only,
     so that nearly all noise can be told from it.

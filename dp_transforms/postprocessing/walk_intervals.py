@@ -1,4 +1,4 @@
-"""Intervals from lists of the geometric and exponential mechanisms, proved for every private list.
+"""Computes proved intervals from releases of the geometric and exponential mechanisms.
 
 Let x be the released list, f the private one and q = e**-c the ratio of the mechanism's weights.
 Its ``distribution`` bounds the tails of x_i - f_i, and the probability of x by q**||x - f||_1
@@ -49,12 +49,8 @@ _LOG_DECAY = math.log(_RANK_DECAY)
 
 
 class WalkIntervals(ReleaseIntervals):
-    """Computes proved intervals from a released list and its mechanism's distribution, see the
-    module.
-
-    Args:
-      released: what the mechanism returned; not further processed.
-      distribution: the mechanism's ``distribution``.
+    """Computes proved intervals from a released list, which is not processed further, and the
+    ``distribution`` of its mechanism, see the module.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> released = FrequencyList([500, 20, 1], [1, 10, 300])

@@ -163,16 +163,14 @@ def plot_list(
     intervals: ReleaseIntervals | None = None,
 ) -> Any:
     """Draws the frequency of each rank, on logarithmic axes, and returns the ``matplotlib`` figure.
-    It has proved error bars if the list has intervals (see ``intervals_of``).
+    It has proved error bars if the list has intervals (see ``intervals_of``). An ImportError says
+    if matplotlib, of the extra ``report``, is not installed.
 
     Args:
       released: what a mechanism returned.
       path: write an image there.
       confidence: of all error bars together, for every private list.
       intervals: the source of the error bars; by default the list's own.
-
-    Raises:
-      ImportError: matplotlib is not installed; it is in the extra ``report``.
     """
     bands = None
     if len(released):
