@@ -1,4 +1,4 @@
-"""Compares a release with the list that it was made from. What it prints is PRIVATE."""
+"""Compares a release with the list that it was made from. The output is PRIVATE."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ def make_parser() -> OneLineParser:
 
 
 def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]:
-    """Returns {name: [of the original, of the release]}, and their distance; a ValueError for an
-    empty list."""
+    """Returns {name: [original, released]}, and their distance; a ValueError for an empty list."""
     lists = (original, released)
     return {
         "contributions": [one.total for one in lists],

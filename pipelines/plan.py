@@ -157,7 +157,8 @@ def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
 def _why_the_default(
     reference: FrequencyList, plans: Sequence[ReleasePlan], max_partitions: int
 ) -> str:
-    """Says from which epsilon on each mechanism works, and what error the next one would buy."""
+    """Says from which epsilon on each mechanism works, and what error the geometric one has
+    there."""
     least = least_epsilon(max_partitions)
     text = (
         "* is the default, --mechanism=auto: of the mechanisms that work at this epsilon and "

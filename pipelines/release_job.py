@@ -64,7 +64,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Release:
-    """A release is about to be made, after all checks that need no data.
+    """A release is ready to be made, after all checks that need no data.
 
     Attributes:
       requests: the budgets to spend.
@@ -208,12 +208,9 @@ def job(
 
 
 def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:
-    """Returns the job that charges the budget, makes the release and says what was written.
-
-    Raises, before anything is read or spent:
-      ValueError: a report cannot be drawn, or see ``worker_pool.make_runner``.
-      InputError: a directory cannot be written, or see ``worker_pool.make_runner``.
-    """
+    """Returns the job that charges the budget, makes the release and reports it. Before anything is
+    read or spent, a report that cannot be drawn is a ValueError, and a directory that cannot be
+    written an InputError; see also ``worker_pool.make_runner``."""
     if flags.report:
         from dp_transforms.reports import page
 
@@ -314,7 +311,8 @@ def _run_on_beam(
 
 
 def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:
-    """Prints what was written, after drawing the report of the first directory if it is wanted."""
+    """Prints the paths of all files, then draws the report of the first directory if it is
+    wanted."""
     for directory in directories:
         for name in directory.files:
             print(directory.file(name))

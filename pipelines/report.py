@@ -30,12 +30,9 @@ _CONTENT = f"a release with its {PRIVACY_FILE}"
 
 
 def write_report(directory: str, words: Words = NO_WORDS) -> str:
-    """Writes the page and its pictures beside a release; returns the page's path.
-
-    Raises:
-      InputError: there is no release, it cannot be read, or the report cannot be written.
-      ImportError: matplotlib is not installed.
-    """
+    """Writes the page and its pictures beside a release; returns the page's path. Without a
+    readable release, or if the report cannot be written, there is an InputError; without matplotlib
+    an ImportError."""
     with reading(directory, _CONTENT):
         text, pictures = page_of(load(directory), words)
     return write_files(local_path(directory), {**pictures, REPORT_FILE: text.encode()})

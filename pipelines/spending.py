@@ -66,7 +66,8 @@ def spending(
     origin: Origin | None = None,
     announces: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Reserves all requests, and commits them when the block is left without an error.
+    """Reserves all requests, and commits them when the block is left without an error. Yields
+    entries for each privacy.json.
 
     After an error they are given back if no release was begun under them and the error does not
     depend on the noise; otherwise they stay spent: something may have got out.
@@ -75,9 +76,6 @@ def spending(
       path: a ledger; None for one of this job alone.
       whole: the budget of a ledger of this job alone; without one, there is none.
       announces: the block, and whatever it starts, writes nothing without ``begin_release``.
-
-    Yields:
-      Entries for each privacy.json.
 
     Raises:
       InputError: there is no such ledger, it is damaged, cannot be written, or has too little

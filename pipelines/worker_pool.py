@@ -187,12 +187,9 @@ def listens(endpoint: str) -> bool:
 
 
 def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> PipelineRunner:
-    """Returns the runner of the options, quiet about errors unless the flags say otherwise.
-
-    Raises:
-      ValueError: there is no such runner, or it needs further flags.
-      InputError: the engine that it submits to does not answer.
-    """
+    """Returns the runner of the options, quiet about errors unless the flags say otherwise. A
+    runner that does not exist or needs further flags is a ValueError; an engine that does not
+    answer, an InputError."""
     name = options.view_as(StandardOptions).runner
     direct = options.view_as(DirectOptions)
     multi_processing = direct.direct_running_mode == "multi_processing"
