@@ -47,7 +47,7 @@ _FIRST_FLAGS = (
 ).split()
 """The flags that the first screen of a long help explains, if a command has them."""
 _BEAMS_OWN = ("labels",)
-"""Options of Beam's that are as near to one of a job's flags as a misspelt one."""
+"""Beam's options whose names look like misspelt flags of a job."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
 
 Job = Callable[[], None]
@@ -67,7 +67,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     has_dashes = False
     typed: str | None = None
-    """The command as it was typed, which the help then calls it."""
+    """The command as it was typed, for the help."""
 
     def __init__(self, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)

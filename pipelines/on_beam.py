@@ -28,7 +28,7 @@ from dp_transforms.transforms.windowed import ReleaseListsByPeriod, SelectPartit
 from pipelines import progress
 
 FEW_RECORDS = 500_000
-"""The number of records that one worker has done before Flink has started the parts of a stage."""
+"""One worker finishes so many records before Flink has started the parts of a stage."""
 _NAMESPACE = "private"
 
 T = TypeVar("T")

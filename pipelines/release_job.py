@@ -38,7 +38,7 @@ _TABLES: dict[type, tuple[str, Callable[..., release_files.Tables]]] = {
     specs.GroupsSpec: (filenames.LISTS_FILE, release_files.grouped_tables),
     specs.UserDegreesSpec: (filenames.DEGREES_FILE, release_files.degree_tables),
 }
-"""The file of a release of lists, and the function that makes its content of the elements."""
+"""The file of each kind of release, and the function that makes its content."""
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,11 @@ from collections.abc import Callable
 # Functions import Beam, since it logs: a quiet worker closes stderr before.
 
 FAILURE = 1
-"""The exit code of a worker that ends because a part of it failed."""
+"""The exit code of a worker that ends because of a failure."""
 FORKS = sys.platform == "linux"
-"""True where one warm process makes many workers: elsewhere libraries do not bear to be copied."""
+"""Whether one warm process makes many workers: not where libraries fail in a copied process."""
 SECONDS_TO_MAKE_STEPS = 180.0
-"""The time limit for making a stage's steps: as long as runners would have waited."""
+"""The time limit for making a stage's steps, as long as runners would wait."""
 
 _NEEDED = (
     "apache_beam.runners.worker.sdk_worker_main",

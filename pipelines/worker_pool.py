@@ -105,7 +105,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StartWorkerResponse(error=error)
 
     def StopWorker(self, request: Any, context: Any) -> Any:
-        # The request has a number that workers of several nodes may have.
+        # Does nothing: workers of several nodes may have the number in the request.
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def wait(self) -> None:
@@ -132,7 +132,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             try:
                 socket.send_fds(self._requests, [b"\n"], [theirs.fileno()])
             except OSError:
-                # It has just ended.
+                # The warm process has just ended.
                 return False
             if not FORKS:
                 self._warm_up()

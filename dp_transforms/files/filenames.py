@@ -69,7 +69,7 @@ FORMATS = {
     "parquet": FileFormat("Parquet", (".parquet", ".parq", ".pq"), "parquet_files.ParquetFiles"),
     "avro": FileFormat("Avro", (".avro",), "avro_files.AvroFiles"),
 }
-"""By what --input_format calls them; a file of another name is delimited text."""
+"""The names are those of --input_format; files of other suffixes are delimited text."""
 
 RELEASED_FILES = (FREQUENCIES_FILE, PARTITIONS_FILE, LISTS_FILE, DEGREES_FILE)
 """The releases of all jobs. A directory holds one of them, since it has one privacy.json."""
@@ -77,7 +77,7 @@ RELEASED_FILES = (FREQUENCIES_FILE, PARTITIONS_FILE, LISTS_FILE, DEGREES_FILE)
 PERIODS = ("hour", "day", "week", "month")
 MOST_PERIODS = 10_000
 FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%Y-%m-%d", "month": "%Y-%m"}
-"""The form of the names of each kind of period: its first day, or hour."""
+"""A period is named by its first day, or hour, in the form of its kind."""
 
 _TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
 _HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"

@@ -65,7 +65,7 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
     for column in columns:
         values = _values(records, column)
         if records and all(value is _MISSING for value in _values(records, column, _MISSING)):
-            # Which keys there are may be private.
+            # The names of the keys may be private.
             raise InputError(f"{path}: the first records have no key {column!r}: check the name")
         first = next((value for value in values if value is not None), "")
         # Arrow's own conversion of Python values would import pandas, which takes as long as a job.

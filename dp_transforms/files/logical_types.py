@@ -56,7 +56,7 @@ _LOGICAL = {
         "1.5",
     ),
 }
-"""Logical types beside strings and binary: the first one that covers a type is the type's."""
+"""Beside strings and binary, the logical type of a type is the first one that covers it."""
 
 
 def logical_name(field: pa.Field) -> str:

@@ -263,7 +263,7 @@ def _first_there(path: str) -> str:
 
 def _remove(paths: Iterable[str]) -> None:
     for path in paths:
-        # The error on the way here, if any, says more than this one would.
+        # An earlier error, if any, says more than this one would.
         with contextlib.suppress(OSError, ValueError):
             if filesystem(path).exists(path):
                 filesystem(path).delete([path])

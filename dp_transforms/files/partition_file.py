@@ -37,7 +37,7 @@ def names_table(found: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.T
     selected = concat(list(found))
     rows = {line: row for row, line in enumerate(_lines(_columns(selected)))}
     names = [*statement["partition_columns"], *COUNTS * statement["noisy_counts"]]
-    if not rows:  # of no type
+    if not rows:  # there is no type to keep
         return read_names(csv_lines([names]), statement)
     order = pa.array([rows[line] for line in _in_order(rows, statement)], pa.int64())
     return pa.table(_columns(selected.take(order)), names)

@@ -141,7 +141,7 @@ def match_files(pattern: str) -> list[FileVersion]:
     if os.path.isdir(pattern):
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     local = "://" not in pattern
-    filesystem(pattern)  # whether there is one
+    filesystem(pattern)  # raises if there is none
     with faults(f"{pattern} cannot be listed"):
         if local and not re.search(r"[?\[]|\*\*|\*.*/", pattern):
             found = [LocalFiles.version(path) for path in LocalFiles.match(pattern)]

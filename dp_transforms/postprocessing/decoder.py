@@ -29,7 +29,7 @@ from dp_transforms.postprocessing.gap_model import PRIOR_WEIGHTS, SmoothGaps, le
 
 PASSES = 3  # Of EM, before the last one.
 CELL, COARSE_CELL = 0.04, 0.2
-"""Integers that are one state, times c: in the last pass, and while learning."""
+"""The number of integers in a state, times c: in the last pass, and while learning."""
 REACH, MARGIN = 10, 8
 """Windows reach REACH / c + MARGIN to either side of the first fit; half as far while learning."""
 LARGEST = 2**62  # Clips coordinates, so that differences fit in 64 bits.

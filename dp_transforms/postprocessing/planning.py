@@ -150,7 +150,7 @@ def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
 
 
 def _zipf(scale: float, exponent: float) -> FrequencyList:
-    # The first ranks one by one, the rest by how many ranks have at least each frequency.
+    # Counts the first ranks one by one, the rest by the ranks that have at least each frequency.
     ranks = math.ceil(scale ** (1 / (1 + exponent)))
     head = np.floor(scale / np.arange(1, ranks + 1) ** exponent).astype(np.int64)
     values = np.arange(head[-1], 0, -1)
@@ -193,7 +193,7 @@ def _plan(
     for name in NAMED_MECHANISMS:
         try:
             named = partition_mechanism(epsilon, max_partitions, name)
-        except ValueError:  # Another one works at this epsilon, or this would not have been asked.
+        except ValueError:  # Another mechanism works at this epsilon.
             continue
         if name == chosen or named.rate >= _LEAST_RATE:
             found[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
 
 Page = tuple[str, dict[str, bytes]]
-"""A whole page, pictures included, and the pictures by the names of their files."""
+"""A page comes with its pictures inside, and again by the names of their files."""
 
 _POINTS = 200
 _NEEDED = "users that a partition needs"
