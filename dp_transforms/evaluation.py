@@ -1,4 +1,4 @@
-"""PRIVATE: computes from the private list. For experiments and audits; never publish it.
+"""PRIVATE: computes from the private list, for experiments and audits. Never publish the results.
 
 An (epsilon, delta)-DP mechanism has P[S] <= e**epsilon * Q[S] + delta for every event S about its
 output, under any two neighbours and in both directions. So every event gives a lower bound,

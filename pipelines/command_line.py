@@ -195,8 +195,7 @@ class JobParser(OneLineParser):
 
     def parse_job(self, argv: Sequence[str] | None = None) -> tuple[argparse.Namespace, Options]:
         """Returns the job's own flags, and Beam's options with the in-process runner as default.
-        Beam is loaded if there are options for it (``flags.on_beam``), or when they are asked
-        for."""
+        Beam is loaded if it has options (``flags.on_beam``), or when they are asked for."""
         arguments = list(sys.argv[1:] if argv is None else argv)
         config_flag = OneLineParser(add_help=False)
         config_flag.add_argument("--config", action="append", default=[])
@@ -341,8 +340,8 @@ def warn_of_delta(delta: ExactNumber) -> None:
 
 
 def require(flags: argparse.Namespace, *names: str) -> None:
-    """Raises a ValueError unless flags were given. The parser does not check this itself, since it
-    should report a misspelt flag first."""
+    """Raises a ValueError unless all these flags were given. The parser does not check this itself,
+    since it should report a misspelt flag first."""
     for name in names:
         if getattr(flags, name) is None:
             raise ValueError(f"--{name} is needed; --help explains it")

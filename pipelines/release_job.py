@@ -194,8 +194,8 @@ def _made(spec: specs.Spec, engine: Any) -> Sequence[Any]:
 def job(
     make_parser: Callable[[], JobParser],
 ) -> Callable[[Callable[[argparse.Namespace], Release | Job]], Callable[..., int]]:
-    """Makes the ``main`` of a job from a function that checks everything that needs no data, and
-    returns a release to make, or a job to do: see ``run``."""
+    """Makes the ``main`` of a job from a function that does all checks without data, and returns a
+    release to make, or a job to do: see ``run``."""
 
     def decorate(prepare: Callable[[argparse.Namespace], Release | Job]) -> Callable[..., int]:
         def prepared(flags: argparse.Namespace, options: Options) -> Job:

@@ -3,8 +3,8 @@
     python -m pipelines.worker_pool --port=50000
 
 starts a pool, on a node of a cluster or in a container beside one. Jobs use it with
---environment_type=EXTERNAL --environment_config=localhost:50000, an address as the worker nodes of
-the engine see it.
+--environment_type=EXTERNAL --environment_config=localhost:50000, the address as seen from the
+engine's worker nodes.
 
 A runner's worker node, such as a Flink TaskManager, asks the pool at an address for Python workers,
 and these connect back to it. Beam has such a pool too. This one

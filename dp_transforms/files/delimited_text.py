@@ -251,9 +251,10 @@ class _StrictQuotes:
     """Passes on text in UTF-8, a piece at a time, if its quotes follow RFC 4180.
 
     Counted from the beginning, every odd quote opens a field, or is the second of a doubled pair,
-    and every even one closes it, or is the first of a pair. So it is enough to check the bytes
-    beside each. A stray quote of one user, which would turn the fields of others inside out, is
-    refused unless text between quotes looks like fields as well.
+    and every even one closes it, or is the first of a pair. So the bytes beside each quote show
+    whether fields are opened at their beginning and closed at their end. A stray quote of one user,
+    which would turn the fields of others inside out, is refused unless text between quotes looks
+    like fields as well.
     """
 
     def __init__(self, path: str, text_format: DelimitedText, has_mark: bool):

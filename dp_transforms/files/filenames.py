@@ -113,8 +113,8 @@ def period_names(period: str, span: str) -> list[str]:
 
 
 def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
-    """Returns the name of the period in which each time lies, as it is written: 2026-01-31,
-    2026-01-31 23:59 or 2026-01-31T23:59:59Z. Other text, or a null, is an InputError.
+    """Returns the names of the periods of times. Times are taken as written, in forms such as
+    2026-01-31, 2026-01-31 23:59 or 2026-01-31T23:59:59Z; other text, or none, is an InputError.
 
     >>> import pyarrow as pa
     >>> times = pa.chunked_array([["2026-01-31", "2026-02-01 23:59"]])

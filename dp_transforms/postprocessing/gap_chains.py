@@ -98,8 +98,8 @@ class GapChains:
     def _until_they_agree(
         self, sweep: Callable[..., FloatArray], begin: int, towards: int, weight: FloatArray
     ) -> None:
-        """Sweeps all segments, then again each one whose entering message differs from the one that
-        left its neighbour.
+        """Sweeps all segments, and repeats segments until entering messages match their
+        neighbours'.
 
         ``sweep`` takes segments, the messages that enter them and perhaps a step to begin at, as
         first guesses do at ``begin``; it returns the messages that leave, ``towards`` 1 forwards or

@@ -8,8 +8,8 @@ to a length R that depends on the noise, and D is private. Two ideas give interv
    not. An index that was not drawn has the coordinate 0: the probability that any arm ends before
    its last positive coordinate is at most 2 D 2**-60, which is below 2**-35, since lists of D >
    2**24 are refused. It is taken off every confidence.
-2. Test inversion (Neyman, 1937). D, or the answer itself, is unknown but no random number. Test
-   every value of it at level alpha and keep those that are not refuted: the true value is tested
+2. Test inversion (Neyman, 1937). D, or the answer itself, is unknown but not random. Test every
+   value of it at level alpha and keep all values that are not refuted: the true value is tested
    once, and is kept with probability 1 - alpha, however many values there are.
 
 The square. For D = d the coordinates behind d are 0, so that the mean over several k and h of
@@ -88,8 +88,8 @@ def intervals_of(released: ReleasedList) -> ReleaseIntervals:
 
 def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelIntervals:
     """Returns intervals of the decoder's model, from ``draws`` lists drawn from its posterior; a
-    ValueError if the list has no noisy coordinates. They are shorter than the proved ones;
-    benchmarks/results/answers.md tells how often they hold."""
+    ValueError if the list has no noisy coordinates. Model intervals are shorter than the proved
+    ones; benchmarks/results/answers.md tells how often they hold."""
     from dp_transforms.postprocessing.decoder import Posterior
 
     if released.coordinates is None:
@@ -153,15 +153,14 @@ class CoordinateIntervals(ReleaseIntervals):
 
     @cached_property
     def _sums(self) -> dict[str, IntArray]:
-        """Returns sums of the first 0, 1, ... noisy coordinates, up to the largest possible D: a_i
-        is 0 from the last row drawn on, and so is b_j from the last column if D - 1 are
-        positive."""
+        """Returns sums of the first 0, 1, ... noisy coordinates, up to the largest possible D: the
+        last row drawn has a_i = 0, and so has the last column if D - 1 are positive."""
         largest = max(0, min(len(self._arms[ROWS]) - 1, len(self._arms[COLUMNS])))
         return {name: np.append(0, arm[:largest].cumsum()) for name, arm in self._arms.items()}
 
     @cached_property
     def _refutations(self) -> tuple[FloatArray, FloatArray]:
-        """Returns log evidence that D is larger, and that it is less, for D = 0, 1, ..."""
+        """Returns log evidence for a larger D, and for a smaller D, at each D = 0, 1, ..."""
         count, rate = len(self._sums[ROWS]), self._rate
         longest = math.ceil((60 / rate**2) ** (1 / 3) + math.sqrt(20 / rate)) + 1
         lengths = [1 << k for k in range(min(longest, _LONGEST_PATH).bit_length())]

@@ -4,13 +4,13 @@ A small kappa drops partitions of users, a large one adds noise. The released de
 is dropped; the noise is that of the planned release of a public list.
 
 For a frequency list: half the L1 distance between the list of all records and the release from
-bounded ones is at most half of the dropped contributions and the noise of the release. The noise is
-simulated on made-up lists of as many contributions as the degrees tell.
+bounded ones is at most half of the dropped contributions plus the noise of the release. The noise
+is simulated on made-up lists of as many contributions as the degrees tell.
 
-For names: a count strategy sees the part of a partition's users whose records are kept, and to a
+For names: a count strategy sees the part of a partition's users whose records are kept, and in a
 weighted one users of fewer partitions weigh more; so a partition needs ``median_users`` over the
-mean weight of a record to be named half of the time. Most names come out where that is least,
-whatever the list is.
+mean weight of a record to be named half of the time. Most names come out where that is least, for
+every list.
 """
 
 from __future__ import annotations
