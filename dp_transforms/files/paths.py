@@ -184,8 +184,7 @@ def _version(file: FileMetadata) -> FileVersion:
 
 @contextlib.contextmanager
 def faults(failed: str) -> Iterator[None]:
-    """Turns errors of the operating system, or of Beam's filesystems, into an InputError that says
-    what failed, and why."""
+    """Turns errors of the operating system or Beam's filesystems into InputErrors with reasons."""
     try:
         yield
     except InputError:
@@ -196,8 +195,8 @@ def faults(failed: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def discreet(fault: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
-    """Replaces errors of these kinds by an InputError with this text: their own may show a value.
-    Memory errors pass."""
+    """Raises an InputError for these errors, whose own text may show a value; memory errors
+    pass."""
     try:
         yield
     except (InputError, MemoryError):

@@ -121,8 +121,7 @@ class RecordSource(ABC):
         self._period = period
 
     def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
-        """Raises an InputError for a group of an attribute that no record can have: its list would
-        be empty."""
+        """Raises an InputError for a group that no record can have, whose list would be empty."""
         for names, field in zip(groups, self.attribute_fields, strict=True):
             for name in names:
                 try:

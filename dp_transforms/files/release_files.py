@@ -148,8 +148,7 @@ def release_directories(directory: str) -> list[str]:
 
 def read_release(directory: str) -> tuple[Any, Statement]:
     """Reads a release's content and privacy.json. The content is a list, lists by (attribute,
-    group), or a table of names; for periods it is a dictionary of such pairs by the period's
-    name."""
+    group), or a table of names; for periods, a dictionary of such pairs by the period's name."""
     directory = local_path(directory)
     if len(inner := release_directories(directory)) > 1:
         raise InputError(f"{directory} holds two releases: give {' or '.join(inner)}")

@@ -36,8 +36,7 @@ LARGEST = 2**62  # Clips coordinates, so that differences fit in 64 bits.
 
 
 class Posterior:
-    """The distribution of rows and columns is given by their noisy values, any integers, and public
-    bounds on the list."""
+    """Rows and columns have this posterior, given noisy values (any integers) and public bounds."""
 
     def __init__(self, coordinates: NoisyCoordinates, bounds: PartitionBounds | None = None):
         self._bounds = bounds
@@ -67,8 +66,7 @@ class Posterior:
         return rows, columns
 
     def median(self, max_total: int | None = None) -> FrequencyList:
-        """Returns the list of medians. It keeps the bounds and a public bound on the total, if any
-        list can keep both."""
+        """Returns the list of medians, within the bounds and a public total if any list is."""
         rows, columns = self.quantiles(0.5)
         size = int(np.count_nonzero(rows))
         # A no-op but for ties among floats: as many columns as rows, or one less.

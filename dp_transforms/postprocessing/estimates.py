@@ -39,8 +39,7 @@ GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate of a number of the private list has an interval that holds it with some
-    confidence.
+    """An estimate of a number of the private list comes with an interval.
 
     Attributes:
       value: the estimate, within the interval.
@@ -135,8 +134,7 @@ class ReleaseIntervals(Answers):
 
     @abstractmethod
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
-        """Returns two lists, rank by rank below and above the private one, at all ranks
-        together."""
+        """Returns two lists, below and above the private one at all ranks together."""
 
     def success_rates(
         self, guesses: Sequence[int], confidence: float = 0.95

@@ -98,8 +98,7 @@ class GapChains:
     def _until_they_agree(
         self, sweep: Callable[..., FloatArray], begin: int, towards: int, weight: FloatArray
     ) -> None:
-        """Sweeps all segments, and repeats segments until entering messages match their
-        neighbours'.
+        """Sweeps all segments, and repeats segments until messages agree with their neighbours'.
 
         ``sweep`` takes segments, the messages that enter them and perhaps a step to begin at, as
         first guesses do at ``begin``; it returns the messages that leave, ``towards`` 1 forwards or
@@ -146,8 +145,7 @@ class GapChains:
         return start[:, None] + self.cell * np.arange(float(self.width))
 
     def _evaluate_distributions(self, learn: bool) -> None:
-        """Sets the distributions of gaps, the transform of their mixture, and probabilities of
-        ends."""
+        """Sets the distributions of gaps, their mixture's transform, and probabilities of ends."""
         if learn:
             self._masses = np.zeros((DISTRIBUTIONS, self._places, 2 * self.width - 1))
         self._kernel = np.zeros((self._places + 1, self._fast // 2 + 1), complex)

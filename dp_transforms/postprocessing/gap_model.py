@@ -121,7 +121,7 @@ def _heavy(mean: FloatArray, least: FloatArray) -> FloatArray:
 
 
 def _smooth_at_least(mean: FloatArray, least: FloatArray, columns: bool) -> FloatArray:
-    """Returns Pr[gap >= least] of the Poisson process; for columns of a logistic with its
+    """Returns Pr[gap >= least] of the Poisson process; for columns, by a logistic of its
     moments."""
     if columns:
         scale = np.sqrt(3 * (mean + mean**2 / SHAPE)) / math.pi

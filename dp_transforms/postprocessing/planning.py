@@ -236,8 +236,7 @@ def expected_dist(
     largest_square: int = _EXACT,
     least_moved: int = _MOVED,
 ) -> ExpectedDist:
-    """Returns half the mean L1 distance of releases of a PUBLIC list, by a mechanism without
-    bounds.
+    """Returns half the mean L1 distance of a PUBLIC list to a mechanism's unrestricted releases.
 
     It is exact where the distribution of releases has a formula; else the mean of draws from fixed
     seeds, until ``least_moved`` users have been moved, and of four at most.

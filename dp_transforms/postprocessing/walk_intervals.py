@@ -76,9 +76,8 @@ class WalkIntervals(ReleaseIntervals):
         return max(value - moved, 0), value + moved
 
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
-        """Returns two lists around the private one. Rows and columns 2**b, ..., 2**(b+1) - 1 fail
-        with 1 / ((b+1)(b+2) 2**(b+2)) of the whole probability each, above and below: these sum to
-        it."""
+        """Returns two lists around the private one. Rows and columns 2**b, ..., 2**(b+1) - 1 get 1
+        / ((b+1)(b+2) 2**(b+2)) of the failure probability each, above and below; all sum to one."""
         failure = failure_probability(confidence)
         lowers, uppers, begin, reach = [], [], 1, 1
         while reach > 0:
@@ -143,8 +142,7 @@ class ReleaseError:
     def of(
         cls, released: FrequencyList, distribution: ReleaseDistribution, confidence: float
     ) -> ReleaseError:
-        """Returns bounds that hold together with probability ``confidence``, for every private
-        list.
+        """Returns bounds that hold together with this probability, for every private list.
 
         >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
         >>> distribution = IntegerPartitionMechanism(epsilon=1).distribution

@@ -186,8 +186,7 @@ def plot_list(
 
 
 def to_arrow(released: ReleasedList) -> pa.Table:
-    """Returns a list's columns frequency and multiplicity, both int64; the schema's metadata hold
-    the cost."""
+    """Returns the columns frequency and multiplicity, both int64, with the cost in the metadata."""
     import pyarrow as pa
 
     columns = {name: pa.array(values, pa.int64()) for name, values in released.to_dict().items()}
@@ -196,8 +195,7 @@ def to_arrow(released: ReleasedList) -> pa.Table:
 
 
 def to_pandas(released: ReleasedList) -> Any:
-    """Returns the columns of ``to_arrow`` as a ``pandas.DataFrame``, with the cost in its
-    ``attrs``."""
+    """Returns ``to_arrow`` as a ``pandas.DataFrame``, with the cost in its ``attrs``."""
     try:
         frame = to_arrow(released).to_pandas()
     except ImportError:

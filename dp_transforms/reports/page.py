@@ -1,5 +1,4 @@
-"""Makes the common parts of pages of reports, and tables and pictures of plans, which have no
-page."""
+"""Makes the common parts of reports' pages, and tables and pictures of plans."""
 
 from __future__ import annotations
 
@@ -149,8 +148,7 @@ def _printable(cell: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
-    """Formats rows of text as HTML, the first one as heads; the last ``numbers`` columns are
-    numbers."""
+    """Formats rows of text, heads first, as HTML; the last ``numbers`` columns are numbers."""
     heads, *others = rows
     kinds = ["td"] * (len(heads) - numbers) + ['td class="number"'] * numbers
     return _table([_row(heads, ["th"] * len(heads)), *(_row(row, kinds) for row in others)])

@@ -26,8 +26,7 @@ _MISS = Fraction(1, 20)
 
 
 def page_of(release: Any, words: Words = NO_WORDS) -> page.Page:
-    """Makes the page of a result of ``load`` or ``compare``, or an InputError if it has no error
-    bars."""
+    """Makes the page of a result of ``load`` or ``compare``; an InputError without error bars."""
     return _PAGES[release.page_kind](release, words)
 
 
