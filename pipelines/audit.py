@@ -342,8 +342,7 @@ def _select(
 def _distribution_of_names(
     strategy: CountStrategy, records: pa.Table, max_partitions: int, names: Iterable[Any]
 ) -> dict[tuple[bool, ...], Any]:
-    """Returns the probability of each selection of some partitions; each is decided
-    independently."""
+    """Returns the probability of each selection of some partitions, decided independently."""
     table = _counts(records, max_partitions, JobSecret.from_os())
     counts = dict(zip(table[PARTITION].to_pylist(), table[COUNT].to_pylist(), strict=True))
     keeps = [gmpy2.mpq(strategy.keep_enclosure(counts.get(name, 0), 256)[0]) for name in names]

@@ -194,8 +194,8 @@ class JobParser(OneLineParser):
         )
 
     def parse_job(self, argv: Sequence[str] | None = None) -> tuple[argparse.Namespace, Options]:
-        """Returns the job's own flags, and Beam's options with the in-process runner as default.
-        Beam is loaded if it has options (``flags.on_beam``), or when they are asked for."""
+        """Returns the job's own flags, and Beam's options, by default of the in-process runner.
+        Beam is loaded if it has options (``flags.on_beam``), or when its options are asked for."""
         arguments = list(sys.argv[1:] if argv is None else argv)
         config_flag = OneLineParser(add_help=False)
         config_flag.add_argument("--config", action="append", default=[])

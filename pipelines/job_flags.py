@@ -1,5 +1,4 @@
-"""Defines the flags that several jobs have: their values, records, periods, privacy and a
-release."""
+"""Defines the flags that several jobs have, for values, records, periods, privacy and releases."""
 
 from __future__ import annotations
 

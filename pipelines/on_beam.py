@@ -57,8 +57,7 @@ class OnBeam:
             parts.parallelism = min(parts.parallelism, 1)
 
     def frequency_list(self, spec: specs.ListSpec) -> beam.PCollection:
-        """Returns a PCollection of the release, as ``InProcess`` does a list; other verbs do the
-        same."""
+        """Returns a PCollection in place of a list of ``InProcess``, as all verbs do."""
         return self._list(self._bounded(spec.mechanism.sensitivity), spec.mechanism)
 
     def names(self, spec: specs.NamesSpec) -> tuple[beam.PCollection, ...]:

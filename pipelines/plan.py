@@ -100,8 +100,7 @@ def make_parser() -> OneLineParser:
 
 
 def tables(plans: Sequence[ReleasePlan], why: str) -> str:
-    """Formats the plans as text: of lists, of mechanisms and the default and, with a delta, of
-    selections."""
+    """Formats plans as text: of lists, of mechanisms and, with a delta, of selections."""
     others = list(plans[0].other_dists)
     rows = [
         ["epsilon", "expected dist", *others, "of all contributions", "seconds for one release"]
@@ -157,8 +156,7 @@ def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
 def _why_the_default(
     reference: FrequencyList, plans: Sequence[ReleasePlan], max_partitions: int
 ) -> str:
-    """Says from which epsilon on each mechanism works, and what error the geometric one has
-    there."""
+    """Says from which epsilon on each mechanism works, and the geometric one's error there."""
     least = least_epsilon(max_partitions)
     text = (
         "* is the default, --mechanism=auto: of the mechanisms that work at this epsilon and "

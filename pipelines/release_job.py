@@ -265,8 +265,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
 
 @contextlib.contextmanager
 def _after_release() -> Iterator[None]:
-    """Makes an error of standard output say that the release was made, and paid for, all the
-    same."""
+    """Makes errors of standard output say that the release was made, and paid for."""
     try:
         yield
         if sys.stdout is not None:
@@ -311,8 +310,7 @@ def _run_on_beam(
 
 
 def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:
-    """Prints the paths of all files, then draws the report of the first directory if it is
-    wanted."""
+    """Prints the paths of all files, then draws the first directory's report if wanted."""
     for directory in directories:
         for name in directory.files:
             print(directory.file(name))

@@ -30,9 +30,9 @@ _CONTENT = f"a release with its {PRIVACY_FILE}"
 
 
 def write_report(directory: str, words: Words = NO_WORDS) -> str:
-    """Writes the page and its pictures beside a release; returns the page's path. Without a
-    readable release, or if the report cannot be written, there is an InputError; without matplotlib
-    an ImportError."""
+    """Writes the page and its pictures beside a release; returns the page's path. An InputError
+    says that there is no readable release or place to write; an ImportError, that matplotlib is
+    missing."""
     with reading(directory, _CONTENT):
         text, pictures = page_of(load(directory), words)
     return write_files(local_path(directory), {**pictures, REPORT_FILE: text.encode()})

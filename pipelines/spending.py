@@ -29,8 +29,7 @@ from pipelines.command_line import refuse
 
 
 class Charge(dict[str, Any]):
-    """The budget's part of a privacy.json can be pickled; a writer calls ``begin`` before it writes
-    the release."""
+    """The budget's part of a privacy.json can be pickled; writers call ``begin`` first."""
 
     ledger: str | None = None
     ids: tuple[int, ...] = ()
