@@ -1,4 +1,4 @@
-"""Runnable jobs: one module per job, `python -m pipelines.<job> --help`."""
+"""Runs jobs, one per module: `python -m pipelines.<job> --help`."""
 
 import glob
 import importlib.util
@@ -10,8 +10,7 @@ from types import TracebackType
 SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
 INTERRUPTED_TEXT = "interrupted: no release was written"
 
-# Without the gcp extra, Beam warns about BigQuery whenever it is imported. No job here uses
-# BigQuery, and a user's first line of output should not be a warning that is not for them.
+# Without the gcp extra, Beam warns about BigQuery whenever it is imported. No job here uses it.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
 
 
@@ -29,12 +28,11 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
 
 
 def numpy_settings(cpuinfo: str = "/proc/cpuinfo") -> dict[str, str]:
-    """Returns variables of the environment with which numpy, imported later, works best here.
+    """Returns environment variables for a fast start of numpy, which is imported later.
 
-    Threads of its linear algebra take half as long to start as numpy to import, and nothing here
-    has matrices that are worth it. On AMD's Zen 4 sorts with AVX-512 take four times as long as
-    those with AVX2. Wheels can do without AVX-512; a numpy that was built with it would not be
-    imported then.
+    Threads of its linear algebra take half as long to start as numpy to import, and no matrix here
+    is worth it. On AMD's Zen 4, sorting by AVX-512 takes four times as long as by AVX2. Wheels can
+    do without AVX-512; a numpy that was built with it could not be imported then.
     """
     settings = {"OPENBLAS_NUM_THREADS": "1"}
     try:
@@ -53,13 +51,13 @@ def numpy_settings(cpuinfo: str = "/proc/cpuinfo") -> dict[str, str]:
     for path in glob.glob(os.path.join(glob.escape(packages), "numpy-*.dist-info", "WHEEL")):
         with open(path, encoding="utf-8") as file:
             if "manylinux" in file.read():
-                # In numpy 2.4 the second one, and before it the first.
+                # numpy 2.4 has the second one, and earlier versions the first.
                 settings["NPY_DISABLE_CPU_FEATURES"] = "AVX512_SKX X86_V4"
     return settings
 
 
-# An interrupt while a command is still importing what it needs, which takes most of a second. In a
-# program that imports this package, uncaught errors are the program's.
+# Handles interrupts during imports, which take most of a second. Uncaught errors belong to a
+# program that imports this package.
 if sys.argv[:1] == ["-m"] or os.path.basename(sys.argv[0] or "-") == "dp-frequency-lists":
     sys.excepthook = _uncaught
     os.environ.update(numpy_settings() | os.environ)

@@ -1,6 +1,6 @@
-"""One command for all jobs: ``dp-frequency-lists COMMAND ...`` or ``python -m pipelines``.
+"""Runs all jobs by one command: ``dp-frequency-lists COMMAND ...`` or ``python -m pipelines``.
 
-Each command is a module with a ``main`` of its own, which ``python -m pipelines.MODULE`` runs too.
+Each command is a module with its own ``main``, which ``python -m pipelines.MODULE`` runs too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ command, write its module and a line here."""
 
 
 def usage() -> str:
-    """The help of the command itself."""
+    """Returns the help of the command itself."""
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name:{width}}  {about}" for name, (_, about) in COMMANDS.items())
     return f"""\
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
         return failed(f"there is no command {name!r}: {hint}", USAGE_ERROR)
     try:
-        # Imported only now: Beam takes a second, and help should not.
+        # Imported only now: Beam takes a second, which help need not wait for.
         from dp_transforms.files.paths import reason
         from pipelines.command_line import OneLineParser
         from pipelines.progress import patience
@@ -113,18 +113,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             with patience(name):
                 code: int = module.main(arguments) or SUCCESS
-            if sys.stdout is not None:  # as where it is closed
+            if sys.stdout is not None:  # as when it is closed
                 sys.stdout.flush()
         finally:
             OneLineParser.typed = None
     except BrokenPipeError:
-        # Whoever reads the output, such as head, has seen enough of it.
+        # The reader of the output, such as head, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SUCCESS
     except KeyboardInterrupt:
         return failed(INTERRUPTED_TEXT, INTERRUPTED)
     except OSError as error:
-        # Of commands that are no jobs, and of standard output.
+        # An error of standard output, or of a command that is no job.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return failed(f"{name} failed: {reason(error)}")
     return code

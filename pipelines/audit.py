@@ -114,12 +114,8 @@ def make_parser() -> command_line.OneLineParser:
 
 
 def audit_from_flags(flags: argparse.Namespace) -> Audit:
-    """Returns the audit that the flags describe.
-
-    Raises:
-      ValueError: flags are missing or do not go together.
-      InputError: a file cannot be read, or does not have the user.
-    """
+    """Returns the audit that the flags describe. Flags that are missing or do not go together are a
+    ValueError; a file that cannot be read, or lacks the user, is an InputError."""
     is_list = flags.mechanism == FREQUENCY_LIST
     max_partitions = flags.max_partitions_per_user
     if is_list and (flags.delta is not None or flags.noisy_counts):
@@ -153,7 +149,7 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
 
 
 def findings(audit: Audit, draws: int, error_rate: float) -> dict[str, Any]:
-    """Returns the findings of the audit; ``broken`` says whether the promise is."""
+    """Returns the audit's findings; ``broken`` says whether its promise is."""
     outputs, others = (audit.draw(one, draws) for one in audit.inputs)
     bound = epsilon_lower_bound(outputs, others, audit.delta, error_rate, audit.statistics)
     exact = None if audit.exact is None else audit.exact()
@@ -174,7 +170,7 @@ def findings(audit: Audit, draws: int, error_rate: float) -> dict[str, Any]:
 
 
 def report(found: dict[str, Any]) -> str:
-    """``findings`` in words."""
+    """Puts ``findings`` in words."""
     exact = found["exact"]
     if found["broken"]:
         verdict = "THE PROMISE IS BROKEN for this pair"
@@ -203,7 +199,7 @@ def main(flags: argparse.Namespace) -> int:
 
 
 def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any]]:
-    """The records, those without the user, and the user's partitions."""
+    """Returns the records, the records without the user, and the user's partitions."""
     files = match_files(local_path(flags.input))
     if len(files) > 1:
         raise InputError(f"{flags.input} are {len(files)} files: an audit takes one")
@@ -225,13 +221,13 @@ def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any
 
 @dataclass(frozen=True)
 class Audit:
-    """A mechanism and a pair of neighbours."""
+    """An audit tests a mechanism on a pair of neighbours."""
 
     inputs: tuple[Any, Any]
     draw: Callable[[Any, int], list[Any]]  # n independent outputs of an input
-    statistics: Sequence[Statistic]  # what to look for in outputs
+    statistics: Sequence[Statistic]  # functions of outputs, for events to test
     exact: Callable[[], float] | None  # epsilon at this delta; None if distributions are not known
-    epsilon: float  # what is promised
+    epsilon: float  # the promised one
     pair: str  # the inputs, in words
     delta: float = 0.0
 
@@ -239,7 +235,7 @@ class Audit:
 def list_audit(
     mechanism: PartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
 ) -> Audit:
-    """The mechanism on two lists."""
+    """Audits the mechanism on two lists."""
     lists = (frequency_list, neighbour)
     return Audit(
         inputs=lists,
@@ -252,7 +248,7 @@ def list_audit(
 
 
 def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: pa.Table) -> Audit:
-    """The path from records to a released list, on records with and without a user."""
+    """Audits the path from records to a released list, on records with and without a user."""
 
     def bounded(records: pa.Table, secret: JobSecret) -> FrequencyList:
         counts = _counts(records, mechanism.sensitivity, secret)
@@ -260,7 +256,7 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
 
     def draw(records: pa.Table, count: int) -> list[Any]:
         lists = [bounded(records, JobSecret.from_os()) for _ in range(count)]
-        # What draws of one list have in common is computed once.
+        # Draws of one list share their preparation.
         released = {f: iter(_releases(mechanism, f, n)) for f, n in Counter(lists).items()}
         return [next(released[f]) for f in lists]
 
@@ -280,8 +276,8 @@ def selection_audit(
     own: Iterable[Any],
     noisy_counts: bool = False,
 ) -> Audit:
-    """The path from records to selected partitions and perhaps noisy counts, on records with and
-    without a user, whose partitions are given too."""
+    """Audits the path from records to selected partitions and perhaps noisy counts, on records with
+    and without a user who has the partitions ``own``."""
     names = frozenset(own)
     max_partitions = strategy.max_partitions_per_user
     exact = None
@@ -331,7 +327,7 @@ def _counts(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Tab
 def _select(
     strategy: SelectionStrategy, noisy_counts: bool, records: pa.Table, secret: JobSecret
 ) -> dict[Any, int]:
-    """The selected partitions with their noisy counts, or zeros."""
+    """Returns the selected partitions with their noisy counts, or zeros."""
     if isinstance(strategy, WeightedStrategy):
         selected = select_here(distinct_pairs(records), strategy, secret)
     else:
@@ -346,7 +342,7 @@ def _select(
 def _distribution_of_names(
     strategy: CountStrategy, records: pa.Table, max_partitions: int, names: Iterable[Any]
 ) -> dict[tuple[bool, ...], Any]:
-    """The probability of each selection of some partitions, which are decided on independently."""
+    """Returns the probability of each selection of some partitions, decided independently."""
     table = _counts(records, max_partitions, JobSecret.from_os())
     counts = dict(zip(table[PARTITION].to_pylist(), table[COUNT].to_pylist(), strict=True))
     keeps = [gmpy2.mpq(strategy.keep_enclosure(counts.get(name, 0), 256)[0]) for name in names]
@@ -364,7 +360,7 @@ def _is_bounded_at_random(records: pa.Table, max_partitions: int) -> bool:
 
 
 def _releases(mechanism: PartitionMechanism, private: FrequencyList, count: int) -> list[Any]:
-    """Released lists, or the noisy coordinates of which they are functions."""
+    """Draws released lists, or the noisy coordinates that determine them."""
     if isinstance(mechanism, FrobeniusMechanism):
         return [mechanism.noisy_coordinates(private) for _ in range(count)]
     return [*mechanism.release_many(private, count)]
@@ -373,7 +369,7 @@ def _releases(mechanism: PartitionMechanism, private: FrequencyList, count: int)
 def _loss(
     released: FrequencyList | NoisyCoordinates, lists: tuple[FrequencyList, FrequencyList]
 ) -> int:
-    # All that the output tells about which of the two lists it was made from.
+    # The only part of the output that depends on which list it was made from.
     if isinstance(released, FrequencyList):
         return released.l1_distance(lists[1]) - released.l1_distance(lists[0])
     there, here = (

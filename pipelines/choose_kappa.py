@@ -77,7 +77,7 @@ def main(flags: argparse.Namespace) -> Release | command_line.Job:
     if (flags.input is None) == (flags.released is None):
         raise ValueError("give either --input or --released; --help explains them")
     command_line.require(flags, "for_epsilon")
-    # Whether there is a mechanism for these: of one user, who is made up.
+    # Checks, with one made-up user, that a mechanism exists for these.
     choose_kappa(ReleasedDegrees((1,), (1,), 1.0), flags.for_epsilon, flags.for_delta)
     if flags.released is not None:
         of_records = ("user_column", "partition_column", "epsilon", "output", "ledger")

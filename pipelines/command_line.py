@@ -1,4 +1,4 @@
-"""Shared by all jobs' command lines: flags, option files, exit codes, one-line errors."""
+"""Shares the command line of all jobs: flags, option files, exit codes, one-line errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FIRST_FLAGS = (
 ).split()
 """The flags that the first screen of a long help explains, if a command has them."""
 _BEAMS_OWN = ("labels",)
-"""Options of Beam's that are as near to one of a job's flags as a misspelt one."""
+"""Beam's options whose names look like misspelt flags of a job."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
 
 Job = Callable[[], None]
@@ -57,23 +57,23 @@ Prepare = Callable[[argparse.Namespace, Options], Job]
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line on stderr, and exit code 2.
+    """A parser reports errors as one line on stderr, with exit code 2.
 
-    Unless told otherwise, it keeps the line breaks of descriptions and epilogs. It takes no prefix
-    of a flag for the flag. Flags may be written with dashes in place of underscores, and then
-    errors write them so. Each parser with a --help has a --version too; where the help is longer
-    than a screen, --help is its first one and --help-all the whole.
+    By default it keeps the line breaks of descriptions and epilogs. It does not accept a prefix of
+    a flag. Flags may be written with dashes in place of underscores, and then errors write them so.
+    A parser with --help has --version too. If the help is longer than a screen, --help prints its
+    first one, and --help-all the whole.
     """
 
     has_dashes = False
     typed: str | None = None
-    """The command as it was typed, which the help then calls it."""
+    """The command as it was typed, for the help."""
 
     def __init__(self, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         lines = (options.get("description") or "").splitlines()
         options["description"] = "\n".join(textwrap.fill(line, 90) for line in lines)
-        # Of jobs, other flags are Beam's: a prefix of one must not be taken for one of these.
+        # A job's other flags are Beam's: a prefix of one must not be taken for a flag of ours.
         super().__init__(**options, allow_abbrev=False)
         if self.add_help:
             self.add_argument(
@@ -109,7 +109,7 @@ class OneLineParser(argparse.ArgumentParser):
         return super().parse_known_args(list(arguments), namespace)
 
     def _underscored(self, argument: str) -> str:
-        """``--user-column=x`` as ``--user_column=x``, where there is such a flag."""
+        """Turns ``--user-column=x`` into ``--user_column=x`` if there is such a flag."""
         flag, equals, value = argument.partition("=")
         known = "--" + flag[2:].replace("-", "_")
         if not flag.startswith("--") or known not in self._option_string_actions:
@@ -118,7 +118,7 @@ class OneLineParser(argparse.ArgumentParser):
         return known + equals + value
 
     def as_typed(self, message: str) -> str:
-        """A message in which flags are written as they are on the command line."""
+        """Returns a message with flags as they were typed."""
         if not self.has_dashes:
             return message
         known = self._option_string_actions
@@ -146,7 +146,7 @@ def _in_one_line(flag: argparse.Action) -> str:
 
 
 class JobParser(OneLineParser):
-    """A parser for a job's own flags; what it does not know are options of Beam or its runner."""
+    """A job's parser has the job's own flags; unknown ones are options of Beam or its runner."""
 
     def __init__(self, module: str, description: str, epilog: str):
         self.job = module.rpartition(".")[2]
@@ -194,10 +194,8 @@ class JobParser(OneLineParser):
         )
 
     def parse_job(self, argv: Sequence[str] | None = None) -> tuple[argparse.Namespace, Options]:
-        """Returns the job's own flags, and Beam's options with the in-process runner as default.
-
-        Beam is loaded if there are options for it (``flags.on_beam``), or when they are asked for.
-        """
+        """Returns the job's own flags, and Beam's options, by default of the in-process runner.
+        Beam is loaded if it has options (``flags.on_beam``), or when its options are asked for."""
         arguments = list(sys.argv[1:] if argv is None else argv)
         config_flag = OneLineParser(add_help=False)
         config_flag.add_argument("--config", action="append", default=[])
@@ -224,7 +222,7 @@ class JobParser(OneLineParser):
         except OSError as error:
             self.error(f"--config={path} cannot be read: {(error.strerror or '').lower()}")
         except Exception:
-            # PyYAML lets through whatever numbers, dates and depths that cannot be raise.
+            # PyYAML passes on the errors of impossible numbers, dates and depths.
             self.error(f"--config={path} is not YAML: write one 'flag: value' on each line")
         if not isinstance(settings, dict):
             self.error(f"--config={path} must be a mapping: write one 'flag: value' on each line")
@@ -251,7 +249,7 @@ class JobParser(OneLineParser):
 
         from dp_transforms.runtime.job_secret import refuse_reruns
 
-        # Beam answers a bad value with its whole usage, of which the last line says what is wrong.
+        # Beam answers a bad value with its whole usage; only the last line names the fault.
         said = io.StringIO()
         try:
             with contextlib.redirect_stderr(said), quiet_beam():
@@ -261,7 +259,7 @@ class JobParser(OneLineParser):
         except SystemExit:
             self.error(said.getvalue().strip().rpartition("error: ")[2])
         except (ValueError, AssertionError):
-            # Of an argument such as "-", or of a line break in one that Beam does not know.
+            # Raised for an argument such as "-", or a line break in one that Beam does not know.
             self.error(f"Beam cannot read one of {others}: give flags as --name=value")
         standard = options.view_as(StandardOptions)
         standard.runner = standard.runner or DEFAULT_RUNNER
@@ -314,12 +312,12 @@ class JobParser(OneLineParser):
 
 
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
-    """Adds the flag of commands whose output a program may want to read."""
+    """Adds the flag --json of commands with output for programs."""
     parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
 
 
 def draw(plot: Callable[[str], None], path: str) -> None:
-    """Draws a picture into a file and prints its path, or raises an InputError."""
+    """Draws a picture into a file and prints its path; an InputError if it cannot."""
     try:
         plot(path)
     except (ImportError, OSError, ValueError) as error:
@@ -328,12 +326,12 @@ def draw(plot: Callable[[str], None], path: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Prints one line on stderr about a flag that is legal and mostly a mistake."""
+    """Prints one line on stderr about a flag that is legal but mostly a mistake."""
     print(f"warning: {message}", file=sys.stderr)
 
 
 def warn_of_delta(delta: ExactNumber) -> None:
-    """Warns of a delta with which single users are likely to be exposed."""
+    """Warns of a delta that is likely to expose single users."""
     if delta * _FEWEST_USERS >= 1:
         warn(
             f"--delta={delta} allows to show what a single user has with about that probability: "
@@ -342,28 +340,24 @@ def warn_of_delta(delta: ExactNumber) -> None:
 
 
 def require(flags: argparse.Namespace, *names: str) -> None:
-    """Raises a ValueError unless flags were given.
-
-    The parser does not check this itself: a misspelt flag is a better thing to hear of first.
-    """
+    """Raises a ValueError unless all these flags were given. The parser does not check this itself,
+    since it should report a misspelt flag first."""
     for name in names:
         if getattr(flags, name) is None:
             raise ValueError(f"--{name} is needed; --help explains it")
 
 
 def refuse(flags: argparse.Namespace, why: str, *names: str) -> None:
-    """Raises a ValueError if a flag was given: ``why`` follows on its name in the message."""
+    """Raises a ValueError if a flag was given; the message is its name and then ``why``."""
     for name in names:
         if getattr(flags, name) not in (None, False):
             raise ValueError(f"--{name} {why}")
 
 
 def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) -> int:
-    """Prepares and runs a job; returns the exit code after at most one line of error on stderr.
-
-    A ValueError of ``prepare`` is a fault in the flags (exit code 2); an InputError, there or in
-    the job, is a fault in a file (1).
-    """
+    """Prepares and runs a job; returns the exit code after at most one line of error on stderr. A
+    ValueError of ``prepare`` is a fault in the flags (exit code 2); an InputError, there or in the
+    job, is a fault in a file (1)."""
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(_interrupts())
         try:
@@ -383,7 +377,7 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
                 return failed(parser.as_typed(str(error)), USAGE_ERROR)
             job()
         except (Exception, KeyboardInterrupt) as error:
-            # Beam and extensions in C make other errors of it.
+            # Beam and C extensions turn an interrupt into other errors.
             told = type(error).__name__, str(error).partition(" ")[0]
             if interrupts or "KeyboardInterrupt" in told:
                 return failed(INTERRUPTED_TEXT, INTERRUPTED)
@@ -401,10 +395,8 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
 def command(
     make_parser: Callable[[], OneLineParser],
 ) -> Callable[[Callable[[argparse.Namespace], int | None]], Callable[..., int]]:
-    """Makes the ``main`` of a command that is no job from what it does with its flags.
-
-    Errors are one line on stderr, with the exit codes of ``run``.
-    """
+    """Makes the ``main`` of a command that is no job from a function of its flags. Errors are one
+    line on stderr, with the exit codes of ``run``."""
 
     def decorate(act: Callable[[argparse.Namespace], int | None]) -> Callable[..., int]:
         def run_command(argv: Sequence[str] | None = None) -> int:
@@ -424,7 +416,7 @@ def command(
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """A list that is not empty once the process has been interrupted."""
+    """Yields a list that is not empty once the process has been interrupted."""
     found: list[int] = []
 
     def note(number: int, frame: Any) -> None:
@@ -443,8 +435,8 @@ def _interrupts() -> Iterator[list[int]]:
 
 
 def _option_file(path: str) -> str:
-    """The path; or, where nothing is there, the file of ``runner_configs`` that it names, such as
-    ``flink/session.yaml``, from the installed package or the checkout."""
+    """Returns the path or, if nothing is there, the file of ``runner_configs`` that it names, such
+    as ``flink/session.yaml``, from the installed package or the checkout."""
     package = os.path.dirname(dp_transforms.__file__)
     homes = (os.path.join(folder, "runner_configs") for folder in (package, f"{package}/.."))
     ours = (os.path.join(home, path) for home in homes)
@@ -457,7 +449,7 @@ def quiet_beam() -> Iterator[None]:
     log, root = logging.getLogger("apache_beam"), logging.getLogger()
     level, nothing = log.level, lambda record: False
     log.setLevel(logging.CRITICAL + 1)
-    # Where Beam logs what a job service tells it. Others log under their own names.
+    # Beam logs messages of a job service here. Other loggers have their own names.
     root.addFilter(nothing)
     try:
         yield

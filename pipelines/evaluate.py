@@ -1,4 +1,4 @@
-"""Compares a release with the list that it was made from. What it prints is PRIVATE."""
+"""Compares a release with the list that it was made from. The output is PRIVATE."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ def make_parser() -> OneLineParser:
 
 
 def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]:
-    """Measures {name: [of the original, of the release]}, and their distance. Raises a ValueError
-    for an empty list."""
+    """Returns {name: [original, released]}, and their distance; a ValueError for an empty list."""
     lists = (original, released)
     return {
         "contributions": [one.total for one in lists],
@@ -57,7 +56,7 @@ def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]
 
 
 def comparison(original: FrequencyList, released: FrequencyList) -> str:
-    """Writes the numbers of ``measured`` as a table.
+    """Formats the numbers of ``measured`` as a table.
 
     >>> print(comparison(FrequencyList([8, 1], [1, 8]), FrequencyList([7, 1], [1, 9])))
                    original  released  difference
@@ -85,7 +84,7 @@ def main(flags: argparse.Namespace) -> None:
     lists = map(read_frequency_list, (flags.original, flags.released))
     try:
         print(json.dumps(measured(*lists), indent=2) if flags.json else comparison(*lists))
-    except ValueError as error:  # of a list without entries
+    except ValueError as error:  # an empty list
         raise InputError(str(error)) from None
 
 

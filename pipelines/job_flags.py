@@ -1,4 +1,4 @@
-"""The flags that several jobs have: their values, records, periods, privacy and a release."""
+"""Defines the flags that several jobs have, for values, records, periods, privacy and releases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.command_line import JobParser, refuse
 if TYPE_CHECKING:
     from dp_transforms.files.record_files import RecordSource
 
-# Readers are imported where they are used: a command's help needs neither Arrow nor Beam.
+# Functions import readers themselves: a command's help needs neither Arrow nor Beam.
 
 PERIOD_FLAGS = ("time_column", "periods", "max_periods_per_user")
 """The flags that go with --period alone."""
@@ -25,7 +25,7 @@ MAX_EPSILON = 100
 
 
 def epsilon(text: str) -> ExactNumber:
-    """A number above 0, also as a float, and at most 100.
+    """Parses a number above 0, also as a float, and at most 100.
 
     >>> epsilon("0.5")
     0.5
@@ -39,7 +39,7 @@ def epsilon(text: str) -> ExactNumber:
 
 
 def proportion(text: str) -> ExactNumber:
-    """A number above 0 and below 1, such as delta.
+    """Parses a number above 0 and below 1, such as delta.
 
     >>> proportion("1e-6")
     1e-06
@@ -51,7 +51,7 @@ def proportion(text: str) -> ExactNumber:
 
 
 def positive_integer(text: str) -> int:
-    """An integer above 0 and below 10**18.
+    """Parses an integer above 0 and below 10**18.
 
     >>> positive_integer("10")
     10
@@ -79,7 +79,7 @@ _COLUMNS = {
 
 
 def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] = _COLUMNS) -> None:
-    """Adds the flags from which ``records`` makes a reader, with those that name ``columns``."""
+    """Adds the flags of ``records``, with those that name ``columns``."""
     group = parser.add_argument_group("records")
     group.add_argument(
         "--input",
@@ -134,8 +134,8 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
 
 
 def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> RecordSource:
-    """Opens the files, or the query, that the flags of ``add_input_flags`` describe; errors are
-    those of ``RecordFiles`` and ``RecordQuery``."""
+    """Opens the files, or the query, of the flags of ``add_input_flags``. Errors are those of
+    ``RecordFiles`` and ``RecordQuery``."""
     from dp_transforms.files.paths import local_path, match_files
     from dp_transforms.files.record_files import RecordFiles, format_name, format_of, reader_of
 
@@ -210,8 +210,8 @@ def add_release_flags(
 ) -> Any:
     """Adds the flags of privacy and output that jobs share; returns their group.
 
-    Each text explains a flag of this job; that of --delta names a part of the release. Without a
-    text there is no such flag. Lists have a --mechanism and a --report.
+    Each text explains a flag of this job, or for --delta names a part of the release; without a
+    text the flag is left out. Lists have a --mechanism and a --report.
     """
     group = parser.add_argument_group("privacy and output")
     if cost is not None:

@@ -1,6 +1,6 @@
-"""A privacy ledger from the command line: make one, see what was spent, free what was not used.
+"""Manages a privacy ledger: makes one, shows its entries, frees unused reservations.
 
-Jobs spend from it with ``--ledger=FILE``; see ``dp_transforms.budget.ledger`` for what it promises.
+Jobs spend from it with ``--ledger=FILE``; ``dp_transforms.budget.ledger`` says what it promises.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _ABOUT = ("command", "output", "label", "job_id")
 
 
 def ledger_table(ledger: Ledger) -> str:
-    """A table of the ledger's reservations, and of the budget that is left, as text.
+    """Formats the ledger's reservations, and the budget that is left, as a table.
 
     >>> import tempfile
     >>> ledger = Ledger.create(os.path.join(tempfile.mkdtemp(), "ledger"), epsilon=1, delta=1e-6)
@@ -115,7 +115,7 @@ def ledger_table(ledger: Ledger) -> str:
 
 
 def _short(text: str) -> str:
-    """A path as it is from here, if it is below; any other text as it is."""
+    """Shortens a path below the current directory; returns other text as it is."""
     return text.removeprefix(os.path.join(os.getcwd(), ""))
 
 

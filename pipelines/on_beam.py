@@ -1,4 +1,4 @@
-"""The engine of Apache Beam: the verbs of ``runtime.in_process`` as steps of a pipeline."""
+"""Runs the verbs of ``runtime.in_process`` on Apache Beam, as steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dp_transforms.transforms.windowed import ReleaseListsByPeriod, SelectPartit
 from pipelines import progress
 
 FEW_RECORDS = 500_000
-"""The number of records that one worker has done before Flink has started the parts of a stage."""
+"""One worker finishes so many records before Flink has started the parts of a stage."""
 _NAMESPACE = "private"
 
 T = TypeVar("T")
@@ -36,8 +36,8 @@ T = TypeVar("T")
 
 class OnBeam:
     """Adds releases of records to a pipeline. Its verbs and arguments are those of ``InProcess``,
-    whose lists are PCollections here, and of ``progress.Watch``. Where Flink would divide the
-    pipeline's work into parts, few records are one part."""
+    with PCollections for lists, and of ``progress.Watch``. Few records are one part, where Flink
+    would divide the pipeline's work into parts."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class OnBeam:
             parts.parallelism = min(parts.parallelism, 1)
 
     def frequency_list(self, spec: specs.ListSpec) -> beam.PCollection:
-        """See ``InProcess``, here and in the other verbs."""
+        """Returns a PCollection in place of a list of ``InProcess``, as all verbs do."""
         return self._list(self._bounded(spec.mechanism.sensitivity), spec.mechanism)
 
     def names(self, spec: specs.NamesSpec) -> tuple[beam.PCollection, ...]:
@@ -91,8 +91,8 @@ class OnBeam:
 
     def run(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
         """Runs the pipeline, in which one worker calls ``write`` with the elements of all
-        collections, and prints the counters of rows if they are wanted."""
-        # It may be called again: see ``ReleaseDirectory.publish``.
+        collections; prints the counters of rows if they are wanted."""
+        # Beam may call it again: see ``ReleaseDirectory.publish``.
         elements = map(beam.pvalue.AsIter, collections)
         once = self._pipeline | "Once" >> beam.Create([None], reshuffle=False)
         _ = once | "Publish" >> beam.Map(_called, write, *elements)
@@ -105,7 +105,7 @@ class OnBeam:
                 progress.say_private(counter.key.metric.name, counter.result)
 
     def _records(self, rows: str = "records") -> beam.PCollection:
-        """The records, where ``rows`` is what they are called while they are read."""
+        """Returns the records, called ``rows`` while they are read."""
         watch = self._watch(f"reading {rows}", "records", total=self._source.estimated_rows)
         return self._pipeline | "ReadRecords" >> ReadRecords(self._source) | "Records" >> watch
 
@@ -137,7 +137,7 @@ class OnBeam:
         return selected | "WatchSelected" >> watch, *others
 
     def _watch(self, name: str, rows: str, total: int = 0, private: bool = True) -> _Watch:
-        # The time left is told where one process sees all of the rows.
+        # Only a process that sees all of the rows can tell the time left.
         workers = self._pipeline.options.view_as(DirectOptions).direct_num_workers
         stage = progress.Stage(name, total if workers == 1 else 0)
         counted = rows if private and self._shows_counters else ""
@@ -145,8 +145,8 @@ class OnBeam:
 
 
 class _Watch(TellsBound, beam.PTransform):
-    """Passes elements on unchanged, and tells of them: by a stage, if there is one, and by a Beam
-    counter of rows, if it has a name. The runner's UI shows that as well."""
+    """Passes elements on unchanged and reports them: as progress, if there is a stage, and by a
+    Beam counter of rows, if it has a name. The runner's UI shows the counter as well."""
 
     def __init__(self, stage: progress.Stage | None, counted: str):
         super().__init__()

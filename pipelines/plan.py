@@ -1,4 +1,4 @@
-"""Predicts the worth of releases from public numbers alone: nothing here reads private data."""
+"""Predicts the worth of releases from public numbers alone; reads no private data."""
 
 from __future__ import annotations
 
@@ -100,8 +100,7 @@ def make_parser() -> OneLineParser:
 
 
 def tables(plans: Sequence[ReleasePlan], why: str) -> str:
-    """The plans as text: of lists, of mechanisms and which one is the default and, if there is a
-    delta, of selections."""
+    """Formats plans as text: of lists, of mechanisms and, with a delta, of selections."""
     others = list(plans[0].other_dists)
     rows = [
         ["epsilon", "expected dist", *others, "of all contributions", "seconds for one release"]
@@ -142,7 +141,7 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
 
 
 def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
-    """A table of the error that each mechanism would have."""
+    """Makes a table of the error that each mechanism would have."""
     rows = [["epsilon", *(one.mechanism for one in plans[0].mechanisms)]]
     for plan in plans:
         cells = [
@@ -157,7 +156,7 @@ def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
 def _why_the_default(
     reference: FrequencyList, plans: Sequence[ReleasePlan], max_partitions: int
 ) -> str:
-    """Says from which epsilon on each mechanism works, and what error the next one would buy."""
+    """Says from which epsilon on each mechanism works, and the geometric one's error there."""
     least = least_epsilon(max_partitions)
     text = (
         "* is the default, --mechanism=auto: of the mechanisms that work at this epsilon and "
@@ -202,7 +201,7 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
         panel.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         panel.set_xticks([], minor=True)
         low, high = panel.get_ylim()
-        # Over several powers of ten their labels are enough, and others would overlap.
+        # Over several powers of ten, further labels would overlap.
         panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
         panel.yaxis.set_major_formatter("{x:,.0f}")
         panel.yaxis.set_minor_formatter("")

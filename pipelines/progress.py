@@ -1,4 +1,4 @@
-"""Progress on standard error, and exact counts for those who may see the data."""
+"""Reports progress on standard error, and exact counts to people who may see the data."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _begun: dict[str, float] = {}
 
 @dataclass
 class Stage:
-    """A stage of a job, such as "reading records", whose progress is told on stderr.
+    """A stage of a job, such as "reading records", reports its progress on stderr.
 
-    A line tells that it starts, and then one every few seconds its rate to two digits, as the exact
-    number of rows is private; with a ``total``, an estimate, also the time left. On a terminal this
-    is one line, which is written anew.
+    One line says that it starts; then, every few seconds, one gives its rate to two digits, since
+    the exact number of rows is private, and with an estimated ``total`` also the time left. On a
+    terminal this is a single line, written anew.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Stage:
     _told: float = 0.0
 
     def seen(self, rows: int) -> None:
-        """Tells of so many more rows."""
+        """Reports that many more rows."""
         now = time.monotonic()
         if self.name not in _begun:
             _begun[self.name] = self._told = now
@@ -50,8 +50,8 @@ class Stage:
 
 @dataclass
 class Watch:
-    """Tells of the stages of ``dp_transforms.runtime.in_process``, as ``Stage`` does, and of the
-    exact numbers of their rows at the ``end``, if either is wanted."""
+    """Reports the stages of ``dp_transforms.runtime.in_process``, as ``Stage`` does, and the exact
+    numbers of their rows at the ``end``, if either is wanted."""
 
     shows_progress: bool
     shows_counters: bool
@@ -81,7 +81,7 @@ class Watch:
 
 @contextlib.contextmanager
 def patience(doing: str) -> Iterator[None]:
-    """On a terminal, tells after 2, 4, 8, ... seconds that something goes on, unless stages do."""
+    """Reports on a terminal after 2, 4, 8, ... seconds that something goes on, unless stages do."""
     over = threading.Event()
 
     def tell() -> None:
@@ -101,7 +101,7 @@ def patience(doing: str) -> Iterator[None]:
 
 def say(line: str, begin: str = "", end: str = "\n") -> None:
     """Prints one line on stderr, with the time of day."""
-    # Not sys.stderr, which is closed to Beam's log in the worker processes of a local run.
+    # Not sys.stderr: worker processes of a local run close it, to silence Beam's log.
     clock = time.strftime("%H:%M:%S")
     print(f"{begin}{clock} {line}", end=end, file=sys.__stderr__, flush=True)
 
@@ -122,7 +122,8 @@ def _on_terminal() -> bool:
 
 
 def _pace(rows: int, seconds: float, total: int) -> str:
-    """
+    """Words the share that is done, the rate and the time left.
+
     >>> _pace(5_000_000, 10, 20_000_000)
     '25%, 500 thousand a second, 30 seconds left'
     >>> _pace(30, 10, 20), _pace(30, 10, 0)

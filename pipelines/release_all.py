@@ -1,4 +1,4 @@
-"""Both releases from one read: the frequency list, and the names of partitions that may be named.
+"""Makes both releases from one read: the frequency list and the selected names of partitions.
 
 Users' contributions are bounded once, both releases see the same bounded records, and their costs
 add up.

@@ -1,10 +1,10 @@
-"""The degrees of a graph: edges in, a differentially private list of the nodes' degrees out.
+"""Releases the degrees of a graph: edges in, a differentially private list of degrees out.
 
 The list says how many nodes have each degree, without naming any. It is released by a mechanism for
 integer partitions, with pure epsilon-DP for one of two neighbouring relations:
 
-* edges: add or remove all records of one edge. It is like a user of the nodes whose degrees it adds
-  to: both of its ends, or one for in- and out-degrees. So the sensitivity is 2, or 1.
+* edges: add or remove all records of one edge. An edge is like a user of the nodes whose degrees it
+  adds to: both of its ends, or one for in- and out-degrees. So the sensitivity is 2, or 1.
 * nodes: add or remove one node with all its edges. The graph is first projected to a public bound
   on degrees (see ``dp_transforms.mechanisms.degree_projection``, with the proof).
 """

@@ -1,4 +1,4 @@
-"""The main job: user records in, a differentially private frequency list out."""
+"""Runs the main job: user records in, a differentially private frequency list out."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
-    """Returns the mechanism that the flags ask for. Raises a ValueError that names flags that are
-    missing or exclude each other, or an InputError if the reference cannot be read."""
+    """Returns the mechanism that the flags ask for. A ValueError names flags that are missing or
+    exclude each other; an InputError says that the reference cannot be read."""
     given = [name for name in _VARIANTS if getattr(flags, name) is not None]
     if len(given) > 1:
         raise ValueError(f"give one of --{' and --'.join(given)}, not both")

@@ -1,5 +1,5 @@
-"""Frequency lists of groups: all users, and one for each gender, age, language or whatever else.
-See ``dp_transforms.transforms.grouped`` for the argument of privacy."""
+"""Releases frequency lists of groups: all users, and each gender, age, language or other attribute.
+See ``dp_transforms.transforms.grouped`` for the privacy argument."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def make_parser() -> JobParser:
 def main(flags: argparse.Namespace) -> Release:
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
-    # The parameters are heard of before the files are.
+    # Checks parameters before files.
     spec = _spec(flags)
     for warning in warnings_of_small_groups(spec, _sizes(flags, spec.attributes)):
         warn(warning)
@@ -104,7 +104,7 @@ def main(flags: argparse.Namespace) -> Release:
 
 
 def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> Iterator[str]:
-    """Yields warnings of groups whose lists would be mostly noise, by their public sizes: the error
+    """Yields warnings of groups whose lists would be mostly noise, by their public sizes. The error
     is that of a Zipf list of as many users, as in ``pipelines.plan``."""
     mechanism = spec.for_group
     for attribute in spec.attributes:
@@ -178,7 +178,8 @@ def _names(text: str) -> list[str]:
 
 
 def _names_of_attribute(text: str) -> tuple[str, list[str]]:
-    """
+    """Parses an attribute and the names of its groups.
+
     >>> _names_of_attribute('age=<20,"20, 30"')
     ('age', ['<20', '20, 30'])
     """

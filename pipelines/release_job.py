@@ -1,4 +1,4 @@
-"""Shared by all release jobs: flags, and the way from checked flags to a published release."""
+"""Shares the way of all release jobs from checked flags to a published release."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from dp_transforms.files.record_files import RecordSource
 
-# Here and in the jobs Beam, Arrow and the engines are imported where they are used: a second that
-# help, a misspelt flag and a list of counts do not take.
+# Here and in the jobs, functions import Beam, Arrow and the engines themselves: help, a misspelt
+# flag and a list of counts do not wait a second for them.
 
 _TABLES: dict[type, tuple[str, Callable[..., release_files.Tables]]] = {
     specs.ListSpec: (filenames.FREQUENCIES_FILE, release_files.list_tables),
@@ -38,16 +38,14 @@ _TABLES: dict[type, tuple[str, Callable[..., release_files.Tables]]] = {
     specs.GroupsSpec: (filenames.LISTS_FILE, release_files.grouped_tables),
     specs.UserDegreesSpec: (filenames.DEGREES_FILE, release_files.degree_tables),
 }
-"""The file of a release of lists, and the function that makes its content of the elements."""
+"""The file of each kind of release, and the function that makes its content."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes what is released into a directory. On Beam it is pickled.
-
-    The ``statement`` is the privacy.json without the budget; ``tables`` makes the content of the
-    files, see ``release_files.list_tables``.
-    """
+    """Writes a release into a directory. On Beam it is pickled. The ``statement`` is the
+    privacy.json without the budget; ``tables`` makes the content of the files, see
+    ``release_files.list_tables``."""
 
     directory: ReleaseDirectory
     statement: dict[str, Any]
@@ -56,8 +54,8 @@ class Writer:
     def __call__(
         self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[int] = ()
     ) -> None:
-        """Writes the elements of a release and the statement; ``others`` has the number of users of
-        partitions that are not named, if it is released."""
+        """Writes the elements of a release and the statement; ``others`` holds the number of users
+        of unnamed partitions, if it is released."""
         statement = self.statement | budget
         for users in others:
             statement["users_of_other_partitions"] = users
@@ -66,19 +64,19 @@ class Writer:
 
 @dataclass(frozen=True)
 class Release:
-    """A release about to be made, after all checks that need no data.
+    """A release is ready to be made, after all checks that need no data.
 
     Attributes:
-      requests: what is spent.
+      requests: the budgets to spend.
       directories: receive the release.
-      make: calls a verb of an engine, ``InProcess`` or ``OnBeam``, and returns the collections that
-        are released.
+      make: calls a verb of an engine, ``InProcess`` or ``OnBeam``, and returns the released
+        collections.
       write: is called once, with the budget's part of each privacy.json and the elements of these
         collections. On Beam it may be called again, in another process.
       source: the records; None if there are none.
       whole: for a ledger of this job alone, if there is to be one.
-      read: reads what is not records, before anything is spent.
-      done: says what was written; ``say_done`` by default.
+      read: reads other files than records, before anything is spent.
+      done: prints a summary; ``say_done`` by default.
     """
 
     requests: Sequence[Request]
@@ -102,7 +100,7 @@ def write_each(
 def _write_periods(
     writers: Mapping[str, Writer], budget: dict[str, Any], found: Iterable[Any]
 ) -> None:
-    """Writes the release of each period: of pairs with its list, or of tables of names with the
+    """Writes the release of each period, from pairs with its list, or from tables of names with the
     period in the column ``list``."""
     import pyarrow.compute as pc
 
@@ -125,7 +123,7 @@ def writer(
     bounded_by_job: bool = True,
 ) -> Writer:
     """Returns the writer of a specification's release into a directory, by default that of the
-    flags; ``bounded_by_job`` is explained at ``statement_of``."""
+    flags. ``statement_of`` explains ``bounded_by_job``."""
     fields = None if source is None else source.partition_fields
     statement = statement_of(spec, fields, bounded_by_job)
     tables: Callable[..., release_files.Tables]
@@ -161,8 +159,8 @@ def period_release(
     kind: type[specs.PeriodListsSpec] | type[specs.PeriodNamesSpec],
     **options: Any,
 ) -> Release:
-    """Returns the release of each period in a directory of its name, and of all in one file. The
-    options of its specification stand beside the flags that both jobs with periods have."""
+    """Returns the release of each period in a directory of its name, and of all in one file.
+    ``options`` are those of its specification beside the flags of both jobs with periods."""
     require(flags, *PERIOD_FLAGS, "epsilon")
     spec = kind(
         periods=filenames.period_names(flags.period, flags.periods),
@@ -196,8 +194,8 @@ def _made(spec: specs.Spec, engine: Any) -> Sequence[Any]:
 def job(
     make_parser: Callable[[], JobParser],
 ) -> Callable[[Callable[[argparse.Namespace], Release | Job]], Callable[..., int]]:
-    """Makes the ``main`` of a job from a function that checks all that can be checked before data
-    are read, and gives a release to make, or a job to do: see ``run``."""
+    """Makes the ``main`` of a job from a function that does all checks without data, and returns a
+    release to make, or a job to do: see ``run``."""
 
     def decorate(prepare: Callable[[argparse.Namespace], Release | Job]) -> Callable[..., int]:
         def prepared(flags: argparse.Namespace, options: Options) -> Job:
@@ -210,12 +208,9 @@ def job(
 
 
 def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:
-    """Returns the job that charges the budget, makes the release and says what was written.
-
-    Raises, before anything is read or spent:
-      ValueError: a report cannot be drawn, or see ``worker_pool.make_runner``.
-      InputError: a directory cannot be written, or see ``worker_pool.make_runner``.
-    """
+    """Returns the job that charges the budget, makes the release and reports it. Before anything is
+    read or spent, a report that cannot be drawn is a ValueError, and a directory that cannot be
+    written an InputError; see also ``worker_pool.make_runner``."""
     if flags.report:
         from dp_transforms.reports import page
 
@@ -250,7 +245,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
         from pipelines.worker_pool import make_runner
 
         pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
-    # Other runners may go on after this process, or where the ledger is not.
+    # Other runners may go on after this process, or on machines without the ledger.
     announces = pipeline is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
     def job() -> None:
@@ -270,13 +265,13 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
 
 @contextlib.contextmanager
 def _after_release() -> Iterator[None]:
-    """Has an error of standard output say that the release was made, and paid for, all the same."""
+    """Makes errors of standard output say that the release was made, and paid for."""
     try:
         yield
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads the output, such as head, has seen enough of it.
+        # The reader of the output, such as head, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -315,7 +310,7 @@ def _run_on_beam(
 
 
 def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:
-    """Prints what was written, after drawing the report of the first directory if it is wanted."""
+    """Prints the paths of all files, then draws the first directory's report if wanted."""
     for directory in directories:
         for name in directory.files:
             print(directory.file(name))

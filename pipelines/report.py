@@ -1,4 +1,4 @@
-"""A page about a release: its numbers, the guarantee, and how far the noise may have moved them.
+"""Draws a page about a release: its numbers, its guarantee, and error bars for the noise.
 
 Everything comes from the released files, so a report costs no privacy. (extra: report)
 """
@@ -30,12 +30,9 @@ _CONTENT = f"a release with its {PRIVACY_FILE}"
 
 
 def write_report(directory: str, words: Words = NO_WORDS) -> str:
-    """Writes the page and its pictures beside a release; returns the page's path.
-
-    Raises:
-      InputError: there is no release, it cannot be read, or the report cannot be written.
-      ImportError: matplotlib is not installed.
-    """
+    """Writes the page and its pictures beside a release; returns the page's path. An InputError
+    says that there is no readable release or place to write; an ImportError, that matplotlib is
+    missing."""
     with reading(directory, _CONTENT):
         text, pictures = page_of(load(directory), words)
     return write_files(local_path(directory), {**pictures, REPORT_FILE: text.encode()})
@@ -43,7 +40,7 @@ def write_report(directory: str, words: Words = NO_WORDS) -> str:
 
 def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
     """Writes the page of two lists beside the second; returns its path. Errors are those of
-    ``write_report``, and a ValueError if these are not two lists."""
+    ``write_report``, and a ValueError if the releases are not two lists."""
     short = [os.path.basename(one.rstrip("/")) for one in (first, second)]
     labels = (first, second) if short[0] == short[1] else (short[0], short[1])
     comparison = compare(load(first), load(second), labels=labels)
@@ -53,7 +50,7 @@ def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
 
 
 def add_degrees_flag(parser: OneLineParser) -> None:
-    """Adds the flag that ``kept`` is for."""
+    """Adds the flag of ``kept``."""
     parser.add_argument(
         "--degrees",
         metavar="DIR",
@@ -63,8 +60,8 @@ def add_degrees_flag(parser: OneLineParser) -> None:
 
 
 def kept(directory: str, degrees: str) -> str:
-    """Tells the part of the records that the bound of a release has kept. Raises a ValueError for a
-    directory without such a release, or whose job has bounded users in another way."""
+    """Says which part of the records the bound of a release has kept; a ValueError if the directory
+    has no such release, or its job has bounded users in another way."""
     with reading(directory, _CONTENT):
         statement = read_statement(directory)
     if not drops_records(statement) or "periods" in statement:

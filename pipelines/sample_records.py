@@ -1,4 +1,4 @@
-"""Makes records to try the jobs on, of a random sample of the accounts of the RockYou list.
+"""Makes records to try the jobs on, from a random sample of the accounts of the RockYou list.
 
 Users and passwords are made-up identifiers; two users share a password identifier exactly if the
 sampled accounts shared a password.
@@ -22,7 +22,7 @@ from pipelines.command_line import OneLineParser, command
 
 
 def sample_items(frequency_list: FrequencyList, users: int, rng: np.random.Generator) -> IntArray:
-    """Samples users at random, and returns their items: item i is the one of rank i (from 0).
+    """Samples users at random, and returns the rank (from 0) of each one's item.
 
     >>> items = sample_items(FrequencyList([3, 1], [1, 2]), 5, np.random.default_rng(0))
     >>> sorted(items.tolist())
@@ -39,7 +39,7 @@ def sample_items(frequency_list: FrequencyList, users: int, rng: np.random.Gener
 
 
 def sample_table(users: int, seed: int) -> pa.Table:
-    """Records of `users` users in a random order, with the columns user and password_id."""
+    """Returns records of `users` users in random order, with the columns user and password_id."""
     rng = np.random.default_rng(seed)
     items = sample_items(rockyou(), users, rng)
     user_ids = pa.array(range(users)).cast(pa.string())

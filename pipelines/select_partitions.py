@@ -1,4 +1,4 @@
-"""Selects the partitions that may be named: user records in, differentially private names out."""
+"""Selects the partitions to name: user records in, differentially private names out."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def main(flags: argparse.Namespace) -> Release | Job:
         refuse(flags, "does not go with --period", *of_one)
         return period_release(flags, PeriodNamesSpec, delta=flags.delta, **_options(flags))
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
-    # The parameters are heard of before the files are.
+    # Checks parameters before files.
     _spec(flags, ())
     source = job_flags.records(flags)
     public: Sequence[Any] = ()
@@ -173,7 +173,7 @@ def _explanation(flags: argparse.Namespace) -> Job:
 
 
 def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
-    """The selection. Without its public names, which are read later, all else is checked."""
+    """Returns the selection. Without its public names, which are read later, it checks all else."""
     whole, others = PrivacyBudget(flags.epsilon, flags.delta), None
     if flags.others_share is not None:
         others = PrivacyBudget(whole.epsilon * flags.others_share)

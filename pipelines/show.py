@@ -1,4 +1,4 @@
-"""Prints what a release says: its first rows, its numbers with intervals, and its guarantee."""
+"""Prints a release: its first rows, its numbers with intervals, and its guarantee."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make_parser() -> OneLineParser:
 
 
 def shown(directory: str) -> str:
-    """Returns the text about a directory's release, or raises a ValueError without one."""
+    """Returns the text about a directory's release; a ValueError if it holds none."""
     with reading(directory, f"a release with its {PRIVACY_FILE}"):
         release = load(directory)
         parts = [repr(release)]

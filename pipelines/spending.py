@@ -1,5 +1,5 @@
-"""Reserves a job's budget in a ledger before data are read, and commits it after the release, or
-gives it back where nothing can have come out (see ``dp_transforms.budget.ledger``)."""
+"""Reserves a job's budget in a ledger before data are read. After the release it is committed;
+where nothing can have come out, it is given back (see ``dp_transforms.budget.ledger``)."""
 
 from __future__ import annotations
 
@@ -29,18 +29,14 @@ from pipelines.command_line import refuse
 
 
 class Charge(dict[str, Any]):
-    """The budget's part of a privacy.json, which can be pickled. Whoever writes the release calls
-    ``begin`` before."""
+    """The budget's part of a privacy.json can be pickled; writers call ``begin`` first."""
 
     ledger: str | None = None
     ids: tuple[int, ...] = ()
 
     def begin(self) -> None:
-        """Notes in the ledger that something may come out from now on.
-
-        Raises:
-          InputError: the reservations are not open any more, or the ledger cannot be written.
-        """
+        """Notes in the ledger that something may come out from now on; an InputError if the
+        reservations are not open any more, or the ledger cannot be written."""
         if self.ledger is None:
             return
         try:
@@ -51,8 +47,8 @@ class Charge(dict[str, Any]):
 
 
 def origin_of(flags: argparse.Namespace) -> Origin:
-    """Returns the job, for its rows of a ledger. Raises a ValueError for a text that is not
-    printable, too long or without a ledger."""
+    """Returns the job, for its rows of a ledger; a ValueError for a text that is not printable, too
+    long or without a ledger."""
     if flags.ledger is None:
         refuse(flags, "goes with --ledger", "label", "job_id")
     output = local_path(flags.output)
@@ -69,7 +65,8 @@ def spending(
     origin: Origin | None = None,
     announces: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Reserves all requests, and commits them when the block is left without an error.
+    """Reserves all requests, and commits them when the block is left without an error. Yields
+    entries for each privacy.json.
 
     After an error they are given back if no release was begun under them and the error does not
     depend on the noise; otherwise they stay spent: something may have got out.
@@ -78,9 +75,6 @@ def spending(
       path: a ledger; None for one of this job alone.
       whole: the budget of a ledger of this job alone; without one, there is none.
       announces: the block, and whatever it starts, writes nothing without ``begin_release``.
-
-    Yields:
-      Entries for each privacy.json.
 
     Raises:
       InputError: there is no such ledger, it is damaged, cannot be written, or has too little
@@ -102,7 +96,7 @@ def spending(
             epsilon=str(ledger.budget.epsilon),
             delta=str(ledger.budget.delta),
             neighbours=requests[0].unit.neighbours,
-            # A privacy.json is there only if its release is.
+            # A privacy.json only appears with its release.
             ledger=[
                 line.to_json() | ({"state": State.COMMITTED.value} if line.id in ids else {})
                 for line in ledger.lines()
@@ -115,7 +109,7 @@ def spending(
         try:
             yield {"budget": charge}
         except BaseException as error:
-            # Where the ledger cannot say so now, the next job that reserves finds it out.
+            # If the ledger cannot be written now, the next job that reserves finds this out.
             with contextlib.suppress(CorruptedLedgerError, OSError):
                 if is_paid_for(error):
                     ledger.commit(*ids)
@@ -126,8 +120,8 @@ def spending(
 
 
 def price(path: str | None, requests: Sequence[Request]) -> list[str]:
-    """Tells a job's cost in lines of text, and reserves nothing. Raises an InputError for a ledger
-    that is none or damaged, is for other neighbours, or has too little left."""
+    """Returns a job's cost as lines of text, and reserves nothing. An InputError says that the
+    ledger is missing, damaged, for other neighbours, or has too little left."""
     lines = [f"{one.purpose}: {one.cost.budget}; {one.unit.neighbours}" for one in requests]
     if path is None:
         return lines
@@ -152,8 +146,8 @@ def check_job(
 ) -> None:
     """Looks for an earlier run of a job with a --job_id: does nothing if it may run.
 
-    ``statements`` are the privacy.json of each directory that the job writes; None where it has no
-    complete release.
+    ``statements`` are the privacy.json of each directory that the job writes; None if a release
+    there is incomplete.
 
     Raises:
       DoneError: it has run, and its release is there. If only its commit was missing, it is made.

@@ -1,13 +1,13 @@
-"""A worker process of a local run, or one that makes workers for a pool by copies of itself.
+"""Runs a worker process of a local run, or copies itself into the workers of a pool.
 
     python -m pipelines.worker [DESCRIPTOR]
 
-It is Beam's own worker, but dead if a part of it is, and quiet: Beam's logs tracebacks of errors to
-stderr, of which the runner hears in another way.
+It is Beam's own worker, but ends if any of its threads dies, and is quiet: Beam's logs tracebacks
+of errors to stderr, while the runner hears of errors in another way.
 
-Importing takes a worker two seconds, and a cluster's node starts many: a job of ten stages, of
-which each starts a worker on each of two nodes, spends most of its time on it. A copy of a process
-that has imported what workers need takes some milliseconds.
+Importing takes a worker two seconds, and a cluster's node starts many: ten stages that each start a
+worker on each of two nodes would spend most of a job's time on it. A copy of a process that has
+already imported everything takes some milliseconds.
 
 The descriptor is of a socket to the pool that started this process. For each worker the pool sends
 a byte, and with it the descriptor of a socket of that worker's own, in which
@@ -31,29 +31,29 @@ import sys
 import threading
 from collections.abc import Callable
 
-# Beam is imported in functions: it logs, and a quiet worker closes stderr before.
+# Functions import Beam, since it logs: a quiet worker closes stderr before.
 
 FAILURE = 1
-"""The exit code of a worker that ends because a part of it failed."""
+"""The exit code of a worker that ends because of a failure."""
 FORKS = sys.platform == "linux"
-"""True where one warm process makes many workers: elsewhere libraries do not bear to be copied."""
+"""Whether one warm process makes many workers: not where libraries fail in a copied process."""
 SECONDS_TO_MAKE_STEPS = 180.0
-"""The time limit for making a stage's steps: as long as runners would have waited."""
+"""The time limit for making a stage's steps, as long as runners would wait."""
 
 _NEEDED = (
     "apache_beam.runners.worker.sdk_worker_main",
     "pipelines.on_beam",
     "pipelines.release_job",
 )
-# glibc's numbers of what mallopt sets.
+# glibc's numbers of the parameters of mallopt.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
 
 def end_with_any_thread() -> None:
     """Ends this process when one of its threads dies of an error.
 
-    A worker whose connection for data broke answers on its other connections as if nothing were
-    wrong, and a runner may wait for its data forever. It notices at once that a worker has died.
+    A worker whose data connection broke answers on its other connections as if nothing were wrong,
+    and a runner may wait for its data forever. It notices at once that a worker has died.
     """
     threading.excepthook = lambda _: os._exit(FAILURE)
 
@@ -71,7 +71,7 @@ def run(tell_ready: Callable[[], object] = lambda: None) -> None:
 
 
 def connect_early() -> None:
-    """Has the workers of this process connect before they make a stage's steps, in limited time.
+    """Makes the workers of this process connect before they make a stage's steps, in limited time.
 
     Beam's runners in Java wait for that connection, three minutes at each attempt, before they look
     at a worker's answers or notice its end (https://github.com/apache/beam/issues/20391, to Beam
@@ -101,27 +101,25 @@ def connect_early() -> None:
             finally:
                 end.cancel()
 
-    # This is all that the workers replace in Beam. Where Beam moves what is replaced,
+    # The workers replace only this class of Beam. If Beam moves it,
     # test_a_runner_hears_of_a_step_that_cannot_be_made fails.
     sdk_worker.BundleProcessorCache = ConnectedFirst  # type: ignore[misc]
 
 
 def take_system_memory() -> None:
-    """Has Arrow use the system's allocator in this process.
-
-    Arrow's own one returns memory to the system and asks for it again: up to a fifth of the time.
-    """
+    """Makes Arrow use the system's allocator in this process: Arrow's own one returns memory to the
+    system and asks for it again, which takes up to a fifth of the time."""
     import pyarrow as pa
 
     pa.set_memory_pool(pa.system_memory_pool())
 
 
 def keep_freed_memory() -> None:
-    """Has this process, which ends with its job, keep up to 256 MiB of freed memory for itself.
+    """Makes this process, which ends with its job, keep up to 256 MiB of freed memory for itself.
 
-    glibc would return large columns at once, and have an arena for each thread, which is emptied on
-    its own: a tenth of the time. One arena keeps nobody waiting: small pieces have a cache of each
-    thread. With other C libraries only Arrow's allocator changes.
+    glibc would return large columns at once, and have an arena for each thread, emptied on its own,
+    which takes a tenth of the time. One arena is enough, since each thread has a cache of small
+    pieces. With other C libraries only Arrow's allocator changes.
     """
     take_system_memory()
     try:
@@ -135,7 +133,7 @@ def keep_freed_memory() -> None:
 
 def serve(requests: socket.socket) -> None:
     """Makes workers until the pool ends; returns in each worker when it has done its work."""
-    # Nobody waits for them.
+    # The system reaps the workers: nobody waits for them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         asked, descriptors, *_ = socket.recv_fds(requests, 1, 1)
@@ -151,7 +149,7 @@ def serve(requests: socket.socket) -> None:
 
 
 def work(pool: socket.socket) -> None:
-    """Is a worker, until its runner or its pool ends."""
+    """Works until the runner or the pool ends."""
     worker, endpoint = json.loads(pool.makefile().readline())
     os.environ["WORKER_ID"] = worker
     os.environ["CONTROL_API_SERVICE_DESCRIPTOR"] = endpoint
@@ -173,6 +171,6 @@ if __name__ == "__main__":
     else:
         for module in _NEEDED:
             importlib.import_module(module)
-        # What is there stays shared by the copies.
+        # Copies go on sharing the objects that exist now.
         gc.freeze()
         serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,20 +1,20 @@
-"""Runners, and pools of the workers that those behind a job service ask for.
+"""Makes runners, and pools of workers for runners behind a job service.
 
     python -m pipelines.worker_pool --port=50000
 
 starts a pool, on a node of a cluster or in a container beside one. Jobs use it with
---environment_type=EXTERNAL --environment_config=localhost:50000, an address as the worker nodes of
-the engine see it.
+--environment_type=EXTERNAL --environment_config=localhost:50000, the address as seen from the
+engine's worker nodes.
 
 A runner's worker node, such as a Flink TaskManager, asks the pool at an address for Python workers,
 and these connect back to it. Beam has such a pool too. This one
 
 * lets several worker nodes share a pool: nodes number their workers alike, and Beam's pool, told to
   stop the worker of one node, stops that of another;
-* answers when a worker is ready, not when its process is started: a runner waits without an end for
-  a worker that it was promised, but hears at once of a pool or a worker that ends before that;
+* answers when a worker is ready, not when its process is started: a runner waits forever for a
+  promised worker, but hears at once of a pool or a worker that ends before that;
 * writes no log, which would quote records in tracebacks: the runner hears of errors anyway;
-* listens on this machine alone unless told otherwise: whoever reaches a pool can run code in it.
+* listens on this machine alone unless told otherwise: anyone who reaches a pool can run code in it.
 """
 
 from __future__ import annotations
@@ -71,20 +71,20 @@ _ENVIRONMENTS = (
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Has a process for each worker that a runner asks for, copied from a warm one.
+    """Starts a process for each worker that a runner asks for, copied from a warm one.
 
-    A worker ends by itself when the runner closes the connection to it. One that does not, for
-    example because its node died while it was at work, is told to end when nobody listens any more
-    where it reports to. All end with this process.
+    A worker ends by itself when the runner closes the connection to it. If it does not, for example
+    because its node died while it was at work, it is told to end when nobody listens any more at
+    the address it reports to. All end with this process.
 
     It listens at a free port by default, and raises an OSError if it cannot listen at its port.
     """
 
     def __init__(self, host: str = LOOPBACK, port: int = 0):
-        # Each is a socket to one of them.
+        # Each one is a socket to a worker.
         self._workers: set[socket.socket] = set()
         self._lock = threading.Lock()
-        # A port is one pool's.
+        # Pools do not share a port.
         options = [("grpc.so_reuseport", 0)]
         self._server = grpc.server(shared_unbounded_instance(), options=options)
         beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(self, self._server)
@@ -105,7 +105,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StartWorkerResponse(error=error)
 
     def StopWorker(self, request: Any, context: Any) -> Any:
-        # The request has a number that workers of several nodes may have.
+        # Does nothing: workers of several nodes may have the number in the request.
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def wait(self) -> None:
@@ -132,7 +132,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             try:
                 socket.send_fds(self._requests, [b"\n"], [theirs.fileno()])
             except OSError:
-                # It has just ended.
+                # The warm process has just ended.
                 return False
             if not FORKS:
                 self._warm_up()
@@ -142,7 +142,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return told.get()
 
     def _watch(self, worker: socket.socket, endpoint: str, told: queue.SimpleQueue[bool]) -> None:
-        """Says whether a worker gets ready, and hangs up when there is no node that it serves."""
+        """Says whether a worker gets ready, and hangs up when the node that it serves is gone."""
         worker.settimeout(_SECONDS_BETWEEN_LOOKS)
         with worker:
             while True:
@@ -187,13 +187,9 @@ def listens(endpoint: str) -> bool:
 
 
 def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> PipelineRunner:
-    """Returns the runner that the options ask for, quiet about errors unless the flags say
-    otherwise.
-
-    Raises:
-      ValueError: there is no such runner, or it needs further flags.
-      InputError: the engine that it submits to does not answer.
-    """
+    """Returns the runner of the options, quiet about errors unless the flags say otherwise. A
+    runner that does not exist or needs further flags is a ValueError; an engine that does not
+    answer, an InputError."""
     name = options.view_as(StandardOptions).runner
     direct = options.view_as(DirectOptions)
     multi_processing = direct.direct_running_mode == "multi_processing"
@@ -212,10 +208,8 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
 
 def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
     """Checks that a job can be submitted, and starts a pool of workers here if it wants one. Errors
-    are those of ``make_runner``.
-
-    Beam itself waits for minutes for a service that is not there, and takes containers by default.
-    """
+    are those of ``make_runner``. Beam itself waits for minutes for a missing service, and takes
+    containers by default."""
     portable = options.view_as(PortableOptions)
     if type(runner) is PortableRunner and not portable.job_endpoint:
         raise ValueError(
@@ -231,7 +225,7 @@ def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
             _check("flink_master", master, urlsplit(runner.add_http_scheme(master)).netloc)
     worker = options.view_as(WorkerOptions)
     if worker.default_sdk_harness_log_level == "CRITICAL":
-        # Job servers in Java refuse a level that Java does not have.
+        # Java's job servers refuse levels that Java lacks.
         worker.default_sdk_harness_log_level = "ERROR"
     # Beam has pip list all packages first, for workers to log how theirs differ.
     options.view_as(DebugOptions).add_experiment("disable_logging_submission_environment")
@@ -269,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         pool = WorkerPool(flags.host, flags.port)
     except OSError as error:
         return failed(f"{flags.host}:{flags.port}: {error}")
-    # What a container's end sends. The workers are stopped on the way out.
+    # A container ends by SIGTERM. The workers are stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(SUCCESS))
     print(f"serving workers at {pool.address}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):

@@ -1,1 +1,1 @@
-"""Files of jobs: what is read, and what is written."""
+"""Reads the files of jobs, and writes their releases."""

@@ -1,4 +1,4 @@
-"""Avro files as Arrow tables, one file per worker."""
+"""Reads Avro files as Arrow tables, one file per worker."""
 
 from __future__ import annotations
 
@@ -37,11 +37,9 @@ _LOGICAL_TYPES = {
 
 @dataclass(frozen=True)
 class AvroFiles(RecordFormat):
-    """Records in the fields of Avro files, or in fields of records in these, such as user.id.
-
-    Fields are strings, enums, bytes, integers, booleans, dates, timestamps, decimals or UUIDs, or
-    null. They become what the same types of Parquet files become (see ``logical_types``).
-    """
+    """Reads fields of Avro files, or of nested records, such as user.id: strings, enums, bytes,
+    integers, booleans, dates, timestamps, decimals, UUIDs or nulls. They become what the same types
+    of Parquet files become (see ``logical_types``)."""
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
         with open_bytes(path) as file:
@@ -70,7 +68,7 @@ class AvroFiles(RecordFormat):
 
 
 def _opened(path: str, reader: str, file: Any) -> Any:
-    # Other formats do not wait for it.
+    # Imported here so that other formats do not wait for it.
     import fastavro
 
     with discreet(
@@ -81,7 +79,7 @@ def _opened(path: str, reader: str, file: Any) -> Any:
 
 
 def _undamaged(path: str) -> contextlib.AbstractContextManager[None]:
-    # Bytes that are no records make fastavro, a codec or Arrow raise whatever error.
+    # Damaged bytes make fastavro, a codec or Arrow raise errors of any type.
     return discreet(
         f"{path} cannot be read to its end: it is damaged, or holds values that its types do not "
         "allow"
@@ -89,13 +87,13 @@ def _undamaged(path: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _fields(reader: Any) -> pa.Schema:
-    """The fields of a file's records, where there is no Arrow type for one as null."""
+    """Returns the fields of a file's records, with the type null where Arrow has none."""
     whole = _type(reader.writer_schema)
     return pa.schema(list(whole) if whole is not None and pa.types.is_struct(whole) else [])
 
 
 def _type(kind: Any) -> pa.DataType | None:
-    """The Arrow type of an Avro type, or None if there is none.
+    """Returns the Arrow type of an Avro type, or None if there is none.
 
     >>> _type(["null", {"type": "int", "logicalType": "date"}])
     DataType(date32[day])
@@ -122,7 +120,7 @@ def _table(records: list[Any], fields: pa.Schema, columns: Sequence[str]) -> pa.
         for key in name.split("."):
             values = [None if value is None else value[key] for value in values]
         if kind == pa.string():
-            # Of a UUID its text.
+            # fastavro gives UUIDs as objects.
             values = [value if value is None else str(value) for value in values]
         found[name] = pa.array(values, kind)
     return pa.table(found)

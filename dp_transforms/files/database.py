@@ -1,6 +1,6 @@
-"""The records that a query to a database gives: by ADBC, as Arrow tables, or by sqlite3.
+"""Reads the records of a database query, by ADBC as Arrow tables, or by sqlite3.
 
-A driver of ADBC is an optional dependency (extra: database), imported when it is asked for.
+A driver of ADBC is an optional dependency (extra: database), imported when it is needed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FAILED = (
 
 
 class _Query(RecordSource):
-    """The base of sources that read the records of a query; to count them would run it."""
+    """A source of the records of a query, which are not counted: that would run the query."""
 
     def __init__(self, query: str, *columns: Any, **options: Any):
         super().__init__("--query", *columns, **options)
@@ -50,15 +50,15 @@ class _Query(RecordSource):
 
     @abstractmethod
     def _read(self) -> Iterator[pa.Table]:
-        """Reads the needed columns of the rows, a batch at a time."""
+        """Yields the needed columns of the rows, a batch at a time."""
 
 
 class RecordQuery(_Query):
-    """The records of a query, in tables with the columns user and partition.
+    """Reads the records of a query into tables with the columns user and partition.
 
-    The query is planned, and gives no row, when this is made, so that a misspelt column fails at
-    once. It runs when records are read: on one worker, which needs the driver. Where a runner
-    repeats that step the query runs again, so let nobody write to what it reads meanwhile.
+    The constructor plans the query without reading a row, so that a misspelt column fails at once.
+    The query runs when records are read, on one worker, which needs the driver. A runner that
+    repeats the step runs the query again, so nobody may write to its tables meanwhile.
 
     Args:
       database: duckdb:FILE, or postgresql://USER@HOST/NAME (password: PGPASSWORD or ~/.pgpass).
@@ -68,7 +68,7 @@ class RecordQuery(_Query):
     Raises:
       InputError: the database cannot be opened, the driver is not installed, the query cannot be
         planned, or it does not give these columns.
-      ValueError: there is no such kind of database, or a column is given twice.
+      ValueError: the kind of database is unknown, or a column is given twice.
     """
 
     def __init__(self, database: str, query: str, *columns: Any, **options: Any):
@@ -106,12 +106,11 @@ class RecordQuery(_Query):
 
 
 class SqliteQuery(_Query):
-    """The records of a query to a file of SQLite, which is not changed.
+    """Reads the records of a query to a SQLite file, and does not change the file.
 
-    Values of SQLite have types, and columns have none: all values of a column must be of the type
-    of its first one, integers, text or bytes. Otherwise as ``RecordQuery``, without a driver.
-
-    Args, Raises: as ``RecordQuery``, but a path for the database.
+    In SQLite each value has its own type. All values of a column must have the type of the first
+    one: integer, text or bytes. No driver is needed. The rest is as for ``RecordQuery``, with a
+    path for the database.
     """
 
     def __init__(self, path: str, query: str, *columns: Any, **options: Any):
@@ -119,7 +118,7 @@ class SqliteQuery(_Query):
         self._path = _existing(path)
         with _telling(_UNPLANNED), contextlib.closing(self._connect()) as connection:
             found = connection.execute(f"{self._of_all} LIMIT 0").description
-        # SQLite takes the name of a column that is not there for text.
+        # SQLite reads the quoted name of a missing column as text.
         names = pa.schema([(name, pa.string()) for name, *_ in found])
         record_schema(self.pattern, names, self._columns)
         self._types = dict.fromkeys(self._columns, pa.null())
@@ -132,7 +131,7 @@ class SqliteQuery(_Query):
 
     def _connect(self) -> sqlite3.Connection:
         path = urllib.parse.quote(os.path.abspath(self._path))
-        # Threads that read take turns.
+        # Reading threads take turns.
         return sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
 
     def _read(self, end: str = "") -> Iterator[pa.Table]:
@@ -152,7 +151,7 @@ class SqliteQuery(_Query):
 
 
 def query_of(database: str, *arguments: Any, **options: Any) -> RecordSource:
-    """The source of a query's records. Args, Raises: see ``RecordQuery`` and ``SqliteQuery``."""
+    """Returns the source of a query's records; arguments are those of the classes."""
     kind, _, path = database.partition(":")
     if kind == "sqlite":
         return SqliteQuery(path, *arguments, **options)
@@ -160,7 +159,7 @@ def query_of(database: str, *arguments: Any, **options: Any) -> RecordSource:
 
 
 def _existing(path: str) -> str:
-    """The path of a file: of one that is not there the database would make one."""
+    """Returns the path if the file exists; otherwise the database would create it."""
     path = local_path(path)
     if not os.path.isfile(path):
         raise InputError(f"no database is in {path}: check the path")
@@ -169,7 +168,7 @@ def _existing(path: str) -> str:
 
 @contextlib.contextmanager
 def _telling(failed: str) -> Iterator[None]:
-    """Tells the first line of a driver's message: no row was read, so it is about the query."""
+    """Reports the first line of a driver's error: no row was read, so it is about the query."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Delimited text (CSV, TSV, ...) as Arrow tables, in ranges that several workers can read."""
+"""Reads delimited text (CSV, TSV, ...) as Arrow tables, in ranges that workers share."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _QUOTE = b'"'
 _BYTE_ORDER_MARK = "\ufeff"
 _CARRIAGE_RETURNS = "has carriage returns inside a line: end lines with \\n or \\r\\n"
 _STRUCTURE = ',"\r\n'
-# What shifts to other characters in encodings with states, and stands for others where there are
-# escapes: one record would change how the next one is read.
+# Sequences that switch the state of an encoding, or that it reads as escapes: one record would
+# change how the next one is read.
 _SHIFTS = b"+ACI- ~{!!~} \x1b$B!!\x1b(B \x0e!!\x0f \\u0022"
-# How files begin that are not text whatever their names say.
+# The first bytes of files that are not text, whatever their names say.
 _SIGNATURES = {
     b"PK\x03\x04": "is a zip archive: unpack it, or compress text with gzip, bzip2 or zstd",
     b"\x1f\x8b\x08": "is compressed with gzip: end its name with .gz",
@@ -37,24 +37,22 @@ _SIGNATURES = {
 
 @dataclass(frozen=True)
 class DelimitedText(text_lines.TextFormat):
-    """A format of text files: one record per line, fields between delimiters.
+    """Reads text files with one record per line and delimiters between fields. A ValueError says if
+    an attribute is not as described.
 
-    Fields are taken as text, so that 007 and 7 stay different. A field with nothing in it is null;
-    a quoted field with nothing in it ("") is the empty string. Files whose names end in .gz, .bz2
-    or .zst are decompressed, each by one worker; workers share other files, in ranges.
+    Fields are taken as text, so that 007 and 7 stay different. An empty field is null; an empty
+    quoted field ("") is the empty string. Files whose names end in .gz, .bz2 or .zst are
+    decompressed, each by one worker; workers share other files, in ranges.
 
     Attributes:
       delimiter: one ASCII character between fields.
       header: the first line of every file names the columns. Otherwise columns are given by
         position, counted from 1.
-      quotes: fields may be quoted as in RFC 4180. Otherwise a quote is a character like any other.
-      multiline: quoted fields may contain line breaks, and quotes are as RFC 4180 has them: around
-        a whole field, and doubled inside it. A file then belongs to one worker, since nobody can
-        tell where a record begins without having read the file up to there.
-      encoding: a Python codec without states in which ASCII characters are single bytes.
-
-    Raises:
-      ValueError: an attribute is not as described.
+      quotes: fields may be quoted as in RFC 4180. Otherwise a quote is an ordinary character.
+      multiline: quoted fields may contain line breaks, and quotes must follow RFC 4180: around a
+        whole field, and doubled inside it. Each file is read by one worker, since the beginning
+        of a record is only known after reading the file up to there.
+      encoding: a stateless Python codec in which ASCII characters are single bytes.
     """
 
     delimiter: str = ","
@@ -111,7 +109,7 @@ class DelimitedText(text_lines.TextFormat):
                     batches = pa.csv.open_csv(stream, **options)
                     tables = (pa.Table.from_batches([one]) for one in batches if one.num_rows)
                 else:
-                    # Arrow leaves it out at the beginning of a block, taking that for a file.
+                    # Arrow takes each block for a file, and drops a mark at its beginning.
                     mark = _BYTE_ORDER_MARK.encode(self.encoding, "ignore")
                     blocks = text_lines.blocks(part, file, layout.data_start, mark)
                     tables = map_ahead(functools.partial(self._table, part.path, layout), blocks)
@@ -166,7 +164,7 @@ class DelimitedText(text_lines.TextFormat):
         if names.count(column) > 1:
             raise InputError(f"{path} has more than one column {column!r}: rename all but one")
         if column not in names:
-            # The first line is not quoted here: without a header it would be somebody's record.
+            # The error does not quote the first line: without a header it is somebody's record.
             raise InputError(
                 f"{path} has no column {column!r} on its first line ({width}): check the name, "
                 f"--delimiter and --no_header"
@@ -187,7 +185,7 @@ class DelimitedText(text_lines.TextFormat):
         return {
             "read_options": pa.csv.ReadOptions(
                 column_names=names,
-                # Beam's workers are the parallelism; threads of theirs would compete with them.
+                # Beam's workers run in parallel already.
                 use_threads=False,
                 block_size=block_bytes,
             ),
@@ -207,7 +205,7 @@ class DelimitedText(text_lines.TextFormat):
         block = block if block.endswith(b"\n") else block + b"\n"
         guarded = self.quotes and _QUOTE in block
         if guarded:
-            # A last line of empty fields: a quote that is still open would swallow it.
+            # Appends a line of empty fields, which a quote that is still open would swallow.
             block += self.delimiter.encode("ascii") * (layout.width - 1) + b"\n"
         elif b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
             # Arrow would end a record there, and begin one that is perhaps another user's.
@@ -250,13 +248,13 @@ class _Layout(NamedTuple):
 
 
 class _StrictQuotes:
-    """Passes on text in UTF-8 if its quotes are as RFC 4180 has them, a piece at a time.
+    """Passes on text in UTF-8, a piece at a time, if its quotes follow RFC 4180.
 
-    Counted from the beginning, every odd quote opens a field, or is the second of two that stand
-    for one, and every even one closes it, or is the first. So it is enough to look at the bytes
-    beside each: a field is opened at its beginning, and closed at its end. A stray quote of one
-    user, which would turn the fields of others inside out, is refused unless text between quotes
-    looks like fields as well.
+    Counted from the beginning, every odd quote opens a field, or is the second of a doubled pair,
+    and every even one closes it, or is the first of a pair. So the bytes beside each quote show
+    whether fields are opened at their beginning and closed at their end. A stray quote of one user,
+    which would turn the fields of others inside out, is refused unless text between quotes looks
+    like fields as well.
     """
 
     def __init__(self, path: str, text_format: DelimitedText, has_mark: bool):
@@ -270,7 +268,7 @@ class _StrictQuotes:
         self._begun = self._ended = False
 
     def __call__(self, piece: Any) -> bytes:
-        """The piece, decoded; the last one is empty."""
+        """Returns a piece, decoded; the last piece is empty."""
         text: str = self._decoder.decode(bytes(piece), final=not piece)
         mark = b""
         if not self._begun and (text or not piece):
@@ -310,7 +308,7 @@ class _StrictQuotes:
 
 
 def _records_if_lines(block: bytes) -> int:
-    """The number of records of a block if each line but blank ones is one; -1 if it is unclear."""
+    """Counts the records of a block whose non-blank lines are records; -1 if unclear."""
     if b"\r" in block:
         if block.count(b"\r") != block.count(b"\r\n"):
             return -1

@@ -1,5 +1,4 @@
-"""Names of files of releases, with the headers of their tables, and of records; and names of
-periods, which the directories of their releases have."""
+"""Names the files of releases and their columns, the formats of records, and periods."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Arrow is imported where it is applied: a command's help needs the names alone.
+# Functions import Arrow themselves: a command's help needs only the names.
 
 PRIVACY_FILE = "privacy.json"
 
@@ -57,7 +56,7 @@ PARTITIONS_DIRECTORY = "partitions"
 
 
 class FileFormat(NamedTuple):
-    """A format of files of records: to add one, write its ``RecordFormat`` and a line here."""
+    """Describes a file format of records. A new one needs a ``RecordFormat`` and a line here."""
 
     title: str
     suffixes: tuple[str, ...]
@@ -70,7 +69,7 @@ FORMATS = {
     "parquet": FileFormat("Parquet", (".parquet", ".parq", ".pq"), "parquet_files.ParquetFiles"),
     "avro": FileFormat("Avro", (".avro",), "avro_files.AvroFiles"),
 }
-"""By what --input_format calls them; a file of another name is delimited text."""
+"""The names are those of --input_format; files of other suffixes are delimited text."""
 
 RELEASED_FILES = (FREQUENCIES_FILE, PARTITIONS_FILE, LISTS_FILE, DEGREES_FILE)
 """The releases of all jobs. A directory holds one of them, since it has one privacy.json."""
@@ -78,17 +77,15 @@ RELEASED_FILES = (FREQUENCIES_FILE, PARTITIONS_FILE, LISTS_FILE, DEGREES_FILE)
 PERIODS = ("hour", "day", "week", "month")
 MOST_PERIODS = 10_000
 FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%Y-%m-%d", "month": "%Y-%m"}
-"""The form of the names of each kind of period: its first day, or hour."""
+"""A period is named by its first day, or hour, in the form of its kind."""
 
 _TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
 _HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"
 
 
 def period_names(period: str, span: str) -> list[str]:
-    """The names of all periods of a kind from the first to the last day of a span.
-
-    Raises:
-      ValueError: there is no such period; the span is none, or has too many of them.
+    """Returns the names of all periods of a kind from the first to the last day of a span; a
+    ValueError for an unknown kind, or a span that is malformed or has too many periods.
 
     >>> period_names("week", "2026-01-01..2026-01-12")
     ['2025-12-29', '2026-01-05', '2026-01-12']
@@ -105,7 +102,7 @@ def period_names(period: str, span: str) -> list[str]:
         ) from None
     names: dict[str, None] = {}
     step = datetime.timedelta(hours=1) if period == "hour" else datetime.timedelta(days=1)
-    # No time after the last day, which may be the last that there is.
+    # Goes no further than the last day, which may be the last one of the calendar.
     for steps in range((last - first + datetime.timedelta(days=1)) // step):
         moment = first + steps * step
         monday = moment - datetime.timedelta(days=moment.weekday() if period == "week" else 0)
@@ -116,8 +113,8 @@ def period_names(period: str, span: str) -> list[str]:
 
 
 def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
-    """The names of the periods in which times are, each as it is written: text such as 2026-01-31,
-    2026-01-31 23:59 or 2026-01-31T23:59:59Z. Any other text, or none, is an InputError.
+    """Returns the names of the periods of times. Times are taken as written, in forms such as
+    2026-01-31, 2026-01-31 23:59 or 2026-01-31T23:59:59Z; other text, or none, is an InputError.
 
     >>> import pyarrow as pa
     >>> times = pa.chunked_array([["2026-01-31", "2026-02-01 23:59"]])

@@ -1,4 +1,4 @@
-"""The records of a data frame, or of other objects of a Python process, read as those of files."""
+"""Reads the records of a data frame or another object in memory, as files are read."""
 
 from __future__ import annotations
 
@@ -39,14 +39,10 @@ def records_of(
     more: Sequence[str] = (),
     period: str | None = None,
 ) -> RecordSource:
-    """The records of an object of this process, or of a path, as a job reads them, with more
-    columns, of which the last one becomes the period of that kind, such as "day", if one is given.
-
-    The other arguments are those of ``dp_transforms.release``.
-
-    Raises:
-      ValueError: there is no column for partitions; or as ``FrameRecords`` and ``RecordFiles``.
-    """
+    """Returns the records of an object in memory, or of a path, as a job reads them. ``more``
+    columns are kept; a ``period`` such as "day" replaces the times in the last of them. The other
+    arguments are those of ``dp_transforms.release``, and errors those of ``FrameRecords`` and
+    ``RecordFiles``, or a ValueError if there is no column for partitions."""
     partitions = [partition] if isinstance(partition, (str, int)) else list(partition)
     if not partitions:
         raise ValueError("partition must name at least one column")
@@ -63,7 +59,7 @@ def records_of(
 
 
 class FrameRecords(RecordSource):
-    """The records of an object, in tables with the columns user and partition.
+    """Reads the records of an object into tables with the columns user and partition.
 
     Args:
       data: an object with ``__arrow_c_stream__``, such as a frame of pandas or polars, a relation
@@ -72,7 +68,7 @@ class FrameRecords(RecordSource):
       user_column, partition_columns, **options: see ``RecordSource``.
 
     Raises:
-      InputError: there is no such column, or one is of an unfit type.
+      InputError: a column is missing, or of an unfit type.
       TypeError: the object is none of these.
     """
 
@@ -81,7 +77,7 @@ class FrameRecords(RecordSource):
     def __init__(self, data: Any, *columns: Any, **options: Any):
         super().__init__("the table", *columns, **options)
         self.estimated_rows, tables = self._read(data)
-        # Without records there are no types, and nothing to be told of them.
+        # Without records there are no types to check.
         untyped = pa.schema([(name, pa.string()) for name in self._columns])
         first = next(tables, untyped.empty_table())
         for column in self._columns:
@@ -95,7 +91,7 @@ class FrameRecords(RecordSource):
         self._tables: Iterator[pa.Table] = itertools.chain([first], tables)
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yields the records, the first time that it is called only."""
+        """Yields the records; it can be called once."""
         tables, self._tables = self._tables, iter(())
         for table in _parts(tables):
             schema = record_schema(self.pattern, table.schema, self._columns)
@@ -110,8 +106,7 @@ class FrameRecords(RecordSource):
             yield self._records(self.pattern, records)
 
     def _read(self, data: Any) -> tuple[int, Iterator[pa.Table]]:
-        """Returns the number of records, 0 if it is not known, and tables; of a stream the first
-        one is empty."""
+        """Returns the number of records (0 if unknown) and tables; a stream's first is empty."""
         if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
             needed = data.select(self._needed_of(data.collect_schema().names()))
             with _errors_of_data():
@@ -124,7 +119,7 @@ class FrameRecords(RecordSource):
         elif isinstance(data, Mapping):
             labels = list(data)
         if labels is not None:
-            # Other columns may be of types that Arrow has not.
+            # Other columns may have types that Arrow lacks.
             names = [str(label) for label in labels]
             columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
             if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
@@ -146,8 +141,7 @@ class FrameRecords(RecordSource):
         raise _unknown(data)
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
-        """Returns the columns found that are needed, or that have needed columns as fields; if one
-        is missing, there is the error of files."""
+        """Returns the columns that are needed, or hold needed fields; raises if one is missing."""
         needed, known = [], [(name, pa.string()) for name in found]
         for column in self._columns:
             if column in found:
@@ -173,14 +167,8 @@ class FrameRecords(RecordSource):
 
 @contextlib.contextmanager
 def _errors_of_data(but: type[Exception] = InputError) -> Iterator[None]:
-    """Has an error of the data's own, whose text may show a value, say its type alone.
-
-    Args:
-      but: errors to let pass, beside those for want of memory.
-
-    Raises:
-      InputError: there was an error of another type.
-    """
+    """Replaces an error of the data by an InputError that names only its type, since its text may
+    show a value. Memory errors and those of the types ``but`` pass."""
     try:
         yield
     except (but, MemoryError):
@@ -193,7 +181,7 @@ def _errors_of_data(but: type[Exception] = InputError) -> Iterator[None]:
 
 
 def _one_by_one(items: Iterable[Any]) -> Iterator[Any]:
-    """The items, where an error says only its type, as ``_errors_of_data`` does."""
+    """Yields the items, with errors as in ``_errors_of_data``."""
     with _errors_of_data():
         yield from items
 
@@ -210,7 +198,7 @@ def _values(records: list[Any], name: str) -> list[Any]:
 
 
 def _value(record: Any, name: str) -> Any:
-    """The value of a key, or in nested objects that of user.id."""
+    """Returns the value of a key; user.id is looked up in nested objects."""
     keys = [name] if name in record else name.split(".")
     return functools.reduce(operator.getitem, keys, record)
 
@@ -227,7 +215,7 @@ def _table_of(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _column(values: Any, name: str) -> Any:
-    """Makes a column of values, whatever holds them. Python's own must be of one type."""
+    """Makes a column of values from any container. Python values must be of one type."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if type(values).__module__.startswith("pandas"):
@@ -245,7 +233,7 @@ def _column(values: Any, name: str) -> Any:
 
 
 def _parts(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of tables in parts of a batch, which threads share."""
+    """Yields the rows of tables in parts of one batch, which threads share."""
     with discreet(_SEVERAL_TYPES):
         for table in tables:
             for start in range(0, table.num_rows, _BATCH_ROWS):

@@ -1,4 +1,4 @@
-"""JSON lines, one object to a line, as Arrow tables."""
+"""Reads JSON lines, one object to a line, as Arrow tables."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ _SAMPLE_LINES = 1000
 _BYTE_ORDER_MARK = "\ufeff"
 _MISSING = object()
 _KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
-# A line of at most so many bytes has no integer of more digits than Python reads, and one of at
-# most so many brackets is not nested too deeply for Python.
+# Within these limits, on bytes and brackets of a line, Python can read every integer and every
+# nesting.
 _SHORT_LINE, _FEW_BRACKETS = 4096, 500
 
 
 @dataclass(frozen=True)
 class JsonLines(text_lines.TextFormat):
-    """Records in the keys of objects, of which each has a line of its own: user.id is the key id of
-    the object user, unless a record has the key user.id itself.
+    """Reads keys of JSON objects, one object per line. user.id is the key id of the object user,
+    unless a record has the key user.id itself.
 
-    Values are text, integers of 64 bits, or booleans, and of one type in a column: that of the
-    first value in each file. A key that a record does not have is null. Each line is a record by
-    itself: nothing in one changes how another is read.
+    Values are text, 64-bit integers or booleans. All values of a column have the type of the first
+    one in each file. A missing key is null. No line changes how another one is read.
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
@@ -58,7 +57,7 @@ class JsonLines(text_lines.TextFormat):
 
 
 def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
-    """The type of each column's first value; of text, if the first lines have none."""
+    """Returns the type of each column's first value, or text if the first lines have none."""
     with text_lines.text_bytes(path) as file:
         lines = [text_lines.line(path, file) for _ in range(_SAMPLE_LINES)]
     records = _records(path, b"".join(lines))
@@ -66,7 +65,7 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
     for column in columns:
         values = _values(records, column)
         if records and all(value is _MISSING for value in _values(records, column, _MISSING)):
-            # Which keys there are may be private.
+            # The names of the keys may be private.
             raise InputError(f"{path}: the first records have no key {column!r}: check the name")
         first = next((value for value in values if value is not None), "")
         # Arrow's own conversion of Python values would import pandas, which takes as long as a job.
@@ -77,7 +76,7 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
 
 
 def _values(records: list[dict[str, Any]], name: str, missing: Any = None) -> list[Any]:
-    """The values of a key in records: of each by itself, whatever keys others have."""
+    """Returns the values of a key, looked up in each record by itself."""
     if "." in name:
         return [_nested(record, name, missing) for record in records]
     return [record.get(name, missing) for record in records]
@@ -114,13 +113,12 @@ def _records(path: str, block: bytes) -> list[dict[str, Any]]:
 
 
 def _together(lines: list[str]) -> list[Any] | None:
-    """Parses all lines as one array, in a third of the time that one by one takes.
-
-    Returns None if some line may not be a value by itself: then each has to be parsed alone.
+    """Parses all lines as one array, in a third of the time of one by one. Returns None if a line
+    may not be a value by itself: then each has to be parsed alone.
 
     Between two lines stands a text that no line can have guessed. Where each of these texts is an
-    element of the array, no line began or ended inside a value; and where just one element is
-    between two of them, it is all that the line holds. So no line changes how others are read.
+    element of the array, no line began or ended inside a value; and where exactly one element is
+    between two of them, it is the whole line. So no line changes how others are read.
     """
     mark = secrets.token_hex()
     try:
@@ -133,14 +131,12 @@ def _together(lines: list[str]) -> list[Any] | None:
 
 
 def _read_by_arrow(block: bytes, kinds: dict[str, pa.DataType]) -> pa.Table | None:
-    """Reads the columns of all lines by Arrow's parser, in a tenth of the time that Python takes.
+    """Reads the columns of all lines by Arrow's parser, in a tenth of Python's time. Returns None
+    where Python may read a line differently, or find an error: then Python has to read them.
 
-    Returns None where Python may read a line in another way, or find an error in it: then Python
-    has to read them.
-
-    Each line begins with a brace and ends with one. No value goes on after a line end: what stands
-    there would be two braces with nothing between them, which no object, array or text allows. So
-    each line has one object at least, and just one if there are as many objects as lines.
+    Each line begins with a brace and ends with one. No value continues after a line end, where two
+    braces with nothing between them would stand: no object, array or text allows that. So each line
+    has at least one object, and exactly one if there are as many objects as lines.
     """
     import pyarrow.json
 

@@ -1,9 +1,9 @@
-"""One form for equal values, whatever types of a file hold them.
+"""Gives equal values one form, whatever types of a file hold them.
 
 Users and partitions are compared as strings, binary or int64 (see ``dp_transforms.columnar``).
-What a file has in other types becomes text that depends on the value alone: not on the scale of a
-decimal number, nor on the unit or zone of a timestamp. Values of different logical types are never
-equal, so files must agree in these, which is seen in their schemas.
+Values of other types become text that depends on the value alone: not on the scale of a decimal
+number, nor on the unit or zone of a timestamp. Values of different logical types are never equal,
+so all files must have the same logical types; their schemas tell.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dp_transforms.runtime.python_values import column_of
 
 _NAME = b"logical type"
 _OF_VALUES = (pa.string(), pa.int64(), pa.bool_(), pa.binary())
-# All decimal numbers at one scale: 38 digits before the point, and 38 behind it.
+# The scale of all decimal numbers: 38 digits before the point, and 38 behind it.
 _DECIMAL = pa.decimal256(76, 38)
 
 
 class _Logical(NamedTuple):
-    """A logical type: the types that are of it; the first one that can reads a value from text."""
+    """A logical type has several physical types; the first one that can reads a value from text."""
 
     covers: Callable[[pa.DataType], bool]
     read_as: list[pa.DataType]
@@ -56,20 +56,17 @@ _LOGICAL = {
         "1.5",
     ),
 }
-"""Logical types beside strings and binary: the first one that covers a type is the type's."""
+"""Beside strings and binary, the logical type of a type is the first one that covers it."""
 
 
 def logical_name(field: pa.Field) -> str:
-    """The logical type of a column that ``record_schema`` made, or else its type."""
+    """Returns the logical type of a column that ``record_schema`` made, or else its type."""
     return (field.metadata or {}).get(_NAME, str(field.type).encode()).decode()
 
 
 def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    """The columns of records, string, binary or int64, that some of all columns at a path become.
-
-    Raises:
-      InputError: there is no such column, there are two, or one is of an unfit type.
-    """
+    """Returns the schema of records, in string, binary or int64, for some columns of a file; an
+    InputError if a column is missing, is there twice, or is of an unfit type."""
     fields = []
     for column in columns:
         found = fields_at(schema, column)
@@ -81,7 +78,7 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
         kind = found[0].type
         logical = _logical(kind.value_type if pa.types.is_dictionary(kind) else kind)
         if logical is None:
-            # Names of fields, and numbers of digits, may be those of values.
+            # Names of fields, and numbers of digits, may reveal values.
             named = "decimal of so many digits" if pa.types.is_decimal(kind) else described(kind)
             named = "struct " * pa.types.is_struct(kind) + named
             known = "a type" if pa.types.is_null(kind) else f"the type {named},"
@@ -95,11 +92,9 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
 
 
 def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The records of a table of all columns, in the types of ``record_schema`` or codes of these.
-
-    Where a struct is null, so are its fields. A value that does not fit, such as a date with a time
-    of day, or a time beyond the year 32767, raises pa.ArrowInvalid.
-    """
+    """Converts a table to the types of ``record_schema``, or to dictionary codes of these. Where a
+    struct is null, so are its fields. A value that does not fit, such as a date with a time of day,
+    or a time beyond the year 32767, raises pa.ArrowInvalid."""
     columns, fields = [], []
     for field in schema:
         flat = table
@@ -115,8 +110,8 @@ def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
-    """The columns of this name or, if there is none, the fields of structs: user.id is the field id
-    of the column user.
+    """Returns the columns of this name or, if there is none, the fields of structs: user.id is the
+    field id of the column user.
 
     >>> schema = pa.schema([("user", pa.struct([("id", pa.int64())]))])
     >>> [field.type for field in fields_at(schema, "user.id")]
@@ -131,12 +126,9 @@ def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
 
 
 def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
-    """Makes a column of values of this type or, if it is pa.null(), all strings, integers, booleans
-    or bytes. None is null.
-
-    Raises:
-      TypeError, ValueError: a value is of another type, or an integer does not fit 64 bits.
-    """
+    """Makes a column of this type or, for pa.null(), of one type: strings, integers, booleans or
+    bytes. None is null. A value of another type is a TypeError or ValueError, and so is an integer
+    that does not fit 64 bits."""
     found = column_of(values, name)
     if pa.types.is_null(found.type):
         return pa.nulls(len(values), kind)
@@ -146,11 +138,8 @@ def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Arra
 
 
 def from_text(text: str, field: pa.Field) -> Any:
-    """The value that a text such as 1.50 stands for, in whichever way it is written, in a column
-    that ``record_schema`` made, or of strings.
-
-    Raises:
-      ValueError: it is not of the column's logical type.
+    """Parses a text such as 1.50, in any notation, into a value of a column of strings, or of one
+    that ``record_schema`` made; a ValueError if it is not of the column's logical type.
 
     >>> file = pa.schema([("time", pa.timestamp("ms", "Asia/Tokyo"))])
     >>> from_text("2026-01-31T10:00+02:00", record_schema("a.parquet", file, ["time"]).field(0))
@@ -169,7 +158,7 @@ def from_text(text: str, field: pa.Field) -> Any:
 
 
 def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
-    """The name of a type's logical type, and the type that records have in its place."""
+    """Returns the name of a type's logical type, and the type that stands for it in records."""
     for name, logical in _LOGICAL.items():
         if logical.covers(kind):
             return name, pa.int64() if name == "integer" else pa.string()
@@ -184,7 +173,7 @@ def _canonical(array: pa.Array) -> pa.Array:
     logical, record_type = _logical(array.type)  # type: ignore[misc]
     if logical == record_type or record_type == pa.int64():
         return _values(array)
-    # Text takes longer to write than distinct values to find.
+    # Finding distinct values takes less time than writing text.
     return _canonical(array.dictionary_encode())
 
 
@@ -192,7 +181,7 @@ def _values(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_decimal(kind):
         text = array.cast(_DECIMAL).cast(pa.string())
-        # Without the zeros that end what follows the point, and the point if nothing is left.
+        # Drops trailing zeros behind the point, and then a trailing point.
         text = pc.replace_substring_regex(text, r"(\.\d*?)0+(E.*)?$", r"\1\2")
         text = pc.replace_substring_regex(text, r"\.(E|$)", r"\1")
         return pc.replace_substring_regex(text, "^0E-38$", "0")
@@ -209,7 +198,7 @@ def _values(array: pa.Array) -> pa.Array:
 
 def _printed(times: pa.Array) -> pa.Array:
     text = times.cast(pa.string())
-    # Arrow prints the raw number of what is too far away, which is another in each unit.
+    # Arrow prints a time out of range as its raw number, which differs between units.
     if pc.any(pc.match_substring(text, "out of range")).as_py():
         raise pa.ArrowInvalid
     return text

@@ -1,4 +1,4 @@
-"""A release on disk: it appears whole or not at all, and never replaces another one by accident."""
+"""Writes a release as a whole or not at all, and never replaces another one by accident."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _PROBE_BYTES = 1 << 18
 
 @dataclass(frozen=True)
 class ReleaseDirectory:
-    """A directory of a Beam filesystem that receives a released file and its privacy.json.
+    """A directory of a Beam filesystem receives a released file and its privacy.json.
 
     Attributes:
       path: the directory, see ``directory_path``; it is made when the release is written.
       file_name: the released file's name in it.
-      overwrite: replace an earlier release of that name, and what was made of it.
+      overwrite: replace an earlier release of that name, and the files made from it.
       formats: of ``FORMATS``, in which tables of the release are written beside these.
     """
 
@@ -58,8 +58,8 @@ class ReleaseDirectory:
         object.__setattr__(self, "path", directory_path(self.path))
 
     def check(self) -> None:
-        """Raises an InputError, before anything is read or spent, if a release of any job is there
-        or the directory cannot be written."""
+        """Raises an InputError, before anything is read or spent, if the directory holds any
+        release or cannot be written."""
         with faults(f"{self.path} cannot be written"):
             self._refuse_other_jobs()
             for name in (self.file_name, PRIVACY_FILE, *self._made_of_it):
@@ -69,11 +69,11 @@ class ReleaseDirectory:
                         f"replace it"
                     )
             local = self._files is LocalFiles
-            # It is only made when there is something to write: a failed job leaves none.
+            # Only writing makes the directory: a failed job leaves none.
             self._probe(_first_there(self.path) if local else self.path, b"")
 
     def statement(self) -> dict[str, Any] | None:
-        """The privacy.json of the release in the directory; None if it is not complete."""
+        """Returns the directory's privacy.json, or None without a complete release."""
         try:
             if not all(self._files.exists(self.file(name)) for name in self.files):
                 return None
@@ -83,20 +83,19 @@ class ReleaseDirectory:
             return None
 
     def publish(self, tables: Callable[[], Mapping[str, bytes]], statement: dict[str, Any]) -> None:
-        """Writes ``file_name``, the coordinates of what is decoded and the statement under other
-        names, then renames them; raises an InputError if it cannot, or another release is there.
+        """Writes ``file_name``, the coordinates of decoded lists, and the statement under temporary
+        names, then renames them; an InputError if that fails, or another release is there.
 
-        ``tables`` makes the content of files once the release has begun: what fails by the noise is
-        paid for.
-
-        The statement is renamed first and, where an earlier release is replaced, that one is
-        removed before, with what was made of it: a release is never seen with another one's
-        statement or report. A runner may repeat this step: what is there already stays untouched.
+        ``tables`` makes the files' content after the release has begun: a failure that depends on
+        noise is paid for. The statement is renamed first. Where an earlier release is replaced,
+        that one and the files made from it are removed before: no release is ever seen with another
+        one's statement or report. A runner may repeat this step, which leaves untouched what is
+        there already.
         """
         token = uuid.uuid4().hex
         with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
             if self._files is LocalFiles:
-                # A disk that is full is seen to be full before anything depends on the noise.
+                # A full disk fails before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
             begin_release(statement)
             contents = self._contents(tables(), statement)
@@ -112,8 +111,7 @@ class ReleaseDirectory:
             if len(done) == len(contents):
                 return
             if self.overwrite:
-                # What differs belongs to a release that is replaced, and so does what was made of
-                # it.
+                # A different file is part of the replaced release, or was made from it.
                 old = [self.file(name) for name in (self.file_name, *self._made_of_it)]
                 self._files.delete([path for path in old if self._files.exists(path)])
             for name, part in parts.items():
@@ -123,7 +121,6 @@ class ReleaseDirectory:
                     self._files.rename([part], [self.file(name)])
 
     def _contents(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> dict[str, bytes]:
-        """The content of each file by its name, in the order in which they appear."""
         contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
         numbers = len(COUNTS) * statement["noisy_counts"] if "noisy_counts" in statement else 2
         for table in [COORDINATES_FILE] * is_decoded(statement) + [self.file_name]:
@@ -133,12 +130,8 @@ class ReleaseDirectory:
         return contents
 
     def _claim(self, name: str, part: str, content: bytes) -> None:
-        """Renames a file. Of several jobs that write at the same time the first one has the file,
-        and the others replace nothing.
-
-        Raises:
-          InputError: another job's is there.
-        """
+        """Renames a file, or raises an InputError if another job's is there: of several jobs that
+        write at the same time, the first one has the file."""
         target = self.file(name)
         if self._files is not LocalFiles:
             self._files.rename([part], [target])
@@ -157,17 +150,17 @@ class ReleaseDirectory:
         )
 
     def file(self, name: str) -> str:
-        """The path of a file in the directory."""
+        """Returns the path of a file in the directory."""
         return join(self.path, name)
 
     @property
     def files(self) -> list[str]:
-        """The names of the main table's files, the CSV file first. Other tables appear before."""
+        """Returns the names of the main table's files, CSV first. Other tables appear before."""
         return [self.file_name, *names_beside(self.file_name, self.formats)]
 
     @property
     def _made_of_it(self) -> list[str]:
-        """Other files that an earlier release may have left in this directory."""
+        """Returns other files that an earlier release may have left in this directory."""
         beside = [*names_beside(self.file_name), *names_beside(COORDINATES_FILE)]
         return [COORDINATES_FILE, *beside, *REPORT_FILES]
 
@@ -199,15 +192,14 @@ def begin_release(statement: Mapping[str, Any]) -> None:
 
 
 def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or beside the list of
-    an entry in it."""
+    """Tells whether noisy coordinates lie beside a list of a privacy.json, or of an entry in it."""
     lists = statement.get("lists", [statement])
     return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 
 
 def directory_path(path: str) -> str:
-    """The path of a directory to write to, with a leading ~ expanded; raises a ValueError if it is
-    empty or contains characters of a glob."""
+    """Returns the path of an output directory, with a leading ~ expanded; raises a ValueError if it
+    is empty or contains characters of a glob."""
     if not path or set(path) & set("*?[]"):
         raise ValueError(
             f"output must be a directory without any of the characters * ? [ ], got {path!r}"
@@ -216,7 +208,7 @@ def directory_path(path: str) -> str:
 
 
 def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
-    """The lines of a released CSV file.
+    """Returns the lines of a released CSV file.
 
     >>> csv_lines([("a", 1), ("b\\r", 20)])
     b'a,1\\n"b\\r",20\\n'
@@ -229,7 +221,7 @@ def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
 
 
 def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:
-    """The names of the files beside a CSV file.
+    """Returns the names of the files beside a CSV file.
 
     >>> names_beside("list.csv")
     ['list.parquet', 'list.jsonl']
@@ -238,7 +230,7 @@ def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str
 
 
 def converted(text: bytes, name: str, numbers: int) -> bytes:
-    """The content of a CSV file in another of ``FORMATS``; the last columns hold so many numbers.
+    """Converts a CSV file to another of ``FORMATS``; the last ``numbers`` columns are integers.
 
     >>> print(converted(b"page,users\\nhome,7\\n", "jsonl", 1).decode(), end="")
     {"page": "home", "users": 7}
@@ -260,7 +252,7 @@ def converted(text: bytes, name: str, numbers: int) -> bytes:
 
 
 def _first_there(path: str) -> str:
-    """The path, or the nearest of its parents that exists; a path that cannot be is an error."""
+    """Returns the path or the nearest parent that exists; an impossible path is an error."""
     path = os.path.abspath(path)
     try:
         os.lstat(path)
@@ -271,7 +263,7 @@ def _first_there(path: str) -> str:
 
 def _remove(paths: Iterable[str]) -> None:
     for path in paths:
-        # The error on the way here, if any, says more than this one would.
+        # An earlier error, if any, says more than this one would.
         with contextlib.suppress(OSError, ValueError):
             if filesystem(path).exists(path):
                 filesystem(path).delete([path])

@@ -1,4 +1,4 @@
-"""Parquet files as Arrow tables, one range of row groups per worker."""
+"""Reads Parquet files as Arrow tables, one range of row groups per worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FAULTS = (pa.ArrowException, OSError, UnicodeError)
 
 @dataclass(frozen=True)
 class ParquetFiles(RecordFormat):
-    """Records in the columns of Parquet files, or in fields of structs, such as user.id.
+    """Reads columns of Parquet files, or fields of structs, such as user.id.
 
     Integers become int64. Text, dates, timestamps, booleans, decimals and uint64 become strings,
     and binary stays binary; see ``logical_types``. Timestamps of 96 bits are read to the
@@ -66,7 +66,7 @@ class ParquetFiles(RecordFormat):
 def _parts(
     path: str, metadata: Any, schema: pa.Schema, groups: list[int]
 ) -> Iterator[Iterable[pa.Table]]:
-    """The tables of row groups in parts of about one batch, to be listed on threads.
+    """Yields the tables of row groups in parts of about one batch, to be listed on threads.
 
     Row groups of a batch or less are read where they are listed. A larger one is read here, a batch
     at a time: no thread holds more than a batch, however large a file's row groups are.
@@ -79,7 +79,7 @@ def _parts(
 def _batches(
     groups: list[int], metadata: Any, schema: pa.Schema
 ) -> Iterator[tuple[list[int], float]]:
-    """Row groups of about a batch together, or a larger one; and how many batches they are."""
+    """Yields row groups of about a batch together, or a larger one; and their size in batches."""
     held: list[int] = []
     batches = 0.0
     for group in groups:
@@ -100,7 +100,7 @@ def _read_groups(
     large = batches > 1
     rows = sum(metadata.row_group(group).num_rows for group in groups)
     batch_rows = max(1, int(rows / batches)) if large else BATCH_ROWS
-    # A file of its own: threads would move each other's position.
+    # Opens the file again: threads would move each other's position.
     with open_bytes(path) as file:
         parquet = pq.ParquetFile(
             file,
@@ -114,13 +114,13 @@ def _read_groups(
         # Small row groups are one table: each table costs as much as thousands of records.
         for some in ([batch] for batch in found) if large else filter(None, [list(found)]):
             table = pa.Table.from_batches(some)
-            # Arrow itself does not look whether text is UTF-8, nor whether codes have values.
+            # Arrow itself does not check that text is UTF-8, nor that codes have values.
             table.validate(full=True)
             yield record_table(table, schema)
 
 
 def _dictionaries(metadata: Any, group: int, schema: pa.Schema) -> list[str]:
-    """The columns that have a dictionary in a row group, and one of few values for its rows."""
+    """Returns the columns that have a dictionary in a row group, with few values for its rows."""
     return [
         chunk.path_in_schema
         for chunk in _chunks(metadata, group, schema)

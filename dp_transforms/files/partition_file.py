@@ -1,4 +1,4 @@
-"""The text of partitions: the file of a selection, and a file of names that are public anyway."""
+"""Reads and writes files of selected names, and reads files of public names."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
 
 def name_tables(statement: Mapping[str, Any], found: Iterable[pa.Table]) -> dict[str, bytes]:
-    """The file of selected names, sorted by noisy count or by text: their order must not tell how
-    the data were laid out.
+    """Returns the file of selected names, sorted by noisy count or by text, since their order must
+    not tell how the data were laid out.
 
     >>> counts = {"noisy_count": [9, 12], "low": [4, 7], "high": [14, 17]}
     >>> name_tables({"noisy_counts": True}, [pa.table({"partition": ["a", "b, c"], **counts})])
@@ -33,24 +33,23 @@ def name_tables(statement: Mapping[str, Any], found: Iterable[pa.Table]) -> dict
 
 
 def names_table(found: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.Table:
-    """Selected names as ``read_names`` gives them, in the order of the job's file."""
+    """Returns selected names as ``read_names`` gives them, in the order of the job's file."""
     selected = concat(list(found))
     rows = {line: row for row, line in enumerate(_lines(_columns(selected)))}
     names = [*statement["partition_columns"], *COUNTS * statement["noisy_counts"]]
-    if not rows:  # of no type
+    if not rows:  # there is no type to keep
         return read_names(csv_lines([names]), statement)
     order = pa.array([rows[line] for line in _in_order(rows, statement)], pa.int64())
     return pa.table(_columns(selected.take(order)), names)
 
 
 def names_content(names: pa.Table, statement: Mapping[str, Any]) -> bytes:
-    """The bytes of the job's file for a table that ``read_names`` has read."""
+    """Returns the bytes of the job's file for a table of ``read_names``."""
     width = names.num_columns - len(COUNTS) * statement["noisy_counts"]
     return _content(names.column_names[:width], _lines(names.columns), statement)
 
 
 def _columns(selected: pa.Table) -> list[pa.Array]:
-    """The columns of a selection's file, of which a composite partition has several."""
     partitions = single(selected[PARTITION])
     parts = partitions.flatten() if pa.types.is_struct(partitions.type) else [partitions]
     return [*parts, *(single(selected[name]) for name in COUNTS if name in selected.column_names)]
@@ -74,12 +73,9 @@ def _content(names: Sequence[str], lines: Iterable[bytes], statement: Mapping[st
 
 
 def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
-    """The table of a file of names: columns with the names and types that its privacy.json says, or
-    else those of the file, and text; then noisy counts with their intervals, if it has them.
-
-    Raises:
-      ValueError, KeyError, csv.Error: these are not the bytes of such a file.
-    """
+    """Parses a file of names into a table: columns with the names and types of its privacy.json, or
+    else those of the file, as text; then noisy counts with their intervals, if there are any. Bytes
+    that are no such file raise a ValueError, KeyError or csv.Error."""
     header, *rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
     width = len(header) - len(COUNTS) * bool(statement["noisy_counts"])
     names = statement.get("partition_columns", header[:width])
@@ -95,7 +91,7 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
 
 
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
-    """The partitions of a file, as a column of the types that the records' partitions have."""
+    """Reads the partitions of a file into a column with the types of the records' partitions."""
     path = local_path(path)
     with faults(f"{path} cannot be read"):
         text = read_bytes(path).decode("utf-8-sig")

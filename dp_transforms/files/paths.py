@@ -1,4 +1,4 @@
-"""Files as Beam's filesystems see them, with InputErrors that name the file and the remedy."""
+"""Accesses files by Beam's filesystems; InputErrors name the file and the remedy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from apache_beam.io.filesystem import FileMetadata
 
 
-# By schemes, Beam's extras, and packages that its filesystems need without saying so.
+# Beam's extras by scheme, and packages that its filesystems need without declaring them.
 _EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure", "hdfs": "hadoop"}
 _NEEDED = {"s3": "boto3", "azfs": "azure"}
 
 
 class FileRange(NamedTuple):
-    """The part of a file that one worker reads: what begins at byte start or later, before stop."""
+    """A range is the part of a file for one worker: from byte start to before byte stop."""
 
     path: str
     start: int
@@ -34,8 +34,8 @@ class FileRange(NamedTuple):
 
     @classmethod
     def alike(cls, path: str, size: int, at_most: int) -> Iterator[FileRange]:
-        """The fewest ranges of at most so many bytes that cover a file, all as large but for a
-        byte: engines give each worker as many, and wait for the last one."""
+        """Yields the fewest ranges of at most so many bytes that cover a file. Their sizes differ
+        by a byte at most: engines give each worker as many, and wait for the last one."""
         count = -(-size // at_most)
         for i in range(count):
             yield cls(path, i * size // count, (i + 1) * size // count)
@@ -43,7 +43,7 @@ class FileRange(NamedTuple):
 
 @dataclass(frozen=True)
 class FileVersion:
-    """A file, its size and when it was last written; equal as long as nobody writes to it."""
+    """A file, its size and its time of change are equal as long as nobody writes to it."""
 
     path: str
     size_in_bytes: int
@@ -51,14 +51,14 @@ class FileVersion:
 
 
 def local_path(path: str) -> str:
-    """The path with a leading ~ expanded, which shells leave alone in `--flag=~/file`."""
+    """Expands a leading ~ in a path, which shells leave alone in `--flag=~/file`."""
     path = os.path.expanduser(path)
     # Beam finds nothing by a glob without a directory.
     return os.path.join(os.curdir, path) if "*" in path and not os.path.dirname(path) else path
 
 
 class LocalFiles:
-    """This machine's files, under the names of Beam's ``FileSystems`` but without its import."""
+    """Accesses this machine's files as Beam's ``FileSystems`` does, without importing Beam."""
 
     join = staticmethod(os.path.join)
     exists = staticmethod(os.path.exists)
@@ -69,7 +69,7 @@ class LocalFiles:
 
     @staticmethod
     def match(pattern: str) -> list[str]:
-        """The files of a path, or of a directory and a name in which * stands for anything."""
+        """Returns the files of a path, or of a directory and a name in which * matches anything."""
         if "*" not in pattern:
             return [pattern] if os.path.exists(pattern) else []
         directory, name = os.path.split(pattern)
@@ -90,8 +90,8 @@ class LocalFiles:
 
     @staticmethod
     def rename(sources: Iterable[str], targets: Iterable[str], replace: bool = True) -> None:
-        """Renames files. Without ``replace`` a target that is there is a FileExistsError, where the
-        file system links; the source may then be left as well."""
+        """Renames files. Without ``replace`` an existing target is a FileExistsError, if the file
+        system has links; the source may then be left as well."""
         for source, target in zip(sources, targets, strict=True):
             if replace:
                 os.rename(source, target)
@@ -110,7 +110,7 @@ class LocalFiles:
 
 
 def filesystem(path: str) -> Any:
-    """The class that knows a path's files; loads Beam only for those of another machine."""
+    """Returns the class that accesses a path; loads Beam only for paths of other machines."""
     if "://" not in path:
         return LocalFiles
     scheme = path.partition(":")[0]
@@ -122,7 +122,7 @@ def filesystem(path: str) -> Any:
 
 
 def join(directory: str, *names: str) -> str:
-    """The path of a name below a directory, in the way of its filesystem."""
+    """Joins a directory and names in the way of its filesystem."""
     return str(filesystem(directory).join(directory, *names))
 
 
@@ -137,11 +137,11 @@ def write_bytes(path: str, content: bytes) -> None:
 
 
 def match_files(pattern: str) -> list[FileVersion]:
-    """The files of a glob, one at least, in order of their paths."""
+    """Returns the files of a glob, at least one, in order of their paths."""
     if os.path.isdir(pattern):
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     local = "://" not in pattern
-    filesystem(pattern)  # whether there is one
+    filesystem(pattern)  # raises if there is none
     with faults(f"{pattern} cannot be listed"):
         if local and not re.search(r"[?\[]|\*\*|\*.*/", pattern):
             found = [LocalFiles.version(path) for path in LocalFiles.match(pattern)]
@@ -152,14 +152,14 @@ def match_files(pattern: str) -> list[FileVersion]:
             f"no file matches {pattern}: check the path, and quote a glob in the shell"
         )
     for file in found:
-        # A pipe can be read only once, and a device may have no end.
+        # A pipe can only be read once, and a device may have no end.
         if local and not os.path.isfile(file.path):
             raise InputError(f"{file.path} is not a regular file: copy what it gives into one")
     return sorted(found, key=lambda file: file.path)
 
 
 def file_version(path: str) -> FileVersion:
-    """The file as it is now."""
+    """Returns the current version of a file."""
     with faults(f"{path} cannot be opened"):
         files = filesystem(path)
         if files is LocalFiles:
@@ -168,7 +168,7 @@ def file_version(path: str) -> FileVersion:
 
 
 def open_bytes(path: str) -> Any:
-    """A readable, seekable binary file, never decompressed on the way."""
+    """Opens a file as seekable bytes, without decompressing it."""
     with faults(f"{path} cannot be opened"):
         if filesystem(path) is LocalFiles:
             return LocalFiles.open(path)
@@ -184,8 +184,7 @@ def _version(file: FileMetadata) -> FileVersion:
 
 @contextlib.contextmanager
 def faults(failed: str) -> Iterator[None]:
-    """Puts errors of the operating system, or of a filesystem of Beam's, into words: raises an
-    InputError that says what failed, and for which reason."""
+    """Turns errors of the operating system or Beam's filesystems into InputErrors with reasons."""
     try:
         yield
     except InputError:
@@ -196,8 +195,8 @@ def faults(failed: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def discreet(fault: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
-    """Raises an InputError with this text for errors of these kinds: their own may show a value. A
-    want of memory stays one."""
+    """Raises an InputError for these errors, whose own text may show a value; memory errors
+    pass."""
     try:
         yield
     except (InputError, MemoryError):
@@ -207,7 +206,7 @@ def discreet(fault: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> I
 
 
 def reason(error: Exception) -> str:
-    """The reason that the operating system or a filesystem gives, in a few words."""
+    """Returns the reason that the operating system or a filesystem gives, in a few words."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     if "filesystem" in str(error).lower():

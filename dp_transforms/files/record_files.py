@@ -1,4 +1,4 @@
-"""Sources of records, formats of their files, and the records of files that match a glob."""
+"""Defines sources of records and file formats, and reads the records of files."""
 
 from __future__ import annotations
 
@@ -26,25 +26,22 @@ _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 
 
 class RecordFormat(ABC):
-    """A format of files of records, of which some columns are read as Arrow tables.
-
-    Raises, in every method:
-      InputError: the file cannot be opened, is not of this format, or cannot be read to its end;
-        the message says nothing of what records hold.
-    """
+    """A file format of records reads some columns into Arrow tables. Every method raises an
+    InputError, which shows nothing of the records, if the file cannot be opened, is not of this
+    format, or cannot be read to its end."""
 
     @abstractmethod
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        """The names and types of some of a file's columns, from its beginning or end; an InputError
-        if it has none such, or they are of unfit types."""
+        """Returns the names and types of some columns, from a file's beginning or end; an
+        InputError if one is missing or of an unfit type."""
 
     @abstractmethod
     def estimated_rows(self, path: str, size: int) -> int:
-        """The approximate number of records in a file of this many bytes."""
+        """Returns the approximate number of records in a file of this many bytes."""
 
     @abstractmethod
     def split(self, path: str, size: int) -> Iterator[FileRange]:
-        """Ranges that cover a file of this many bytes, to be read in any order."""
+        """Yields ranges that cover a file of this many bytes, to be read in any order."""
 
     @abstractmethod
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -52,17 +49,15 @@ class RecordFormat(ABC):
 
 
 class RecordSource(ABC):
-    """A source of records: tables with the columns user and partition.
+    """A source of records yields tables with the columns user and partition. It raises a ValueError
+    if a column is given twice.
 
     Args:
       pattern: its name in errors.
       user_column: the column of users.
       partition_columns: the column of partitions; several make a composite partition.
       drop_nulls: leave out records with a null in one of these columns, rather than fail.
-      attribute_columns: columns to keep beside these, under their own names. Nulls may be in them.
-
-    Raises:
-      ValueError: a column is given twice.
+      attribute_columns: columns to keep beside these, under their own names; they may hold nulls.
     """
 
     estimated_rows: int = 0
@@ -92,31 +87,31 @@ class RecordSource(ABC):
 
     @abstractmethod
     def tables(self) -> Iterator[pa.Table]:
-        """Reads the records, in this process. InputErrors say nothing of what they hold."""
+        """Yields the records, in this process. InputErrors show nothing of them."""
 
     @property
     def num_buckets(self) -> int:
-        """The number of buckets to shuffle the records into."""
+        """Returns the number of buckets to shuffle the records into."""
         return num_buckets_for(self.estimated_rows) if self.estimated_rows else DEFAULT_BUCKETS
 
     @property
     def user_field(self) -> pa.Field:
-        """The user column, with its type in the source."""
+        """Returns the user column, with its type in the source."""
         return self._schema.field(0)
 
     @property
     def partition_fields(self) -> list[pa.Field]:
-        """The partition columns, with their types in the source."""
+        """Returns the partition columns, with their types in the source."""
         return list(self._schema)[1 : self._needed]
 
     @property
     def attribute_fields(self) -> list[pa.Field]:
-        """The attribute columns, with their types in the source."""
+        """Returns the attribute columns, with their types in the source."""
         return list(self._schema)[self._needed :]
 
     def name_periods(self, period: str) -> None:
-        """Has tables name the period of each record ("hour", "day", "week" or "month"): the column
-        ``list`` takes the place of the last one, of times. If it cannot hold any: an InputError."""
+        """Makes tables name each record's period ("hour", "day", "week" or "month") in the column
+        ``list``, in place of the last column; an InputError if that cannot hold times."""
         field = self.attribute_fields[-1]
         if logical_name(field) not in _TIMES:
             raise InputError(
@@ -126,8 +121,7 @@ class RecordSource(ABC):
         self._period = period
 
     def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
-        """Raises an InputError for names of each attribute's groups that no record can have: their
-        lists would be empty."""
+        """Raises an InputError for a group that no record can have, whose list would be empty."""
         for names, field in zip(groups, self.attribute_fields, strict=True):
             for name in names:
                 try:
@@ -160,10 +154,10 @@ class RecordSource(ABC):
 
 
 class RecordFiles(RecordSource):
-    """The records of files that match a glob, in tables with the columns user and partition.
+    """Reads the records of files that match a glob into tables with the columns user and partition.
 
-    The first files are opened when this is made, so that a misspelt column fails at once.
-    Files are read in ranges, which workers can share.
+    The constructor opens the first files, so that a misspelt column fails at once. Files are read
+    in ranges, which workers can share.
 
     Args:
       pattern: a path or glob of a filesystem that Beam knows.
@@ -196,24 +190,24 @@ class RecordFiles(RecordSource):
 
     @functools.cached_property
     def estimated_rows(self) -> int:  # type: ignore[override]
-        """The approximate number of records: the largest file says how many to a byte."""
+        """Returns the approximate number of records, by the density of the largest file."""
         size = self._largest.size_in_bytes
         rows = self._format.estimated_rows(self._largest.path, size)
         return rows * self._bytes // max(1, size)
 
     def tables(self) -> Iterator[pa.Table]:
-        # Whole files: at the end of a range nothing is read ahead, and threads wait.
+        # Reads whole files: at the end of a range nothing is read ahead, and threads wait.
         for file in match_files(self.pattern):
             yield from self.read((FileRange.whole(file.path), file_version(file.path)))
 
     def split(self, file: FileVersion) -> Iterator[tuple[FileRange, FileVersion]]:
-        """The ranges of a file, each to be read by one worker."""
+        """Yields the ranges of a file, each to be read by one worker."""
         version = file_version(file.path)
         for part in self._format.split(file.path, version.size_in_bytes):
             yield part, version
 
     def read(self, element: tuple[FileRange, FileVersion]) -> Iterator[pa.Table]:
-        """The records of a range. Raises as ``tables``."""
+        """Yields the records of a range. Raises as ``tables``."""
         part, version = element
         for table in self._format.read(part, self._columns):
             self._check_schema(part.path, table.schema)
@@ -235,8 +229,8 @@ class RecordFiles(RecordSource):
 
 
 def format_name(path: str) -> str:
-    """The name in ``FORMATS`` of the format that a file's name tells, compressed or not: "csv" if
-    it tells none. A spreadsheet's name is an InputError.
+    """Returns the format in ``FORMATS`` of a file name, compressed or not: "csv" if its suffix is
+    unknown. A spreadsheet is an InputError.
 
     >>> format_name("users.ndjson.gz")
     'jsonl'
@@ -250,7 +244,7 @@ def format_name(path: str) -> str:
 
 
 def format_of(path: str) -> Any:
-    """The format that a file's name tells: see ``format_name``.
+    """Returns the reader for a file name: see ``format_name``.
 
     >>> format_of("users.tsv.gz").delimiter
     '\\t'
@@ -261,6 +255,6 @@ def format_of(path: str) -> Any:
 
 
 def reader_of(name: str) -> Any:
-    """The class of a format; others are not imported."""
+    """Imports and returns the reader class of a format."""
     module, _, reader = FORMATS[name].reader.partition(".")
     return getattr(importlib.import_module(f"dp_transforms.files.{module}"), reader)

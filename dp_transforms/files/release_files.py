@@ -1,6 +1,6 @@
-"""The tables of releases, written and read back from directories of any filesystem of Beam's.
+"""Writes the tables of releases, and reads them back, in directories of Beam's filesystems.
 
-Where files cannot be read or written, or hold no such release, an InputError says so.
+An InputError says if files cannot be read or written, or hold no such release.
 """
 
 from __future__ import annotations
@@ -59,10 +59,8 @@ Statement = dict[str, Any]
 
 
 def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> FrequencyList:
-    """The list of a file on this machine, with the header frequency,multiplicity.
-
-    Errors show what is in the file only if it is public; otherwise the remedy ends them.
-    """
+    """Reads the list of a local file with the header frequency,multiplicity. Errors show the file's
+    content only if it is public; otherwise they end with the remedy."""
     path = local_path(path)
     try:
         return FrequencyList.from_csv(path)
@@ -77,7 +75,7 @@ def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> Fr
 
 
 def list_tables(lists: Sequence[ReleasedList]) -> Tables:
-    """The tables of the only list: itself, and its noisy coordinates."""
+    """Returns the tables of the only list: itself, and its noisy coordinates."""
     (released,) = lists
     return {
         FREQUENCIES_FILE: FREQUENCIES_HEADER + csv_lines(released),
@@ -86,7 +84,7 @@ def list_tables(lists: Sequence[ReleasedList]) -> Tables:
 
 
 def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]]) -> Tables:
-    """The tables of lists with their attributes and groups, by which they are sorted."""
+    """Returns the tables of lists with their attributes and groups, by which they are sorted."""
     lists = sorted(lists, key=lambda one: one[:2])
     rows = ((*label, *row) for *label, one in lists for row in one)
     coordinates = ((*label, *row) for *label, one in lists for row in one.coordinates or ())
@@ -97,7 +95,7 @@ def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]]) -> Tables:
 
 
 def degree_tables(released: Sequence[ReleasedDegrees]) -> Tables:
-    """The table of how many partitions users have.
+    """Returns the table of the numbers of partitions of users.
 
     >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)])
     {'released_user_degrees.csv': b'partitions_from,users\\n1,40\\n2,-3\\n'}
@@ -107,8 +105,8 @@ def degree_tables(released: Sequence[ReleasedDegrees]) -> Tables:
 
 
 def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
-    """The rows below the header of a file that a job has written; raises a ValueError or csv.Error
-    if these are not the bytes of one."""
+    """Parses the rows below the header of a job's file; raises a ValueError or csv.Error if these
+    are not the bytes of one."""
     found, *rows = _rows(content)
     if csv_lines([found]) != header:
         raise ValueError(f"the file must begin with the line {header.decode().strip()}")
@@ -116,8 +114,8 @@ def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
 
 
 def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], FrequencyList]:
-    """Parses the bytes of a file: lists by (attribute, group), or one list by () where the file has
-    no such columns. Errors are those of ``parse_rows``."""
+    """Parses lists by (attribute, group), or one list by () if the file has no such columns. Errors
+    are those of ``parse_rows``."""
     pairs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     if header == FREQUENCIES_HEADER:
         pairs[()] = []
@@ -127,7 +125,7 @@ def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], Frequenc
 
 
 def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Arms]:
-    """Parses noisy rows and columns from a file's bytes; keys are those of ``parse_lists``."""
+    """Parses noisy rows and columns; keys are those of ``parse_lists``."""
     values: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for *label, arm, index, value in parse_rows(content, header):
         here = values.setdefault(tuple(label), {ROWS: [], COLUMNS: []})[arm]
@@ -141,7 +139,7 @@ def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Ar
 
 
 def release_directories(directory: str) -> list[str]:
-    """The directory itself, or the two in it that ``release_all`` has written."""
+    """Returns the directory itself, or the two in it that ``release_all`` has written."""
     directory = local_path(directory)
     inner = [join(directory, name) for name in (LIST_DIRECTORY, PARTITIONS_DIRECTORY)]
     both = all(_is_there(one, PRIVACY_FILE) for one in inner)
@@ -149,12 +147,8 @@ def release_directories(directory: str) -> list[str]:
 
 
 def read_release(directory: str) -> tuple[Any, Statement]:
-    """Reads what a job has written into a directory, or into one for each period.
-
-    Returns:
-      A list, lists by (attribute, group), or a table of names; of periods such a content with its
-      own privacy.json by each period's name. And the privacy.json.
-    """
+    """Reads a release's content and privacy.json. The content is a list, lists by (attribute,
+    group), or a table of names; for periods, a dictionary of such pairs by the period's name."""
     directory = local_path(directory)
     if len(inner := release_directories(directory)) > 1:
         raise InputError(f"{directory} holds two releases: give {' or '.join(inner)}")
@@ -176,7 +170,7 @@ def read_release(directory: str) -> tuple[Any, Statement]:
 
 
 def read_degrees(directory: str) -> ReleasedDegrees:
-    """Reads how many partitions users have, as the job choose-kappa has written it."""
+    """Reads the numbers of partitions of users that choose-kappa has released."""
     directory = local_path(directory)
     with reading(directory, "a release of choose-kappa"):
         rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)
@@ -185,8 +179,8 @@ def read_degrees(directory: str) -> ReleasedDegrees:
 
 
 def write_all_periods(directory: str, periods: Sequence[str], file_name: str) -> str:
-    """Writes the releases of all periods into one file beside their directories, whose first column
-    is the period; returns its path."""
+    """Writes the releases of all periods into one file beside their directories, with the period as
+    the first column; returns its path."""
     directory = local_path(directory)
     header, table = b"", []
     with reading(directory, "a release for each period"):
@@ -209,7 +203,7 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
 
 @contextlib.contextmanager
 def reading(directory: str, content: str) -> Iterator[None]:
-    """Puts errors into words while a directory is read, which should hold this content."""
+    """Turns errors into InputErrors while a directory is read that should hold this content."""
     kinds = ValueError, KeyError, TypeError, RecursionError, csv.Error
     with (
         faults(f"{directory} cannot be read"),
@@ -237,7 +231,7 @@ def _rows(content: bytes) -> Iterable[list[str]]:
 
 
 def _periods(directory: str) -> tuple[Any, Statement] | None:
-    """Reads the releases of periods below a directory; each privacy.json tells the names of all."""
+    """Reads the releases of periods below a directory; each privacy.json names them all."""
     if "://" in directory:
         pattern = join(directory, "*", PRIVACY_FILE)
         some = [file.path for file in filesystem(directory).match([pattern])[0].metadata_list]
@@ -257,10 +251,8 @@ def _periods(directory: str) -> tuple[Any, Statement] | None:
 def _lists(
     directory: str, file_name: str, header: bytes, coordinates_header: bytes
 ) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
-    """The lists of a file, in its order, with the noisy coordinates that their statement has.
-
-    A list without partitions has no rows. Its noisy coordinates name it, or its group is public.
-    """
+    """Returns the lists of a file, in its order, with their noisy coordinates if they have any. A
+    list without partitions has no rows: its noisy coordinates name it, or its group is public."""
     lists = parse_lists(read_file(directory, file_name), header)
     statement = read_statement(directory)
     arms: dict[tuple[str, ...], Arms] = {}

@@ -1,4 +1,4 @@
-"""Lines of text files, compressed or not, in ranges that several workers can read."""
+"""Reads lines of text files, compressed or not, in ranges that workers share."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RANGE_BYTES = 64 << 20
 LONGEST_LINE = 64 << 20
 
 _SAMPLE_BYTES = 1 << 16
-# Text of identifiers, compressed.
+# The usual compression ratio of identifiers.
 _COMPRESSION_RATIO = 4
-# By the end of a name; None if Arrow cannot read it.
+# Compressions by suffix; None if Arrow cannot read it.
 _CODECS = {
     ".gz": "gzip",
     ".bz2": "bz2",
@@ -34,12 +34,12 @@ _CODECS = {
 
 
 class TextFormat(RecordFormat):
-    """A format of records that have a line each, or some lines, if it is ``multiline``."""
+    """A text format has records of one line each, or of several if it is ``multiline``."""
 
     multiline: bool = False
 
     def estimated_rows(self, path: str, size: int) -> int:
-        """The approximate number of lines of a file of this size, by those at its beginning."""
+        """Returns the approximate number of lines of a file of this size, by its first lines."""
         with text_bytes(path) as file:
             sample = file.read(_SAMPLE_BYTES)
         if is_compressed(path):
@@ -59,17 +59,14 @@ def is_compressed(path: str) -> bool:
 
 @contextlib.contextmanager
 def text_bytes(path: str) -> Iterator[Any]:
-    """The bytes of a text file, decompressed if its name says that it is compressed.
-
-    Raises:
-      InputError: the file cannot be opened or read to its end, or is compressed in another way.
-    """
+    """Opens a text file as bytes, decompressed if its name says that it is compressed; an
+    InputError if it cannot be opened or read to its end, or is compressed in another way."""
     codec = _CODECS.get(_suffix(path))
     if is_compressed(path) and codec is None:
         raise InputError(f"{path}: compress text files with gzip, bzip2 or zstd, or not at all")
     opened = open_bytes(path)
     if codec is not None:
-        # Beam's own ends silently where a file was cut short; Arrow's raises an error.
+        # Beam's own reader ends silently at the cut of a truncated file; Arrow's raises an error.
         opened = io.BufferedReader(pa.CompressedInputStream(opened, codec), 1 << 20)
     try:
         with opened as file:
@@ -81,11 +78,7 @@ def text_bytes(path: str) -> Iterator[Any]:
 
 
 def line(path: str, file: Any) -> bytes:
-    """The next line of a file, with its end.
-
-    Raises:
-      InputError: it is too long to be one.
-    """
+    """Returns the next line of a file, with its end; an InputError if it is too long to be one."""
     found: bytes = file.readline(LONGEST_LINE)
     if len(found) == LONGEST_LINE and not found.endswith(b"\n"):
         raise InputError(
@@ -95,11 +88,9 @@ def line(path: str, file: Any) -> bytes:
 
 
 def blocks(part: FileRange, file: Any, data_start: int, mark: bytes) -> Iterator[bytes]:
-    """Whole lines that begin in the range and after the header, a few megabytes at a time.
-
-    A byte-order mark is doubled where it is not at the beginning of the file: there it is a part of
-    somebody's record, and only one of two is left out.
-    """
+    """Yields whole lines that begin in the range and after the header, a few megabytes at a time. A
+    byte-order mark is doubled where it is not at the beginning of the file: there it is a part of
+    somebody's record, and Arrow leaves out only the first."""
     if part.start <= data_start:
         file.read(data_start)
         position = data_start

@@ -1,1 +1,1 @@
-"""PUBLIC: what is computed from a release, or from public numbers, alone. It costs no privacy."""
+"""PUBLIC: computes from a release, or from public numbers, alone. It costs no privacy."""

@@ -1,4 +1,4 @@
-"""Frequency lists from noisy Frobenius coordinates: posterior medians, intervals and samples.
+"""Decodes noisy Frobenius coordinates into posterior medians, intervals and samples of lists.
 
 Data: z = (a, b) + noise, the rows and columns of a list (``noisy_coordinates``) and noise n with
 probability proportional to exp(-c |n|).
@@ -9,8 +9,8 @@ D - 1 columns are positive. The largest entry of each arm has a heavy tail.
 
 Inference: EM fits the mean gaps and the weights of the three distributions, from the falling fit in
 least squares on. Given them, both arms are Markov chains that D alone connects, and the posterior
-is exact (``gap_chains``) but for cells of 0.04 / c integers where c is small. Released are lower
-medians: those of falling chains with a common D are the rows and columns of a list.
+is exact (``gap_chains``) but for cells of 0.04 / c integers where c is small. Lower medians are
+released: for falling chains with a common D, these are the rows and columns of a list.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from dp_transforms.postprocessing.gap_model import PRIOR_WEIGHTS, SmoothGaps, le
 
 PASSES = 3  # Of EM, before the last one.
 CELL, COARSE_CELL = 0.04, 0.2
-"""Integers that are one state, times c: in the last pass, and while learning."""
+"""The number of integers in a state, times c: in the last pass, and while learning."""
 REACH, MARGIN = 10, 8
 """Windows reach REACH / c + MARGIN to either side of the first fit; half as far while learning."""
-LARGEST = 2**62  # No coordinate is taken to be larger, so that differences fit in 64 bits.
+LARGEST = 2**62  # Clips coordinates, so that differences fit in 64 bits.
 
 
 class Posterior:
-    """The distribution of rows and columns, given their noisy values, any integers, and public
-    bounds on the list."""
+    """Rows and columns have this posterior, given noisy values (any integers) and public bounds."""
 
     def __init__(self, coordinates: NoisyCoordinates, bounds: PartitionBounds | None = None):
         self._bounds = bounds
@@ -45,7 +44,7 @@ class Posterior:
         arms = []
         for rows, noisy in ((True, coordinates.rows), (False, coordinates.columns)):
             values = np.clip(np.asarray(noisy, np.int64), -LARGEST, LARGEST)
-            # An arm of which nothing was drawn is the arm of an empty list.
+            # An arm without draws is that of an empty list.
             values = values if len(values) else np.zeros(1, np.int64)
             lowest, highest = _limits(bounds, len(values), rows)
             guess = np.clip(_falling_fit(values), lowest, highest)
@@ -58,10 +57,8 @@ class Posterior:
         return rows, columns
 
     def sample(self, number: int, seed: int = 0) -> tuple[IntArray, IntArray]:
-        """Rows and columns of lists drawn from the posterior: draws x places each.
-
-        Bounds are kept as far as cells are single integers. The seed is public.
-        """
+        """Draws rows and columns of lists from the posterior: draws x places each. Bounds are kept
+        as far as cells are single integers. The seed is public."""
         rows, columns = (
             np.array([_strictly_falling(draw) for draw in arm])
             for arm in self._chains.sample(number, seed)
@@ -69,14 +66,13 @@ class Posterior:
         return rows, columns
 
     def median(self, max_total: int | None = None) -> FrequencyList:
-        """Returns the list of medians, which keeps the bounds and a public bound on the total, if
-        any list can keep both."""
+        """Returns the list of medians, within the bounds and a public total if any list is."""
         rows, columns = self.quantiles(0.5)
         size = int(np.count_nonzero(rows))
         # A no-op but for ties among floats: as many columns as rows, or one less.
         least = np.maximum(size - 1 - np.arange(len(columns)), 0)
         columns = np.where(np.arange(len(columns)) < size, np.maximum(columns, least), 0)
-        # Bounds lift what is below them, by their own total at most.
+        # Bounds lift coordinates below them, by their own total at most.
         room = MAX_VALUE - (0 if self._bounds is None else self._bounds.lower.total)
         most = room if max_total is None else max_total
         frequency_list = list_of_coordinates(*_at_most(rows, columns, most))
@@ -84,7 +80,7 @@ class Posterior:
 
 
 def _fitted(arms: list[Arm], rate: float) -> GapChains:
-    """The chains with mean gaps and weights of distributions fitted by EM."""
+    """Returns the chains, with mean gaps and weights of distributions fitted by EM."""
     guesses = [arm.guess for arm in arms]
     side = max(1, round(sum(np.count_nonzero(guess) for guess in guesses) / 2))
     smooth = SmoothGaps([len(guess) for guess in guesses], side)
@@ -108,7 +104,7 @@ def _fitted(arms: list[Arm], rate: float) -> GapChains:
 
 
 def _falling_fit(values: IntArray) -> IntArray:
-    """A first guess: pool adjacent violators, on as many places as most signs agree with."""
+    """Returns a first guess: pools adjacent violators, on as many places as most signs suggest."""
     size = int(np.argmax(np.append(0, np.cumsum(np.where(values >= 1, 1, -1)))))
     levels = _pooled(values[:size] + np.arange(size))
     guess = np.zeros(len(values), np.int64)
@@ -117,7 +113,7 @@ def _falling_fit(values: IntArray) -> IntArray:
 
 
 def _pooled(levels: IntArray) -> IntArray:
-    """The falling levels that are nearest in least squares, rounded down."""
+    """Returns the falling levels nearest in least squares, rounded down."""
     sums: list[int] = []
     lengths: list[int] = []
     for total in levels.tolist():
@@ -132,8 +128,8 @@ def _pooled(levels: IntArray) -> IntArray:
 
 
 def _strictly_falling(values: IntArray) -> IntArray:
-    """Returns the values if they fall strictly, or a fit in least squares that does: cells may hold
-    several integers, and Fourier transforms round off probabilities that matter behind a cliff."""
+    """Returns the values, or a strictly falling least-squares fit if they do not fall: cells may
+    hold several integers, and Fourier transforms round probabilities that matter behind a cliff."""
     size = int(np.count_nonzero(values))
     index = np.arange(size)
     levels = values[:size] + index
@@ -143,7 +139,7 @@ def _strictly_falling(values: IntArray) -> IntArray:
 
 
 def _limits(bounds: PartitionBounds | None, length: int, rows: bool) -> tuple[IntArray, IntArray]:
-    """Bounds on the first coordinates of an arm."""
+    """Returns bounds on the first coordinates of an arm."""
     index = np.arange(1, length + 1)
     if bounds is None:
         return np.zeros(length, np.int64), np.full(length, LARGEST)
@@ -161,7 +157,7 @@ def _limits(bounds: PartitionBounds | None, length: int, rows: bool) -> tuple[In
 
 
 def _at_most(rows: IntArray, columns: IntArray, most: int) -> tuple[IntArray, IntArray]:
-    """Coordinates of a total of at most ``most``: all lowered alike as far as they can be."""
+    """Lowers all coordinates alike, as far as they can be, to a total of at most ``most``."""
 
     def lowered(by: int) -> list[IntArray]:
         return [

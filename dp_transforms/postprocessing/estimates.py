@@ -1,10 +1,10 @@
-"""Numbers of a private list with intervals, whatever released it: the common interface.
+"""Estimates numbers of a private list with intervals: the common interface of all releases.
 
 ``intervals.intervals_of`` gives the right kind for a release. An interval of kind "proved" holds
 with its confidence for every private list, over the noise alone; one of kind "model" holds as far
 as the decoder's model of lists does. All are about the list that was released, in which each user
 counts in at most kappa partitions: where records were dropped for that, true numbers are larger.
-Choose what to ask without looking at the release, or let all of ``bands`` hold together.
+Choose your questions without looking at the release, or let all of ``bands`` hold together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number of the private list, and an interval that holds it with some confidence.
+    """An estimate of a number of the private list comes with an interval.
 
     Attributes:
       value: the estimate, within the interval.
@@ -67,14 +67,13 @@ class Estimate:
 
 
 class Answers(ABC):
-    """Estimates from one release: values of its list, moved into intervals.
+    """Estimates numbers from one release: values of its list, moved into intervals.
 
     Attributes:
       released: the released list.
 
-    Raises:
-      ValueError: by every method, for a confidence that is not between 0 and 1, a rank, number of
-        users or of partitions below 1, or, where a share is asked for, an empty released list.
+    Every method raises a ValueError for a confidence that is not between 0 and 1, a rank, number of
+    users or of partitions below 1, or, where a share is asked for, an empty released list.
     """
 
     released: FrequencyList
@@ -99,12 +98,12 @@ class Answers(ABC):
         return self._estimate(TOTAL, confidence)
 
     def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        """Estimates the sum of so many largest frequencies."""
+        """Estimates the sum of the ``partitions`` largest frequencies."""
         check_positive("partitions", partitions)
         return self._estimate(SUM, confidence, partitions)
 
     def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        """Estimates the part of the total (0 to 1) that so many largest frequencies make up."""
+        """Estimates the share of the total (0 to 1) of the ``partitions`` largest frequencies."""
         check_positive("partitions", partitions)
         return self._estimate(SHARE, confidence, partitions)
 
@@ -127,31 +126,31 @@ class Answers(ABC):
 
     @abstractmethod
     def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
-        """Bounds on a number of the private list, which has this value in the released list."""
+        """Returns bounds on a number of the private list, given its value in the released list."""
 
 
 class ReleaseIntervals(Answers):
-    """Proved intervals, and bounds that hold together."""
+    """Adds bounds that hold together to estimates with proved intervals."""
 
     @abstractmethod
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
-        """Two lists, rank by rank below and above the private one, at all ranks together."""
+        """Returns two lists, below and above the private one at all ranks together."""
 
     def success_rates(
         self, guesses: Sequence[int], confidence: float = 0.95
     ) -> tuple[FloatArray, FloatArray]:
-        """Returns lower and upper bounds on ``share_of_top`` of several numbers of guesses, which
-        all hold together; arrays of the shape of ``guesses``."""
+        """Returns lower and upper bounds on ``share_of_top`` for several numbers of guesses; all
+        hold together. Both arrays have the shape of ``guesses``."""
         curve = self._rate_curve(confidence)
         ranks = np.minimum(np.asarray(guesses, np.int64), curve.last)
         return curve.low(ranks), curve.high(ranks)
 
     @abstractmethod
     def _rate_curve(self, confidence: float) -> RateCurve:
-        """Bounds on the success rates of all numbers of guesses together."""
+        """Returns bounds on the success rates of all numbers of guesses together."""
 
     def alpha_guesswork_bits(self, alpha: Number, confidence: float = 0.95) -> Estimate:
-        """G-tilde_alpha, see ``guessing_metrics``.
+        """Estimates G-tilde_alpha, see ``guessing_metrics``.
 
         Proof. The metric grows with G_alpha and falls with lambda_mu. G_alpha is the sum of 1 -
         lambda_j over j < mu, and mu is the first j with lambda_j >= alpha: both are bounded through
@@ -172,10 +171,10 @@ class ReleaseIntervals(Answers):
 
 
 class RateCurve:
-    """Bounds on lambda_0, lambda_1, ..., from bounds at some ranks, from 0 to one where it is 1.
+    """Bounds lambda_0, lambda_1, ... by bounds at some ranks, from 0 to one where it is 1.
 
-    lambda is concave, since frequencies fall, and rises. So between two ranks it is at least
-    its chord, at most its value at the later one, and below the lines through two ranks before and
+    lambda is concave, since frequencies fall, and rises. So between two ranks it is at least its
+    chord, at most its value at the later one, and below the lines through two ranks before and
     through two ranks after.
     """
 
@@ -185,8 +184,8 @@ class RateCurve:
         self._low = np.maximum.accumulate(np.concatenate([[0.0], low[1:-1], [1.0]]))
         self._high = np.minimum.accumulate(np.concatenate([[0.0], high[1:-1], [1.0]])[::-1])[::-1]
         self._high = np.maximum(self._high, self._low)
-        # Of the line through the point before and the start of a piece, and of that through its
-        # end and the point after: the most and the least they can rise. No p_i is above 1.
+        # The largest possible slope of the line through the point before a piece and its start, and
+        # the smallest of the line through its end and the point after. No p_i is above 1.
         widths = np.diff(self._ranks)
         rises = (self._high[1:] - self._low[:-1]) / widths
         self._before = np.append(1, rises[:-1])
@@ -194,22 +193,22 @@ class RateCurve:
         self._after = np.append(falls[1:], 0)
 
     def low(self, ranks: Any) -> FloatArray:
-        """Lower bounds at some ranks, up to the last."""
+        """Returns lower bounds at some ranks, up to the last."""
         return np.interp(ranks, self._ranks, self._low)
 
     def high(self, ranks: Any) -> FloatArray:
-        """Upper bounds at some ranks, up to the last."""
+        """Returns upper bounds at some ranks, up to the last."""
         ranks = np.asarray(ranks, np.float64)
         piece = np.clip(np.searchsorted(self._ranks, ranks) - 1, 0, len(self._ranks) - 2)
         return self._below_lines(piece, ranks)
 
     def low_sum(self, end: int) -> float:
-        """A lower bound on the sum of lambda_j over j < end."""
+        """Returns a lower bound on the sum of lambda_j over j < end."""
         starts, ends = self._pieces(end)
         return float((ends - starts) @ self.low((starts + ends - 1) / 2))
 
     def high_sum(self, end: int) -> float:
-        """An upper bound on the same sum."""
+        """Returns an upper bound on the same sum."""
         starts, ends = self._pieces(end)
         # A line's mean is its value in the middle. lambda_0 is 0.
         starts[0] = 1
@@ -229,13 +228,13 @@ class RateCurve:
 def around(
     value: float, low: float, high: float, confidence: float, kind: str = PROVED
 ) -> Estimate:
-    """Returns the estimate whose value is moved into the interval."""
+    """Returns the estimate with its value moved into the interval."""
     return Estimate(min(max(value, low), high), low, high, confidence, kind)
 
 
 def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
-    """The length of a row or a column of a list's diagram, the total, or the sum or the share of
-    so many largest frequencies; an empty list has the share 0."""
+    """Returns the length of a row or a column of a list's diagram, the total, or the sum or the
+    share of so many largest frequencies; an empty list has the share 0."""
     if name == TOTAL:
         return frequency_list.total
     if name == SHARE:
@@ -247,15 +246,15 @@ def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
 
 
 def failure_probability(confidence: float) -> float:
-    """1 - confidence; a ValueError if that is not between 0 and 1."""
+    """Returns 1 - confidence; a ValueError if that is not between 0 and 1."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
     return 1 - confidence
 
 
 class ModelIntervals(Answers):
-    """Quantiles of numbers of some hundred lists drawn from a posterior: shorter, and no better
-    than its model."""
+    """Estimates by quantiles over some hundred lists drawn from a posterior. The intervals are
+    shorter, and no better than its model."""
 
     _kind = MODEL
 

@@ -1,4 +1,4 @@
-"""Forward-backward over two strictly falling chains that are seen through geometric noise.
+"""Runs forward-backward over two strictly falling chains, seen through geometric noise.
 
 A chain x_1 > x_2 > ... > x_n > 0 = 0 = ... has independent gaps x_j - x_(j+1) - 1, and ends where a
 gap leads below 1. Seen is z_j = x_j + noise. States are kept in windows around a guess of x_j, in
@@ -21,7 +21,7 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.postprocessing.gap_model import DISTRIBUTIONS, cell_masses, end_probabilities
 
-TINY = 1e-200  # Divisors are at least this. Nothing is lost: other terms are of the order of 1.
+TINY = 1e-200  # The least divisor. Nothing is lost: other terms are of the order of 1.
 SEGMENT = 64  # The least number of places of a segment.
 WARM_UP = 24  # Places before a segment from which its first message is guessed.
 AGREEMENT, ROUGH_AGREEMENT = 1e-3, 0.1
@@ -30,7 +30,7 @@ AGREEMENT, ROUGH_AGREEMENT = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Arm:
-    """One noisy chain z, a falling guess of it, and bounds on each x_j."""
+    """An arm is one noisy chain z, with a falling guess of it and bounds on each x_j."""
 
     values: IntArray
     guess: IntArray
@@ -39,7 +39,7 @@ class Arm:
 
 
 class GapChains:
-    """Posterior distributions of rows and columns with a common square.
+    """Computes posterior distributions of rows and columns with a common square.
 
     Arrays have a line for each place of the rows, then of the columns, and one that is no place.
 
@@ -49,7 +49,7 @@ class GapChains:
       rate: c; noise n has probability proportional to exp(-c |n|).
       cell: the number of integers of a state.
       reach: how far windows go to either side of the guess.
-      learn: expected gaps and shares of the distributions are wanted.
+      learn: compute expected gaps and shares of the distributions.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class GapChains:
             self._learn()
 
     def by_arm(self, lines: Array) -> list[Array]:
-        """Splits an array into those of both arms."""
+        """Splits an array into its parts for the two arms."""
         return [lines[: self._split], lines[self._split : self._places]]
 
     def _cut_into_segments(self) -> None:
-        """Sets the place of each segment in each step, and by which segments arms begin and end."""
+        """Sets the place of each segment in each step, and the first and last segments of arms."""
         longest = max(self._split, self._places - self._split)
         few = min(int(8 / self.rate), 128)
         length = min(longest, max(SEGMENT, few, self._places // 256))
@@ -98,8 +98,7 @@ class GapChains:
     def _until_they_agree(
         self, sweep: Callable[..., FloatArray], begin: int, towards: int, weight: FloatArray
     ) -> None:
-        """Sweeps all segments, and those again that were entered by another message than their
-        neighbour was left with.
+        """Sweeps all segments, and repeats segments until messages agree with their neighbours'.
 
         ``sweep`` takes segments, the messages that enter them and perhaps a step to begin at, as
         first guesses do at ``begin``; it returns the messages that leave, ``towards`` 1 forwards or
@@ -116,7 +115,7 @@ class GapChains:
             entry[which] = arriving[which]
 
     def _lay_out(self, means: list[FloatArray], reach: float) -> None:
-        """Windows, and likelihoods within them."""
+        """Sets windows, and likelihoods within them."""
         cell = self.cell
         guess, values, lowest, highest = (
             np.append(np.concatenate([getattr(arm, name) for arm in self.arms]), 0)
@@ -146,7 +145,7 @@ class GapChains:
         return start[:, None] + self.cell * np.arange(float(self.width))
 
     def _evaluate_distributions(self, learn: bool) -> None:
-        """The distributions of gaps, the transform of their mixture, and probabilities of ends."""
+        """Sets the distributions of gaps, their mixture's transform, and probabilities of ends."""
         if learn:
             self._masses = np.zeros((DISTRIBUTIONS, self._places, 2 * self.width - 1))
         self._kernel = np.zeros((self._places + 1, self._fast // 2 + 1), complex)
@@ -161,23 +160,23 @@ class GapChains:
             )
 
     def _chunks(self) -> Iterator[slice]:
-        """Places of one arm each, few enough for a cache."""
+        """Yields places of one arm each, few enough for a cache."""
         step = max(1, 2**15 // self.width)
         for first, last in ((0, self._split), (self._split, self._places)):
             yield from (slice(at, min(at + step, last)) for at in range(first, last, step))
 
     def _gaps(self, places: slice) -> FloatArray:
-        """The gaps of all differences of states: places x differences."""
+        """Returns the gaps of all differences of states: places x differences."""
         return self._drop[places, None] + self.cell * np.arange(1.0 - self.width, self.width)
 
     def _evaluated(self, places: slice) -> FloatArray:
-        """The distributions of gaps at places: distributions x places x differences of states."""
+        """Returns the distributions of gaps: distributions x places x differences of states."""
         return cell_masses(
             self._gaps(places), self._means[places], self.cell, places.start >= self._split
         )
 
     def _forward(self) -> tuple[FloatArray, FloatArray]:
-        """The log evidence of an end at each place, and the probability of an end there."""
+        """Returns for each place the log evidence of an end there, and its probability."""
         self.filtered = np.zeros_like(self._like)
         evidence = np.zeros(self._places + 1)
 
@@ -203,8 +202,8 @@ class GapChains:
         return evidence + self._shift, (self.filtered * self._end).sum(1)
 
     def _join(self, gains: FloatArray, mass: FloatArray) -> None:
-        """The distribution of the common square, from the evidence of both arms."""
-        # Relative to a chain that is positive everywhere: large entries add to none of these.
+        """Sets the distribution of the common square, from the evidence of both arms."""
+        # Relative to a chain that is positive everywhere, so that large entries cancel.
         rows, columns = (
             np.append(0.0, np.log(np.maximum(end, TINY)))
             - np.append(np.cumsum(gain[::-1])[::-1], 0.0)
@@ -224,7 +223,7 @@ class GapChains:
         of_rows[:size] = self._squares.sum(0)
         of_columns[:common] = self._squares[0, :common]
         of_columns[: size - 1] += self._squares[1, 1:]
-        # The probability to be positive at each place, at the next one, and to end there.
+        # The probabilities of being positive at each place, at the next one, and of ending there.
         ends = [of_rows, of_columns]
         from_on = [np.append(np.cumsum(end[::-1])[::-1], 0.0) for end in ends]
         self._alive, self._after = (
@@ -234,7 +233,6 @@ class GapChains:
         self._stop = np.concatenate([of_rows[1:], of_columns[1:], [0.0]]) / np.maximum(mass, TINY)
 
     def _backward(self) -> None:
-        """Smoothed distributions."""
         self._back = np.zeros_like(self._like)
         stopping = self._end * self._stop[:, None]
 
@@ -252,13 +250,13 @@ class GapChains:
             return seen
 
         begin = min(WARM_UP, len(self._index)) - 1
-        # Where hardly any chain is alive, nobody looks.
+        # Places that hardly any chain reaches do not matter.
         weight = np.where(self._final, 0.0, self._after[self._index[-1]])
         self._until_they_agree(sweep, begin, -1, weight)
         self.smoothed = self.filtered * self._back
 
     def _learn(self) -> None:
-        """Expected gaps and shares of the distributions."""
+        """Sets expected gaps and shares of the distributions."""
         self.gaps, self.there = np.zeros(self._places + 1), self._after
         self.shares = np.zeros((self._places + 1, DISTRIBUTIONS))
         for part in self._chunks():
@@ -289,7 +287,7 @@ class GapChains:
         return np.maximum(self._base[places] + shift, 1)
 
     def sample(self, number: int, seed: int) -> list[IntArray]:
-        """Draws of both arms: two arrays, draws x places."""
+        """Draws from both arms: two arrays, draws x places."""
         random = np.random.default_rng(seed)
         distribution = self._squares.ravel()
         more, size = np.divmod(
@@ -301,7 +299,7 @@ class GapChains:
         ]
 
     def _sample_arm(self, places: slice, sizes: IntArray, random: np.random.Generator) -> IntArray:
-        """Draws of an arm with so many positive places, from its last place to its first."""
+        """Draws an arm with ``sizes`` positive places, from its last place to its first."""
         values = np.zeros((len(sizes), places.stop - places.start), np.int64)
         state = np.zeros(len(sizes), np.int64)
         for index in range(int(sizes.max()) - 1, -1, -1):
@@ -319,6 +317,6 @@ class GapChains:
 
 
 def _fast_length(least: int) -> int:
-    """The least even 2^i 3^j 5^k from ``least`` on."""
+    """Returns the least even 2^i 3^j 5^k that is at least ``least``."""
     odd = [3**threes * 5**fives for threes in range(6) for fives in range(6)]
     return min(part << max(1, (-(-least // part) - 1).bit_length()) for part in odd)

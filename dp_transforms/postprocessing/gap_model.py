@@ -1,4 +1,4 @@
-"""The prior of frequency lists: a Poisson process whose rate is smooth, and what departs from it.
+"""Models frequency lists by a prior: a Poisson process of smooth rate, and departures from it.
 
 The number of partitions with frequency j is about Poisson(rate_j), independently, and the logarithm
 of the rate is smooth in log j. In Frobenius coordinates of a list with a Durfee square of side D,
@@ -8,8 +8,8 @@ of the rate is smooth in log j. In Frobenius coordinates of a list with a Durfee
 
 So both arms are chains, with gaps of mean rate_j and about 1 / rate. One curve has both logarithms
 of means, up to sign: a linear spline of log(D / i) on the rows and of -log(D / j) on the columns,
-with a penalty on its kinks. What is not smooth (heaped frequencies, a few giants) is left to a
-geometric distribution of the same mean and to a heavy tail, whose weights are learned.
+with a penalty on its kinks. Heaped frequencies and a few giants, which are not smooth, are left to
+a geometric distribution of the same mean and to a heavy tail, whose weights are learned.
 """
 
 from __future__ import annotations
@@ -20,21 +20,19 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray
 
-SHAPE = 64.0  # Of negative binomial counts: Poisson but for an eighth of the mean.
+SHAPE = 64.0  # Of negative binomial counts: Poisson, with an eighth of the mean as extra deviation.
 KNOT, KINK, RIDGE = 0.4, 0.3, 0.01
 """Distance of knots in log index; standard deviation of a kink; precision around the start."""
-END = 1e-3  # The probability that an arm ends for no reason.
+END = 1e-3  # The probability that an arm ends anywhere, whatever its gaps.
 PRIOR_WEIGHTS = np.array([0.9, 0.05, 0.05])
 """Weights of the Poisson process, the geometric distribution and the heavy tail."""
 DISTRIBUTIONS = len(PRIOR_WEIGHTS)
-PRIOR_GAPS = 20  # The number of gaps that they are worth when learning.
+PRIOR_GAPS = 20  # The number of gaps that the prior weights count as when learning.
 
 
 class SmoothGaps:
-    """The mean gaps of both arms of a list, as one spline, fitted to expected gaps.
-
-    ``lengths`` are the numbers of rows and of columns, and ``side`` is a guess of D.
-    """
+    """Fits the mean gaps of both arms of a list, as one spline, to expected gaps. ``lengths`` are
+    the numbers of rows and of columns, and ``side`` is a guess of D."""
 
     def __init__(self, lengths: list[int], side: int):
         places = [math.log(side) - np.log(np.arange(1, n + 1) + 0.5) for n in lengths]
@@ -51,7 +49,7 @@ class SmoothGaps:
         self._coefficients = np.zeros(2 * reach + 1)
 
     def means(self) -> list[FloatArray]:
-        """The mean gap behind each coordinate, of rows and of columns."""
+        """Returns the mean gap behind each coordinate, of rows and of columns."""
         c = self._coefficients
         curve = 2 * self._place + c[self._left] * (1 - self._part) + c[self._left + 1] * self._part
         return np.split(np.exp(np.clip(self._sign * curve, -7, 25)), [self._split])
@@ -69,7 +67,7 @@ class SmoothGaps:
             at_place = c[left] * (1 - part) + c[left + 1] * part
             # One far gap moves the curve no further than a gap of four times the mean.
             target = at_place + self._sign * np.clip(gaps / mean - 1, -1, 3)
-            # The normal equations, of a matrix with three diagonals but for the penalty.
+            # The normal equations: a tridiagonal matrix and the penalty.
             matrix, right = self._penalty.copy(), np.zeros(size)
             for shift, share in ((0, 1 - part), (1, part)):
                 right += np.bincount(left + shift, weight * share * target, size)
@@ -80,8 +78,8 @@ class SmoothGaps:
 
 
 def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatArray:
-    """Weights of the distributions after a pass of EM with the weights ``used``, from sums over so
-    many gaps: of the probability under each distribution over that under the mixture."""
+    """Returns the weights of the distributions after a pass of EM with the weights ``used``.
+    ``shares`` are sums over ``gaps`` gaps of each distribution's probability over the mixture's."""
     wide = PRIOR_GAPS * PRIOR_WEIGHTS[1:] + (1 - END) * used[1:] * shares[1:]
     wide /= PRIOR_GAPS + gaps
     wide *= min(1.0, 0.99 / wide.sum())
@@ -90,9 +88,7 @@ def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatA
 
 def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -> FloatArray:
     """Returns probabilities of gaps in cells of so many integers: distributions x places x points.
-
-    ``gaps`` are the middles of the cells, places x points, ``cell`` apart.
-    """
+    ``gaps`` are the middles of the cells, places x points, ``cell`` apart."""
     mean = means[:, None]
     masses = np.empty((DISTRIBUTIONS, *gaps.shape))
     masses[0] = (_coarse if cell > 1 else _smooth)(gaps, mean, cell, columns)
@@ -106,7 +102,7 @@ def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -
 def end_probabilities(
     states: FloatArray, means: FloatArray, weights: FloatArray, columns: bool
 ) -> FloatArray:
-    """The probability that the gap behind a state x ends the arm: that it is x - 1 or more."""
+    """Returns the probability that the gap behind a state x is x - 1 or more, and ends the arm."""
     mean, least = means[:, None], np.maximum(states - 1, 0)
     ends = weights[0] * _smooth_at_least(mean, least, columns)
     ends += weights[1] * _geometric(mean, least)
@@ -115,17 +111,18 @@ def end_probabilities(
 
 
 def _geometric(mean: FloatArray, least: FloatArray) -> FloatArray:
-    """Pr[gap >= least] of the geometric distribution."""
+    """Returns Pr[gap >= least] of the geometric distribution."""
     return np.exp(-np.maximum(least, 0) * np.log1p(1 / mean))
 
 
 def _heavy(mean: FloatArray, least: FloatArray) -> FloatArray:
-    """Pr[gap >= least] of the distribution with the median ``mean`` and infinite mean."""
+    """Returns Pr[gap >= least] of the distribution with the median ``mean`` and infinite mean."""
     return mean / (mean + np.maximum(least, 0))
 
 
 def _smooth_at_least(mean: FloatArray, least: FloatArray, columns: bool) -> FloatArray:
-    """Pr[gap >= least] of the Poisson process; for columns of a logistic one of its moments."""
+    """Returns Pr[gap >= least] of the Poisson process; for columns, by a logistic of its
+    moments."""
     if columns:
         scale = np.sqrt(3 * (mean + mean**2 / SHAPE)) / math.pi
         above = np.minimum((least - 0.5 - mean) / scale, 700)
@@ -135,7 +132,7 @@ def _smooth_at_least(mean: FloatArray, least: FloatArray, columns: bool) -> Floa
 
 
 def _smooth(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> FloatArray:
-    """Masses of the Poisson process at single integers."""
+    """Returns masses of the Poisson process at single integers."""
     if columns:
         # Beyond so many standard deviations there is less than 1e-20.
         farthest = mean + 16 * np.sqrt(mean + mean**2 / SHAPE) + 40
@@ -154,7 +151,7 @@ def _smooth(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> Flo
 
 
 def _coarse(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> FloatArray:
-    """The Poisson process in cells, with its mean: three cells if it is narrow."""
+    """Returns the Poisson process in cells, with its mean: in three cells if it is narrow."""
     if columns:
         variance = mean + mean**2 / SHAPE
         wide = _smooth(gaps, mean, cell, columns)
@@ -162,7 +159,7 @@ def _coarse(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> Flo
     else:
         leave = -np.expm1(-1 / mean)
         variance = np.maximum(mean * (2 - leave) / leave - mean**2, mean**2)
-        # An exponential distribution; what is between two points is shared out among both.
+        # An exponential distribution; mass between two points is shared between them.
         beyond = [
             np.where(x < 0, mean - x, mean * np.exp(-np.maximum(x, 0) / mean))
             for x in (gaps - cell, gaps, gaps + cell)
@@ -175,7 +172,7 @@ def _coarse(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> Flo
 
 
 def _log_gamma(x: FloatArray) -> FloatArray:
-    """ln Gamma(x) for x >= 1 by Stirling's series at x + 4, to 1e-8."""
+    """Returns ln Gamma(x) for x >= 1 by Stirling's series at x + 4, to 1e-8."""
     y = x + 4
     series = (1 - (1 / 30 - 2 / (210 * y**2)) / y**2) / (12 * y)
     shifted = (y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi) + series

@@ -1,9 +1,9 @@
-"""Guessing metrics of a frequency list: how hard are its items to guess, most frequent first?
+"""Computes guessing metrics of a frequency list: how hard its items are to guess, in order.
 
 Item i of a list of N users has probability p_i = f_i / N, and an attacker who knows the list
-guesses in that order. The metrics are those of Bonneau, "The science of guessing: analyzing an
-anonymized corpus of 70 million passwords" (IEEE S&P 2012), and the columns of Table III of Blocki,
-Datta and Bonneau, "Differentially private password frequency lists" (NDSS 2016).
+guesses the most frequent items first. The metrics are those of Bonneau, "The science of guessing:
+analyzing an anonymized corpus of 70 million passwords" (IEEE S&P 2012), and the columns of Table
+III of Blocki, Datta and Bonneau, "Differentially private password frequency lists" (NDSS 2016).
 
 Bits are effective key lengths: a uniform choice among 2**b items has b bits in every metric. A
 metric describes the sample in the list, not the population that it was drawn from: where most items
@@ -33,14 +33,14 @@ _Number = TypeVar("_Number", float, Fraction)
 
 
 def rank_sums(frequency_list: FrequencyList) -> RankSums:
-    """The sums of a list. ValueError if it is empty."""
+    """Returns the sums of a list; a ValueError if it is empty."""
     if not len(frequency_list):
         raise ValueError("frequency_list is empty, and guessing metrics need at least one item")
     return RankSums(frequency_list)
 
 
 def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
-    """lambda_beta: the fraction of accounts that beta guesses per account break.
+    """Returns lambda_beta: the fraction of accounts that beta guesses per account break.
 
     >>> success_rate(FrequencyList([5, 2, 1], [1, 1, 3]), guesses=2)
     0.7
@@ -50,8 +50,7 @@ def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
 
 
 def success_rate_bits(frequency_list: FrequencyList, guesses: int) -> float:
-    """lambda_beta as an effective key length, lg(beta / lambda_beta): resistance to online
-    guessing.
+    """Returns lambda_beta in bits, lg(beta / lambda_beta): resistance to online guessing.
 
     >>> success_rate_bits(FrequencyList([4], [16]), guesses=8)  # uniform over 16 items
     4.0
@@ -62,12 +61,12 @@ def success_rate_bits(frequency_list: FrequencyList, guesses: int) -> float:
 
 
 def min_entropy(frequency_list: FrequencyList) -> float:
-    """H_infinity = -lg p_1, in bits; the same as ``success_rate_bits`` for one guess."""
+    """Returns H_infinity = -lg p_1, in bits, which is ``success_rate_bits`` for one guess."""
     return success_rate_bits(frequency_list, 1)
 
 
 def guesses_to_reach(frequency_list: FrequencyList, alpha: Number) -> int:
-    """mu_alpha: the fewest guesses per account that break a fraction alpha of the accounts.
+    """Returns mu_alpha: the fewest guesses per account that break a fraction alpha of the accounts.
 
     >>> guesses_to_reach(FrequencyList([5, 2, 1], [1, 1, 3]), alpha=0.7)
     2
@@ -77,7 +76,7 @@ def guesses_to_reach(frequency_list: FrequencyList, alpha: Number) -> int:
 
 
 def alpha_guesswork(frequency_list: FrequencyList, alpha: Number) -> float:
-    """G_alpha: the mean guesses per account of an attacker who gives up after mu_alpha of them.
+    """Returns G_alpha: an attacker's mean guesses per account, giving up after mu_alpha of them.
 
     >>> alpha_guesswork(FrequencyList([5, 2, 1], [1, 1, 3]), alpha=0.7)  # 1 for half, else 2
     1.5
@@ -86,7 +85,7 @@ def alpha_guesswork(frequency_list: FrequencyList, alpha: Number) -> float:
 
 
 def alpha_guesswork_bits(frequency_list: FrequencyList, alpha: Number) -> float:
-    """G-tilde_alpha: G_alpha as an effective key length, in bits; resistance to offline guessing.
+    """Returns G-tilde_alpha, which is G_alpha in bits: resistance to offline guessing.
 
     >>> alpha_guesswork_bits(FrequencyList([4], [16]), alpha=0.5)
     4.0
@@ -95,16 +94,14 @@ def alpha_guesswork_bits(frequency_list: FrequencyList, alpha: Number) -> float:
 
 
 def guesswork_key_space(work: _Number, rate: _Number) -> _Number:
-    """2**G-tilde for a guesswork G_alpha and the rate lambda_{mu_alpha} that is really reached.
-
-    Bonneau (2012): G-tilde = lg(2 G / lambda - 1) + lg(1 / (2 - lambda)).
-    """
+    """Returns 2**G-tilde for a guesswork G_alpha and the rate lambda_{mu_alpha} that it really
+    reaches: G-tilde = lg(2 G / lambda - 1) + lg(1 / (2 - lambda)) (Bonneau, 2012)."""
     return (2 * work / rate - 1) / (2 - rate)
 
 
 def guessing_curve(frequency_list: FrequencyList) -> tuple[IntArray, FloatArray]:
-    """Guesses per account, and the fraction of accounts that they break, at the last item of each
-    frequency. Between two such points the curve is a straight line.
+    """Returns guesses per account, and the fraction of accounts that they break, at the last item
+    of each frequency. Between two such points the curve is a straight line.
 
     >>> guesses, rates = guessing_curve(FrequencyList([5, 2, 1], [1, 1, 3]))
     >>> guesses.tolist(), rates.tolist()
@@ -117,7 +114,7 @@ def guessing_curve(frequency_list: FrequencyList) -> tuple[IntArray, FloatArray]
 
 @dataclass(frozen=True)
 class Attack:
-    """The point where a rational attacker stops.
+    """The most profitable attack stops at this point.
 
     Attributes:
       guesses: guesses per account after which the attacker gives up; 0 if attacking does not pay.
@@ -131,12 +128,12 @@ class Attack:
 
 
 def rational_attack(frequency_list: FrequencyList, value_per_cost: Number) -> Attack:
-    """The attack that pays best, if a broken account is worth ``value_per_cost`` guesses.
+    """Returns the attack that pays best, if a broken account is worth ``value_per_cost`` guesses.
 
-    Blocki, Harsha and Zhou, "On the economics of offline password cracking" (IEEE S&P 2018): an
-    attacker who gives up on an account after B guesses gains value * lambda_B, and makes on average
-    as many guesses as the sum of 1 - lambda_j over 0 <= j < B. The profit may fall and rise again:
-    this is its global maximum, with the fewest guesses among equals.
+    An attacker who gives up on an account after B guesses gains value * lambda_B, and makes on
+    average as many guesses as the sum of 1 - lambda_j over 0 <= j < B. The profit may fall and rise
+    again: this is its global maximum, with the fewest guesses among equals. Source: Blocki, Harsha
+    and Zhou, "On the economics of offline password cracking" (IEEE S&P 2018).
 
     >>> rational_attack(FrequencyList([50, 1], [1, 50]), value_per_cost=4)
     Attack(guesses=1, success_rate=0.5, profit=1.0)
@@ -162,7 +159,7 @@ def rational_attack(frequency_list: FrequencyList, value_per_cost: Number) -> At
 
 
 def check_alpha(alpha: Number) -> Fraction:
-    """alpha as an exact fraction, if it is in (0, 1]."""
+    """Returns alpha as an exact fraction, or raises a ValueError if it is not in (0, 1]."""
     fraction = exact_fraction("alpha", alpha)
     if not 0 < fraction <= 1:
         raise ValueError(f"alpha must be in (0, 1], got {alpha}")
@@ -170,13 +167,13 @@ def check_alpha(alpha: Number) -> Fraction:
 
 
 def check_positive(name: str, number: int) -> None:
-    """Raises a ValueError if a number that a user asked for is below 1."""
+    """Raises a ValueError if a requested number is below 1."""
     if number < 1:
         raise ValueError(f"{name} must be at least 1, got {number}")
 
 
 def _guesswork_and_rate(frequency_list: FrequencyList, alpha: Number) -> tuple[Fraction, Fraction]:
-    """G_alpha and lambda_{mu_alpha}, exactly.
+    """Returns G_alpha and lambda_{mu_alpha}, exactly.
 
     G_alpha = (1 - lambda_mu) mu + sum of i p_i over i <= mu. An account still costs a guess at step
     j + 1 iff the first j guesses failed, so this is the sum of 1 - lambda_j over 0 <= j < mu.

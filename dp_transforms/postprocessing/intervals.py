@@ -1,4 +1,4 @@
-"""Intervals from noisy Frobenius coordinates, proved for every private list.
+"""Computes intervals from noisy Frobenius coordinates, proved for every private list.
 
 Let a_i, b_j be the coordinates of the private list, D the side of its square, z the noisy ones and
 q**|n| the noise, see ``noisy_coordinates`` and ``partition.frobenius``. An arm is drawn up
@@ -8,8 +8,8 @@ to a length R that depends on the noise, and D is private. Two ideas give interv
    not. An index that was not drawn has the coordinate 0: the probability that any arm ends before
    its last positive coordinate is at most 2 D 2**-60, which is below 2**-35, since lists of D >
    2**24 are refused. It is taken off every confidence.
-2. Test inversion (Neyman, 1937). D, or the answer itself, is unknown but no random number. Test
-   every value of it at level alpha and keep those that are not refuted: the true value is tested
+2. Test inversion (Neyman, 1937). D, or the answer itself, is unknown but not random. Test every
+   value of it at level alpha and keep all values that are not refuted: the true value is tested
    once, and is kept with probability 1 - alpha, however many values there are.
 
 The square. For D = d the coordinates behind d are 0, so that the mean over several k and h of
@@ -69,19 +69,16 @@ from dp_transforms.postprocessing.estimates import (
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
 
 _NOT_DRAWN = 2.0**-35
-_OF_SQUARE = 0.1  # The part of the failure probability that bounds on D have.
+_OF_SQUARE = 0.1  # The share of bounds on D in the failure probability.
 _LONGEST_PATH = 2048
 _HEIGHTS = (4, 16, 64)  # h, times c.
 _ROUNDING = 1 - 1e-9  # Failure probabilities are made smaller by more than all rounding below.
 
 
 def intervals_of(released: ReleasedList) -> ReleaseIntervals:
-    """Returns a release's intervals, from its noisy coordinates or its mechanism's distribution.
-
-    Raises:
-      ValueError: the list was read from a file, or public knowledge narrowed a mechanism whose
-        intervals are for unrestricted releases only.
-    """
+    """Returns a release's intervals, from its noisy coordinates or its mechanism's distribution; a
+    ValueError if the list was read from a file, or public knowledge narrowed a mechanism whose
+    intervals are for unrestricted releases only."""
     if released.coordinates is not None:
         return CoordinateIntervals(released.coordinates, released)
     if released.mechanism is None:
@@ -90,17 +87,9 @@ def intervals_of(released: ReleasedList) -> ReleaseIntervals:
 
 
 def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelIntervals:
-    """Returns intervals of the decoder's model, from lists drawn from its posterior.
-
-    They are shorter than the proved ones; benchmarks/results/answers.md tells how often they hold.
-
-    Args:
-      released: a list with its noisy coordinates.
-      draws: how many lists are drawn.
-
-    Raises:
-      ValueError: the list has no noisy coordinates.
-    """
+    """Returns intervals of the decoder's model, from ``draws`` lists drawn from its posterior; a
+    ValueError if the list has no noisy coordinates. Model intervals are shorter than the proved
+    ones; benchmarks/results/answers.md tells how often they hold."""
     from dp_transforms.postprocessing.decoder import Posterior
 
     if released.coordinates is None:
@@ -111,14 +100,9 @@ def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelInterva
 
 
 class CoordinateIntervals(ReleaseIntervals):
-    """Proved intervals from noisy coordinates, see the module.
-
-    Values agree with the released list and with one another, and err up to 18 times less than
-    single noisy coordinates where frequencies are smooth.
-
-    Args:
-      coordinates: as ``FrobeniusMechanism`` drew them.
-      released: the list that was decoded from them.
+    """Computes proved intervals from the coordinates that ``FrobeniusMechanism`` drew, and the list
+    decoded from them, see the module. Values agree with the released list and with one another, and
+    err up to 18 times less than single noisy coordinates where frequencies are smooth.
 
     >>> from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
     >>> released = FrobeniusMechanism(1).release(FrequencyList([500, 20, 1], [1, 10, 300]))
@@ -169,14 +153,14 @@ class CoordinateIntervals(ReleaseIntervals):
 
     @cached_property
     def _sums(self) -> dict[str, IntArray]:
-        """The sums of the first 0, 1, ... noisy coordinates, up to the largest possible D: a_i is 0
-        from the last row drawn on, and b_j from the last column, where D - 1 are positive."""
+        """Returns sums of the first 0, 1, ... noisy coordinates, up to the largest possible D: the
+        last row drawn has a_i = 0, and so has the last column if D - 1 are positive."""
         largest = max(0, min(len(self._arms[ROWS]) - 1, len(self._arms[COLUMNS])))
         return {name: np.append(0, arm[:largest].cumsum()) for name, arm in self._arms.items()}
 
     @cached_property
     def _refutations(self) -> tuple[FloatArray, FloatArray]:
-        """Logarithms of the evidence that D is larger, and that it is less, for D = 0, 1, ..."""
+        """Returns log evidence for a larger D, and for a smaller D, at each D = 0, 1, ..."""
         count, rate = len(self._sums[ROWS]), self._rate
         longest = math.ceil((60 / rate**2) ** (1 / 3) + math.sqrt(20 / rate)) + 1
         lengths = [1 << k for k in range(min(longest, _LONGEST_PATH).bit_length())]
@@ -194,7 +178,7 @@ class CoordinateIntervals(ReleaseIntervals):
         return larger - terms - math.log(len(heights)), less - terms
 
     def _square(self, failure: float) -> tuple[int, int]:
-        """Bounds on D."""
+        """Returns bounds on D."""
         larger, less = self._refutations
         limit = -math.log(failure * _ROUNDING / 2)
         kept = np.flatnonzero((larger < limit) & (less < limit))
@@ -228,8 +212,8 @@ class CoordinateIntervals(ReleaseIntervals):
     def _parts(
         self, rank: int, square: tuple[int, int], failure: float
     ) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Bounds on the sums of the frequencies at ranks up to ``rank``, and behind it: each fails
-        with this probability at most, where D is within ``square``."""
+        """Returns bounds on the sums of the frequencies at ranks up to ``rank``, and behind it.
+        Each fails with at most this probability, if D is within ``square``."""
         first, last = square
         rows, columns = self._sums[ROWS], self._sums[COLUMNS]
         tops, rests, noises = [], [], [0, 0]
@@ -258,13 +242,13 @@ class CoordinateIntervals(ReleaseIntervals):
         return top, self._bounds_of(np.concatenate(rests), noises[1], failure)
 
     def _bounds_of(self, sums: IntArray, count: int, failure: float) -> tuple[int, int]:
-        """Bounds on a sum that is one of some noisy sums without their noises, ``count`` each."""
+        """Bounds a sum that equals one of ``sums`` without its ``count`` noises."""
         noise = largest_sum(self._rate, count, failure)
         return max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)
 
 
 def part_of_sum(part: tuple[float, float], rest: tuple[float, float]) -> tuple[float, float]:
-    """Bounds on a part of a sum, from bounds on it and on the rest."""
+    """Returns bounds on a part of a sum, from bounds on it and on the rest."""
     low = part[0] / (part[0] + rest[1]) if part[0] else 0.0
     return low, part[1] / (part[1] + rest[0]) if part[1] else 0.0
 
@@ -293,18 +277,18 @@ def _paths(arm: IntArray, lengths: list[int], height: int) -> list[FloatArray]:
 
 
 def _largest_noise(rate: float, failure: Any) -> Any:
-    """The smallest t with Pr[|n| > t] = 2 q**(t + 1) / (1 + q) <= failure; arrays of it."""
+    """Returns the smallest t with Pr[|n| > t] = 2 q**(t + 1) / (1 + q) <= failure, elementwise."""
     logarithms = np.log(failure * _ROUNDING * (1 + math.exp(-rate)) / 2)
     return np.maximum(np.ceil(-logarithms / rate).astype(np.int64) - 1, 0)
 
 
 @lru_cache(maxsize=4096)
 def largest_sum(rate: float, count: int, failure: float) -> int:
-    """A t with Pr[|S| > t] <= failure for the sum S of ``count`` independent noises.
+    """Returns a t with Pr[|S| > t] <= failure for the sum S of ``count`` independent noises.
 
-    The smallest one from a failure of 1e-6 on. S modulo M has the distribution that the powers of
-    the characteristic function (1 - q)**2 / (1 - 2 q cos x + q**2) at x = 2 pi k / M give, and
-    Pr[|S| > M / 2] is below 1e-18 by Chernoff's bound, as all that is left out together is below
+    It is the smallest one from a failure of 1e-6 on. S modulo M has the distribution that the
+    powers of the characteristic function (1 - q)**2 / (1 - 2 q cos x + q**2) at x = 2 pi k / M
+    give, and Pr[|S| > M / 2] is below 1e-18 by Chernoff's bound; all omissions together are below
     1e-9. For smaller failures Chernoff's bound itself is taken.
 
     >>> largest_sum(1.0, 1, 0.05), largest_sum(1.0, 100, 0.05)
@@ -323,7 +307,7 @@ def largest_sum(rate: float, count: int, failure: float) -> int:
     half = chernoff(1e-18)
     size = 2 * half + 1
     q = math.exp(-rate)
-    # exp(-26) bounds what is left out of the series: each term is below it, over k.
+    # exp(-26) bounds the rest of the series: each term is below it, over k.
     widest = math.sqrt(
         min(1.0, math.expm1(min(26 / count, 700)) * (1 - q) ** 2 / (4 * q or 1e-300))
     )
@@ -333,7 +317,6 @@ def largest_sum(rate: float, count: int, failure: float) -> int:
     powers = np.exp(-count * np.log1p(4 * q / (1 - q) ** 2 * sines**2)) / sines
 
     def beyond(t: int) -> float:
-        """Pr[|S| > t]."""
         return 1 - float(2 * t + 1 + 2 * powers @ np.sin(angles * (2 * t + 1))) / size
 
     allowed = failure * _ROUNDING - 1e-9
@@ -341,8 +324,8 @@ def largest_sum(rate: float, count: int, failure: float) -> int:
 
 
 def sum_of_noises(rate: float, weights: FloatArray, failure: float, count: int = 1) -> float:
-    """A t with Pr[S > t] <= failure for S = the sum of weights w, at least 0, times noises n, all
-    that ``count`` times: the least of (ln(1 / failure) + ln E[exp(u S)]) / u (Chernoff).
+    """Returns a t with Pr[S > t] <= failure, for S the sum of w n over weights w >= 0 and noises n,
+    ``count`` of each: the least (ln(1 / failure) + ln E[exp(u S)]) / u (Chernoff).
 
     E[exp(v n)] = (1 - q)**2 / ((1 - q exp(v)) (1 - q exp(-v))) for v < rate, q = exp(-rate).
     """

@@ -1,16 +1,16 @@
-"""Chooses kappa, from a release of how many partitions users have: at no further cost.
+"""Chooses kappa from a release of how many partitions users have, at no further cost.
 
 A small kappa drops partitions of users, a large one adds noise. The released degrees tell how much
-is dropped; the noise is that of the release which is planned, of a public list.
+is dropped; the noise is that of the planned release of a public list.
 
 For a frequency list: half the L1 distance between the list of all records and the release from
-bounded ones is at most half of what is dropped and the noise of the release. The noise is simulated
-on made-up lists of as many contributions as the degrees tell.
+bounded ones is at most half of the dropped contributions plus the noise of the release. The noise
+is simulated on made-up lists of as many contributions as the degrees tell.
 
-For names: a count strategy sees the part of a partition's users whose records are kept, and to a
+For names: a count strategy sees the part of a partition's users whose records are kept, and in a
 weighted one users of fewer partitions weigh more; so a partition needs ``median_users`` over the
-mean weight of a record to be named half of the time. Most names come out where that is least,
-whatever the list is.
+mean weight of a record to be named half of the time. Most names come out where that is least, for
+every list.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Effect = tuple[float | None, tuple[float, float] | None, float]
 
 @dataclass(frozen=True)
 class KappaPlan:
-    """The effect that one kappa would have.
+    """A plan predicts the effect of one kappa.
 
     Attributes:
       kappa: max_partitions_per_user.
@@ -68,7 +68,7 @@ class KappaPlan:
 
 @dataclass(frozen=True, repr=False)
 class KappaChoice:
-    """Several values of kappa, compared.
+    """A choice compares several values of kappa.
 
     Attributes:
       recommended: the kappa with the least error.
@@ -90,14 +90,9 @@ class KappaChoice:
 def choose_kappa(
     released: ReleasedDegrees, epsilon: Number, delta: Number | None = None
 ) -> KappaChoice:
-    """Compares values of kappa for a release that follows.
-
-    Args:
-      released: what ``UserDegreeMechanism`` released.
-      epsilon, delta: of the release that follows: a list or, with delta, a selection of names.
-
-    Raises:
-      ValueError: a parameter is out of range, or the released degrees show no user.
+    """Compares values of kappa for a later release, by released degrees (``UserDegreeMechanism``).
+    That release is of a list or, with delta, of a selection of names. A ValueError says if a
+    parameter is out of range, or the degrees show no user.
 
     >>> released = ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)
     >>> choose_kappa(released, epsilon=1).recommended
@@ -114,16 +109,14 @@ def choose_kappa(
 
 
 def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> Estimate:
-    """Estimates the part of all pairs (user, partition) that a bound of kappa keeps, where a user
-    with more partitions than the largest degree counts as one with so many.
+    """Estimates the part of all pairs (user, partition) that a bound of kappa keeps. A user with
+    more partitions than the largest degree counts as having that degree. A ValueError says if kappa
+    is below 1, confidence is not between 0 and 1, or the degrees show no user.
 
     Proof. Users of degree d keep min(d, kappa) pairs and lose the rest. Within a cell both rise
     with d: its ends bound them. So two sums over cells bound the pairs that are kept, and two the
     lost ones; noise moves each of the four too far with a quarter of the failure probability at
     most (Chernoff). The part rises with the first pair and falls with the second. QED.
-
-    Raises:
-      ValueError: kappa is below 1, confidence is not between 0 and 1, or the degrees show no user.
 
     >>> released = ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)
     >>> print(kept_part(released, 2))
@@ -145,7 +138,7 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -
 
 
 def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> str:
-    """Says in a sentence what part ``kept_part`` estimates to be kept, and dropped.
+    """Says in a sentence which parts are kept and dropped, by ``kept_part``.
 
     >>> print(kept_words(ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1), 2))
     By the released degrees, kappa = 2 kept ...% (...% to ...%, 95% confidence) of all pairs of ...
@@ -160,8 +153,8 @@ def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) 
 
 
 def _without_noise(noisy: FloatArray) -> FloatArray:
-    """The nearest histogram in L2 without negative entries that has the same sum: zeros alone in
-    their place would add users, most of them to cells that have none."""
+    """Returns the nearest histogram in L2 without negative entries and with the same sum. Zeros in
+    their place would add users, mostly to empty cells."""
     total = noisy.sum()
     if total <= 0:
         raise ValueError(
@@ -173,13 +166,13 @@ def _without_noise(noisy: FloatArray) -> FloatArray:
 
 
 class _Degrees:
-    """The contributions of users in cells that bounding would keep."""
+    """Estimates the contributions that bounding would keep, by cells of users."""
 
     def __init__(self, released: ReleasedDegrees):
         self.first: IntArray = np.array(released.lowest)
         self.last = np.append(self.first[1:] - 1, self.first[-1])
         self.users = _without_noise(np.array(released.users, np.float64))
-        # In a cell, users of degree d are taken to be as many as 1 / d**2.
+        # Within a cell, the number of users of degree d is assumed proportional to 1 / d**2.
         cells = (np.arange(a, b + 1) for a, b in zip(self.first, self.last, strict=True))
         self.means = np.array([(1 / d).sum() / (1 / d**2).sum() for d in cells])
         self.total = float(self.users @ self.means)
@@ -189,7 +182,7 @@ class _Degrees:
         return float(self.users @ np.minimum(self.means, kappa))
 
     def candidates(self) -> Iterator[int]:
-        """The bounds of cells, up to the first that keeps nearly everything."""
+        """Yields the bounds of cells, up to the first that keeps nearly everything."""
         for kappa in self.first.tolist():
             yield kappa
             if self.kept(kappa) >= _NEARLY_ALL * self.total:
@@ -203,7 +196,7 @@ def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[tuple[int, _Effect]]:
         if kappa > 1 and exact / kappa < _LEAST_RATE:
             return
         kept = degrees.kept(kappa)
-        # Of a list of the same shape: noise is in proportion to the side of its square.
+        # For lists of the same shape, noise is proportional to the side of the square.
         noise, *others = _noise(exact, contributions, kappa) * math.sqrt(kept / degrees.total)
         if noise > least:
             return
@@ -213,7 +206,7 @@ def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[tuple[int, _Effect]]:
 
 
 def _noise(epsilon: Fraction, contributions: int, kappa: int) -> FloatArray:
-    """Half the expected L1 distances by which noise moves made-up lists, Zipf's first."""
+    """Returns half the expected L1 distances by which noise moves made-up lists, Zipf's first."""
     if kappa == 1:
         return np.exp(_simulated(epsilon, contributions, 0))
     # The largest two powers up to kappa, since larger ones take longer, or 1 and 4.
@@ -225,13 +218,13 @@ def _noise(epsilon: Fraction, contributions: int, kappa: int) -> FloatArray:
 
 @lru_cache
 def _simulated(epsilon: Fraction, contributions: int, power: int) -> FloatArray:
-    """The logarithms of these distances at a power of ``_STEP``."""
+    """Returns the logarithms of these distances at a power of ``_STEP``."""
     dists = made_up_dists(partition_mechanism(epsilon, _STEP**power), contributions)
     return np.log(np.maximum([*dists.values()], 1e-9))
 
 
 def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[tuple[int, _Effect]]:
-    # Powers of two first, then what lies around the best: strategies take a third of a second.
+    # Powers of two first, then values around the best: strategies take a third of a second.
     candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
     found: dict[int, float] = {}
     for kappa in candidates:
@@ -250,7 +243,7 @@ def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[t
 
 
 def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> float:
-    """The number of users that a partition needs in all records to be named half of the time."""
+    """Returns how many users in all records a partition needs to be named half of the time."""
     strategy = choose_strategy(epsilon, delta, max_partitions_per_user=kappa)
     needed = strategy.median_users
     if needed is None:

@@ -40,7 +40,7 @@ KINDS = "Zipf", "log-normal", "two steps"
 
 @dataclass(frozen=True)
 class SelectionPlan:
-    """One selection strategy at one budget.
+    """A plan predicts one selection strategy at one budget.
 
     Attributes:
       strategy: its name.
@@ -57,7 +57,7 @@ class SelectionPlan:
 
 @dataclass(frozen=True)
 class MechanismPlan:
-    """One mechanism for frequency lists at one budget.
+    """A plan predicts one mechanism for frequency lists at one budget.
 
     Attributes:
       mechanism: its name.
@@ -73,7 +73,7 @@ class MechanismPlan:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """The expected errors of a frequency list and, with a delta, of a selection of names.
+    """A plan predicts the errors of a frequency list and, with a delta, of a selection of names.
 
     Attributes:
       epsilon: of the list, and again of the selection.
@@ -110,8 +110,7 @@ def plan_releases(
       max_partitions_per_user: kappa.
       made_up: plan the other ``KINDS`` as well, since the reference stands for a list of any kind.
 
-    Raises:
-      ValueError: the reference is empty, or a parameter is out of range.
+    A ValueError says if the reference is empty, or a parameter is out of range.
 
     >>> plan, = plan_releases(zipf_list(10_000), [1], delta=1e-5)
     >>> 20 < plan.expected_dist < 40
@@ -129,7 +128,7 @@ def plan_releases(
 
 
 def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
-    """The list in which rank i has floor(c / i**exponent) users, c as large as the total allows.
+    """Returns the list with floor(c / i**exponent) users at rank i, c as large as the total allows.
 
     Args:
       contributions: an upper bound on the sum of all frequencies, at least 1.
@@ -151,7 +150,7 @@ def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
 
 
 def _zipf(scale: float, exponent: float) -> FrequencyList:
-    # The first ranks one by one, the rest by how many ranks have at least each frequency.
+    # Counts the first ranks one by one, the rest by the ranks that have at least each frequency.
     ranks = math.ceil(scale ** (1 / (1 + exponent)))
     head = np.floor(scale / np.arange(1, ranks + 1) ** exponent).astype(np.int64)
     values = np.arange(head[-1], 0, -1)
@@ -161,7 +160,7 @@ def _zipf(scale: float, exponent: float) -> FrequencyList:
 
 
 def made_up_lists(contributions: int) -> dict[str, FrequencyList]:
-    """Lists of ``KINDS`` of about so many contributions: Zipf's and two that differ from it.
+    """Returns lists of ``KINDS`` of about so many contributions: Zipf's and two others.
 
     The log-normal one has more partitions with many users each; the other has two frequencies only,
     so that nearly all noise can be told from it.
@@ -194,7 +193,7 @@ def _plan(
     for name in NAMED_MECHANISMS:
         try:
             named = partition_mechanism(epsilon, max_partitions, name)
-        except ValueError:  # Another one works at this epsilon, or this would not have been asked.
+        except ValueError:  # Another mechanism works at this epsilon.
             continue
         if name == chosen or named.rate >= _LEAST_RATE:
             found[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)
@@ -216,7 +215,7 @@ def _plan(
 def made_up_dists(
     mechanism: PartitionMechanism, contributions: int, kinds: Sequence[str] = KINDS
 ) -> dict[str, float]:
-    """About half the expected L1 distances of releases of made-up lists, by kind."""
+    """Returns about half the expected L1 distances of releases of made-up lists, by kind."""
     small = min(contributions, _SKETCHED)
     lists, scale = made_up_lists(small), math.sqrt(contributions / small)
     return {
@@ -225,7 +224,7 @@ def made_up_dists(
 
 
 class ExpectedDist(NamedTuple):
-    """The answer of ``expected_dist``, and the seconds that a release or the formula takes."""
+    """The answer of ``expected_dist`` adds the seconds that a release or the formula takes."""
 
     dist: float
     seconds: float
@@ -237,13 +236,13 @@ def expected_dist(
     largest_square: int = _EXACT,
     least_moved: int = _MOVED,
 ) -> ExpectedDist:
-    """Half the mean L1 distance of releases of a PUBLIC list, by a mechanism without bounds.
+    """Returns half the mean L1 distance of a PUBLIC list to a mechanism's unrestricted releases.
 
-    Exact where the distribution of releases has a formula; else the mean of draws from fixed seeds,
-    until ``least_moved`` users have been moved, and of four at most.
+    It is exact where the distribution of releases has a formula; else the mean of draws from fixed
+    seeds, until ``least_moved`` users have been moved, and of four at most.
 
     A list with a Durfee square of a larger side is taken at a smaller scale: noise moves each
-    stretch of a diagram's boundary by what its slope tells, so that dist grows in proportion to the
+    stretch of a diagram's boundary according to its slope, so that dist grows in proportion to the
     square.
     """
     side = FrobeniusCoordinates(reference).square
@@ -262,7 +261,7 @@ def expected_dist(
 
 
 def scaled_down(frequency_list: FrequencyList, scale: int) -> FrequencyList:
-    """The list whose diagram is smaller by a factor in both directions.
+    """Returns the list whose diagram is smaller by a factor in both directions.
 
     >>> list(scaled_down(FrequencyList([900, 20, 1], [100, 1000, 90]), 10))
     [(90, 10), (2, 100)]

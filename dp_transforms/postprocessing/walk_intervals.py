@@ -1,4 +1,4 @@
-"""Intervals from lists of the geometric and exponential mechanisms, proved for every private list.
+"""Computes proved intervals from releases of the geometric and exponential mechanisms.
 
 Let x be the released list, f the private one and q = e**-c the ratio of the mechanism's weights.
 Its ``distribution`` bounds the tails of x_i - f_i, and the probability of x by q**||x - f||_1
@@ -49,11 +49,8 @@ _LOG_DECAY = math.log(_RANK_DECAY)
 
 
 class WalkIntervals(ReleaseIntervals):
-    """Proved intervals from a released list and the distribution of its mechanism, see the module.
-
-    Args:
-      released: what the mechanism returned; not further processed.
-      distribution: the mechanism's ``distribution``.
+    """Computes proved intervals from a released list, which is not processed further, and the
+    ``distribution`` of its mechanism, see the module.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> released = FrequencyList([500, 20, 1], [1, 10, 300])
@@ -79,8 +76,8 @@ class WalkIntervals(ReleaseIntervals):
         return max(value - moved, 0), value + moved
 
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
-        """Rows and columns 2**b, ..., 2**(b+1) - 1 fail with 1 / ((b+1)(b+2) 2**(b+2)) of the
-        whole probability each, above and below: these sum to it."""
+        """Returns two lists around the private one. Rows and columns 2**b, ..., 2**(b+1) - 1 get 1
+        / ((b+1)(b+2) 2**(b+2)) of the failure probability each, above and below; all sum to one."""
         failure = failure_probability(confidence)
         lowers, uppers, begin, reach = [], [], 1, 1
         while reach > 0:
@@ -111,11 +108,11 @@ class WalkIntervals(ReleaseIntervals):
         return RateCurve(ranks, *self._rates(ranks, error))
 
     def _rates(self, guesses: IntArray, error: ReleaseError) -> tuple[FloatArray, FloatArray]:
-        """Bounds on lambda_b.
+        """Returns bounds on lambda_b.
 
         Let the first b ranks of the released list hold S of its N users. On the private list a more
-        or fewer are at these ranks, a <= w = up_to(b), and the rest changes by at most d - a,
-        d = l1. So lambda_b is at most (S + a) / (N + a - (d - a)) for some a in [0, w]. This is
+        or fewer are at these ranks, a <= w = up_to(b), and the rest changes by at most d - a, d =
+        l1. So lambda_b is at most (S + a) / (N + a - (d - a)) for some a in [0, w]. This is
         monotone in a: a = 0 and a = w are the extremes. The same with signs changed from below.
         """
         sums, l1 = rank_sums(self.released), float(error.l1)
@@ -134,8 +131,8 @@ class WalkIntervals(ReleaseIntervals):
 
 @dataclass(frozen=True)
 class ReleaseError:
-    """Bounds on the sum of |x_i - f_i| over all ranks i, ``l1``, and over the ranks i <= b, which
-    are ``head_base + head_slope * b`` for every b."""
+    """The error bounds limit the sum of |x_i - f_i| over all ranks i, ``l1``, and over the ranks i
+    <= b: ``head_base + head_slope * b`` for every b."""
 
     l1: int
     head_base: float
@@ -145,7 +142,7 @@ class ReleaseError:
     def of(
         cls, released: FrequencyList, distribution: ReleaseDistribution, confidence: float
     ) -> ReleaseError:
-        """Bounds that hold together with probability ``confidence``, for every private list.
+        """Returns bounds that hold together with this probability, for every private list.
 
         >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
         >>> distribution = IntegerPartitionMechanism(epsilon=1).distribution
@@ -154,11 +151,11 @@ class ReleaseError:
         >>> error.up_to(1), error.l1
         (30, 113)
         """
-        # Each lemma may fail half of the time.
+        # Each lemma gets half of the failure probability.
         log_failure, rate = math.log(2 / failure_probability(confidence)), distribution.rate
         code_length = min(_log_uniform(released), _log_runs(released)) + math.log(2)
         nats = code_length + distribution.log_weight(released) + log_failure
-        # Rank b may fail with probability failure * (1 - r) * r**(b-1).
+        # Rank b gets failure * (1 - r) * r**(b-1).
         t = np.linspace(0.02, 0.98, 49) * rate
         log_power = np.log1p(np.exp(t - rate)) - np.log(-np.expm1(t - rate))
         log_base = distribution.log_head + log_failure - math.log(1 - _RANK_DECAY)
@@ -167,14 +164,14 @@ class ReleaseError:
         return cls(math.ceil(nats / rate), float(bases[best]), float(slopes[best]))
 
     def up_to(self, rank: int) -> int:
-        """A bound on the sum of |x_i - f_i| over the ranks i <= rank."""
+        """Returns a bound on the sum of |x_i - f_i| over the ranks i <= rank."""
         return math.ceil(min(self.l1, self.head_base + self.head_slope * rank))
 
 
 def closed(
     lower: Sequence[IntArray], upper: Sequence[IntArray], least: int, most: int
 ) -> tuple[FrequencyList, FrequencyList]:
-    """Two lists below and above every list with coordinates within bounds, and D too.
+    """Returns two lists below and above every list with coordinates, and D, within bounds.
 
     Rows and columns of a list fall strictly until they are 0, D rows and D or D - 1 columns are
     positive, and lists are ordered as their coordinates are. There are bounds on equally many rows
@@ -193,24 +190,24 @@ def closed(
     least = max(least, *(int(np.count_nonzero(arm)) for arm in lowers))
     for arm in (0, 1):
         lowers[arm] = np.maximum(lowers[arm], np.maximum(least - arm - index, 0))
-        # Bounds that contradict each other hold for no list: rare, and as good as any.
+        # Bounds that contradict each other hold for no list: rare, and then any list will do.
         uppers[arm] = np.maximum(uppers[arm] * (index < most), lowers[arm])
     return list_of_coordinates(*lowers), list_of_coordinates(*uppers)
 
 
 def _log_uniform(frequency_list: FrequencyList) -> float:
-    """ln(1 / w) for the lists of one total, as in Lemma 1."""
+    """Returns ln(1 / w) for the lists of one total, as in Lemma 1."""
     total = frequency_list.total
     return float(math.pi * math.sqrt(2 * total / 3) + _log_code(total + 1))
 
 
 def _log_runs(frequency_list: FrequencyList) -> float:
-    """ln(1 / w) for the code of runs, as in Lemma 1."""
+    """Returns ln(1 / w) for the code of runs, as in Lemma 1."""
     differences = -np.diff(frequency_list.frequencies, append=0)
     codes = (_log_code(one.astype(float)) for one in (differences, frequency_list.multiplicities))
     return float(sum(one.sum() for one in codes) + _log_code(len(frequency_list) + 1))
 
 
 def _log_code(k: Any) -> Any:
-    """ln(1 / probability) of k = 1, 2, ... under 1 / (k (k+1))."""
+    """Returns ln(1 / probability) of k = 1, 2, ... under 1 / (k (k+1))."""
     return np.log(k) + np.log1p(k)

@@ -1,1 +1,1 @@
-"""Statements and pages about a release, from what was released alone."""
+"""Writes statements and pages about a release, from the release alone."""

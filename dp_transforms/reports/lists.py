@@ -1,4 +1,4 @@
-"""Released lists as tables, pictures and pages, and pages about two that are compared."""
+"""Shows released lists as tables, pictures and pages, and compares two lists."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
 
 
 def _figures(release: ListRelease, said: Wording) -> dict[str, Any]:
-    """The figures of a list, by the names of their files."""
+    """Draws the figures of a list, by the names of their files."""
     released, bands = release.released, _bands(release)
     band = f"where the true one is ({CONFIDENCE:.0%} confidence)"
 
@@ -147,7 +147,6 @@ def _figures(release: ListRelease, said: Wording) -> dict[str, Any]:
 
 
 def comparison_figure(comparison: Comparison, words: Words = NO_WORDS) -> Any:
-    """The figure of two lists by rank."""
     said = wording(dict(comparison.lists[0].statement), words)
 
     def draw(axes: Any) -> None:
@@ -163,20 +162,15 @@ def plot_list(
     confidence: float = 0.99,
     intervals: ReleaseIntervals | None = None,
 ) -> Any:
-    """Draws the frequency of each rank, on logarithmic axes, with proved error bars, where the list
-    has intervals: see ``intervals_of``.
+    """Draws the frequency of each rank, on logarithmic axes, and returns the ``matplotlib`` figure.
+    It has proved error bars if the list has intervals (see ``intervals_of``). An ImportError says
+    if matplotlib, of the extra ``report``, is not installed.
 
     Args:
       released: what a mechanism returned.
       path: write an image there.
-      confidence: of all error bars together, whatever the private list was.
-      intervals: where they come from; by default what the list itself knows.
-
-    Returns:
-      The ``matplotlib`` figure.
-
-    Raises:
-      ImportError: matplotlib is not installed; it is in the extra ``report``.
+      confidence: of all error bars together, for every private list.
+      intervals: the source of the error bars; by default the list's own.
     """
     bands = None
     if len(released):
@@ -192,8 +186,7 @@ def plot_list(
 
 
 def to_arrow(released: ReleasedList) -> pa.Table:
-    """Returns the columns frequency and multiplicity of a list, both int64; the schema's metadata
-    say the cost."""
+    """Returns the columns frequency and multiplicity, both int64, with the cost in the metadata."""
     import pyarrow as pa
 
     columns = {name: pa.array(values, pa.int64()) for name, values in released.to_dict().items()}
@@ -202,8 +195,7 @@ def to_arrow(released: ReleasedList) -> pa.Table:
 
 
 def to_pandas(released: ReleasedList) -> Any:
-    """Returns the columns of ``to_arrow`` as a ``pandas.DataFrame``, whose ``attrs`` say the
-    cost."""
+    """Returns ``to_arrow`` as a ``pandas.DataFrame``, with the cost in its ``attrs``."""
     try:
         frame = to_arrow(released).to_pandas()
     except ImportError:
@@ -217,19 +209,18 @@ def _bands(release: ListRelease) -> _Bands:
 
 
 def _ranks(released: FrequencyList, bands: _Bands) -> IntArray:
-    """The ranks at which bounds are drawn."""
     return GRID[GRID <= max(released.distinct, bands[1].distinct)]
 
 
 def _draw_ranks(
     axes: Any, released: FrequencyList, bands: _Bands | None, label: str, band: str | None = None
 ) -> None:
-    """Draws frequencies by rank with error bars, of which the lower ends are cut off at a half."""
+    """Draws frequencies by rank, with error bars whose lower ends are cut off at a half."""
     if bands is not None:
         ranks = _ranks(released, bands)
         lower, upper = (np.maximum(one.at_ranks(ranks), 0.5) for one in bands)
         axes.fill_between(ranks, lower, upper, alpha=0.25, lw=0, label=band)
-    # A run of equal frequencies is a step, from its first rank to its last.
+    # Each run of equal frequencies is a step, from its first rank to its last.
     ends = released.multiplicities.cumsum()
     ranks = np.stack([ends - released.multiplicities + 1, ends], axis=1).ravel()
     axes.plot(ranks, released.frequencies.repeat(2), label=label)
@@ -253,7 +244,7 @@ def _plots(pictures: dict[str, bytes], said: Wording) -> str:
 
 
 def _numbers(release: ListRelease, said: Wording) -> str:
-    """A table of what users of a list ask first: what ``show`` and ``numbers`` say."""
+    """Makes a table of the main numbers of a list, as ``show`` and ``numbers`` print them."""
     kinds = [
         release.numbers(by_model=by_model, things=said.things, users=said.users)
         for by_model in (False, True)[: 1 + (release.released.coordinates is not None)]
@@ -265,7 +256,6 @@ def _numbers(release: ListRelease, said: Wording) -> str:
 
 
 def _top(release: ListRelease, said: Wording) -> str:
-    """A table of the largest frequencies."""
     top = release.top(min(_TOP, release.released.distinct))
     rows = [(f"{rank}", page.count_text(one)) for rank, one in enumerate(top, 1)]
     about = (
@@ -297,18 +287,18 @@ def _metrics(release: ListRelease) -> str:
 
 
 def _section(title: str, about: str, head: str, rows: Sequence[Sequence[str]]) -> str:
-    """A table of numbers with proved intervals and, beside them, perhaps those of the model."""
+    """Makes a table of numbers with proved intervals and, beside them, any of the model."""
     kinds = len(rows[0]) - 1
     about += _EACH + _ABOUT_MODEL * (kinds - 1)
     return page.section(title, about, [(head, *_HEADS[:kinds]), *rows])
 
 
 def _named(question: str, said: Wording) -> str:
-    """A question of a comparison in the words of the page."""
+    """Puts a question of a comparison in the words of the page."""
     named = question.replace("partitions", said.things).replace("users", said.users)
     return named[:1].upper() + named[1:]
 
 
 def _text(estimate: Estimate) -> str:
-    """A number of a list: shares are floats, and the others are integers."""
+    """Formats a number of a list: shares are floats, and the others are integers."""
     return (page.share_text if isinstance(estimate.value, float) else page.count_text)(estimate)

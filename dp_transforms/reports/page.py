@@ -1,4 +1,4 @@
-"""Parts that pages of reports share, and tables and pictures of plans, which have no page."""
+"""Makes the common parts of reports' pages, and tables and pictures of plans."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
 
 Page = tuple[str, dict[str, bytes]]
-"""A whole page, pictures included, and the pictures by the names of their files."""
+"""A page comes with its pictures inside, and again by the names of their files."""
 
 _POINTS = 200
 _NEEDED = "users that a partition needs"
@@ -55,11 +55,11 @@ def check_available() -> None:
 def document(
     kind: str, words: Words, content: str, statements: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """A whole page as HTML, around some content.
+    """Wraps content into a whole HTML page.
 
     Args:
-      kind: what is released; the title, if the publisher has no other words.
-      statements: the privacy.json of each release on the page, by what to call it in a title.
+      kind: what is released; the title, if the publisher gives no other words.
+      statements: the privacy.json of each release on the page, by its name in a title.
     """
     title = html.escape(words.title or kind)
     today = datetime.datetime.now(datetime.timezone.utc).date()
@@ -91,7 +91,7 @@ def document(
 
 
 def figure(picture: bytes, caption: str) -> str:
-    """A PNG with its caption, as HTML."""
+    """Returns a PNG with its caption, as HTML."""
     return (
         f'<figure><img src="data:image/png;base64,{base64.b64encode(picture).decode()}" '
         f'alt="{html.escape(caption)}"><figcaption>{html.escape(caption)}</figcaption></figure>'
@@ -99,8 +99,8 @@ def figure(picture: bytes, caption: str) -> str:
 
 
 def new_figure(width: float = 4.6, height: float = 3.7, panels: int = 1) -> tuple[Any, Any]:
-    """A figure of matplotlib and its axes, or those of each panel; by default so small in inches
-    that its text is legible on a phone."""
+    """Returns a matplotlib figure and its axes, or the axes of each panel; by default so small, in
+    inches, that its text is legible on a phone."""
     try:
         from matplotlib.figure import Figure
     except ImportError as fault:
@@ -110,15 +110,15 @@ def new_figure(width: float = 4.6, height: float = 3.7, panels: int = 1) -> tupl
 
 
 def png(drawn: Any) -> bytes:
-    """The bytes of a figure's PNG."""
+    """Returns the bytes of a figure's PNG."""
     buffer = io.BytesIO()
     drawn.savefig(buffer, dpi=240)
     return buffer.getvalue()
 
 
 def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
-    """Rows of as many cells each. The first columns are words, to the left; others are numbers, to
-    the right.
+    """Formats rows of equal length; the first ``words`` columns are text, aligned left, and the
+    others numbers, aligned right.
 
     >>> print(text_table([["", "users"], ["a", "7"], ["other", "1,234"]], words=1))
            users
@@ -137,8 +137,8 @@ def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
 
 
 def _printable(cell: str) -> str:
-    """The cell on one line. A name that a user made up may hold line ends, which would make rows of
-    its own, and what terminals obey.
+    """Returns the cell on one line. A name from a user may hold line ends, which would make rows,
+    and control characters for terminals.
 
     >>> print(_printable("home\\n\\x1b[2Jnews"))
     home\\n\\x1b[2Jnews
@@ -148,14 +148,14 @@ def _printable(cell: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
-    """Rows of text as HTML, the first one as heads; the last ``numbers`` columns are numbers."""
+    """Formats rows of text, heads first, as HTML; the last ``numbers`` columns are numbers."""
     heads, *others = rows
     kinds = ["td"] * (len(heads) - numbers) + ['td class="number"'] * numbers
     return _table([_row(heads, ["th"] * len(heads)), *(_row(row, kinds) for row in others)])
 
 
 def section(title: str, about: str, rows: Sequence[Sequence[str]]) -> str:
-    """A part of a page: a title, a paragraph of text, and a table whose first column is words."""
+    """Makes a part of a page: a title, a paragraph, and a table whose first column is words."""
     return f"{_cell(title, 'h2')}\n{_cell(about, 'p')}\n{table(rows, numbers=len(rows[0]) - 1)}"
 
 
@@ -165,7 +165,7 @@ def _table(rows: Iterable[str]) -> str:
 
 
 def _row(cells: Iterable[Any], kinds: Sequence[str]) -> str:
-    """A row of a table whose cells are elements of these kinds."""
+    """Makes a table row with cells in elements of these kinds."""
     return f"<tr>{''.join(map(_cell, cells, kinds))}</tr>"
 
 
@@ -174,7 +174,7 @@ def _cell(content: Any, kind: str) -> str:
 
 
 def curves(title: str, x: str, y: str, draw: Callable[[Any], None], **size: Any) -> Any:
-    """A figure with a grid and a legend, on whose axes curves are drawn; see ``new_figure``."""
+    """Draws curves on a figure with a grid and a legend; ``size`` is that of ``new_figure``."""
     figure, axes = new_figure(**size)
     draw(axes)
     axes.set(title=title, xlabel=x, ylabel=y)
@@ -186,7 +186,7 @@ def curves(title: str, x: str, y: str, draw: Callable[[Any], None], **size: Any)
 def interval_bars(
     title: str, unit: str, bars: Sequence[tuple[str, Estimate]], end: float | None = None
 ) -> Any:
-    """A figure with a dot and a bar in a line for each estimate, or a band for many of them; a bar
+    """Draws a dot and a bar on a line for each estimate, or a band for many estimates; a bar
     without an end goes on."""
     found = [one for _, one in bars]
     values, lows = [one.value for one in found], [one.low for one in found]
@@ -214,13 +214,13 @@ def interval_bars(
 
 
 def _take_literally(axes: Any, *more: Any) -> None:
-    """Words of users and publishers are no formulas, whatever is in them."""
+    """Stops matplotlib from reading words of users and publishers as formulas."""
     for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *more):
         text.set_parse_math(False)
 
 
 def count_text(estimate: Estimate) -> str:
-    """A whole number, and below it its interval.
+    """Formats a whole number, with its interval below it.
 
     >>> count_text(Estimate(169, 160, 1_177))
     '169\\n160 to 1,177'
@@ -229,7 +229,7 @@ def count_text(estimate: Estimate) -> str:
 
 
 def share_text(estimate: Estimate) -> str:
-    """A part of something, and below it its interval, rounded outwards.
+    """Formats a share, with its interval below it, rounded outwards.
 
     >>> share_text(Estimate(0.12345, 0.12344, 0.12346))
     '12.35%\\n12.34% to 12.35%'
@@ -239,7 +239,7 @@ def share_text(estimate: Estimate) -> str:
 
 
 def bits_text(estimate: Estimate) -> str:
-    """A number of bits, and below it its interval, rounded outwards."""
+    """Formats a number of bits, with its interval below it, rounded outwards."""
     text = f"{estimate.value:.2f}\n{math.floor(100 * estimate.low) / 100:.2f}"
     if estimate.high == math.inf:
         return f"{text} or more"
@@ -247,7 +247,7 @@ def bits_text(estimate: Estimate) -> str:
 
 
 def _shortened(label: str, most: int = 24) -> str:
-    """A label for a picture: printable, and not too long."""
+    """Makes a label for a picture printable, and not too long."""
     printable = "".join(c if c.isprintable() else "?" for c in label)
     return printable if len(printable) <= most else printable[: most - 1] + "…"
 
@@ -284,8 +284,8 @@ def _budget(statement: Mapping[str, Any]) -> str:
 
 
 def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
-    """Draws keep-probability against users for every strategy, as ``explain`` compares them, into a
-    file whose ending says the format, such as .png or .svg."""
+    """Draws keep-probability against users for every strategy of ``explain`` into a file; its
+    suffix gives the format, such as .png or .svg."""
     users = evenly(1, explanation.users[-1], _POINTS)
 
     def draw(axes: Any) -> None:
@@ -294,7 +294,7 @@ def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> 
             axes.plot(
                 users,
                 [strategy.keep_probability(n) for n in users],
-                # Curves may coincide: those with gaps let the others through.
+                # Curves may coincide: dashed ones let the others through.
                 linestyle=("-", "--")[i % 2],
                 zorder=2 + i % 2,
                 label=strategy.name + (' (what "auto" takes)' if chosen else ""),
@@ -308,7 +308,7 @@ def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> 
 
 
 def kappa_table(choice: KappaChoice) -> str:
-    """The comparison as text."""
+    """Formats the comparison as text."""
     error, noise = _NEEDED, []
     about = "the users of all records with which a partition is named half of the time"
     if choice.plans[0].noise is not None:
@@ -336,7 +336,7 @@ def kappa_table(choice: KappaChoice) -> str:
 
 
 def plot_kappas(choice: KappaChoice, path: str) -> None:
-    """Draws the error against kappa, with what makes it up."""
+    """Draws the error and its parts against kappa."""
     kappas = [plan.kappa for plan in choice.plans]
     names = choice.plans[0].noise is None
 

@@ -1,5 +1,4 @@
-"""The page, and the picture, of each kind of release; those of one list, and of two, are in
-``lists``."""
+"""Makes the page and the picture of each kind of release; ``lists`` has those of lists."""
 
 from __future__ import annotations
 
@@ -27,19 +26,17 @@ _MISS = Fraction(1, 20)
 
 
 def page_of(release: Any, words: Words = NO_WORDS) -> page.Page:
-    """Makes the page of what ``load`` or ``compare`` gives, or an InputError if there are no error
-    bars for it."""
+    """Makes the page of a result of ``load`` or ``compare``; an InputError without error bars."""
     return _PAGES[release.page_kind](release, words)
 
 
 def figure_of(release: Any) -> Any:
-    """The figure of several lists, or of two that are compared."""
+    """Draws several lists, or two that are compared."""
     compared = release.page_kind == "comparison"
     return comparison_figure(release) if compared else _series_figure(release)
 
 
 def _series_page(releases: Releases, words: Words) -> page.Page:
-    """Makes the page of several releases that were made together."""
     said = wording(dict(releases.statement), words)
     pictures = {}
     content = "<p>All released lists are empty: there is nothing to draw.</p>"
@@ -53,8 +50,8 @@ def _series_page(releases: Releases, words: Words) -> page.Page:
 
 
 def _series_figure(releases: Releases, said: Wording | None = None) -> Any:
-    """Draws one number of every release: of partitions or names, or for groups how hard guessing is
-    or the share of the top."""
+    """Draws one number of every release: of partitions or names; or, for groups, how hard guessing
+    is or the share of the top."""
     said = said or wording(dict(releases.statement))
     labelled = dict(zip(releases.labels, releases.values(), strict=True))
     if _of_names(releases):
@@ -126,7 +123,6 @@ def _of_names(releases: Releases) -> bool:
 
 
 def _names_page(release: NamesRelease, words: Words) -> page.Page:
-    """Makes the page of names."""
     statement = dict(release.statement)
     said = wording(statement, words)
     number, pictures = len(release), {}
@@ -168,7 +164,7 @@ def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
 
 
 def _counted(statement: dict[str, Any], said: Wording) -> str:
-    """Says which users counts are of, in a sentence."""
+    """Says in a sentence which users are counted."""
     if not said.bound:
         return f"Counts are of {said.users}."
     kappa = statement["max_partitions_per_user"]
@@ -185,7 +181,7 @@ def _others(statement: dict[str, Any], said: Wording) -> str:
     users = statement["users_of_other_partitions"]
     noise = DiscreteLaplace(1 / Fraction(str(statement["other_partitions"]["epsilon"])))
     miss = _MISS / 2
-    # P[X >= c] = P[X <= -c] is at most half of what both ends may miss.
+    # P[X >= c] = P[X <= -c] is at most half of the failure probability of both ends.
     beyond = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1)
     low, high = max(0, users - beyond + 1), users + beyond - 1
     return (

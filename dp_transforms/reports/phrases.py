@@ -1,4 +1,4 @@
-"""The wording of pages and statements: about users' partitions, or about a graph's degrees."""
+"""Words pages and statements: about users' partitions, or about a graph's degrees."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dp_transforms.reports.privacy_statement import NODE
 
 
 class Words(NamedTuple):
-    """The words that a publisher has for a page; where there are none, the release has its own."""
+    """A publisher's own words for a page replace those of the release."""
 
     about: str | None = None  # what partitions are
     users: str = "users"
@@ -19,7 +19,7 @@ class Words(NamedTuple):
 
     @property
     def of_data(self) -> str:
-        """The end of a title."""
+        """Returns the end of a title."""
         return f" of {self.data_name}" if self.data_name else ""
 
 
@@ -27,12 +27,12 @@ NO_WORDS = Words()
 
 
 class Wording(NamedTuple):
-    """The words of a page that go with a kind of list."""
+    """A kind of list has its own words for a page."""
 
     title: str
-    total: str  # what the frequencies add up to, before what has them
-    things: str  # what has a frequency, in the plural
-    users: str  # what frequencies count, at the axis
+    total: str  # the unit of the total, before ``things``
+    things: str  # the things with frequencies, in the plural
+    users: str  # the counted unit, at the axis
     ranks_title: str  # of the picture of frequencies by rank
     ranks_caption: str  # below it
     guessing: bool  # whether guessing metrics mean something for such a list
@@ -53,7 +53,7 @@ _DEGREES = {
 
 
 def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
-    """The words for what a privacy.json describes."""
+    """Returns the words for the release of a privacy.json."""
     degree = statement.get("degree")
     if degree is not None:
         total, neighbours, has = _DEGREES[degree]
@@ -87,7 +87,7 @@ def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
 
 
 def _numbers(word: str) -> tuple[str, str]:
-    """A noun in the singular and in the plural, whichever of them is given.
+    """Returns a noun in the singular and in the plural, given either.
 
     >>> _numbers("urls"), _numbers("address"), _numbers("category")
     (('url', 'urls'), ('address', 'addresses'), ('category', 'categories'))
@@ -102,7 +102,7 @@ def _numbers(word: str) -> tuple[str, str]:
 
 
 def statement_words(statement: dict[str, Any]) -> list[str]:
-    """The privacy.json of any release in paragraphs that a publisher can paste.
+    """Puts the privacy.json of any release into paragraphs that a publisher can paste.
 
     >>> statement_words({"epsilon": 1.0, "neighbours": "add or remove one user",
     ...     "mechanism": "noise", "max_partitions_per_user": 1,

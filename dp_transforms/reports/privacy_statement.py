@@ -1,4 +1,4 @@
-"""The guarantee of a release, as the privacy.json beside it."""
+"""States the guarantee of a release, as the privacy.json beside it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 def statement_of(
     spec: specs.Spec, fields: Sequence[pa.Field] | None, bounded_by_job: bool = True
 ) -> dict[str, Any]:
-    """The statement of one release, without its budget. Nothing in it depends on the data.
+    """Returns the statement of one release, without its budget. It does not depend on the data.
 
     Args:
-      spec: of the release; of periods it is the statement of all of them.
-      fields: the columns of partitions; None of counts that were made elsewhere.
-      bounded_by_job: the job itself keeps users to max_partitions_per_user, or else the caller
+      spec: of the release; for periods the statement is about all of them.
+      fields: the columns of partitions; None for counts that were made elsewhere.
+      bounded_by_job: the job itself keeps users to max_partitions_per_user; otherwise the caller
         declares that they are.
     """
     match spec:
@@ -190,7 +190,7 @@ def _price(mechanism: PartitionMechanism) -> dict[str, Any]:
 
 
 def _amount(name: str, value: Fraction) -> dict[str, Any]:
-    """Entries for a part of a budget: a float that is not below it, and the exact decimal text."""
+    """Returns entries for a part of a budget: a float not below it, and the exact decimal text."""
     return {name: float_above(value), f"{name}_exact": decimal_text(value)}
 
 
@@ -202,11 +202,8 @@ def _rate(mechanism: PartitionMechanism) -> dict[str, Any]:
 
 
 def distribution_of_statement(statement: dict[str, Any]) -> ReleaseDistribution:
-    """The distribution of the release that a privacy.json, or an entry of its lists, describes.
-
-    Raises:
-      KeyError, ValueError: it describes none.
-    """
+    """Returns the distribution of the release that a privacy.json, or an entry of its lists,
+    describes; a KeyError or ValueError if it describes none."""
     distribution = DISTRIBUTIONS[statement["mechanism"]](float(statement["rate"]))
     if "possible_lists" not in statement:
         return distribution
@@ -216,6 +213,6 @@ def distribution_of_statement(statement: dict[str, Any]) -> ReleaseDistribution:
 
 
 def library_versions() -> dict[str, str]:
-    """The versions of Python and of the libraries that a release depends on."""
+    """Returns the versions of Python and of the libraries that a release depends on."""
     versions = {"dp-frequency-lists": __version__, "python": platform.python_version()}
     return versions | {name: metadata.version(name) for name in _LIBRARIES}
