@@ -110,9 +110,6 @@ class WeightedDistribution(KeepDistribution):
     def step(self, partitions: int) -> int:
         return weight(partitions)
 
-    def describe(self) -> dict[str, float]:
-        return {"sigma": self.sigma, "threshold": self.threshold / UNIT}
-
 
 def _threshold(budget: GaussianBudget, variance: Fraction, most: int) -> int:
     _, up = rounding_pair(_PRECISION)

@@ -49,6 +49,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from dp_transforms.budget.budget import PrivacyBudget
 from dp_transforms.mechanisms.arrays import FloatArray
+from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
@@ -56,7 +57,8 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 _ORDERS = 1 + np.geomspace(0.02, 1e7, 600)
 """Renyi orders are dense enough that the best is within 0.1% of the infimum over all orders."""
 
-_GRID_POINTS = 10_000  # Points of the privacy-loss grid per unit of basic composition.
+_GRID_POINTS = 10_000  # Points of the privacy-loss grid in the sum of all losses, or more.
+_MOST_POINTS = 1 << 20  # Composition takes about a second.
 
 _FOURIER_ERROR = 1e-12
 """This exceeds the error in delta of a composition of privacy-loss distributions."""
@@ -201,7 +203,8 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
       delta: of the whole composition, at least the mechanisms' own deltas together.
 
     Raises:
-      ValueError: an event is of another kind, delta is not in [0, 1), or no method reaches delta.
+      ValueError: an event is of another kind or has a parameter out of range, delta is not in
+        [0, 1), or no method reaches delta.
 
     >>> lists = [dp_event.SelfComposedDpEvent(BoundedRangeDpEvent(0.1), 23)]
     >>> total = compose(lists, delta=1e-6)
@@ -274,10 +277,10 @@ class _Part:
 
 def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
     match event:
-        case dp_event.NoOpDpEvent():
+        case dp_event.NoOpDpEvent() | dp_event.SelfComposedDpEvent(count=0):
             return
         case dp_event.SelfComposedDpEvent():
-            yield from _parts(event.event, count * event.count)
+            yield from _parts(event.event, count * positive_integer("count", event.count))
         case dp_event.ComposedDpEvent():
             for inner in event.events:
                 yield from _parts(inner, count)
@@ -292,27 +295,33 @@ def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
             )
         case ApproximateDpEvent(epsilon=epsilon, delta=delta):
             yield _pure_part(count, epsilon, delta)
-        case dp_event.LaplaceDpEvent(noise_multiplier=noise):
+        case dp_event.LaplaceDpEvent(noise_multiplier=noise) if 0 < noise < math.inf:
             loss = functools.partial(losses.from_laplace_mechanism, noise)
             yield replace(_pure_part(count, 1 / noise), loss=loss)
-        case dp_event.DiscreteLaplaceDpEvent(noise_parameter=decay, sensitivity=sensitivity):
+        case dp_event.DiscreteLaplaceDpEvent(noise_parameter=decay, sensitivity=sensitivity) if (
+            0 < decay < math.inf and sensitivity % 1 == 0 <= sensitivity
+        ):
             loss = functools.partial(losses.from_discrete_laplace_mechanism, decay, sensitivity)
             yield replace(_pure_part(count, decay * sensitivity), loss=loss)
-        case dp_event.GaussianDpEvent(noise_multiplier=noise):
+        case dp_event.GaussianDpEvent(noise_multiplier=noise) if 0 < noise < math.inf:
             rho = noise**-2 / 2
             loss = functools.partial(losses.from_gaussian_mechanism, noise)
             yield _Part(count, rho, functools.partial(np.multiply, rho), loss)
-        case dp_event.ZCDpEvent(rho=rho, xi=0.0):
+        case dp_event.ZCDpEvent(rho=rho, xi=0.0) if rho >= 0:
             yield _Part(count, rho, functools.partial(np.multiply, rho))
         case _:
-            raise ValueError(f"events must be of a kind in dp_transforms.budget, got {event}")
+            raise ValueError(
+                "events must be of a kind in dp_transforms.budget, with noise that is positive and "
+                f"finite, got {event}"
+            )
 
 
 def _pure_part(count: int, epsilon: float, delta: float = 0.0) -> _Part:
     """Returns the part of a mechanism that is known to be epsilon-DP unless it fails."""
     renyi = functools.partial(pure_divergence, epsilon)
     parameters = common.DifferentialPrivacyParameters(epsilon, delta)
-    loss = functools.partial(losses.from_privacy_parameters, parameters)
+    # The library computes e**epsilon in floats.
+    loss = functools.partial(losses.from_privacy_parameters, parameters) if epsilon < 700 else None
     return _Part(count, epsilon**2 / 2, renyi, loss, epsilon, delta)
 
 
@@ -373,8 +382,9 @@ def _pld(parts: list[_Part], delta: float) -> float | None:
     interval = spread / _GRID_POINTS
     pure = [part.epsilon for part in parts if part.epsilon]
     if pure:
-        # Losses on the grid are not rounded, and division by a power of two is exact.
-        interval = min(pure) / 2 ** max(0, math.ceil(math.log2(min(pure) / interval)))
+        # Losses that fall on the grid are not rounded, and division by a power of two is exact.
+        aligned = min(pure) / 2 ** max(0, math.ceil(math.log2(min(pure) / interval)))
+        interval = max(aligned, spread / _MOST_POINTS)
     if delta <= _FOURIER_ERROR:
         return math.inf
     total = losses.identity(interval)

@@ -382,7 +382,7 @@ class ClampedLaplace:
         2 * eta * ceil(sensitivity / granularity) * ln 2, where a neighbour may change the number by
         so much."""
         _, _, step = self._grid
-        return self._mechanism.epsilon(math.ceil(_rational("sensitivity", sensitivity) / step))
+        return self._mechanism.epsilon(_rational("sensitivity", sensitivity) / step)
 
     def release(self, value: Any, tape: RandomTape, channel: str = "clamped Laplace") -> Fraction:
         """Draws a point of the grid; returns it exactly.

@@ -205,6 +205,17 @@ def test_nested_events_count_like_written_out_ones():
 
 def test_nothing_costs_nothing():
     assert compose([], 1e-6).epsilon == compose([BoundedRangeDpEvent(0.0)], 0).epsilon == 0
+    one = ApproximateDpEvent(1.0)
+    assert compose([one, *times(0, one)], 1e-6) == compose([one], 1e-6)
+
+
+def test_losses_of_any_size_compose():
+    # Neither e**1000 is a float, nor would a grid as fine as the smallest loss fit in memory.
+    assert compose(times(2, ApproximateDpEvent(1000.0)), 1e-6).epsilon == pytest.approx(2000)
+    assert largest_epsilon(2, PrivacyBudget(2000, 1e-6)) == pytest.approx(1000)
+    few = times(10, ApproximateDpEvent(1.0))
+    both = compose([*few, *times(100, ApproximateDpEvent(1e-8))], 1e-6).epsilon
+    assert compose(few, 1e-6).epsilon <= both <= 10 + 1e-6
 
 
 def test_fourier_errors_do_not_pass_for_privacy():
@@ -309,6 +320,15 @@ def test_bad_arguments_are_refused():
         ("epsilon must be a finite number", BoundedRangeDpEvent, float("inf")),
         ("delta must be at least 0", ApproximateDpEvent, 1.0, -1e-9),
         ("count must be positive, got 0", largest_epsilon, 0, PrivacyBudget(1)),
+        ("count must be a positive integer, got -1", compose, times(-1, ApproximateDpEvent(1.0))),
+        ("count must be a positive integer, got 0.5", compose, times(0.5, ApproximateDpEvent(1.0))),
+        ("events must be .*positive", compose, [dp_event.LaplaceDpEvent(0.0)]),
+        ("events must be .*finite", compose, [dp_event.LaplaceDpEvent(math.inf)], 1e-6),
+        ("events must be .*positive", compose, [dp_event.GaussianDpEvent(-1.0)], 1e-6),
+        ("events must be .*positive", compose, [dp_event.GaussianDpEvent(math.nan)], 1e-6),
+        ("events must be .*positive", compose, [dp_event.DiscreteLaplaceDpEvent(-1.0, 1)]),
+        ("events must be .*positive", compose, [dp_event.DiscreteLaplaceDpEvent(1.0, 0.5)]),
+        ("events must be .*positive", compose, [dp_event.ZCDpEvent(-0.1)], 1e-6),
     ):
         with pytest.raises(ValueError, match=message):
             function(*arguments)

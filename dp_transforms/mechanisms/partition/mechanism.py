@@ -249,7 +249,8 @@ class WithinBounds(PartitionMechanism):
     """A mechanism over all lists, or over those between bounds: public ones, which do not depend on
     the data or have a budget of their own.
 
-    A list outside is moved between them rank by rank, which brings no two lists farther apart.
+    A walk begins by moving a list between them rank by rank, which brings no two lists farther
+    apart. The decoder of noisy coordinates keeps to them, which is post-processing.
     """
 
     bounds: PartitionBounds | None = field(default=None, kw_only=True)

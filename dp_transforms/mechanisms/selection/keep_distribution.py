@@ -85,10 +85,6 @@ class KeepDistribution(ABC):
         """Returns what a user of ``partitions`` partitions adds to each one's statistic."""
         return 1
 
-    def describe(self) -> dict[str, float]:
-        """Public facts of a round by this distribution, as JSON-ready values."""
-        return {}
-
     @property
     def saturation(self) -> int | None:
         """The smallest statistic that is kept with certainty, or None if there is none."""

@@ -307,6 +307,3 @@ class _ByCounts(WeightedStrategy):
         max_partitions, neighbours = self.max_partitions_per_user, self.neighbours
         optimal = OptimalSelection(*self._budget, max_partitions, neighbours=neighbours)
         return (optimal.distribution,)
-
-    def _parameters(self) -> dict[str, Any]:
-        return {}

@@ -119,6 +119,7 @@ class RenyiDistribution(KeepDistribution):
         return int(gmpy2.iroot(gmpy2.mpz(power), self.root)[0])
 
     def describe(self) -> dict[str, float]:
+        """Public facts of a round by this distribution, as JSON-ready values."""
         order, divergence, exposure = astuple(self.budget)
         return {"order": order, "divergence": float(divergence), "exposure": float(exposure)}
 

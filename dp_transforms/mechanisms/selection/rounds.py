@@ -136,9 +136,6 @@ class WeightedStrategy(SelectionStrategy):
         half = gmpy2.mpq(1, 2)
         return smallest_where(lambda users: bool(self.keep_enclosure(users, 128)[0] >= half), 1)
 
-    def _parameters(self) -> dict[str, Any]:
-        return {"rounds": [round_.describe() for round_ in self.rounds]}
-
 
 @dataclass(frozen=True)
 class Calibration:
@@ -273,6 +270,9 @@ class RenyiRoundsSelection(WeightedStrategy):
         few = named < self.many_names * self.max_partitions_per_user
         is_last = 0 < index == self.number_of_rounds - 1
         return self._last_rounds[-1] if is_last and few else self.rounds[index]
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"rounds": [round_.describe() for round_ in self.rounds]}
 
     @cached_property
     def _calibration(self) -> Calibration:

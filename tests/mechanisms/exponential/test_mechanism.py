@@ -153,6 +153,8 @@ def test_epsilon():
     assert mechanism.epsilon(0) == 0
     with pytest.raises(ValueError, match="sensitivity must be finite and not negative"):
         mechanism.epsilon(-1)
+    with pytest.raises(ValueError, match="sensitivity must be finite and not negative"):
+        ClampedLaplace(Eta(1, 1, 1), 0, 10).epsilon(-0.5)
 
 
 @pytest.mark.parametrize(
