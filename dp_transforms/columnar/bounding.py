@@ -135,7 +135,7 @@ def distinct_pairs(
 
 @dataclass(frozen=True)
 class _Rule:
-    """A rule by which each owner keeps the pairs with the smallest priorities."""
+    """Determines the priorities of pairs: each owner keeps the smallest."""
 
     owners: pa.Array
     key: bytes

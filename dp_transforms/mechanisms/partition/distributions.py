@@ -308,7 +308,7 @@ class WalkSums:
         return vector
 
     def _power(self, length: int) -> ComplexArray:
-        """The weights of walks through so many zeros, by first state and last state, scaled."""
+        """Returns the scaled weights of walks through this many zeros, by first and last state."""
         if length not in self._powers:
             if length == 1:
                 size = len(self._costs)
@@ -322,8 +322,8 @@ class WalkSums:
 
 
 def expected_l1(frequency_list: FrequencyList, rate: float) -> float:
-    """E||x - f||_1 of the exponential mechanism: -d ln Z / dc, with Z(c) the total weight
-    e**(-c * ||x - f||_1) of all lists x.
+    """Returns E||x - f||_1 of the exponential mechanism: -d ln Z / dc, with Z(c) the total of
+    the weights e**(-c * ||x - f||_1) of all lists x.
 
     Raises:
       ValueError: the range of this machine's floats is too small for this rate.
@@ -341,6 +341,6 @@ def expected_l1(frequency_list: FrequencyList, rate: float) -> float:
 
 
 def pairs(blocks: Blocks) -> list[tuple[int, int]]:
-    """The blocks, cut so that their lengths are few, as pairs of a bit and a length."""
+    """Returns blocks of few lengths, as pairs of a bit and a length."""
     blocks = blocks.cut()
     return list(zip(blocks.bits.tolist(), blocks.lengths.tolist(), strict=True))

@@ -64,7 +64,7 @@ Draw = Callable[[RandomTape], Any]
 
 @dataclass(frozen=True)
 class PartitionMechanism(ABC):
-    """A mechanism releases x with a weight of q**||x - f||_1, over some set of lists.
+    """Releases x with a weight of q**||x - f||_1, over some set of lists.
 
     Neighbours: add or remove all records of one user, who contributes to at most ``sensitivity``
     partitions. That changes at most ``sensitivity`` counts by one each, all in one direction;
@@ -242,7 +242,7 @@ class PartitionMechanism(ABC):
 
 @dataclass(frozen=True)
 class WithinBounds(PartitionMechanism):
-    """A mechanism of this kind releases any list, or any list between bounds.
+    """Releases any list, or any list between bounds.
 
     The bounds are public: independent of the data, or released under a budget of their own. A list
     outside is moved between them rank by rank, which brings no two lists farther apart.

@@ -60,7 +60,7 @@ _REFINEMENTS = 3
 
 @dataclass(frozen=True)
 class _SplitStrategy(CountStrategy):
-    """A strategy of this kind spends its own (epsilon', delta') on each partition, see the module.
+    """Spends its own (epsilon', delta') on each partition, see the module.
 
     Args:
       composition: "tight" takes the (epsilon', delta') with the smallest threshold among those that
