@@ -114,7 +114,6 @@ def _chunks(rows: int) -> list[slice]:
 
 
 def _hash_words(words: Hashes, key: bytes) -> Hashes:
-    """Hashes each row of an array of words."""
     width = words.itemsize * words.shape[1]
     data = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
     hashes = np.empty(len(words), np.uint64)

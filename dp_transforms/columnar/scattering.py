@@ -79,7 +79,6 @@ class Route:
     reduce: Reduce
 
     def __call__(self, table: pa.Table) -> Hashes:
-        """Returns the hash of each row."""
         return self.by_row(table, self.hashes(table))
 
     def hashes(self, table: pa.Table) -> Hashes:

@@ -224,7 +224,6 @@ class Weights:
         return list(map(mul, self.upward(length), self._inverse_powers))
 
     def _products(self, factors: Iterable[Enclosure]) -> list[Enclosure]:
-        """Multiplies the first 0, 1, 2, ... factors."""
         return list(accumulate(factors, mul, initial=self._one))
 
 

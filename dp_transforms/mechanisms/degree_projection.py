@@ -131,11 +131,9 @@ def project_directed_degrees(
 
 
 def in_fixed_order(pairs: Iterable[tuple[bytes, bytes]], key: bytes) -> list[tuple[bytes, bytes]]:
-    """Sorts pairs of encoded nodes such that no node comes early throughout.
-
-    The relative order of two pairs depends only on them and the key, as the proof needs.
-    Alphabetical order would favour the edges of nodes early in the alphabet.
-    """
+    """Sorts pairs of encoded nodes such that no node comes early throughout. The relative order of
+    two pairs depends only on them and the key, as the proof needs. Alphabetical order would favour
+    the edges of nodes early in the alphabet."""
 
     def place(pair: tuple[bytes, bytes]) -> tuple[bytes, tuple[bytes, bytes]]:
         return hashlib.blake2b(pair[0] + pair[1], digest_size=8, key=key).digest(), pair
@@ -144,7 +142,6 @@ def in_fixed_order(pairs: Iterable[tuple[bytes, bytes]], key: bytes) -> list[tup
 
 
 def _encoded(edges: Iterable[Edge]) -> Iterable[tuple[bytes, bytes]]:
-    """Yields edges between different nodes, which it encodes as bytes."""
     for a, b in edges:
         first, second = _encode(a), _encode(b)
         if first != second:

@@ -346,11 +346,9 @@ class ReleasedList(FrequencyList):
 
 
 class RankSums:
-    """Sums frequencies over the first ranks of a list, without writing the list out.
-
-    ``ends[r]`` is the last rank of run r and ``sums[r]`` the number of users at ranks up to it;
-    ``ends[0]`` and ``sums[0]`` are 0. All are Python integers of any size.
-    """
+    """Sums frequencies over the first ranks of a list, without writing the list out. ``ends[r]`` is
+    the last rank of run r and ``sums[r]`` the number of users at ranks up to it; ``ends[0]`` and
+    ``sums[0]`` are 0. All are Python integers of any size."""
 
     def __init__(self, frequency_list: FrequencyList):
         self.total = frequency_list.total

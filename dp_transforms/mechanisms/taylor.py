@@ -68,7 +68,6 @@ def _evaluate(coefficients: FloatArray, s: Array) -> FloatArray:
 
 @lru_cache(maxsize=1)
 def _exponentials() -> tuple[FloatArray, FloatArray]:
-    """Returns the coefficients of e**-s and of 1 - e**-s."""
     with gmpy2.context(precision=_PRECISION):
         steps = repeat(gmpy2.exp(gmpy2.mpq(-1, _STEPS_PER_UNIT)), _EXP_END * _STEPS_PER_UNIT)
         powers = [*accumulate(steps, mul, initial=gmpy2.mpfr(1))]
@@ -80,8 +79,6 @@ def _exponentials() -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=1)
 def _normal_tail() -> FloatArray:
-    """Returns the coefficients of Q(s)."""
-
     def taylor(centre: Any) -> list[Any]:
         density = gmpy2.exp(-centre * centre / 2) / gmpy2.sqrt(2 * gmpy2.const_pi())
         hermite = [gmpy2.mpfr(1), centre]

@@ -243,11 +243,9 @@ _MOST_STEPS = 64  # Longer blocks are applied as a matrix, shorter ones step by 
 
 
 def window_for(rate: float) -> int:
-    """Returns a W such that Pr[|D| > W] < 1e-20 at every position of every walk.
-
-    |D| is largest where two long runs meet: its distribution there is q**(d**2) / (q; q)_d**2 up to
-    a factor. For small c it is about Gaussian, with mean ln(2) / c and variance 1 / 4c.
-    """
+    """Returns a W such that Pr[|D| > W] < 1e-20 at every position of every walk. |D| is largest
+    where two long runs meet: its distribution there is q**(d**2) / (q; q)_d**2 up to a factor. For
+    small c it is about Gaussian, with mean ln(2) / c and variance 1 / 4c."""
     return math.ceil(math.log(2) / rate + 5 / math.sqrt(rate)) + 3
 
 

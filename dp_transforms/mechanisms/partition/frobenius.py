@@ -156,11 +156,9 @@ class FrobeniusMechanism(WithinBounds):
 
 
 class EndingRule:
-    """Applies the rule of the module in integers, so that all machines agree.
-
-    If m (``longest``) is above 512 it looks only at every 2nd, 3rd, ... coordinate, which keeps its
-    cost linear and can only end an arm later.
-    """
+    """Applies the rule of the module in integers, so that all machines agree. If m (``longest``) is
+    above 512 it looks only at every 2nd, 3rd, ... coordinate, which keeps its cost linear and can
+    only end an arm later."""
 
     def __init__(self, decay: Decay):
         down, up = rounding_pair(64)

@@ -242,11 +242,9 @@ class PartitionMechanism(ABC):
 
 @dataclass(frozen=True)
 class WithinBounds(PartitionMechanism):
-    """Releases any list, or any list between bounds.
-
-    The bounds are public: independent of the data, or released under a budget of their own. A list
-    outside is moved between them rank by rank, which brings no two lists farther apart.
-    """
+    """Releases any list, or any list between bounds. The bounds are public: independent of the
+    data, or released under a budget of their own. A list outside is moved between them rank by
+    rank, which brings no two lists farther apart."""
 
     bounds: PartitionBounds | None = field(default=None, kw_only=True)
 

@@ -78,7 +78,6 @@ class _SplitStrategy(CountStrategy):
 
     @cached_property
     def share(self) -> Share:
-        """Returns (epsilon', delta') of one partition."""
         if self.composition == NAIVE:
             return naive_share(*self._budget, self._partitions_changed)
         return best_share(*self._budget, self._partitions_changed, self._cost)
@@ -310,11 +309,9 @@ def largest_delta_share(
 def best_share(
     epsilon: Fraction, delta: Fraction, parts: int, cost: Callable[[Fraction, Fraction], float]
 ) -> Share:
-    """Returns the share within budget with the smallest ``cost(epsilon', delta')``.
-
-    The search is over epsilon' from epsilon / parts to epsilon. Every share considered is certainly
-    within budget; naive splitting is among them.
-    """
+    """Returns the share within budget with the smallest ``cost(epsilon', delta')``. The search is
+    over epsilon' from epsilon / parts to epsilon. Every share considered is certainly within
+    budget; naive splitting is among them."""
     naive = naive_share(epsilon, delta, parts)
     if parts == 1 or epsilon == 0 or delta == 0:
         return naive
@@ -338,7 +335,6 @@ def best_share(
 
 
 def _dyadic(epsilon: Fraction, divisor: float) -> Fraction:
-    """Rounds epsilon / divisor to about 40 bits."""
     value = float(epsilon) / divisor
     unit = Fraction(2) ** (math.frexp(value)[1] - 40)
     return round(Fraction(value) / unit) * unit

@@ -167,7 +167,6 @@ class RoundedGaussian(IntegerNoise):
 
     @cached_property
     def _inverse(self) -> float:
-        """Returns 1 / sigma."""
         return float(enclosed(1 / gmpy2.mpq(self.sigma2), _PRECISION).sqrt().lower)
 
 
@@ -227,10 +226,8 @@ def upper_quantile(probability: Fraction) -> Fraction:
 
 def largest_dyadic(fits: Callable[[Fraction], bool], bits: int = _STEPS) -> Fraction:
     """Returns the largest positive number of ``bits`` bits where ``fits`` is true, by bisection.
-
     ``fits`` is true near zero, and should be true up to some point only; it is certainly true of
-    the result.
-    """
+    the result."""
     exponent = 0
     while fits(Fraction(2) ** exponent):
         exponent += 1

@@ -138,8 +138,6 @@ class KeepDistribution(ABC):
         return self._smallest_dropped_at_most(gmpy2.mpq(1, 1 << WORD_BITS))
 
     def _smallest_dropped_at_most(self, probability: Any) -> int:
-        """Returns the smallest statistic that is dropped with at most this probability."""
-
         def is_kept(statistic: int) -> bool:
             return refine_until_decided(
                 lambda bits: self.drop_enclosure(statistic, bits).is_at_most(probability),
@@ -249,7 +247,6 @@ def truncation_ratio(epsilon: Fraction, delta: Fraction, precision: int) -> Encl
 
 
 def _grown(epsilon: Fraction, precision: int) -> Enclosure:
-    """Encloses e**epsilon - 1."""
     down, up = rounding_pair(precision)
     return Enclosure(down.expm1(gmpy2.mpq(epsilon)), up.expm1(gmpy2.mpq(epsilon)))
 

@@ -244,7 +244,6 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def _few_rounds(self) -> tuple[int, int]:
-        """Returns the number of few rounds, and their growth."""
         tuning, max_partitions = self.tuning, self.max_partitions_per_user
         large = (max_partitions > 1) + (max_partitions > tuning.small_kappa)
         return tuning.few_rounds, tuning.growths[large]
@@ -299,8 +298,6 @@ def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class _ByCounts(WeightedStrategy):
-    """Runs ``optimal`` as a single round."""
-
     name: ClassVar[str] = OptimalSelection.name
 
     @cached_property

@@ -102,11 +102,9 @@ class RenyiDistribution(KeepDistribution):
 
     @staticmethod
     def is_long(budget: RenyiBudget, partitions: int, resolution: int) -> bool:
-        """Tells whether a distribution would go on to statistics that are too large.
-
-        Near pi = 1/2 the divergence of a step h of the angle 2 arcsin(sqrt(pi)) is a h**2 / 2, so
-        the whole half circle takes pi / h steps.
-        """
+        """Tells whether a distribution would go on to statistics that are too large. Near pi = 1/2
+        the divergence of a step h of the angle 2 arcsin(sqrt(pi)) is a h**2 / 2, so the whole half
+        circle takes pi / h steps."""
         squared = budget.order * partitions / (2 * budget.divergence)
         return bool(max(1, resolution) ** 2 * math.pi**2 * squared > _LARGEST**2)
 
@@ -279,7 +277,6 @@ def _largest_place(holds: Callable[[int], bool], place: int) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _inverse_odds(odds: int) -> Enclosure:
-    """Encloses e**-odds."""
     down, up = rounding_pair(_PRECISION)
     exponent = gmpy2.mpq(-odds, _UNIT)
     return Enclosure(down.exp(exponent), up.exp(exponent))
@@ -294,7 +291,6 @@ def _with_digits(place: int) -> int:
 
 @lru_cache(maxsize=64)
 def _curve(distribution: RenyiDistribution) -> _Curve:
-    """Returns the log-odds of a distribution, as far as they rise."""
     bounds = [_Bound(distribution.budget, *constraint) for constraint in distribution.constraints]
     longest = max(bound.step for bound in bounds)
     first = min(bound.first for bound in bounds)

@@ -48,11 +48,9 @@ class RoundPlan(NamedTuple):
 
 
 class WeightedStrategy(SelectionStrategy):
-    """Selects in rounds, each among the partitions that earlier rounds did not select.
-
-    In every round a user has at most ``max_partitions_per_user`` partitions, chosen at random if
-    more remain. The user adds a weight to each, which follows from their number.
-    """
+    """Selects in rounds, each among the partitions that earlier rounds did not select. In every
+    round a user has at most ``max_partitions_per_user`` partitions, chosen at random if more
+    remain. The user adds a weight to each, which follows from their number."""
 
     @property
     @abstractmethod
@@ -284,12 +282,10 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     @cached_property
     def budgets(self) -> tuple[RenyiBudget, ...]:
-        """Returns the budget of each round."""
         return self._calibration.best
 
     @cached_property
     def _last_rounds(self) -> list[RenyiDistribution]:
-        """Returns rounds of the last round's budget, one for each root."""
         last = self.budgets[-1], self.max_partitions_per_user
         if self.max_partitions_per_user == 1:
             return [RenyiDistribution(*last)]

@@ -97,11 +97,9 @@ class SelectionStrategy(ABC):
 
     @abstractmethod
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
-        """Encloses the probability that a partition with this many users is kept.
-
-        For strategies with weights this is the worst case: every user has
-        ``max_partitions_per_user`` partitions, and no other one is ever selected.
-        """
+        """Encloses the probability that a partition with this many users is kept. For strategies
+        with weights this is the worst case: every user has ``max_partitions_per_user`` partitions,
+        and no other one is ever selected."""
 
     def keep_probability(self, users: int) -> float:
         """Returns the probability of ``keep_enclosure`` as a float, of full relative precision."""

@@ -165,7 +165,6 @@ def _near_the_ends(
 
 
 def _largest(parts: IntArray, counts: IntArray) -> IntArray:
-    """Returns the first part of each partition; 0 for an empty one."""
     found = np.zeros_like(counts)
     found[counts > 0] = parts[(counts.cumsum() - counts)[counts > 0]]
     return found
@@ -200,10 +199,8 @@ def geometric(
     number: Callable[[int], Uniform],
 ) -> IntArray:
     """Returns the smallest x >= 1 with U < F(x), where P(x) is proportional to q**(factor * x) on
-    1..length, or on all x >= 1 if lengths is None.
-
-    Words are the leading 64 bits of the uniform numbers; ``number`` gives the i-th number.
-    """
+    1..length, or on all x >= 1 if lengths is None. Words are the leading 64 bits of the uniform
+    numbers; ``number`` gives the i-th number."""
     rates: Any = float(decay.log_enclosure(WORD_BITS)[0]) * factors
     most: Any = math.inf if lengths is None else lengths
     norms = one_minus_exp_minus(rates * most)

@@ -115,11 +115,9 @@ def _wall(bits: IntArray, in_ones: IntArray, in_zeros: IntArray) -> IntArray:
 
 
 def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
-    """Returns the diagonals on which the walk moves, by these answers.
-
-    Here d is D in runs of zeros and -D in runs of ones, so that a move always adds one to d;
-    ``same`` says whether the last bit was that of the run.
-    """
+    """Returns the diagonals on which the walk moves, by these answers. Here d is D in runs of zeros
+    and -D in runs of ones, so that a move always adds one to d; ``same`` says whether the last bit
+    was that of the run."""
     lengths, bits, regular = runs.lengths, runs.bits, runs.regular
     last = len(lengths) - 1
     # The last diagonals of blocks; blocks -1 and last are endless.

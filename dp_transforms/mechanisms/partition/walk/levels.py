@@ -144,10 +144,8 @@ class Level:
     @np.errstate(all="ignore")
     def thresholds(self, index: int, state: int) -> tuple[list[float], list[float]]:
         """Encloses Pr[at most j moves in block ``index`` | state] for j = 0, 1, ...; for index -1,
-        Pr[the first infinite run ends in a state of at most j].
-
-        An unknown bound is infinite or not a number. Raises Undecided outside the window.
-        """
+        Pr[the first infinite run ends in a state of at most j]. An unknown bound is infinite or not
+        a number. Raises Undecided outside the window."""
         if index < 0:
             return self._head
         if abs(state) > self.window:
@@ -219,11 +217,9 @@ def _settle(lo: FloatArray, hi: FloatArray) -> None:
 
 
 class Sampler:
-    """Draws lists x with weights q**||x - f||_1, given f's runs, each as one block.
-
-    Levels of ever wider windows answer the same questions from the same numbers, so a release does
-    not depend on the level that settles it.
-    """
+    """Draws lists x with weights q**||x - f||_1, given f's runs, each as one block. Levels of ever
+    wider windows answer the same questions from the same numbers, so a release does not depend on
+    the level that settles it."""
 
     def __init__(self, blocks: Blocks, decay: Decay):
         self.decay = decay

@@ -107,11 +107,9 @@ class Blocks:
         return len(self.bits)
 
     def cut(self, long: int = NO_WALL) -> Blocks:
-        """Returns the same bits in blocks of fewer lengths, given each run as one block.
-
-        Runs that are short, have at least the length ``long`` or have a common length stay whole.
-        Others are cut into powers of two and a rest.
-        """
+        """Returns the same bits in blocks of fewer lengths, given each run as one block. Runs that
+        are short, have at least the length ``long`` or have a common length stay whole. Others are
+        cut into powers of two and a rest."""
         found, counts = np.unique(self.lengths, return_counts=True)
         common = set(found[counts >= COMMON].tolist())
         parts = [
