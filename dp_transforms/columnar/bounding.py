@@ -2,8 +2,8 @@
 
 Bounding keeps the kappa of a user's distinct partitions with the smallest PRF(key, user,
 partition): under an ideal PRF a uniform sample without replacement. It can be taken in parts, since
-the kappa smallest of a union are the kappa smallest among those of its parts, and it comes out the
-same whenever and wherever it is repeated.
+the kappa smallest of a union are among the kappa smallest of its parts, and it comes out the same
+whenever and wherever it is repeated.
 
 With one order for all users, hash(key, partition) takes the place of that PRF: users with the same
 partitions keep the same ones. Either way, a user's kept pairs depend only on the key and on that

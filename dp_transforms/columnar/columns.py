@@ -44,6 +44,7 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
       ValueError: there are nulls, or an integer does not fit 64 bits with a sign.
       TypeError: users and partitions cannot have the column's type.
 
+    >>> plain(pa.chunked_array([["a"], ["b", "a"]]).dictionary_encode(), "user").to_pylist()
     ['a', 'b', 'a']
     """
     array = single(column) if isinstance(column, pa.ChunkedArray) else column
@@ -111,8 +112,7 @@ def types_of(table: pa.Table) -> tuple[str, str]:
 
 
 def check_alike(kinds: Iterable[tuple[str, str]]) -> None:
-    """Checks that all records have the same types, since equal values of different types do not
-    meet.
+    """Checks that all records have the same types: equal values of different types would not meet.
 
     Args:
       kinds: the types of each part of the records, ``described`` without names and with them.

@@ -214,6 +214,7 @@ def gather(pieces: Iterable[bytes], route: Route, max_bytes: int) -> Iterator[pa
       route: the route that they were cut by.
       max_bytes: about how much to hold, unless the rows of a single hash are more.
 
+    Yields:
       Reduced tables that share no hash.
     """
 

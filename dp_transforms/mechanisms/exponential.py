@@ -338,7 +338,7 @@ class ClampedLaplace:
 
     Args:
       eta: the base-2 privacy parameter, per step of the grid.
-      lower: the lowest point. A float stands for the decimal that it prints as, here and below.
+      lower: the lowest point. A float, also as a private number, stands for its printed decimal.
       upper: no point is above it.
       granularity: the distance between points.
       min_retries: as for ``ExponentialMechanism``.
