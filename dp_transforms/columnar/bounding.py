@@ -1,13 +1,13 @@
-"""The distinct pairs of a table, and at most kappa of them per user.
+"""Keeps the distinct pairs of a table, at most kappa for each user.
 
-Bounding keeps the kappa partitions with the smallest PRF(key, user, partition) among a user's
-distinct partitions. Under an ideal PRF that is a uniform sample without replacement. It can be
-taken in parts, since the kappa smallest of a union are the kappa smallest among those of its parts,
-and it is the same whenever and wherever it is taken again.
+Bounding keeps the kappa of a user's distinct partitions with the smallest PRF(key, user,
+partition): under an ideal PRF a uniform sample without replacement. It can be taken in parts, since
+the kappa smallest of a union are among the kappa smallest of its parts, and it comes out the same
+whenever and wherever it is repeated.
 
-With one order for all users those of the smallest hash(key, partition) are kept: users who have the
-same partitions keep the same ones. In either case what a user keeps depends on the key and on that
-user's own records alone, so that one user changes at most kappa pairs whatever the key is.
+With one order for all users, hash(key, partition) takes the place of that PRF: users with the same
+partitions keep the same ones. Either way, a user's kept pairs depend only on the key and on that
+user's own records, so one user changes at most kappa pairs whatever the key is.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ from dp_transforms.columnar.hashing import (
 
 _DENSE = 32
 _SPARE = 4
-# Of an owner with many rows, so many times as many are looked at as are kept, and no less than a
-# part: duplicates may be among them.
+# Of an owner's many rows, some of which may be duplicates, ``_candidates`` looks at this many times
+# as many as are kept, and a few more, but no less than the least share.
 _ENOUGH = 8
 _SPARE_ROWS = 32
 _LEAST_SHARE = 1 / 16
 _MOST_SHARE = 1 / 4
 _NO_LIMIT = np.uint64(2**64 - 1)
-# Limits are used where at most this share of rows is below them, and of rows are owners.
+# Limits are used if at most these shares of rows are below them and are owners.
 _WORTH_SHARE = 1 / 2
 _FEW_OWNERS = 1 / 16
 _MOST_LIMITS = 1 << 16
 
 
 class Limits:
-    """Upper limits on the priorities of the pairs that owners can keep, from tables bounded before.
+    """Holds upper limits on the priorities of the pairs that owners can keep.
 
-    An owner's limit is the largest of the kappa priorities that are kept in one of the tables that
-    were bounded with the same key. A pair above it is not among the kappa smallest of all tables
-    together, whichever table set the limit and in whatever order they came.
+    They come from tables bounded before with the same key. An owner's limit is the largest of the
+    kappa priorities kept in one of these tables. A pair above it is not among the kappa smallest of
+    all tables together, whichever table set the limit and in whatever order they came.
     """
 
     def __init__(self) -> None:
-        # Replaced as a whole: of threads that add at the same time, the limits of one may be lost.
+        # Replaced as a whole: if threads add at the same time, the limits of one may be lost.
         self._found: tuple[pa.Array, Hashes] | None = None
 
     def of(self, owners: pa.Array) -> Hashes:
-        """The limits of distinct owners: uint64, shape (n,)."""
+        """Returns the limits of distinct owners: uint64, shape (n,)."""
         limits = np.full(len(owners), _NO_LIMIT)
         if self._found is not None and self._found[0].type == owners.type:
             values, known = self._found
@@ -92,22 +92,22 @@ def distinct_pairs(
 ) -> pa.Table:
     """Returns the distinct (user, partition) pairs of a table, at most ``at_most`` for each user.
 
-    Idempotent, and mergeable: applied to the concatenation of its results for some tables, it gives
-    its result for the concatenation of the tables.
+    The function is idempotent and mergeable: applied to the concatenation of its results for some
+    tables, it gives its result for the concatenation of the tables.
 
     Args:
       table: plain columns ``user`` and ``partition`` (see ``columns``), fewer than 2**31 rows.
       at_most: kappa, the most pairs to keep per user; None for all.
-      key: 32 secret bytes; decides which ones are kept. Not needed without ``at_most``.
+      key: 32 secret bytes that decide which pairs are kept. Not needed without ``at_most``.
       per: the column whose values have the limit. With ``"partition"``, at most this many users are
         kept for each partition.
       shared_order: whether the same order of partitions decides for every user.
-      limits: from tables bounded before; this one adds to them. Pairs above a limit, which cannot
-        be kept of all tables together, may then be missing from the result.
+      limits: known from tables bounded before; this call adds to them. The result may then lack
+        pairs above a limit, none of which is kept of all tables together.
 
     Returns:
       The pairs, grouped by the column ``per``, both columns dictionary-encoded. A dictionary has
-      distinct values, of which some may be in no pair.
+      distinct values, some of which may be in no pair.
     """
     of = PARTITION if per == USER else USER
     owners, column = group(single(table[per])), single(table[of])
@@ -121,7 +121,7 @@ def distinct_pairs(
             column = column.take(to_arrow(rows))
     members = group(column)
     owner, member = owners.codes, members.codes
-    if (owner[1:] <= owner[:-1]).any():  # not each of one pair
+    if (owner[1:] <= owner[:-1]).any():  # not one pair for each owner
         space = len(owners.values), max(len(members.values), 1)
         owner, member = _distinct(owner, member, space)
     if at_most is not None:
@@ -135,19 +135,19 @@ def distinct_pairs(
 
 @dataclass(frozen=True)
 class _Rule:
-    """A rule by which each owner keeps the pairs with the smallest priorities."""
+    """Determines the priorities of pairs: each owner keeps the smallest."""
 
     owners: pa.Array
     key: bytes
     shared_order: bool
 
     def priorities(self, owner: Int32Array, hashes: Hashes) -> Hashes:
-        """The priorities of pairs, given codes of owners and hashes of members."""
+        """Returns the priorities of pairs, given codes of owners and hashes of members."""
         if self.shared_order:
             return hashes
         if _SPARE * len(self.owners) <= len(owner):
             return prf(self.key, hash_rows(self.owners, self.key)[owner], hashes)
-        # Most owners may be within the limit, and theirs need no hash.
+        # Most owners may be within the limit, and need no hash.
         needed = np.zeros(len(self.owners), bool)
         needed[owner] = True
         of_owners = np.empty(len(needed), np.uint64)
@@ -171,11 +171,9 @@ def _below(owners: Groups, column: pa.Array, rule: _Rule, limits: Limits) -> Int
 
 
 def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> Int64Array | None:
-    """Returns the rows that may be kept; None if few rows can be ruled out.
-
-    Of an owner with many rows, those below a limit on priorities are enough if they have more
-    different priorities than are kept. To hash a value takes less time than to group and sort it.
-    """
+    """Returns the rows that may be kept; None if few rows can be ruled out. Of an owner with many
+    rows, the rows below a limit on priorities are enough if they have as many different priorities
+    as are kept. Hashing a value takes less time than grouping and sorting it."""
     counts = np.bincount(owners.codes, minlength=1)
     share = np.maximum((_ENOUGH * at_most + _SPARE_ROWS) / np.maximum(counts, 1), _LEAST_SHARE)
     crowded = share <= _MOST_SHARE
@@ -186,7 +184,7 @@ def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> 
     priorities = rule.priorities(owner, hash_rows(column, rule.key)[rows])
     most = (np.minimum(share, 1 - 2**-53) * 2.0**64).astype(np.uint64)
     low = np.flatnonzero(priorities <= most[owner])
-    if not len(low):  # as few different ones are all above
+    if not len(low):  # a few different priorities, all above the limits
         return None
     by_owner = np.argsort(owner[low], kind="stable")
     ranks = np.cumsum(np.append(0, np.diff(owner[low][by_owner]) != 0))
@@ -201,10 +199,10 @@ def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> 
 def _distinct(
     owner: Int32Array, member: Int32Array, space: tuple[int, int]
 ) -> tuple[Int32Array, Int32Array]:
-    """The codes of the distinct pairs, sorted, given the numbers of codes."""
+    """Returns the codes of the distinct pairs, sorted, given the numbers of codes."""
     width = space[1]
     if math.prod(space) <= _DENSE * len(owner):
-        # Few enough pairs are possible to look each of them up, with no need to sort.
+        # So few pairs are possible that a table of them replaces sorting.
         found = np.zeros(math.prod(space), bool)
         found[owner.astype(np.int64) * width + member] = True
         distinct = np.flatnonzero(found)
@@ -226,8 +224,8 @@ def _smallest(
     """Chooses the pairs to keep. ``owner`` is sorted.
 
     Returns:
-      The positions of these pairs; the owners who have more pairs than are kept, and the largest
-      priority that each of them keeps.
+      The positions of the pairs; the owners with more pairs than are kept; the largest priority
+      that each such owner keeps.
     """
     counts = np.bincount(owner)
     over = counts > at_most
@@ -251,7 +249,7 @@ def _smallest(
     starts = np.cumsum(sizes) - sizes
     in_order, tied = _sorted_by_leading_bits(ranks, priorities)
     if tied[starts + at_most].any():
-        # By chance, or by equal hashes. The true values decide where priorities are equal.
+        # Leading bits tie by chance or by equal hashes; values decide between equal priorities.
         in_order = np.lexsort((order(members.values)[member[positions]], priorities, ranks))
     first = (starts[:, None] + np.arange(at_most)).ravel()
     largest = priorities[in_order[starts + at_most - 1]]
@@ -260,8 +258,9 @@ def _smallest(
 
 
 def _sorted_by_leading_bits(ranks: Hashes, priorities: Hashes) -> tuple[Int64Array, BoolArray]:
-    """Returns the rows in order, and which of these tie with the one before: by rank, where ranks
-    are sorted from 0 on, and by as many leading bits of a priority as a word has room for."""
+    """Sorts rows by rank, then by as many leading bits of the priority as a word has room for.
+    Ranks are given in ascending order from 0. Returns the rows in order, and bools: whether each
+    ties with the one before."""
     rows = np.arange(len(ranks), dtype=np.uint64)
     rank_bits = np.uint64(int(ranks[-1]).bit_length())
     row_bits = np.uint64(len(rows).bit_length())

@@ -1,10 +1,9 @@
-"""The one form that records have inside: tables of a user and a partition column, in plain types.
+"""Brings records into one form: tables of a user and a partition column, in plain types.
 
-Users and partitions are strings, binary, or integers; a partition may also be a struct of such
-columns (a composite such as country and device). Whatever came in, kernels see ``string``,
-``binary``, ``int64`` or a struct of these, without nulls. Where values repeat, a column is codes of
-its distinct values instead, an Arrow dictionary with int32 indices: work on values is then
-done once for each.
+Users and partitions are strings, binary or integers; a partition may also be a struct of such
+columns (a composite such as country and device). Kernels see ``string``, ``binary``, ``int64`` or a
+struct of these, without nulls. A column with repeated values holds codes of its distinct values
+instead, an Arrow dictionary with int32 indices, so that work on values is done once for each.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ USER = "user"
 PARTITION = "partition"
 COUNT = "count"
 NOISY_COUNT = "noisy_count"
-LOW, HIGH = "low", "high"
-"""The ends of an interval that holds the number of users."""
+LOW, HIGH = "low", "high"  # ends of an interval that holds the number of users
 
 _BATCH_ROWS = 1 << 20
 _FEW_VALUES = 1 / 32
@@ -34,17 +32,17 @@ _BATCH_BYTES = 1 << 25
 
 
 def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
-    """The column in one of the plain types, as one array.
+    """Returns a column in one of the plain types, as one array.
 
     Dictionaries are decoded, large and view types narrowed, integers widened to int64.
 
     Args:
       column: any Arrow column.
-      name: what to call it in an error.
+      name: the column's name in errors.
 
     Raises:
       ValueError: there are nulls, or an integer does not fit 64 bits with a sign.
-      TypeError: the type is none that can be a user or a partition.
+      TypeError: users and partitions cannot have the column's type.
 
     >>> plain(pa.chunked_array([["a"], ["b", "a"]]).dictionary_encode(), "user").to_pylist()
     ['a', 'b', 'a']
@@ -93,7 +91,7 @@ def cast(column: Any, kind: pa.DataType) -> Any:
 
 
 def described(kind: pa.DataType, with_names: bool = False) -> str:
-    """A type in words, without names of its fields, which may be private, unless asked for them.
+    """Describes a type in words, by default without names of its fields, which may be private.
 
     >>> described(pa.struct([("secret", pa.string()), ("n", pa.int64())]))
     '(string, int64)'
@@ -107,17 +105,17 @@ def described(kind: pa.DataType, with_names: bool = False) -> str:
 
 
 def types_of(table: pa.Table) -> tuple[str, str]:
-    """The types of a table's values as ``described``: without names of fields, and with them."""
+    """Describes the types of a table's values: without names of fields, and with them."""
     kinds = table.schema.types
     plain, named = ([described(kind, names) for kind in kinds] for names in (False, True))
     return ", ".join(plain), ", ".join(named)
 
 
 def check_alike(kinds: Iterable[tuple[str, str]]) -> None:
-    """Checks that all records have the same types: a value of another would not meet its equals.
+    """Checks that all records have the same types: equal values of different types would not meet.
 
     Args:
-      kinds: of each part of the records its types as ``described``, without names and with them.
+      kinds: the types of each part of the records, ``described`` without names and with them.
 
     Raises:
       TypeError: they differ; the text names no field.
@@ -133,7 +131,7 @@ def check_alike(kinds: Iterable[tuple[str, str]]) -> None:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """The plain type that holds values of a type, but for structs; None if there is none."""
+    """Returns the plain type for values of a type other than a struct; None if there is none."""
     types = pa.types
     if types.is_integer(kind):
         return pa.int64()
@@ -148,7 +146,7 @@ def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """Returns the named columns of the table, each in plain form.
 
     Raises:
-      ValueError: a column is missing, or see ``plain``.
+      ValueError: a column is missing; see also ``plain``.
       TypeError: see ``plain``.
     """
     check_columns(table, names)
@@ -156,12 +154,14 @@ def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
-    """Returns the named columns of at least one table, one table after the other: codes of distinct
-    values where dictionaries came in or values repeat, and plain values otherwise.
+    """Returns the named columns of at least one table, one table after the other.
+
+    A column holds codes of distinct values if it came as dictionaries or its values repeat, and
+    plain values otherwise.
 
     Raises:
-      ValueError: a column is missing, or see ``plain``.
-      TypeError: see ``plain``; or the tables have different types.
+      ValueError: a column is missing; see also ``plain``.
+      TypeError: the tables have different types; see also ``plain``.
     """
     for table in tables:
         check_columns(table, names)
@@ -169,8 +169,8 @@ def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
 
 
 def is_full(rows: int, size: int, last: pa.Table) -> bool:
-    """Tells whether tables with this many rows and bytes are enough to be worked on together:
-    another one like the last would be too much."""
+    """Tells whether tables of this many rows and bytes make a batch: one more like the last would
+    be too much."""
     return rows + last.num_rows > _BATCH_ROWS or size + size_of(last) > _BATCH_BYTES
 
 
@@ -233,9 +233,9 @@ def _with_distinct_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
-    """The arrays' rows in one column: codes of distinct values if all are codes, or plain.
+    """Joins the arrays' rows in one column: codes of distinct values if all are codes, or plain.
 
-    Values in the dictionary of one of several arrays may repeat.
+    If there are several arrays, values in the dictionary of one may repeat.
 
     Raises:
       TypeError: their values have different types.
@@ -260,7 +260,7 @@ def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """The tables' rows in one table; see ``joined``.
+    """Joins the tables' rows in one table; see ``joined``.
 
     Raises:
       TypeError: two tables have different types in the same column.
@@ -275,14 +275,14 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def compacted(table: pa.Table) -> pa.Table:
-    """The table without values in its dictionaries that no row has, if these are many."""
+    """Returns the table after ``compacted_array`` of each column."""
     if not any(pa.types.is_dictionary(kind) for kind in table.schema.types):
         return table
     return pa.table({name: compacted_array(single(table[name])) for name in table.column_names})
 
 
 def compacted_array(array: pa.Array) -> pa.Array:
-    """The column without values in its dictionary that no row has, if these are many."""
+    """Drops values of a column's dictionary that no row has, if they are many."""
     if not pa.types.is_dictionary(array.type):
         return array
     values, codes = array.dictionary, to_numpy(array.indices)
@@ -301,7 +301,7 @@ def compacted_array(array: pa.Array) -> pa.Array:
 
 
 def decoded(table: pa.Table) -> pa.Table:
-    """The table with its dictionary-encoded columns written out."""
+    """Returns the table with its dictionary-encoded columns written out."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             values = decoded_array(single(table.column(place)))
@@ -310,12 +310,12 @@ def decoded(table: pa.Table) -> pa.Table:
 
 
 def decoded_array(array: pa.Array) -> pa.Array:
-    """The column, written out if it is dictionary-encoded."""
+    """Returns the column, written out if it is dictionary-encoded."""
     return array.dictionary.take(array.indices) if pa.types.is_dictionary(array.type) else array
 
 
 def single(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array, copied only if it is several."""
+    """Returns the column as one array, copied only if it has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -335,10 +335,8 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Table:
-    """The rows in which none of these columns (by default, all) has a null.
-
-    A null may be a row, a field of a composite, or a value of a dictionary.
-    """
+    """Returns the rows in which none of these columns (by default, all) has a null. A null may be a
+    row, a field of a composite, or a value of a dictionary."""
     columns = [table[name] for name in table.column_names if names is None or name in names]
     valid = [found for column in columns for found in _validities(column)]
     if not valid:
@@ -351,7 +349,7 @@ def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Tab
 
 
 def _validities(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """Yields, for each part of a column that has nulls, bools by row: True where it has none."""
+    """Yields bools by row for each part of a column with nulls: True where it has none."""
     kind = column.type
     if column.null_count:
         yield column.is_valid()
@@ -366,7 +364,8 @@ def _validities(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
 
 
 def sorted_by(table: pa.Table, name: str) -> pa.Table:
-    """The rows in ascending order of a plain column, a composite one field after the other.
+    """Returns the rows in ascending order of a plain column; composites are compared field by
+    field.
 
     >>> table = pa.table({"partition": ["b", "a"], "count": [1, 2]})
     >>> sorted_by(table, "partition")["count"].to_pylist()

@@ -1,4 +1,5 @@
-"""Counts and weights of users per partition, histograms of counts, and edges as records."""
+"""Counts and weighs users per partition, makes histograms of counts, and turns edges into
+records."""
 
 from __future__ import annotations
 
@@ -27,17 +28,15 @@ TARGET = "target"
 
 
 def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
-    """Counts the rows of each partition.
-
-    On distinct (user, partition) pairs these are numbers of users.
+    """Counts the rows of each partition: its users, if (user, partition) pairs are distinct.
 
     Args:
       table: a column ``partition``, plain or dictionary-encoded.
-      cap: a count stops at this.
+      cap: the largest count; a larger one becomes this.
 
     Returns:
-      Columns ``partition`` (plain) and ``count`` (int64, positive). A partition has one row, or a
-      few rows whose counts add if the table's dictionary repeats it.
+      Columns ``partition`` (plain) and ``count`` (int64, positive). A partition has one row, or
+      several rows whose counts add up if the table's dictionary repeats it.
     """
     groups = group(single(table[PARTITION]))
     counts = np.bincount(groups.codes, minlength=len(groups.values))
@@ -45,12 +44,13 @@ def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
 
 
 def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
-    """Adds the counts, or also weights, of each partition. Idempotent and mergeable.
+    """Adds the counts, and the weights if there are any, of each partition. Idempotent and
+    mergeable.
 
     Args:
       table: plain columns ``partition``, ``count`` and perhaps ``weight``, as in the result.
-      cap: a sum stops at this. One of 0 stays, as of public names without users: to drop it would
-        tell 0 users from 1.
+      cap: the largest sum; a larger one becomes this. A sum of 0 (a public name without users)
+        stays: dropping it would tell 0 users from 1.
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
@@ -71,8 +71,8 @@ def weigh_pairs(pairs: pa.Table, weights: Callable[[Int64Array], Int64Array]) ->
       weights: maps numbers of partitions to the integer weight of their user in each.
 
     Returns:
-      Columns ``partition`` (plain), ``weight`` and ``count`` (int64): the sum of the weights of its
-      users, and how many these are. ``sum_counts`` adds several such tables.
+      Columns ``partition`` (plain), ``weight`` and ``count`` (int64): the sum of its users'
+      weights, and their number. ``sum_counts`` adds several such tables.
     """
     users, partitions = (group(single(pairs[name])) for name in (USER, PARTITION))
     has = np.bincount(users.codes, minlength=len(users.values))
@@ -92,7 +92,8 @@ def _of_partitions(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Tabl
 
 
 def _present(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:
-    """Makes a table of the partitions that some row has: a dictionary may have other values too."""
+    """Makes a table of the partitions that occur in rows: a dictionary may have other values
+    too."""
     present = np.flatnonzero(np.bincount(groups.codes, minlength=len(groups.values)))
     if len(present) < len(groups.values):
         groups = Groups(groups.codes, groups.values.take(to_arrow(present)))
@@ -101,7 +102,8 @@ def _present(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:
 
 
 def without_partitions(pairs: pa.Table, removed: pa.Array) -> pa.Table:
-    """The pairs whose partition, plain or dictionary-encoded, is not among some plain values."""
+    """Removes the pairs whose partition, plain or dictionary-encoded, is among these plain
+    values."""
     if not len(removed):
         return pairs
     groups = group(single(pairs[PARTITION]))
@@ -112,7 +114,7 @@ def without_partitions(pairs: pa.Table, removed: pa.Array) -> pa.Table:
 
 
 def is_in(values: pa.Array, among: pa.Array) -> pa.Array:
-    """Tells which of the values are among others: bools. Both are plain, of one type."""
+    """Returns bools that tell which values are among others. Both are plain and of one type."""
     if pa.types.is_struct(values.type):
         # Arrow does not look up structs.
         values, among = (pa.array(name_bytes(array), pa.binary()) for array in (values, among))
@@ -141,7 +143,7 @@ def add_histograms(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def neighbours(edges: pa.Table, degree: str) -> pa.Table:
-    """Makes records of edges, such that the distinct users of a partition are a node's neighbours.
+    """Makes records of edges: the distinct users of a partition are the neighbours of a node.
 
     Args:
       edges: columns ``source`` and ``target``, plain or dictionaries of plain values.

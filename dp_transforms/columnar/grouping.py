@@ -1,4 +1,4 @@
-"""Grouping rows by value: codes that are equal exactly where the values are."""
+"""Groups rows by value: codes are equal exactly where values are."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SAMPLE_BITS = 14
 _LEAST_STEP = 16
 _MOSTLY = 0.9
 _MOSTLY_OF_INTEGERS = 0.5
-# Integers are sorted where a hash table of their values would leave the cache. Of text, hashes are
-# sorted and values that seem equal compared, which pays if these are few. Composites have no table.
+# Integers are sorted if a hash table of their values would not fit the cache; text, by hashes, if
+# few values seem equal and have to be compared; composites always: Arrow has no table of them.
 _OUT_OF_CACHE = 40_000
 _HARDLY_REPEATED = 8
 _DENSE = 8
@@ -33,18 +33,18 @@ _KEY = bytes(range(32))
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows by value: row i has the value ``values[codes[i]]``.
+    """Groups rows by value: row i has the value ``values[codes[i]]``.
 
     Attributes:
       codes: int32, one per row.
-      values: the distinct values, in the order of their first rows or any other.
+      values: the distinct values, in any order.
     """
 
     codes: Int32Array
     values: pa.Array
 
     def encoded(self, codes: Int32Array) -> pa.DictionaryArray:
-        """The column of the values of these codes, dictionary-encoded."""
+        """Returns the values of these codes as a dictionary-encoded column."""
         return pa.DictionaryArray.from_arrays(to_arrow(codes), self.values, safe=False)
 
 
@@ -80,7 +80,7 @@ def group(array: pa.Array) -> Groups:
 
 
 def _dense_groups(array: pa.Array) -> Groups | None:
-    """Groups integers that lie near each other, if they do: looked up without a hash table."""
+    """Groups integers without a hash table if they lie near each other; None if they do not."""
     numbers = to_numpy(array)
     least = int(numbers.min())
     size = int(numbers.max()) - least + 1
@@ -97,8 +97,8 @@ def _dense_groups(array: pa.Array) -> Groups | None:
 
 
 def _sorted_groups(array: pa.Array) -> Groups | None:
-    """Groups values by sorting words of a key and a row each, which does not slow down where a hash
-    table leaves the cache. None, by chance, if values that differ have one key."""
+    """Groups values by sorting words made of a key and a row, which is fast even out of the cache.
+    Returns None if, by chance, different values have one key."""
     bits = np.uint64(len(array).bit_length())
     words, exact = _keys(array, int(bits))
     words <<= bits
@@ -120,8 +120,8 @@ def _sorted_groups(array: pa.Array) -> Groups | None:
 
 
 def _keys(array: pa.Array, spare_bits: int) -> tuple[Hashes, bool]:
-    """Returns a key of each value, with some leading bits to spare, and whether keys are equal only
-    where values are: integers in a range, and hashes of others."""
+    """Returns a key of each value, with some leading bits to spare, and whether keys are exact.
+    Keys of integers in a narrow range are equal only where values are; other keys are hashes."""
     if pa.types.is_integer(array.type):
         numbers = to_numpy(array)
         least, most = int(numbers.min()), int(numbers.max())
@@ -135,7 +135,8 @@ def _each_of_its_own(array: pa.Array) -> Groups:
 
 
 def repeats(array: pa.Array) -> bool:
-    """Tells whether codes of distinct values are likely to be smaller than a column's values."""
+    """Tells whether codes of a column's distinct values are likely to be smaller than its
+    values."""
     sample = array.slice(0, _SAMPLE_ROWS)
     share = _MOSTLY_OF_INTEGERS if pa.types.is_integer(array.type) else _MOSTLY
     return len(group(sample).values) <= share * len(sample)
@@ -145,7 +146,7 @@ def _is_worth_sorting(array: pa.Array) -> bool:
     """Tells whether sorting is faster than a hash table, by a sample of values."""
     if pa.types.is_struct(array.type):
         return True
-    # From all over: of several dictionaries, one after the other, each has distinct values.
+    # The sample comes from all over: a column may be several dictionaries, each of distinct values.
     rows = np.arange(0, len(array), max(_LEAST_STEP, len(array) >> _SAMPLE_BITS))
     sample = hash_rows(array.take(to_arrow(rows)), _KEY)
     times = np.bincount(np.unique(sample, return_counts=True)[1], minlength=3)
@@ -158,14 +159,14 @@ def _is_worth_sorting(array: pa.Array) -> bool:
 
 
 def order(values: pa.Array) -> Int64Array:
-    """The rank of every distinct value among the values, a total order of its type."""
+    """Returns the rank of every distinct value in ascending order."""
     ranks = np.empty(len(values), np.int64)
     ranks[to_numpy(in_order(values))] = np.arange(len(values))
     return ranks
 
 
 def in_order(values: pa.Array) -> pa.Array:
-    """The rows of a column in ascending order, a composite one field after the other."""
+    """Returns the rows of a column in ascending order; composites are compared field by field."""
     fields = _leaves(values)
     table = pa.table(fields, names=[str(i) for i in range(len(fields))])
     return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])

@@ -1,15 +1,15 @@
-"""Keyed pseudorandom functions of values, on whole columns.
+"""Computes keyed pseudorandom functions of values, on whole columns.
 
-AES with a key of 256 bits, as a function of one block for pairs and as CMAC (NIST SP 800-38B;
-T. Iwata and K. Kurosawa, "OMAC: one-key CBC MAC", FSE 2003) for values of any length. Both are
-pseudorandom functions if AES is a pseudorandom permutation: nobody who chooses values without the
-key can make their hashes meet, or steer what they decide. AES runs in hardware, and a short value
-takes less time than with a hash of numpy operations.
+They are AES with a key of 256 bits: as a function of one block for pairs, and as CMAC (NIST SP
+800-38B; T. Iwata and K. Kurosawa, "OMAC: one-key CBC MAC", FSE 2003) for values of any length. Both
+are pseudorandom functions if AES is a pseudorandom permutation: nobody who chooses values without
+the key can make their hashes collide, or steer the decisions made by them. AES runs in hardware;
+for short values it is faster than a hash made of numpy operations.
 
-The uniform numbers of partitions, on which privacy rests, come from BLAKE2b (J.-P. Aumasson,
-S. Neves, Z. Wilcox-O'Hearn, C. Winnerlein, "BLAKE2: simpler, smaller, fast as MD5", ACNS 2013). Key
-and name decide a number, so that it is the same on every worker and in every retry. To whoever has
-no key it is independent of the numbers of other names.
+The uniform numbers of partitions, on which privacy rests, come from BLAKE2b (J.-P. Aumasson, S.
+Neves, Z. Wilcox-O'Hearn, C. Winnerlein, "BLAKE2: simpler, smaller, fast as MD5", ACNS 2013). Key
+and name determine a number, so it is the same on every worker and in every retry. Without the key
+it looks independent of the numbers of other names.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _WORD = np.dtype("<u8")
 
 
 def hash_rows(array: pa.Array, key: bytes) -> Hashes:
-    """The first 64 bits of the AES-CMAC of every value, the same on every machine.
+    """Returns the first 64 bits of the AES-CMAC of every value, the same on every machine.
 
-    Strings and binary are their bytes, integers 8 bytes in little-endian order. A struct is the
-    hashes of its fields, one after the other, under a key derived from this one.
+    Strings and binary are hashed as their bytes, integers as 8 bytes in little-endian order, and a
+    struct as the hashes of its fields, under a key derived from this one.
 
     Args:
       array: plain values or codes (see ``columns``), n rows.
@@ -67,10 +67,10 @@ def hash_rows(array: pa.Array, key: bytes) -> Hashes:
 
 
 def prf(key: bytes, left: Hashes, right: Hashes) -> Hashes:
-    """The first 64 bits of the AES encryption of the blocks (left[i], right[i]).
+    """Returns the first 64 bits of the AES encryption of the blocks (left[i], right[i]).
 
     Args:
-      key: 32 bytes, of a use of their own: see ``hash_rows`` for values.
+      key: 32 bytes; the key of the cipher is derived from them.
       left: n words, the first eight bytes of the blocks in little-endian order.
       right: n words, the last eight bytes.
 
@@ -94,12 +94,12 @@ def _derived(key: bytes, purpose: bytes) -> bytes:
 
 
 def _encryptor(key: bytes) -> CipherContext:
-    # One independent block for each row: that is what the mode of this name does.
+    # ECB encrypts each row's block independently, as is wanted here.
     return Cipher(algorithms.AES(key), modes.ECB()).encryptor()
 
 
 def _buffers(rows: int) -> tuple[Hashes, Hashes]:
-    """Blocks of two words for a chunk of rows, and room for as many and a block more."""
+    """Returns room for a chunk of rows in blocks of two words, and room for one block more."""
     rows = min(rows, _CHUNK_ROWS)
     return np.empty((rows, 2), _WORD), np.empty((rows + 1, 2), _WORD)
 
@@ -114,7 +114,6 @@ def _chunks(rows: int) -> list[slice]:
 
 
 def _hash_words(words: Hashes, key: bytes) -> Hashes:
-    """Hashes each row of an array, rows x words."""
     width = words.itemsize * words.shape[1]
     data = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
     hashes = np.empty(len(words), np.uint64)
@@ -132,7 +131,7 @@ def _hash_even(
     encryptor: CipherContext,
     hashes: Hashes,
 ) -> None:
-    """Sets ``hashes`` for values of ``width`` bytes each, one after the other from ``start`` on."""
+    """Sets ``hashes`` for adjacent values of ``width`` bytes each, from ``start`` on."""
     rows = len(hashes)
     masks, ends = _last_blocks(key)
     blocks, encrypted = _buffers(rows)
@@ -223,7 +222,7 @@ def _long_hash(value: bytes, key: bytes) -> int:
 
 
 def to_arrow(numbers: npt.NDArray[np.number]) -> pa.Array:
-    """The numbers as a column of the same type; they must not change any more.
+    """Returns the numbers as a column of the same type; they must not change any more.
 
     >>> to_arrow(np.arange(3, dtype=np.uint8)).type
     DataType(uint8)
@@ -233,7 +232,7 @@ def to_arrow(numbers: npt.NDArray[np.number]) -> pa.Array:
 
 
 def to_numpy(array: pa.Array) -> npt.NDArray:
-    """A column of numbers without nulls, read-only.
+    """Returns a column of numbers without nulls as a read-only array.
 
     >>> to_numpy(pa.array([1, 2, 3])[1:])
     array([2, 3])
@@ -242,13 +241,13 @@ def to_numpy(array: pa.Array) -> npt.NDArray:
 
 
 class KeyedUniforms:
-    """One uniform number U in [0, 1) for each row of a column.
+    """Assigns a uniform number U in [0, 1) to each row of a column.
 
     Args:
       names: a plain column (see ``columns``), n rows.
-      key: 32 secret bytes; other keys give independent numbers.
-      needed: bools of shape (n,), which rows' numbers are needed; all by default. The ``words`` of
-        the others are 0.
+      key: 32 secret bytes; different keys give independent numbers.
+      needed: bools of shape (n,): the rows whose numbers are needed, by default all. The ``words``
+        of other rows are 0.
 
     Raises:
       ValueError: the key does not have 32 bytes.
@@ -270,7 +269,7 @@ class KeyedUniforms:
 
     @property
     def words(self) -> npt.NDArray[np.uint64]:
-        """floor(U * 2**64), uint64 of shape (n,)."""
+        """Returns floor(U * 2**64) of each row: uint64, shape (n,)."""
         # A copy of a keyed state costs less than keying a new one.
         keyed = hashlib.blake2b(key=self._key)
         leading = []
@@ -283,7 +282,7 @@ class KeyedUniforms:
         return words
 
     def prefix(self, row: int, bits: int) -> int:
-        """floor(U * 2**bits) for the number U of a row."""
+        """Returns floor(U * 2**bits) for the number U of a row."""
         name = self._names[int(np.searchsorted(self._rows, row))]
         blocks = -(-bits // _BLAKE_BITS)
         # Block 0 is what ``words`` reads: an absent salt is a salt of zeros.
@@ -295,7 +294,8 @@ class KeyedUniforms:
 
 
 def name_bytes(values: pa.Array) -> list[bytes]:
-    """Every value of a plain column as bytes, different for different values of one type."""
+    """Returns each value of a plain column as bytes, which differ for different values of one
+    type."""
     kind = values.type
     if pa.types.is_struct(kind):
         fields = [name_bytes(field) for field in values.flatten()]

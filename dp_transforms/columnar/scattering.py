@@ -1,10 +1,10 @@
-"""Splits tables into buckets by hash, packs them, and concatenates them again.
+"""Splits tables into buckets by hash, packs the pieces, and brings each bucket together again.
 
-A packed table is its schema and all buffers, one after the other, compressed with zstd unless asked
-otherwise. Integers that are codes or lengths take as few bytes as the largest one needs. Strings
-and binary go as the lengths of their values beside all their bytes, since offsets hardly compress:
-records take about a quarter of the space of Arrow's own columns. Pickling a slice of a table would
-serialise the whole table, and Arrow's IPC streams take as long as all the rest for a thousand rows.
+A packed table is its schema and all buffers, one after the other, by default compressed with zstd.
+Codes and lengths take as few bytes as the largest one needs. Strings and binary are stored as
+lengths and bytes, since offsets hardly compress: records take about a quarter of the space of
+Arrow's own columns. Pickling a slice of a table would serialise the whole table, and for a thousand
+rows Arrow's IPC streams take as long as everything else.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ _FEWEST = 16
 _MANY_BUCKETS = 192
 _BUCKET_ROWS = 600_000
 MAX_HELD_BYTES = 32 << 20
-"""About how much of a bucket a thread holds at a time; a larger one is gone through in parts.
+"""A thread holds about this much of a bucket at a time, and reads a larger bucket in parts.
 
-With the columns of intermediate results, a thread needs up to twelve times this. So the memory of a
-worker depends on its threads, and not on how many records a user or a partition has, except where
-all distinct partitions of one user are needed at once: for a ``max_partitions_per_user`` as large
-as that, and in selection by several rounds.
+With intermediate results, a thread needs up to twelve times this. So a worker's memory depends on
+its threads, and on a user's records only if all distinct partitions of the user are needed at once:
+for a ``max_partitions_per_user`` as large as their number, and in selection by several rounds.
 """
 
 # A gather of this many rows stays near the cache.
@@ -54,25 +53,25 @@ _CROWD = 4
 _PART_BITS = 16
 _SIZE_BYTES = 8
 _NOT_COMPRESSED = bytes(_SIZE_BYTES)
-# Buffers begin at multiples of this, as Arrow likes it.
+# Buffers begin at multiples of this, as Arrow recommends.
 _ALIGNMENT = 8
 _NUMBER = np.dtype("<i8")
 
 
 def buckets_of(hashes: Hashes, num_buckets: int) -> npt.NDArray[np.uint16]:
-    """The bucket in [0, num_buckets) of each hash, by its upper half."""
+    """Returns the bucket in [0, num_buckets) of each hash, by its upper half."""
     found = (hashes >> np.uint64(32)) * np.uint64(num_buckets) >> np.uint64(32)
     return found.astype(np.uint16)
 
 
 @dataclasses.dataclass(frozen=True)
 class Route:
-    """A hash by which rows travel, and the reduction of those that meet.
+    """A route hashes rows, and reduces the rows that meet in one place.
 
     Attributes:
       names: the columns whose values are hashed. Rows that must meet have equal hashes.
       key: 32 secret bytes.
-      reduce: what the receiver applies, and a sender where it pays.
+      reduce: applied by the receiver, and by a sender if it saves enough rows.
     """
 
     names: tuple[str, ...]
@@ -80,39 +79,40 @@ class Route:
     reduce: Reduce
 
     def __call__(self, table: pa.Table) -> Hashes:
-        """Returns the hash of each row."""
         return self.by_row(table, self.hashes(table))
 
     def hashes(self, table: pa.Table) -> Hashes:
-        """Returns the hash of each row or, if rows are codes of a column, of each of its values."""
+        """Returns the hash of each row, or of each value of a column if rows are its codes."""
         if self.is_coded(table):
             return hash_rows(single(table[self.names[0]]).dictionary, self.key)
         first, *others = (hash_rows(single(table[name]), self.key) for name in self.names)
         return functools.reduce(functools.partial(prf, self.key), others, first)
 
     def by_row(self, table: pa.Table, found: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Returns for each row what was found for its entry in ``hashes``."""
+        """Maps results for the entries of ``hashes`` to rows."""
         return (
             found[to_numpy(single(table[self.names[0]]).indices)] if self.is_coded(table) else found
         )
 
     def is_coded(self, table: pa.Table) -> bool:
-        """Tells whether rows are codes of values, each of which has to be hashed only once."""
+        """Tells whether rows are codes of values, so that each value is hashed only once."""
         return len(self.names) == 1 and pa.types.is_dictionary(table[self.names[0]].type)
 
     def part(self, table: pa.Table, hashes: Hashes, residue: int, bits: int) -> pa.Table:
-        """Returns the rows whose hash ends in these bits; buckets go by its upper half."""
+        """Returns the rows whose hash ends in these bits; buckets are determined by its upper
+        half."""
         mask = np.uint64((1 << bits) - 1)
         rows = np.flatnonzero(self.by_row(table, hashes & mask == np.uint64(residue)))
         return compacted(_taken(table, rows))
 
 
 class Routed:
-    """Rows to be cut into buckets, reduced if a sample of them shrinks well (many duplicates).
+    """Prepares rows to be cut into buckets; it reduces them first if a sample shrinks to half or
+    less.
 
     Args:
       table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
-      route: by which they travel.
+      route: determines the hashes of rows.
     """
 
     def __init__(self, table: pa.Table, route: Route):
@@ -125,8 +125,9 @@ class Routed:
         self.table, self._hashes, self._route = table, hashes, route
 
     def cut(self, num_buckets: int, compress: bool = True) -> Iterator[tuple[int, bytes]]:
-        """Yields a packed piece for each bucket that has rows; of one far larger than the others (a
-        hot user or partition) they are reduced.
+        """Yields a packed piece for each bucket with rows.
+
+        A piece far larger than the others (a hot user or partition) is reduced.
 
         Args:
           num_buckets: between 1 and 2**16.
@@ -166,7 +167,7 @@ def _codes(array: pa.Array) -> pa.Array:
 
 
 def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
-    """Puts the values that codes stand for in a table back in the place of the codes."""
+    """Replaces codes in a table by dictionary columns with the values of another."""
     columns = {}
     for name in table.column_names:
         column = single(codes[name])
@@ -178,12 +179,12 @@ def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
 
 
 def _shrinks(table: pa.Table, hashes: Hashes, route: Route) -> bool:
-    """Tells whether a table is reduced to a half or less, by the rows of a part of the hashes."""
+    """Tells whether reducing halves a table, judging by the rows of some of the hashes."""
     if table.num_rows < _SAMPLE_ROWS // 4:
         return False
     bits = (table.num_rows // _SAMPLE_ROWS).bit_length()
     sample = table.slice(0, 0)
-    while sample.num_rows < _SAMPLE_ROWS // 4:  # of few users, say, a larger part
+    while sample.num_rows < _SAMPLE_ROWS // 4:  # a larger part if few rows have distinct hashes
         bits = max(0, bits - 1)
         sample = route.part(table, hashes, 0, bits)
     return route.reduce(sample).num_rows <= _WORTH * sample.num_rows
@@ -196,7 +197,7 @@ def _taken(table: pa.Table, rows: Int64Array) -> pa.Table:
 
 def _reduced(piece: pa.Table, reduce: Reduce) -> pa.Table:
     if piece.num_rows > _SORTED_ROWS:
-        # In parts first: the columns of a large reduction take many times the piece's own memory.
+        # In parts first: reducing a large piece takes many times its own memory.
         starts = range(0, piece.num_rows, _SORTED_ROWS)
         piece = concat([reduce(piece.slice(start, _SORTED_ROWS)) for start in starts])
     return compacted(reduce(piece))
@@ -205,13 +206,12 @@ def _reduced(piece: pa.Table, reduce: Reduce) -> pa.Table:
 def gather(pieces: Iterable[bytes], route: Route, max_bytes: int) -> Iterator[pa.Table]:
     """Reduces all pieces of a bucket while holding only a limited part of them.
 
-    A bucket that stays larger than the limit after reducing is gone through several times, each
-    time for a part of the hashes. Where that does not help, since most rows have one hash, more is
-    held: all of these rows must be reduced together.
+    A bucket that stays larger than the limit after reducing is read several times, each time for a
+    part of the hashes. If most rows have one hash, more is held: they must be reduced together.
 
     Args:
       pieces: packed tables; can be iterated over more than once.
-      route: by which they came.
+      route: the route that they were cut by.
       max_bytes: about how much to hold, unless the rows of a single hash are more.
 
     Yields:
@@ -243,21 +243,22 @@ def gather(pieces: Iterable[bytes], route: Route, max_bytes: int) -> Iterator[pa
                 bits += 1
                 held = [part_of(held[0])]
             size = held[0].nbytes
-            # At least as much again before the next reduction, or these would take quadratic time.
+            # As much again is held before the next reduction: else reducing takes quadratic time.
             limit = max(max_bytes, 2 * size)
         if any(table.num_rows for table in held):
             yield route.reduce(concat(held))
 
 
 def _has_crowded_hash(table: pa.Table, route: Route) -> bool:
-    """Tells whether about half of the rows or more have one and the same hash."""
+    """Tells whether about half of the rows or more have the same hash."""
     step = max(1, table.num_rows // _SAMPLE_ROWS)
     sample = route(table.take(to_arrow(np.arange(0, table.num_rows, step))))
     return 2 * int(np.unique(sample, return_counts=True)[1].max()) >= len(sample)
 
 
 def num_buckets_for(rows: int) -> int:
-    """A number of buckets for about this many rows: each is a few tables as large as one batch.
+    """Returns a number of buckets for about this many rows, so that a bucket is as large as a few
+    batches.
 
     >>> num_buckets_for(1_000), num_buckets_for(20_000_000), num_buckets_for(10**12)
     (16, 33, 4096)
@@ -266,12 +267,12 @@ def num_buckets_for(rows: int) -> int:
 
 
 def buckets_by_size(num_buckets: int, rows: int, size: int, most_held: int) -> tuple[int, int]:
-    """Fits a number of ``num_buckets_for`` to the size in bytes of some rows: gives a smaller one
-    where that will do, and how many bytes of a bucket a thread should hold.
+    """Lowers the result of ``num_buckets_for`` where the rows' size in bytes allows it.
 
-    A bucket is half of these. Each batch has a piece for each bucket, and each piece its
-    dictionaries: rather than very many buckets there are larger ones, if a thread may hold more
-    than MAX_HELD_BYTES (``most_held``).
+    Returns the number of buckets and how many bytes of a bucket a thread should hold: twice a
+    bucket. Each batch has a piece for each bucket, and each piece its dictionaries, so larger
+    buckets replace very many small ones if a thread may hold more than MAX_HELD_BYTES
+    (``most_held``).
 
     >>> buckets_by_size(160, rows=1_000, size=12_000, most_held=0)
     (68, 33554432)
@@ -284,10 +285,8 @@ def buckets_by_size(num_buckets: int, rows: int, size: int, most_held: int) -> t
 
 
 def pack(table: pa.Table, compress: bool = True) -> bytes:
-    """The table, of plain columns or codes (see ``columns``), as bytes.
-
-    To compress them to a third or two thirds takes some ten times as long.
-    """
+    """Returns a table of plain columns or codes (see ``columns``) as bytes. Compression to one or
+    two thirds of the size takes about ten times as long."""
     schema = np.frombuffer(table.schema.serialize(), np.uint8)
     buffers = [schema, *(part for column in table.columns for part in _buffers(single(column)))]
     sizes = [(buffer.itemsize, len(buffer)) for buffer in buffers]
@@ -295,12 +294,12 @@ def pack(table: pa.Table, compress: bool = True) -> bytes:
     parts = [header.tobytes()]
     for buffer in buffers:
         parts += [buffer.tobytes(), bytes(-buffer.nbytes % _ALIGNMENT)]
-    # All at once: to prepare zstd for every buffer takes longer than to compress a small one.
+    # All at once: preparing zstd for a small buffer takes longer than compressing it.
     return compressed(b"".join(parts)) if compress else b"".join([_NOT_COMPRESSED, *parts])
 
 
 def unpack(data: bytes) -> pa.Table:
-    """The table that was packed."""
+    """Returns the packed table."""
     stream = memoryview(data)[_SIZE_BYTES:]
     if not data.startswith(_NOT_COMPRESSED):
         stream = memoryview(decompressed(data))
@@ -317,13 +316,12 @@ def unpack(data: bytes) -> pa.Table:
 
 
 def compressed(stream: bytes) -> bytes:
-    """The stream in fewer bytes, with its length before them."""
+    """Compresses a stream, and puts its length before it."""
     size = len(stream).to_bytes(_SIZE_BYTES, "little")
     return size + pa.Codec("zstd").compress(stream, asbytes=True)
 
 
 def decompressed(data: bytes) -> pa.Buffer:
-    """The stream that was compressed."""
     size = int.from_bytes(data[:_SIZE_BYTES], "little")
     return pa.Codec("zstd").decompress(memoryview(data)[_SIZE_BYTES:], size)
 

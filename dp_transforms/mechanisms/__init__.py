@@ -1,4 +1,4 @@
-"""Exact mechanisms for one machine: pure Python, numpy and gmpy2. Imports no Beam and no Arrow."""
+"""Exact mechanisms run on one machine: Python, numpy and gmpy2, no Beam and no Arrow."""
 
 from dp_transforms.public_names import lazily
 

@@ -1,4 +1,4 @@
-"""Names for types of numpy arrays."""
+"""Names types of numpy arrays."""
 
 from __future__ import annotations
 

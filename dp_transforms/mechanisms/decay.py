@@ -1,8 +1,8 @@
-"""The ratios of a mechanism's weights, known to any precision: 2**-eta, q = e**-c, and products.
+"""Encloses the ratios of a mechanism's weights to any precision: 2**-eta, q = e**-c, and products.
 
-No computer can represent the weights e**(-epsilon * u). Ilvento (2019, "Implementing the
-Exponential Mechanism with Base-2 Differential Privacy", arXiv 1912.04222) takes 2**(-eta * u)
-instead, 2**-eta being a binary fraction: so is every weight of an integer utility u, then.
+No computer represents the weights e**(-epsilon * u) exactly. Ilvento (2019, "Implementing the
+Exponential Mechanism with Base-2 Differential Privacy", arXiv 1912.04222) uses 2**(-eta * u) for a
+binary fraction 2**-eta: every weight of an integer utility u is then a binary fraction too.
 """
 
 from __future__ import annotations
@@ -30,21 +30,20 @@ from dp_transforms.mechanisms.enclosure import (
 )
 
 _RELATIVE_BITS = 10
-_GUARD_BITS = 64
-"""A power multiplies the rate's relative error by its exponent, which can be as large as 2**63."""
+_GUARD_BITS = 64  # A power multiplies the rate's relative error by its exponent, up to 2**63.
 
 
 @dataclass(frozen=True)
 class Eta:
-    """eta = -z * log2(x / 2**y), so that 2**(-eta) = (x / 2**y)**z exactly.
+    """Represents eta = -z * log2(x / 2**y), so that 2**(-eta) = (x / 2**y)**z exactly.
 
-    A mechanism that is eta-DP in base 2 changes no output's probability by more than a factor
-    2**eta between neighbours (add or remove all records of one user): it is (eta * ln 2)-DP in the
-    usual sense. An Eta is the parameter of the weights; the cost of a mechanism depends also on the
-    sensitivity (it is 2 * eta * sensitivity for the exponential mechanism).
+    A mechanism is eta-DP in base 2 if no output's probability changes by more than a factor 2**eta
+    between neighbours (add or remove all records of one user): it is (eta * ln 2)-DP in the usual
+    sense. An Eta is the parameter of the weights; a mechanism's cost also depends on the
+    sensitivity (2 * eta * sensitivity for the exponential mechanism).
 
-    An even x is reduced: Eta(2, 2, 1) becomes Eta(1, 1, 1). Equality compares the three integers
-    after that, so Eta(1, 1, 2) != Eta(1, 2, 1) although their ``base`` is the same.
+    An even x is reduced: Eta(2, 2, 1) becomes Eta(1, 1, 1). Equality then compares the three
+    integers, so Eta(1, 1, 2) != Eta(1, 2, 1) although their ``base`` is the same.
 
     Args:
       x: positive integer below 2**y.
@@ -85,12 +84,12 @@ class Eta:
 
         Args:
           epsilon: a positive number; a float stands for the decimal that it prints as.
-          max_bits: the most bits after the binary point of the base. By default as many as bring
-            eta * ln 2 within 0.1% of epsilon.
+          max_bits: the most bits after the binary point of the base. The default brings eta * ln 2
+            within 0.1% of epsilon.
 
         Raises:
           ValueError: epsilon is not a positive finite number, or max_bits are too few for it; the
-            message says how many are needed.
+            message states the least number.
 
         >>> eta = Eta.from_epsilon(1, max_bits=8)
         >>> eta, eta.epsilon
@@ -112,24 +111,22 @@ class Eta:
 
     @cached_property
     def base(self) -> Any:
-        """2**(-eta) = (x / 2**y)**z, an exact gmpy2.mpq strictly between 0 and 1."""
+        """Returns 2**(-eta) = (x / 2**y)**z, an exact gmpy2.mpq strictly between 0 and 1."""
         return gmpy2.mpq(gmpy2.mpz(self.x) ** self.z, gmpy2.mpz(1) << self.bits)
 
     @property
     def bits(self) -> int:
-        """y * z, the bits after the binary point of ``base``; base**u needs u times as many."""
+        """Returns y * z, the bits after the binary point of ``base``."""
         return self.y * self.z
 
     @property
     def epsilon(self) -> float:
-        """The smallest float that is certainly not below eta * ln 2, for reporting."""
+        """Returns the smallest float that is certainly not below eta * ln 2, for reporting."""
         return refine_until_decided(lambda bits: same(map(_float_above, self.log_enclosure(bits))))
 
     def log_enclosure(self, precision: int) -> Enclosure:
-        """(lo, hi) with lo < eta * ln 2 < hi, as gmpy2.mpfr numbers of ``precision`` bits.
-
-        eta * ln 2 = -ln(base) is irrational; the two ends are a few units in the last place apart.
-        """
+        """Encloses eta * ln 2 = -ln(base), an irrational number, strictly between gmpy2.mpfr
+        numbers of ``precision`` bits, a few units in the last place apart."""
         # 1 - x / 2**y has at most y bits, so it is held exactly, and log1p loses nothing near 1.
         exact, _ = rounding_pair(self.y + 2)
         minus_complement = exact.div_2exp(self.x - (1 << self.y), self.y)
@@ -139,10 +136,8 @@ class Eta:
 
 @dataclass(frozen=True)
 class Decay:
-    """q = e**-c for a positive c = ``rate`` + eta * ln 2, eta being ``base`` if there is one.
-
-    A float rate stands for the rational number that it is exactly.
-    """
+    """Represents q = e**-c for a positive c = ``rate`` + eta * ln 2, where ``base`` is eta or None.
+    A float rate stands for its exact rational value."""
 
     rate: Fraction = Fraction(0)
     base: Eta | None = None
@@ -152,17 +147,17 @@ class Decay:
             raise ValueError("the rate of a decay must be positive")
 
     def log_enclosure(self, precision: int) -> Enclosure:
-        """(lo, hi) around c."""
+        """Encloses c."""
         return _log_enclosure(self, precision)
 
     def power(self, exponent: int, precision: int) -> Enclosure:
-        """(lo, hi) around q**exponent, for an integer exponent of either sign."""
+        """Encloses q**exponent for an integer exponent of either sign."""
         down, up = rounding_pair(precision)
         small, large = self._exponent(exponent, precision)
         return Enclosure(down.exp(small), up.exp(large))
 
     def one_minus_power(self, exponent: int, precision: int) -> Enclosure:
-        """(lo, hi) around 1 - q**exponent for an exponent >= 0, with full relative precision."""
+        """Encloses 1 - q**exponent for an exponent >= 0, with full relative precision."""
         down, up = rounding_pair(precision)
         small, large = self._exponent(exponent, precision)
         return Enclosure(down.minus(up.expm1(large)), up.minus(down.expm1(small)))
@@ -175,7 +170,7 @@ class Decay:
         )
 
     def _exponent(self, exponent: int, precision: int) -> Enclosure:
-        """(lo, hi) around -c * exponent."""
+        """Encloses -c * exponent."""
         down, up = rounding_pair(precision + _GUARD_BITS)
         slow, fast = _log_enclosure(self, precision + _GUARD_BITS)
         if exponent < 0:
@@ -190,7 +185,7 @@ def _log_enclosure(decay: Decay, precision: int) -> Enclosure:
 
 
 class Weights:
-    """Products of powers of q for states 0..count-1, enclosed in numbers of ``precision`` bits."""
+    """Encloses products of powers of q for states 0..count-1, in numbers of ``precision`` bits."""
 
     def __init__(self, decay: Decay, count: int, precision: int):
         self._decay = decay
@@ -204,19 +199,19 @@ class Weights:
         self._moves = list(map(truediv, self.powers(1)[1:], parts))
 
     def powers(self, step: int) -> list[Enclosure]:
-        """q**(step * d) for d = 0, 1, ..."""
+        """Encloses q**(step * d) for d = 0, 1, ..."""
         return self._products(repeat(self._decay.power(step, self._precision), self._count - 1))
 
     def leaving_first_run(self) -> list[Enclosure]:
-        """A(a) = q**(a(a+1)/2) / (q; q)_a: the first infinite run, left in state a."""
+        """Encloses A(a) = q**(a(a+1)/2) / (q; q)_a: the first infinite run, left in state a."""
         return self._products(self._moves)
 
     def entering_last_run(self) -> list[Enclosure]:
-        """B(e) = q**(e(e-1)/2) / (q; q)_e: the last infinite run, entered in state e."""
+        """Encloses B(e) = q**(e(e-1)/2) / (q; q)_e: the last infinite run, entered in state e."""
         return list(map(mul, self.leaving_first_run(), self._inverse_powers))
 
     def upward(self, length: int) -> list[Enclosure]:
-        """T_length(0, k) = q**(k(k+1)/2) [length, k]: up by k in a run of zeros."""
+        """Encloses T_length(0, k) = q**(k(k+1)/2) [length, k]: up by k in a run of zeros."""
         power = self._decay.power(length, self._precision)
         # 1 - q**(length - k + 1) for the k-th move, which is not below 0.
         parts = (1 - power * inverse for inverse in self._inverse_powers[:length])
@@ -225,16 +220,15 @@ class Weights:
         return weights + [self._zero] * (self._count - len(weights))
 
     def inward(self, length: int) -> list[Enclosure]:
-        """T_length(-k, 0) = q**-k T_length(0, k): the same paths backwards."""
+        """Encloses T_length(-k, 0) = q**-k T_length(0, k): the same paths backwards."""
         return list(map(mul, self.upward(length), self._inverse_powers))
 
     def _products(self, factors: Iterable[Enclosure]) -> list[Enclosure]:
-        """1, and the products of the first 1, 2, ... factors."""
         return list(accumulate(factors, mul, initial=self._one))
 
 
 def _ceil_of_scaled_exp(epsilon: Fraction, bits: int) -> int:
-    """The smallest integer at or above 2**bits * e**(-epsilon), certainly."""
+    """Returns the smallest integer at or above 2**bits * e**(-epsilon), certainly."""
 
     def ceiling(context: Any) -> int:
         return int(context.ceil(context.mul_2exp(context.exp(gmpy2.mpq(-epsilon)), bits)))
@@ -246,7 +240,7 @@ def _ceil_of_scaled_exp(epsilon: Fraction, bits: int) -> int:
 
 
 def _fewest_bits(epsilon: Fraction) -> int:
-    """The smallest b with 1 - 2**-b >= e**(-epsilon)."""
+    """Returns the smallest b with 1 - 2**-b >= e**(-epsilon)."""
     return smallest_where(
         lambda bits: _ceil_of_scaled_exp(epsilon, bits) < 1 << bits,
         max(1, _floor_log2(1 / epsilon)),

@@ -1,4 +1,4 @@
-"""Numbers at their decimal value: a parameter written 0.1 means one tenth, not the nearest
+"""Reads numbers at their decimal value: a parameter written 0.1 is one tenth, not the nearest
 double."""
 
 from __future__ import annotations
@@ -13,20 +13,17 @@ from typing import Any
 import gmpy2
 
 Number = int | float | Decimal | Fraction | str
-"""A parameter as callers write it: a float stands for the decimal that it prints as, and a text is
-"0.25", "1e-6" or "1/3"."""
+"""Callers write a parameter so: a float stands for the decimal that it prints as; texts are "0.25",
+"1e-6" or "1/3"."""
 
-_FLOAT_DIGITS = 15
-"""A float prints these as they are: rounded up to them, both the number and its text are."""
-
-_MAX_EXPONENT = 400
-"""Decimal exponents beyond this are no parameter's, and would take long to write out."""
+_FLOAT_DIGITS = 15  # A float prints so many digits unchanged, so its text is rounded up with it.
+_MAX_EXPONENT = 400  # Longer numbers are no parameters, and would take long to write out.
 
 
 class ExactNumber(Fraction):
-    """A rational number that is written as the float that prints it, or else as a fraction.
+    """A rational number prints as a float that has exactly its value, or else as a fraction.
 
-    Equal parameters, and what is made of them, look the same, and different ones different.
+    Equal parameters, and numbers derived from them, print alike, and different ones differently.
 
     >>> ExactNumber(0.1) == Fraction(1, 10), ExactNumber(0.1)
     (True, 0.1)
@@ -67,9 +64,9 @@ class ExactNumber(Fraction):
 
 
 def exact_fraction(name: str, value: Any) -> ExactNumber:
-    """The finite number that a ``Number``, or one of numpy or gmpy2, prints as, exactly.
+    """Returns the finite number that a ``Number``, or one of numpy or gmpy2, prints as, exactly.
 
-    A ValueError names any other value by ``name``, here and in the next functions.
+    This and the next functions raise a ValueError for any other value, which it calls ``name``.
 
     >>> exact_fraction("epsilon", 0.1) * 10 == 1
     True
@@ -83,7 +80,7 @@ def exact_fraction(name: str, value: Any) -> ExactNumber:
 
 
 def positive_rational(name: str, value: Any) -> ExactNumber:
-    """``exact_fraction`` of a number above zero."""
+    """Returns ``exact_fraction`` of a number above zero."""
     try:
         exact = exact_fraction(name, value)
     except ValueError:
@@ -94,14 +91,14 @@ def positive_rational(name: str, value: Any) -> ExactNumber:
 
 
 def integer(name: str, value: Any) -> int:
-    """The value as Python's own integer; True is none."""
+    """Returns the value as Python's own integer; a bool is refused."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError(f"{name} must be an integer, got {value!r}")
     return operator.index(value)
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """The value as Python's own integer, above zero."""
+    """Returns a value above zero as Python's own integer; a bool is refused."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -112,7 +109,7 @@ def positive_integer(name: str, value: Any) -> int:
 
 
 def float_above(value: Fraction) -> float:
-    """The float that prints the number, or else one of at most 15 digits that is not below it.
+    """Returns the float that prints the number, or else one of at most 15 digits not below it.
 
     >>> float_above(Fraction(1, 10)), float_above(Fraction(1, 3))
     (0.1, 0.333333333333334)
@@ -125,7 +122,7 @@ def float_above(value: Fraction) -> float:
 
 
 def decimal_text(value: Fraction) -> str:
-    """The number as a decimal where it has one of at most 30 places, else as a fraction.
+    """Writes the number as a decimal of at most 30 places if it has one, else as a fraction.
 
     ``exact_fraction`` reads it back unchanged.
 
@@ -143,13 +140,13 @@ def decimal_text(value: Fraction) -> str:
 
 
 def round_down(value: Fraction, digits: int) -> Fraction:
-    """The largest decimal of ``digits`` significant digits that is not above a non-negative value.
+    """Returns the largest decimal of ``digits`` significant digits up to a non-negative value.
 
     >>> round_down(Fraction(2, 3), 3)
     Fraction(333, 500)
     """
     if not value:
         return Fraction(0)
-    # The logarithm may be off by one at a power of ten, which costs or adds a digit.
+    # Near a power of ten the logarithm may be off by one, which costs or adds a digit.
     step = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
     return math.floor(value / step) * step

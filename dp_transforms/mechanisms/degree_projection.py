@@ -1,10 +1,10 @@
-"""Degree lists under node privacy: project a graph to bounded degree, at a known sensitivity.
+"""Projects a graph to bounded degree, so that its degree list has a known node-private sensitivity.
 
 Node-private neighbours: one graph is the other without one node and all its edges, of which there
-may be any number. So a graph is first projected to one in which no degree exceeds a public bound D:
-its edges are taken in a fixed order, and an edge is kept iff both its ends still have fewer than D
-kept edges (edge addition: Day, Li and Lyu, "Publishing graph degree distribution with node
-differential privacy", SIGMOD 2016).
+may be any number. So a graph is first projected to one without degrees above a public bound D: its
+edges are taken in a fixed order, and an edge is kept iff both its ends still have fewer than D kept
+edges (edge addition: Day, Li and Lyu, "Publishing graph degree distribution with node differential
+privacy", SIGMOD 2016).
 
 Theorem. Adding a node v with all its edges moves the sorted list of projected degrees by at most
 2 D in L1 norm, if the order of two edges depends on nothing but these two edges.
@@ -46,7 +46,7 @@ Edge = tuple[Node, Node]
 
 
 def known_degree(degree: str) -> str:
-    """Returns the degree. Raises ValueError if there is none of this name."""
+    """Returns the degree. Raises ValueError if there is no such kind of degree."""
     if degree not in DEGREES:
         raise ValueError(f"degree must be one of {', '.join(DEGREES)}, got {degree!r}")
     return degree
@@ -56,7 +56,7 @@ def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
     """Returns the most that one edge can move the sorted list of degrees in L1 norm.
 
     An edge adds one to the degrees of both its ends, or of one for in- and out-degrees, and sorting
-    does not increase L1 distance. Nodes of degree 0 are not in the list: zeros at its end.
+    does not increase L1 distance. Nodes of degree 0 are left out, as zeros at the end of the list.
 
     Raises:
       ValueError: there is no such degree.
@@ -68,8 +68,8 @@ def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
 
 
 def node_private_sensitivity(degree_bound: int, directed: bool = False) -> int:
-    """Returns the most that one node can move a projected degree list in L1 norm, by the proof in
-    the module: 2 D, or 3 D for the in- or out-degrees of a directed graph.
+    """Returns the most that one node can move a projected degree list in L1 norm: 2 D, or 3 D for
+    the in- or out-degrees of a directed graph, by the proof in the module.
 
     >>> node_private_sensitivity(degree_bound=50)
     100
@@ -80,12 +80,12 @@ def node_private_sensitivity(degree_bound: int, directed: bool = False) -> int:
 def project_degrees(
     edges: Iterable[Edge], degree_bound: int, order_key: bytes = b""
 ) -> FrequencyList:
-    """The degrees of an undirected graph's projection to degrees of at most ``degree_bound``.
+    """Returns the degrees of an undirected graph projected to degrees of at most ``degree_bound``.
 
     Args:
       edges: pairs of nodes. Self-loops are dropped, and so are repeats in either direction.
       degree_bound: D, public: chosen without looking at the graph.
-      order_key: up to 64 bytes that fix the order of the edges, likewise.
+      order_key: up to 64 bytes that fix the order of the edges; also chosen without the graph.
 
     Returns:
       The positive degrees. Private: release them with ``node_private_sensitivity(degree_bound)``.
@@ -110,11 +110,11 @@ def project_degrees(
 def project_directed_degrees(
     edges: Iterable[Edge], degree_bound: int, order_key: bytes = b""
 ) -> tuple[FrequencyList, FrequencyList]:
-    """The in-degrees and the out-degrees of a directed graph's projection.
+    """Returns the in-degrees and the out-degrees of a directed graph's projection.
 
-    As ``project_degrees``, for edges (source, target); repeats in the same direction are dropped.
-    Each of the two lists has sensitivity ``node_private_sensitivity(degree_bound, directed=True)``,
-    and releasing both spends two budgets.
+    Arguments are those of ``project_degrees``, for edges (source, target); repeats in the same
+    direction are dropped. Each list has sensitivity ``node_private_sensitivity(degree_bound,
+    directed=True)``, and releasing both spends two budgets.
 
     >>> in_degrees, out_degrees = project_directed_degrees([(1, 2), (1, 3), (2, 3)], degree_bound=9)
     >>> list(in_degrees), list(out_degrees)
@@ -131,11 +131,9 @@ def project_directed_degrees(
 
 
 def in_fixed_order(pairs: Iterable[tuple[bytes, bytes]], key: bytes) -> list[tuple[bytes, bytes]]:
-    """Pairs of encoded nodes in an order in which no node comes early throughout.
-
-    The place of two pairs relative to each other depends on them and the key alone, as the proof
-    needs. Alphabetical order would keep the edges of nodes early in the alphabet.
-    """
+    """Sorts pairs of encoded nodes such that no node comes early throughout. The relative order of
+    two pairs depends only on them and the key, as the proof needs. Alphabetical order would favour
+    the edges of nodes early in the alphabet."""
 
     def place(pair: tuple[bytes, bytes]) -> tuple[bytes, tuple[bytes, bytes]]:
         return hashlib.blake2b(pair[0] + pair[1], digest_size=8, key=key).digest(), pair
@@ -144,7 +142,6 @@ def in_fixed_order(pairs: Iterable[tuple[bytes, bytes]], key: bytes) -> list[tup
 
 
 def _encoded(edges: Iterable[Edge]) -> Iterable[tuple[bytes, bytes]]:
-    """Edges between different nodes, nodes as bytes."""
     for a, b in edges:
         first, second = _encode(a), _encode(b)
         if first != second:
@@ -152,7 +149,7 @@ def _encoded(edges: Iterable[Edge]) -> Iterable[tuple[bytes, bytes]]:
 
 
 def _encode(node: Node) -> bytes:
-    """Bytes that are equal iff the nodes are; an integer and its decimal text are the same node."""
+    """Returns bytes that are equal iff the nodes are; an integer equals its decimal text."""
     if isinstance(node, str):
         return node.encode("utf-8", "surrogatepass")
     if isinstance(node, bytes):

@@ -1,13 +1,13 @@
-"""Exact integer noise, many draws at once: discrete Laplace and two-sided geometric.
+"""Draws exact integer noise, many draws at once: discrete Laplace and two-sided geometric.
 
 Each draw is the inverse distribution function at one uniform number U, of a tape or from elsewhere,
 such as a keyed function of a partition's name.
 
 The distributions are symmetric. With V = U and a negative sign if U < 1/2, else V = 1 - U and a
 positive sign, the magnitude is the number of x >= 0 with V < P[X > x]. Sixty-four bits of V decide
-this for nearly every draw, against floats with a proved bound on their error. A draw that these
-leave open reads more bits, and compares them with enclosures of as many, until the answer is
-certain. So the distribution is exactly the one stated.
+this for nearly every draw, by floats with a proved bound on their error. An undecided draw compares
+more bits with equally precise enclosures until the answer is certain. So the distribution is
+exactly the one stated.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _GUARD_BITS = 32
 
 
 class IntegerNoise(ABC):
-    """A symmetric distribution on the integers, sampled by exact inversion."""
+    """Draws from a symmetric distribution on the integers by exact inversion."""
 
     def sample(self, tape: RandomTape, channel: str, count: int, start: int = 0) -> IntArray:
-        """``count`` independent draws, an int64 array: draw i depends on the uniform number at
-        (channel, start + i) of the tape alone. Give every use a channel of its own."""
+        """Returns ``count`` independent draws, int64. Draw i depends only on the tape's uniform
+        number at (channel, start + i). Give every use a channel of its own."""
         words = tape.words(channel, count, start)
         return self.from_words(words, lambda i, bits: tape.prefix(channel, start + i, bits))
 
     def from_words(self, words: WordArray, extend: Extend) -> IntArray:
-        """The draws of uniform numbers U_0, U_1, ..., an int64 array as long as ``words``.
+        """Returns the draws of uniform numbers U_0, U_1, ..., an int64 array as long as ``words``.
 
         Args:
           words: uint64 array of shape (n,): element i is floor(U_i * 2**64).
@@ -82,26 +82,26 @@ class IntegerNoise(ABC):
 
     @abstractmethod
     def tail(self, x: int, precision: int) -> Enclosure:
-        """(lo, hi) around P[X > x] for x >= 0, about 2**-precision apart."""
+        """Encloses P[X > x] for x >= 0, within about 2**-precision."""
 
     def above(self, x: int, precision: int) -> Enclosure:
-        """(lo, hi) around P[X > x] for any x, exact rationals."""
+        """Encloses P[X > x] for any x, in exact rationals."""
         # The noise is symmetric: P[X > -x] = P[X <= x - 1].
         tail = self.tail(x if x >= 0 else -x - 1, precision).rational()
         return tail if x >= 0 else 1 - tail
 
     def probability(self, x: int, precision: int = 64) -> Enclosure:
-        """(lo, hi) around P[X = x], at most about 2**-precision apart."""
+        """Encloses P[X = x], within about 2**-precision."""
         x = abs(x)
         return self.above(x - 1, precision + 2) - self.above(x, precision + 2)
 
     @abstractmethod
     def _guess(self, levels: FloatArray) -> IntArray:
-        """About the smallest x >= 0 with P[X > x] <= level; it is checked and never relied on."""
+        """Guesses the smallest x >= 0 with P[X > x] <= level; the guess is always checked."""
 
     @abstractmethod
     def _float_tails(self, x: IntArray) -> FloatArray:
-        """P[X > x], within ``RELATIVE_ERROR``; below 2**-65 any number below that."""
+        """Returns P[X > x] within ``RELATIVE_ERROR``; below 2**-65, any number below that."""
 
     def _exact_draw(self, prefix: Callable[[int], int]) -> int:
         def draw(bits: int) -> int:
@@ -119,7 +119,7 @@ class IntegerNoise(ABC):
 
 
 class GeometricNoise(IntegerNoise):
-    """P[X = x] proportional to q**|x|, on all integers or on those from -k to k.
+    """Draws X with P[X = x] proportional to q**|x|, on all integers or on -k, ..., k.
 
     P[X > x] = q**(x + 1) (1 - q**(k - x)) / (1 + q - 2 q**(k + 1)) for x from 0 to k; on all
     integers q**k and q**(k - x) are 0.
@@ -128,11 +128,11 @@ class GeometricNoise(IntegerNoise):
     @property
     @abstractmethod
     def _decay(self) -> Decay:
-        """q, the ratio of neighbouring probabilities."""
+        """Returns q, the ratio of neighbouring probabilities."""
 
     @property
     def _largest(self) -> int | None:
-        """k; None on all integers."""
+        """Returns k; None on all integers."""
         return None
 
     def tail(self, x: int, precision: int) -> Enclosure:
@@ -145,7 +145,7 @@ class GeometricNoise(IntegerNoise):
         return self._decay.power(x + 1, precision) * rest / self._total(precision)
 
     def _total(self, precision: int) -> Enclosure:
-        """(lo, hi) around 1 + q - 2 q**(k + 1), by terms that are all positive."""
+        """Encloses 1 + q - 2 q**(k + 1), by terms that are all positive."""
         decay, k = self._decay, self._largest
         ratio = decay.power(1, precision)
         if k is None:
@@ -167,7 +167,7 @@ class GeometricNoise(IntegerNoise):
 
     @cached_property
     def _floats(self) -> tuple[float, float, float]:
-        """-ln q, 1 + q - 2 q**(k + 1), and about q**(k + 1)."""
+        """Returns -ln q, 1 + q - 2 q**(k + 1), and about q**(k + 1)."""
         rate = float(self._decay.log_enclosure(WORD_BITS).lower)
         end = 0.0 if self._largest is None else math.exp(-rate * (self._largest + 1))
         return rate, float(self._total(WORD_BITS).lower), end
@@ -175,7 +175,7 @@ class GeometricNoise(IntegerNoise):
 
 @dataclass(frozen=True)
 class DiscreteLaplace(GeometricNoise):
-    """Discrete Laplace noise: P[X = x] proportional to e**(-|x| / scale) on all integers.
+    """Draws discrete Laplace noise: P[X = x] is proportional to e**(-|x| / scale) on all integers.
 
     A count that changes by at most s between neighbours (add or remove all records of one user)
     plus this noise is (s / scale)-differentially private.
@@ -207,7 +207,7 @@ class DiscreteLaplace(GeometricNoise):
 
 @dataclass(frozen=True)
 class TwoSidedGeometric(GeometricNoise):
-    """Two-sided geometric noise: P[X = x] proportional to 2**(-eta * |x|) on all integers.
+    """Draws two-sided geometric noise: P[X = x] is proportional to 2**(-eta * |x|) on all integers.
 
     The ratio 2**-eta is ``eta.base`` exactly. A count that changes by at most s between neighbours
     (add or remove all records of one user) plus this noise is (s * eta)-DP in base 2.

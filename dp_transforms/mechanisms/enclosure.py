@@ -1,7 +1,7 @@
-"""Numbers known by two bounds, with arithmetic that rounds each bound outwards.
+"""Encloses numbers between two bounds, with arithmetic that rounds each bound outwards.
 
-A question about a real number is asked at some precision, and again at twice as many bits where the
-bounds do not tell: ``refine_until_decided``.
+``refine_until_decided`` asks a question about a real number at some precision, and with twice as
+many bits as long as the bounds leave it open.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class Undecided(Exception):
-    """Enclosures of some precision do not settle a question; of this width, relative to 1."""
+    """Says that enclosures of this width, relative to 1, do not settle a question."""
 
     def __init__(self, width: float = 1.0):
         super().__init__(width)
@@ -29,7 +29,7 @@ class Undecided(Exception):
 
 
 def refine_until_decided(answer: Callable[[int], _T], bits: int = 64) -> _T:
-    """``answer(bits)``, or that at twice as many bits, and so on until it is not Undecided."""
+    """Returns ``answer(bits)``, doubling the bits until it does not raise Undecided."""
     while True:
         try:
             return answer(bits)
@@ -38,7 +38,7 @@ def refine_until_decided(answer: Callable[[int], _T], bits: int = 64) -> _T:
 
 
 def same(ends: Iterable[_T]) -> _T:
-    """Returns the value that both bounds come to; Undecided if they come to different ones."""
+    """Returns the common value of both bounds. Raises Undecided if they differ."""
     lower, upper = ends
     if lower != upper:
         raise Undecided
@@ -46,7 +46,7 @@ def same(ends: Iterable[_T]) -> _T:
 
 
 def smallest_where(holds: Callable[[int], bool], start: int) -> int:
-    """The smallest integer >= start where ``holds`` is true; it must stay true from there on."""
+    """Returns the smallest integer >= start where a monotone ``holds`` is true."""
     if holds(start):
         return start
     step = 1
@@ -61,13 +61,12 @@ def smallest_where(holds: Callable[[int], bool], start: int) -> int:
 
 @lru_cache(maxsize=256)
 def rounding_pair(precision: int) -> tuple[Any, Any]:
-    """The gmpy2 contexts that round down and up, with the widest range of exponents there is: about
-    -2**30 to 2**30.
+    """Returns gmpy2 contexts that round down and up, with the widest range of exponents.
 
-    Use their methods (``down.mul``) and not operators, which round in the caller's own context;
-    even unary minus does. Never give them an mpq to subtract, to divide by, or to multiply a
-    number below 0 with: gmpy2 rounds it first, in the same direction, and the result is then on the
-    wrong side by a unit in the last place. An ``Enclosure`` takes any rational number.
+    Use their methods (``down.mul``) and not operators, even unary minus: these round in the
+    caller's own context. Never give them an mpq to subtract, to divide by, or to multiply by a
+    negative number: gmpy2 rounds it first, in the same direction, so the result may be on the wrong
+    side by a unit in the last place. An ``Enclosure`` takes any rational number.
     """
     widest = {"emin": gmpy2.get_emin_min(), "emax": gmpy2.get_emax_max()}
     down, up = (
@@ -78,7 +77,7 @@ def rounding_pair(precision: int) -> tuple[Any, Any]:
 
 
 class _Rational:
-    """Arithmetic of rational numbers under the names that a context has for its own."""
+    """Gives the arithmetic of rational numbers under the names of a context's methods."""
 
     add = staticmethod(operator.add)
     sub = staticmethod(operator.sub)
@@ -88,10 +87,10 @@ class _Rational:
 
 
 class Enclosure(NamedTuple):
-    """Two exact reals (int, mpq or mpfr) between which a number certainly lies.
+    """Holds two exact reals (int, mpq or mpfr) that certainly enclose a number.
 
     Arithmetic on MPFR bounds has the larger precision; on rational bounds it is exact. An operand
-    may be an int, mpq or Fraction as well, which is known exactly.
+    may also be an int, mpq or Fraction, taken exactly.
 
     >>> third = enclosed(gmpy2.mpq(1, 3), 64)
     >>> lower, upper = (1 - third) / 2
@@ -143,7 +142,7 @@ class Enclosure(NamedTuple):
         return exactly(0).__sub__(self)
 
     def __pow__(self, exponent: int) -> Enclosure:
-        """The power of a number that is not negative, to an int that is not."""
+        """Raises a non-negative number to the power of a non-negative int."""
         down, up = _arithmetic(_precision(self))
         return Enclosure(down.pow(self.lower, exponent), up.pow(self.upper, exponent))
 
@@ -164,7 +163,7 @@ class Enclosure(NamedTuple):
         return Enclosure(down.erfc(self.upper), up.erfc(self.lower))
 
     def is_at_most(self, bound: Any) -> bool:
-        """Tells whether the number is at most a rational one; Undecided if the bounds do not."""
+        """Tells whether the number is at most a rational bound. Raises Undecided if unknown."""
         if self.upper <= bound:
             return True
         if self.lower > bound:
@@ -172,8 +171,8 @@ class Enclosure(NamedTuple):
         raise Undecided
 
     def is_below(self, other: tuple[Any, Any]) -> bool:
-        """Tells whether a number that is below its upper bound is below another one; Undecided if
-        the bounds do not."""
+        """Tells whether the number, certainly below its upper bound, is below another. Raises
+        Undecided if unknown."""
         if self.upper <= other[0]:
             return True
         if self.lower >= other[1]:
@@ -181,11 +180,11 @@ class Enclosure(NamedTuple):
         raise Undecided
 
     def rational(self) -> Enclosure:
-        """The same bounds as rational numbers, whose arithmetic is exact."""
+        """Returns the same bounds as rational numbers, whose arithmetic is exact."""
         return Enclosure(gmpy2.mpq(self.lower), gmpy2.mpq(self.upper))
 
     def rounded(self, precision: int) -> Enclosure:
-        """MPFR bounds of ``precision`` bits around these."""
+        """Rounds the bounds outwards to MPFR numbers of ``precision`` bits."""
         down, up = rounding_pair(precision)
         return Enclosure(down.add(_ZERO, self.lower), up.add(_ZERO, self.upper))
 
@@ -194,7 +193,7 @@ class Enclosure(NamedTuple):
         return Enclosure(getattr(down, function)(self.lower), getattr(up, function)(self.upper))
 
     def _with(self, other: Any) -> tuple[Any, Any, Enclosure, Enclosure]:
-        """(down, up, the operands as they take them)."""
+        """Returns (down, up, both operands in a form that these contexts take)."""
         x, y = self, other if isinstance(other, Enclosure) else exactly(other)
         left, right = _precision(x), _precision(y)
         if left and not right:
@@ -213,16 +212,16 @@ def _arithmetic(precision: int) -> tuple[Any, Any]:
 
 
 def exactly(value: Any) -> Enclosure:
-    """An int, mpq or Fraction as both bounds."""
+    """Returns an int, mpq or Fraction as both bounds."""
     exact = gmpy2.mpq(value)
     return Enclosure(exact, exact)
 
 
 def as_fraction(value: Any) -> Fraction:
-    """A finite MPFR number, exactly."""
+    """Returns a finite MPFR number exactly."""
     return Fraction(*map(int, value.as_integer_ratio()))
 
 
 def enclosed(value: Any, precision: int) -> Enclosure:
-    """The bounds of ``precision`` bits around an int, mpq or Fraction."""
+    """Encloses an int, mpq or Fraction between bounds of ``precision`` bits."""
     return exactly(value).rounded(precision)

@@ -1,13 +1,13 @@
-"""The base-2 exponential mechanism: an exact choice from any finite set of outcomes.
+"""Chooses from any finite set of outcomes exactly, by the base-2 exponential mechanism.
 
-Ilvento (2019), "Implementing the Exponential Mechanism with Base-2 Differential Privacy": outcome o
-is chosen with probability proportional to 2**(-eta * u(o)), low utilities being likely. For integer
-utilities and an ``Eta`` every weight is a binary fraction, so nothing is ever rounded, and the
-distribution is the mechanism's, not an approximation of it. A sum of weights that needs more bits
-than were fixed raises ``InexactArithmeticError``, and there is no answer.
+By Ilvento (2019), "Implementing the Exponential Mechanism with Base-2 Differential Privacy",
+outcome o is chosen with probability proportional to 2**(-eta * u(o)): low utilities are likely. For
+integer utilities and an ``Eta`` every weight is a binary fraction, so nothing is rounded and the
+distribution is exactly the mechanism's. A sum of weights that needs more bits than were fixed
+raises ``InexactArithmeticError``, and there is no answer.
 
-Other utilities are rounded at random: away from zero with probability exactly the absolute value of
-the fractional part (Mechanism 4), which has the distribution of ceil(u - U) for a uniform U.
+Other utilities are rounded away from zero with probability exactly the absolute value of the
+fractional part (Mechanism 4), which gives the distribution of ceil(u - U) for a uniform U.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def round_at_random(
     channel: str,
     name: str = "values",
 ) -> IntArray:
-    """Values clamped to [lowest, highest], then rounded at random.
+    """Clamps values to [lowest, highest], then rounds them at random.
 
     Args:
-      values: a sequence or a one-dimensional array of finite real numbers; floats stand for exactly
-        the numbers that they are.
+      values: a sequence or a one-dimensional array of finite real numbers; a float stands for its
+        exact value.
       lowest, highest: integers between -2**62 and 2**62.
       tape: the i-th value reads the number at (channel, i). With None, only integers are taken.
-      name: what error messages call the values.
+      name: the name of the values in error messages.
 
     Returns:
       An int64 array of the same length.
@@ -122,7 +122,7 @@ def _objects(values: list[Any]) -> Array:
 
 
 def _exact(value: Any) -> Fraction:
-    """The number as a fraction. A TypeError names the type of what is none."""
+    """Returns a number as a fraction. A TypeError names any other value's type."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool | str | complex):
@@ -147,22 +147,22 @@ class ExponentialMechanism:
     all records of one user). Then a choice is (2 * eta * ceil(s))-DP in base 2, that is
     ``epsilon(s)``-DP: each weight changes by a factor of at most 2**(eta * ceil(s)), and so does
     their sum. Clamping to [utility_min, utility_max] brings no two utilities further apart
-    (Proposition 3.3). A utility u that is not an integer is rounded at random (Mechanism 4), with
-    the distribution of ceil(u - U) for a uniform U that does not depend on the data: for each fixed
-    U this moves by at most ceil(s) when u moves by s.
+    (Proposition 3.3). Other utilities than integers are rounded at random (Mechanism 4), with the
+    distribution of ceil(u - U) for a uniform U independent of the data: for each fixed U this moves
+    by at most ceil(s) when u moves by s.
 
-    The parameters, the outcomes and their number must not depend on the data. Utilities are seen
-    only by ``sample`` and ``choose``.
+    The parameters, the outcomes and their number must not depend on the data. Only ``sample``,
+    ``choose`` and ``probabilities`` see utilities.
 
     Args:
       eta: the base-2 privacy parameter, per unit of utility.
-      utility_min: integer; lower utilities count as this one. The likeliest.
+      utility_min: integer, the likeliest utility; lower ones count as this one.
       utility_max: integer; higher utilities count as this one.
       max_outcomes: the most outcomes that a choice may have.
       min_retries: the least number of random numbers drawn per choice, which narrows a timing
         channel; see ``randomness.draw_below``.
       precision: how the bits for weights and their sums are fixed in advance: "theoretical" by
-        Lemma 3.4, "empirical" by the worst case, computed. It does not change the cost.
+        Lemma 3.4, "empirical" by computing the worst case. It does not change the cost.
 
     Raises:
       ValueError: a parameter is not an integer in range, or the weights would need too many bits.
@@ -210,7 +210,7 @@ class ExponentialMechanism:
 
     @cached_property
     def precision_bits(self) -> int:
-        """The most bits that weights and their sums may have, trailing zeros not counted."""
+        """Returns the most bits that weights and their sums may have, without trailing zeros."""
         eta, most = self.eta, self.max_outcomes
         if self.precision == "theoretical":
             span = max(1, abs(self.utility_min)) + max(1, abs(self.utility_max))
@@ -222,8 +222,8 @@ class ExponentialMechanism:
         return eta.bits * self._range + (most - 1).bit_length()
 
     def epsilon(self, sensitivity: float | Fraction = 1) -> float:
-        """Returns the epsilon of one choice, in natural units: the smallest float not below
-        2 * eta * ceil(sensitivity) * ln 2, where a neighbour may change utilities by so much."""
+        """Returns the epsilon of one choice if utilities differ by up to ``sensitivity``: the
+        smallest float not below 2 * eta * ceil(sensitivity) * ln 2, in natural units."""
         if not 0 <= sensitivity < math.inf:
             raise ValueError(f"sensitivity must be finite and not negative, got {sensitivity}")
         steps = math.ceil(sensitivity)
@@ -262,7 +262,7 @@ class ExponentialMechanism:
         """Returns the exact probability of each outcome, as gmpy2.mpq: private, as utilities are.
 
         Raises:
-          ValueError: as ``sample``, or a utility is not an integer.
+          ValueError: see ``sample``; or a utility is not an integer.
         """
         weights = [self.eta.base**level for level in self._levels(utilities, None, "").tolist()]
         total = sum(weights)
@@ -273,7 +273,7 @@ class ExponentialMechanism:
         return self.utility_max - self.utility_min
 
     def _levels(self, utilities: Any, tape: RandomTape | None, channel: str) -> IntArray:
-        """Rounded and clamped utilities minus utility_min."""
+        """Returns rounded and clamped utilities minus utility_min."""
         if not hasattr(utilities, "__len__"):
             raise ValueError("utilities must be a sequence of numbers")
         if not len(utilities):
@@ -285,10 +285,10 @@ class ExponentialMechanism:
         return rounded - self.utility_min
 
     def _occupied(self, levels: IntArray) -> Iterator[tuple[int, int, Any, Any, int]]:
-        """Every level that has outcomes, ascending: (level, outcomes, weight, cumulative, shift).
+        """Yields each level with outcomes, ascending: (level, outcomes, weight, cumulative, shift).
 
-        The level's weight and the cumulative weight up to it are to be shifted left by ``shift`` to
-        be in units of the least bit: short numbers at first, which halves the work.
+        The level's weight and the cumulative weight up to it are in units of the least bit once
+        they are shifted left by ``shift``: the first numbers are short, which halves the work.
         """
         step, bits = gmpy2.mpz(self.eta.x) ** self.eta.z, self.eta.bits
         weight, cumulative, previous = gmpy2.mpz(1), gmpy2.mpz(0), 0
@@ -312,7 +312,7 @@ class ExponentialMechanism:
         return total
 
     def _locate(self, levels: IntArray, drawn: Any) -> int:
-        """The outcome whose interval of cumulative weights, level by level, holds ``drawn``."""
+        """Returns the outcome whose interval of cumulative weights, by levels, holds ``drawn``."""
         found = None
         # The loop goes on after the level is found, so that its time does not show which it is.
         for level, outcomes, weight, cumulative, shift in self._occupied(levels):
@@ -328,18 +328,17 @@ class ExponentialMechanism:
 class ClampedLaplace:
     """Releases a point of the grid lower, lower + granularity, ..., near a private number.
 
-    A point s steps away from the grid point next to the number has probability proportional to
-    2**(-eta * s): unlike Laplace noise clamped afterwards, this does not pile up at the ends.
+    A point s steps from the grid point nearest to the number has probability proportional to
+    2**(-eta * s): unlike clamped Laplace noise, this does not pile up at the ends.
 
     Privacy. Let the number change by at most d between neighbours (add or remove all records of one
-    user). Rounding to the grid (halves go up) and clamping turn that into at most k = ceil(d /
+    user). After rounding to the grid (halves go up) and clamping these are at most k = ceil(d /
     granularity) steps, so a release is (2 * eta * k)-DP in base 2, ``epsilon(d)`` in natural units.
     (``TwoSidedGeometric`` noise, without bounds, costs eta * k.)
 
     Args:
       eta: the base-2 privacy parameter, per step of the grid.
-      lower: the lowest point. A float, the private number too, stands for the decimal that it
-        prints as.
+      lower: the lowest point. A float, also as a private number, stands for its printed decimal.
       upper: no point is above it.
       granularity: the distance between points.
       min_retries: as for ``ExponentialMechanism``.
@@ -373,14 +372,14 @@ class ClampedLaplace:
 
     @cached_property
     def points(self) -> int:
-        """The number of points of the grid."""
+        """Returns the number of points of the grid."""
         lower, upper, step = self._grid
         return math.floor((upper - lower) / step) + 1
 
     def epsilon(self, sensitivity: Number) -> float:
-        """Returns the epsilon of one release, in natural units: the smallest float not below
-        2 * eta * ceil(sensitivity / granularity) * ln 2, where a neighbour may change the number by
-        so much."""
+        """Returns the epsilon of one release if the number changes by up to ``sensitivity``: the
+        smallest float not below 2 * eta * ceil(sensitivity / granularity) * ln 2, in natural
+        units."""
         _, _, step = self._grid
         return self._mechanism.epsilon(_rational("sensitivity", sensitivity) / step)
 
@@ -388,7 +387,7 @@ class ClampedLaplace:
         """Draws a point of the grid; returns it exactly.
 
         Args:
-          value: the private number, finite; outside the bounds it counts as the nearer one.
+          value: the private number, finite; a value outside the bounds counts as the nearer one.
           tape, channel: see ``ExponentialMechanism.sample``.
 
         Raises:
@@ -420,7 +419,7 @@ class ClampedLaplace:
         return lower + index * step
 
     def _distances(self, value: Any) -> IntArray:
-        """The number of steps between each point and the value's own."""
+        """Counts the steps between each point and the value's own."""
         lower, _, step = self._grid
         steps = (_rational("value", value, private=True) - lower) / step
         nearest = min(max(math.floor(steps + Fraction(1, 2)), 0), self.points - 1)

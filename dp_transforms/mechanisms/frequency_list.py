@@ -1,4 +1,4 @@
-"""Frequency lists: how often things occur, without saying which things; private and released."""
+"""Represents frequency lists: how often things occur, without their names; private and released."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
     from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 
-MAX_VALUE = 2**63 - 1
-"""Frequencies, multiplicities and the total must fit a signed 64-bit integer."""
+MAX_VALUE = 2**63 - 1  # of frequencies, multiplicities and the total: a signed 64-bit integer
 
 Integers = Sequence[int] | IntArray
 
@@ -32,20 +31,19 @@ _SHOWN_ROWS = 20
 
 
 class FrequencyList:
-    """An integer partition in run-length form: ``multiplicities[i]`` items occur
-    ``frequencies[i]`` times.
+    """An integer partition in run-length form has ``multiplicities[i]`` items of ``frequencies[i]``
+    users.
 
-    Immutable and hashable. A list of N users has at most sqrt(2 N) distinct frequencies. It is
-    taken to be private, and has no text; what a mechanism returns is a ``ReleasedList``.
+    It is immutable and hashable. A list of N users has at most sqrt(2 N) distinct frequencies. A
+    list is treated as private, and has no text; mechanisms return a ``ReleasedList``.
 
     Args:
       frequencies: distinct positive integers, strictly descending.
       multiplicities: as many positive integers.
 
     Raises:
-      ValueError: an entry is not an integer, not positive, out of order, repeated, or too large
-        for 64 bits. The message has its position and value: do not show it where the list is
-        private.
+      ValueError: an entry is not an integer, not positive, out of order, repeated, or too large for
+        64 bits. The message states its position and value: do not show it if the list is private.
 
     >>> password_counts = FrequencyList([5, 2, 1], [1, 1, 3])
     >>> password_counts.total, password_counts.distinct
@@ -82,7 +80,7 @@ class FrequencyList:
 
     @classmethod
     def from_counts(cls, counts: Iterable[int]) -> FrequencyList:
-        """The list of these counts, one per item, in any order. Zeros are not allowed.
+        """Returns the list of these counts, one per item, in any order. Zeros are not allowed.
 
         Raises:
           ValueError: a count is not a positive 64-bit integer.
@@ -94,7 +92,7 @@ class FrequencyList:
 
     @classmethod
     def from_histogram(cls, histogram: Mapping[int, int]) -> FrequencyList:
-        """The list with histogram[v] items of frequency v, for every v.
+        """Returns the list with histogram[v] items of frequency v, for every v.
 
         Raises:
           ValueError: see ``FrequencyList``.
@@ -107,7 +105,7 @@ class FrequencyList:
 
     @classmethod
     def from_runs(cls, values: Integers, repeats: Integers) -> FrequencyList:
-        """The list with values[j] at the next repeats[j] ranks, for every j in turn.
+        """Returns the list with values[j] at the next repeats[j] ranks, for every j in turn.
 
         Args:
           values: descending; they may repeat, and zeros may follow the positive ones.
@@ -129,7 +127,7 @@ class FrequencyList:
         """Reads a file with the header ``frequency,multiplicity`` and descending frequencies.
 
         Raises:
-          ValueError: the file is empty, has another header, or has a bad line, which is named.
+          ValueError: the file is empty, has another header, or has a bad line (it is named).
         """
         runs: list[tuple[int, int]] = []
         with open(path, newline="", encoding="utf-8") as file:
@@ -158,31 +156,31 @@ class FrequencyList:
 
     @property
     def frequencies(self) -> IntArray:
-        """Distinct frequencies, strictly descending; a read-only array."""
+        """Returns the distinct frequencies, strictly descending; a read-only array."""
         return self._frequencies
 
     @property
     def multiplicities(self) -> IntArray:
-        """The number of items with each frequency; a read-only array."""
+        """Returns the number of items with each frequency; a read-only array."""
         return self._multiplicities
 
     @property
     def total(self) -> int:
-        """N, the sum of all frequencies."""
+        """Returns N, the sum of all frequencies."""
         return self._total
 
     @property
     def distinct(self) -> int:
-        """The number of items in the list."""
+        """Counts the items in the list."""
         return int(self._multiplicities.sum())
 
     def at_ranks(self, ranks: Integers, tail: int = 0) -> IntArray:
-        """The frequencies at some ranks, counted from 1; ``tail`` behind the last."""
+        """Returns the frequencies at some ranks, counted from 1; ``tail`` behind the last."""
         ends = np.cumsum(self._multiplicities)
         return np.append(self._frequencies, tail)[np.searchsorted(ends, ranks)]
 
     def at_least(self, users: Integers) -> IntArray:
-        """Counts the items that occur at least so many times, for several numbers of times.
+        """Counts the items with at least so many users, for several numbers of users.
 
         >>> FrequencyList([5, 2, 1], [1, 1, 3]).at_least([6, 2, 1]).tolist()
         [0, 2, 5]
@@ -191,7 +189,7 @@ class FrequencyList:
         return np.append(0, self._multiplicities.cumsum())[found]
 
     def l1_distance(self, other: FrequencyList) -> int:
-        """Sum over ranks of the absolute difference: twice ``dist`` of Blocki et al. (2016)."""
+        """Sums the absolute differences over ranks: twice ``dist`` of Blocki et al. (2016)."""
         # Ranks up to which both lists are constant.
         cuts = np.union1d(*(np.cumsum(f.multiplicities) for f in (self, other)))
         widths = np.diff(cuts, prepend=0).tolist()
@@ -199,7 +197,7 @@ class FrequencyList:
         return sum(width * abs(a - b) for width, a, b in zip(widths, here, there, strict=True))
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """(frequency, multiplicity) pairs, descending."""
+        """Yields (frequency, multiplicity) pairs, descending."""
         return zip(self._frequencies.tolist(), self._multiplicities.tolist(), strict=True)
 
     def __len__(self) -> int:
@@ -231,13 +229,13 @@ class FrequencyList:
 
 
 class ReleasedList(FrequencyList):
-    """A frequency list that a mechanism has released. It serves wherever a FrequencyList does.
+    """A frequency list released by a mechanism serves wherever a FrequencyList does.
 
-    Unlike a private list it shows what is in it: as text it is the lines of its CSV file.
+    Unlike a private list it shows its contents: as text it is the lines of its CSV file.
 
     Args:
       frequencies, multiplicities: see ``FrequencyList``.
-      mechanism: what released it; None for one that was read from a file.
+      mechanism: the mechanism that released it; None if it was read from a file.
       coordinates: the noisy coordinates from which it was decoded, if it was.
 
     >>> released = ReleasedList([5, 2, 1], [1, 1, 3])
@@ -265,19 +263,19 @@ class ReleasedList(FrequencyList):
 
     @property
     def mechanism(self) -> PartitionMechanism | None:
-        """The mechanism that released the list, with all that is known of its noise."""
+        """Returns the mechanism that released the list, which describes its noise."""
         return self._mechanism
 
     @property
     def coordinates(self) -> NoisyCoordinates | None:
-        """The noisy coordinates from which the list was decoded, if it was: all that the release
-        tells of the private one."""
+        """Returns the noisy coordinates from which the list was decoded, if it was: all that the
+        release tells of the private one."""
         return self._coordinates
 
     @property
     def cost(self) -> dict[str, Any] | None:
-        """The cost of the release: epsilon and delta, if no user has more partitions than declared,
-        for which a mechanism takes the caller's word. None if the mechanism is not known.
+        """Returns the release's epsilon and delta, true if no user has more partitions than
+        declared, which a mechanism cannot check. None if the mechanism is not known.
 
         >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
         >>> mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)
@@ -301,8 +299,7 @@ class ReleasedList(FrequencyList):
         columns = (self.frequencies.tolist(), self.multiplicities.tolist())
         return dict(zip(_HEADER, columns, strict=True))
 
-    # How a public list is shown is known to what may see public lists alone, and is asked for late:
-    # a mechanism needs none of it.
+    # ``reports`` shows public lists; it is imported late, since no mechanism needs it.
 
     def to_arrow(self) -> Any:
         """Returns the columns as a ``pyarrow.Table``, with the cost of the release as metadata."""
@@ -349,11 +346,9 @@ class ReleasedList(FrequencyList):
 
 
 class RankSums:
-    """Sums over the first ranks of a list, without writing the list out.
-
-    ``ends[r]`` is the last rank of run r and ``sums[r]`` the number of users at ranks up to it;
-    ``ends[0]`` and ``sums[0]`` are 0. All are Python integers of any size.
-    """
+    """Sums frequencies over the first ranks of a list, without writing the list out. ``ends[r]`` is
+    the last rank of run r and ``sums[r]`` the number of users at ranks up to it; ``ends[0]`` and
+    ``sums[0]`` are 0. All are Python integers of any size."""
 
     def __init__(self, frequency_list: FrequencyList):
         self.total = frequency_list.total
@@ -362,7 +357,7 @@ class RankSums:
         self.sums = [0, *itertools.accumulate(v * m for v, m in frequency_list)]
 
     def sum_to(self, rank: int) -> int:
-        """The number of users at ranks 1 to ``rank``."""
+        """Counts the users at ranks 1 to ``rank``."""
         if rank >= self.ends[-1]:
             return self.total
         run = bisect.bisect_right(self.ends, rank) - 1
@@ -373,12 +368,12 @@ class RankSums:
         return self.ends[bisect.bisect_right(self.frequencies, -value, key=operator.neg)]
 
     def rank_reaching(self, users: Fraction) -> int:
-        """The first rank at which the sum is at least ``users``, for 0 < users <= total."""
+        """Returns the first rank at which the sum is at least ``users``, for 0 < users <= total."""
         run = bisect.bisect_left(self.sums, users) - 1
         return self.ends[run] + math.ceil((users - self.sums[run]) / self.frequencies[run])
 
     def sum_of_sums(self, rank: int) -> int:
-        """The sum of ``sum_to(j)`` over 0 <= j < rank."""
+        """Sums ``sum_to(j)`` over 0 <= j < rank."""
         result = 0
         for start, end, base, value in zip(
             self.ends, self.ends[1:], self.sums, self.frequencies, strict=False

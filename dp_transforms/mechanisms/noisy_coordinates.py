@@ -1,4 +1,4 @@
-"""Frobenius coordinates of frequency lists, and their noisy values, which are public.
+"""Maps frequency lists to Frobenius coordinates and back; noisy coordinates are public.
 
 Draw a frequency list f_1 >= f_2 >= ... as a Young diagram with cells (i, j), j <= f_i, and let c_j
 be the number of partitions with at least j users. The diagonal cuts the diagram into
@@ -10,7 +10,7 @@ Both fall strictly until they are 0. D of the a_i are positive, where D x D is t
 the diagram (Durfee's), and D or D - 1 of the b_j. Every such pair belongs to one list.
 
 Isometry. Each cell is counted by one coordinate, and the cells of a coordinate fill up from the
-diagonal outwards, so that two lists differ in |a_i(X) - a_i(Y)| cells of row i right of it, and in
+diagonal outwards, so two lists differ in |a_i(X) - a_i(Y)| cells of row i right of it, and in
 |b_j(X) - b_j(Y)| cells of column j below it. Hence |X - Y|_1 = |a(X) - a(Y)|_1 + |b(X) - b(Y)|_1.
 """
 
@@ -29,19 +29,19 @@ ROWS, COLUMNS = "rows", "columns"
 
 
 class FrobeniusCoordinates:
-    """The coordinates of a private list, looked up by index without writing the list out."""
+    """Looks up a private list's coordinates by index, without writing the list out."""
 
     def __init__(self, frequency_list: FrequencyList):
         self._list = frequency_list
 
     @property
     def square(self) -> int:
-        """D: the largest number of partitions with at least as many users each."""
+        """Returns D, the side of the largest square in the diagram."""
         ends = self._list.multiplicities.cumsum()
         return int(np.minimum(self._list.frequencies, ends).max(initial=0))
 
     def of(self, arm: str, indices: IntArray) -> IntArray:
-        """a_i (``ROWS``) or b_j (``COLUMNS``) at indices from 1 on."""
+        """Returns a_i (``ROWS``) or b_j (``COLUMNS``) at indices from 1 on."""
         if arm == ROWS:
             cells = self._list.at_ranks(indices) - indices + 1
         else:
@@ -51,7 +51,7 @@ class FrobeniusCoordinates:
 
 
 def list_of_coordinates(rows: IntArray, columns: IntArray) -> FrequencyList:
-    """The list with these coordinates, given up to the last positive one or farther.
+    """Returns the list with these coordinates, given at least up to the last positive ones.
 
     Raises:
       ValueError: an arm does not fall strictly to 0, or the arms have no common square.
@@ -77,10 +77,10 @@ def list_of_coordinates(rows: IntArray, columns: IntArray) -> FrequencyList:
 
 @dataclass(frozen=True, eq=False)
 class NoisyCoordinates:
-    """Frobenius coordinates plus two-sided geometric noise: all that a release tells of a list.
+    """Frobenius coordinates plus two-sided geometric noise are all that a release tells of a list.
 
-    The noise is independent, with Pr[n] = (1 - q) / (1 + q) q**|n|; ``partition.frobenius`` has the
-    guarantee. Whatever is computed from a release costs no privacy.
+    The noise is independent, with Pr[n] = (1 - q) / (1 + q) q**|n|; ``partition.frobenius`` proves
+    the guarantee. Post-processing a release costs no privacy.
 
     Args:
       rows, columns: noisy a_1, a_2, ... and b_1, b_2, ...; int64 arrays of any lengths.
@@ -124,7 +124,7 @@ class NoisyCoordinates:
         return self.rows.tobytes(), self.columns.tobytes(), self.decay, self.sensitivity
 
     def __iter__(self) -> Any:
-        """(arm, index, value) for all of them."""
+        """Yields (arm, index, value) of each coordinate."""
         for name in (ROWS, COLUMNS):
             for index, value in enumerate(getattr(self, name).tolist(), 1):
                 yield name, index, value

@@ -1,7 +1,6 @@
-"""Bounds L_i <= x_i <= U_i on the i-th largest frequency, in run-length form.
+"""Bounds the i-th largest frequency, L_i <= x_i <= U_i, in run-length form.
 
-Who makes them from public knowledge spends nothing; bounds that look at the data cost a budget of
-their own.
+Bounds made from public knowledge cost nothing; bounds made from data need a budget of their own.
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ from dp_transforms.mechanisms.decimals import integer
 from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList, Integers, RankSums
 
-NO_BOUND = 2**62
-"""Stands for infinity among upper bounds."""
-
-MAX_DISTANCE = 2**40
-"""The largest ``distance`` of bounds around a list: they have some 2 sqrt(distance) values."""
+NO_BOUND = 2**62  # infinity, among upper bounds
+MAX_DISTANCE = 2**40  # Bounds at this distance from a list have some 2 sqrt(distance) values.
 
 
 def check_distance(distance: int) -> None:
@@ -38,12 +34,12 @@ def check_distance(distance: int) -> None:
 
 @dataclass(frozen=True)
 class PartitionBounds:
-    """L_i <= x_i <= U_i for all ranks i >= 1.
+    """Requires L_i <= x_i <= U_i for all ranks i >= 1.
 
     Args:
-      lower: the entries of L, which is 0 behind them.
+      lower: the entries of L; further ones are 0.
       upper: the finite entries of U.
-      unbounded_ranks: how many ranks have no upper bound: the first ones.
+      unbounded_ranks: the number of first ranks without an upper bound.
       beyond: the upper bound of all ranks behind those of ``upper``.
 
     Raises:
@@ -78,8 +74,8 @@ class PartitionBounds:
     def of_runs(cls, lower: Integers, upper: Integers, repeats: Integers) -> PartitionBounds:
         """Makes the bounds lower[j] <= x_i <= upper[j] for the next repeats[j] ranks i, in turn.
 
-        Behind these ranks x_i = 0. U_i is replaced by the least U_j with j <= i, L_i by the largest
-        L_j with j >= i, which the same lists keep.
+        Behind these ranks x_i = 0. U_i is replaced by the least U_j with j <= i, and L_i by the
+        largest L_j with j >= i, which excludes no list.
 
         Raises:
           ValueError: the arguments are not equally long, an entry is negative, or no list lies
@@ -106,8 +102,8 @@ class PartitionBounds:
 
     @classmethod
     def of_total(cls, total: int) -> PartitionBounds:
-        """Makes the bounds x_i <= total / i, which every list of at most ``total`` users keeps, for
-        a public total (Ilvento 2019).
+        """Makes the bounds x_i <= total / i on lists of up to a public ``total`` of users (Ilvento
+        2019).
 
         >>> list(PartitionBounds.of_total(6).upper)
         [(6, 1), (3, 1), (2, 1), (1, 3)]
@@ -123,10 +119,8 @@ class PartitionBounds:
 
     @classmethod
     def around(cls, reference: FrequencyList, width: int) -> PartitionBounds:
-        """Makes the bounds |x_i - r_i| <= width at every rank, for a public list r.
-
-        Behind the list's last rank r_i is 0.
-        """
+        """Makes the bounds |x_i - r_i| <= width at every rank, for a public list r, continued by
+        zeros."""
         _check("width", width)
         values, repeats = reference.frequencies, reference.multiplicities
         return cls(
@@ -137,7 +131,7 @@ class PartitionBounds:
 
     @classmethod
     def within_distance(cls, reference: FrequencyList, distance: int) -> PartitionBounds:
-        """Makes the tightest bounds that all lists within an L1 distance of a list r keep.
+        """Makes the tightest bounds on all lists within an L1 distance of a list r.
 
         U_i is the largest and L_i the smallest value that x_i has in any list x with
         ||x - r||_1 <= distance (Blocki, Datta, Bonneau 2016, Equation 1).
@@ -156,7 +150,7 @@ class PartitionBounds:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the bounds in hexadecimal: the same on every machine."""
+        """Returns the SHA-256 of the bounds in hexadecimal: the same on every machine."""
         content = hashlib.sha256(b"%d %d" % (self.unbounded_ranks, self.beyond))
         for values in (self.lower, self.upper):
             content.update(b" %d " % len(values))
@@ -169,28 +163,28 @@ class PartitionBounds:
         return f"<PartitionBounds {self.digest}>"
 
     def contain(self, frequency_list: FrequencyList) -> bool:
-        """Tells whether a list keeps the bounds."""
+        """Tells whether a list is within the bounds."""
         ends = self._rank_ends(self.lower, frequency_list)
         values = frequency_list.at_ranks(ends)
         kept = (self.lower.at_ranks(ends) <= values) & (values <= self.upper_at(ends))
         return bool(kept.all())
 
     def nearest(self, frequency_list: FrequencyList) -> FrequencyList:
-        """Returns the nearest list that keeps the bounds: each f_i is moved between L_i and U_i."""
+        """Returns the nearest list within the bounds: each f_i is moved between L_i and U_i."""
         ends = self._rank_ends(self.lower, frequency_list)
         values = np.maximum(frequency_list.at_ranks(ends), self.lower.at_ranks(ends))
         values = np.minimum(values, self.upper_at(ends))
         return FrequencyList.from_runs(values, np.diff(ends, prepend=0))
 
     def _rank_ends(self, *lists: FrequencyList) -> IntArray:
-        """Ranks up to which these lists and U are constant; all that follow are zero or beyond."""
+        """Returns the ends of runs of ranks on which these lists and U are constant."""
         uppers = self.unbounded_ranks + self.upper.multiplicities.cumsum()
         ends = [values.multiplicities.cumsum() for values in lists]
         ranks = np.unique(np.concatenate([[self.unbounded_ranks], uppers, *ends]))
         return ranks[ranks > 0]
 
     def upper_at(self, ranks: IntArray) -> IntArray:
-        """Returns U_i at some ranks; where it is infinite, more than any list has there."""
+        """Returns U_i at some ranks; for an infinite one, a number above all frequencies."""
         inner = np.maximum(ranks - self.unbounded_ranks, 1)
         bounds = self.upper.at_ranks(inner, self.beyond)
         return np.where(ranks <= self.unbounded_ranks, MAX_VALUE, bounds)
@@ -202,10 +196,8 @@ def _check(name: str, value: Any, most: int = NO_BOUND - 1) -> None:
 
 
 def _largest_within(values: FrequencyList, distance: int) -> FrequencyList:
-    """U_i, the largest x_i among the lists x with ||x - f||_1 <= distance.
-
-    Rank i can be raised to v exactly if all ranks before it can be: sum_{j <= i} max(0, v - f_j).
-    """
+    """Returns U_i, the largest x_i among the lists x with ||x - f||_1 <= distance. Raising rank i
+    to v means raising the ranks before it too: by sum_{j <= i} max(0, v - f_j)."""
     sums = RankSums(values)
 
     def is_reached(rank: int, value: int) -> bool:
@@ -219,10 +211,8 @@ def _largest_within(values: FrequencyList, distance: int) -> FrequencyList:
 
 
 def _smallest_within(values: FrequencyList, distance: int) -> FrequencyList:
-    """L_i, the smallest x_i among the lists x with ||x - f||_1 <= distance.
-
-    Rank i can be lowered to v if all ranks behind it are: sum_{j >= i} max(0, f_j - v).
-    """
+    """Returns L_i, the smallest x_i among the lists x with ||x - f||_1 <= distance. Lowering rank i
+    to v means lowering the ranks behind it too: by sum_{j >= i} max(0, f_j - v)."""
     sums = RankSums(values)
 
     def is_reached(rank: int, value: int) -> bool:
@@ -237,7 +227,7 @@ def _smallest_within(values: FrequencyList, distance: int) -> FrequencyList:
 
 
 def _runs(is_reached: Callable[[int, int], bool], largest: int, ranks: int) -> FrequencyList:
-    """The list of the largest value >= 1 that each rank reaches, run by run, by bisection."""
+    """Returns the list of the largest value >= 1 that each rank reaches, by bisection."""
     found, repeats, rank = [], [], 1
     while rank <= ranks:
         value = _last(lambda v, rank=rank: is_reached(rank, v), largest)  # type: ignore[misc]
@@ -251,5 +241,5 @@ def _runs(is_reached: Callable[[int, int], bool], largest: int, ranks: int) -> F
 
 
 def _last(holds: Callable[[int], bool], most: int) -> int:
-    """The largest k <= most with holds(k), where that is true up to some k only; or 0."""
+    """Returns the largest k <= most with holds(k), or 0; ``holds`` is true up to some k only."""
     return smallest_where(lambda k: k > most or not holds(k), 1) - 1

@@ -1,10 +1,10 @@
-"""The random tape: every random decision of a release reads its own uniform number from here.
+"""Supplies the random tape, from which every random decision of a release reads its own number.
 
-A tape is a family of independent uniform numbers U in [0, 1), addressed by a channel (what the
-number is for) and an index (which decision of that kind). A number has infinitely many bits; a
-decision reads 64 of them and asks for more only if those do not settle it. A decision that is
-worked out again at a higher precision reads the same number again: a release is a function of the
-tape alone, and that is what makes its distribution exact (see ``walk``).
+A tape is a family of independent uniform numbers U in [0, 1), addressed by a channel (the number's
+purpose) and an index (which decision of that kind). A number has infinitely many bits; a decision
+reads 64 of them, and more only if they leave it open. A decision repeated at a higher precision
+reads the same number again: a release is a function of the tape alone, which makes its distribution
+exact (see ``walk``).
 
 Numbers are the output of SHAKE-256 under a 256-bit secret key, from the operating system or derived
 from a job's secret and a purpose, so that a retried bundle repeats its decisions and two purposes
@@ -33,7 +33,7 @@ _WORDS_PER_BLOCK = 64
 
 
 class RandomTape:
-    """Independent uniform numbers in [0, 1), addressed by (channel, index).
+    """Supplies independent uniform numbers in [0, 1), addressed by (channel, index).
 
     Args:
       key: 32 secret bytes. Use ``from_os`` or ``from_secret`` rather than making a key yourself.
@@ -50,12 +50,12 @@ class RandomTape:
 
     @classmethod
     def from_os(cls) -> RandomTape:
-        """A fresh tape under a key from the operating system's generator."""
+        """Returns a fresh tape under a key from the operating system's generator."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
     def from_secret(cls, secret: bytes, context: str) -> RandomTape:
-        """The tape of one purpose under a job's secret: the same arguments give the same tape.
+        """Returns the tape of one purpose under a job's secret: equal arguments give equal tapes.
 
         Raises:
           ValueError: the secret has fewer than 32 bytes, or the purpose is empty.
@@ -72,7 +72,7 @@ class RandomTape:
         """Notes that a release uses the tape; returns the tape.
 
         Raises:
-          ValueError: a release of this name, whose numbers would be the same, has claimed it.
+          ValueError: a release of this name has claimed it, and its numbers would be the same.
         """
         if release in self._claimed:
             raise ValueError(
@@ -83,14 +83,12 @@ class RandomTape:
         return self
 
     def branch(self, context: str) -> RandomTape:
-        """Returns an independent tape for one part of what this tape serves, such as one try."""
+        """Returns an independent tape for one part of this tape's purpose, such as one try."""
         return RandomTape.from_secret(self._key, context)
 
     def words(self, channel: str, count: int, start: int = 0) -> WordArray:
-        """Returns the leading 64 bits of ``count`` numbers of a channel, as a uint64 array.
-
-        Element i is floor(U * 2**64) for the number U at (channel, start + i).
-        """
+        """Returns the leading 64 bits of ``count`` numbers of a channel, as a uint64 array. Element
+        i is floor(U * 2**64) for the number U at (channel, start + i)."""
         first, last = start // _WORDS_PER_BLOCK, -(-(start + count) // _WORDS_PER_BLOCK)
         blocks = b"".join(
             self._bytes(b"words", block, channel, 8 * _WORDS_PER_BLOCK)
@@ -102,11 +100,11 @@ class RandomTape:
         return words[offset : offset + count]
 
     def uniform(self, channel: str, index: int) -> Uniform:
-        """The number at (channel, index), bit by bit."""
+        """Returns the number at (channel, index), to be read bit by bit."""
         return Uniform(self, channel, index)
 
     def prefix(self, channel: str, index: int, bits: int) -> int:
-        """floor(U * 2**bits) for the number U at (channel, index)."""
+        """Returns floor(U * 2**bits) for the number U at (channel, index)."""
         word = int(self.words(channel, 1, index)[0])
         if bits <= WORD_BITS:
             return word >> (WORD_BITS - bits)
@@ -122,39 +120,39 @@ class RandomTape:
 
 
 class Uniform:
-    """One uniform number U in [0, 1) of a tape, known to as many bits as are asked for."""
+    """Reads one uniform number U in [0, 1) of a tape, to any number of bits."""
 
     def __init__(self, tape: RandomTape, channel: str, index: int):
         self._prefix = functools.partial(tape.prefix, channel, index)
 
     def prefix(self, bits: int) -> int:
-        """floor(U * 2**bits): the leading ``bits`` bits of U as an integer."""
+        """Returns floor(U * 2**bits)."""
         return self._prefix(bits)
 
     def enclosure(self, bits: int) -> Enclosure:
-        """(lo, hi) with lo <= U < hi, as exact rationals 2**-bits apart."""
+        """Returns (lo, hi) with lo <= U < hi, exact rationals 2**-bits apart."""
         return known_from(self.prefix(bits), bits)
 
 
 def known_from(prefix: int, bits: int) -> Enclosure:
-    """(lo, hi) with lo <= U < hi, where prefix = floor(U * 2**bits)."""
+    """Returns (lo, hi) with lo <= U < hi, where prefix = floor(U * 2**bits)."""
     scale = gmpy2.mpz(1) << bits
     return Enclosure(gmpy2.mpq(prefix, scale), gmpy2.mpq(prefix + 1, scale))
 
 
 def is_below(uniform: Uniform, probability: Callable[[int], Enclosure]) -> bool:
     """Decides U < p exactly: True with probability p, which ``probability`` encloses at a precision
-    in bits, the more narrowly the larger it is."""
+    in bits, more narrowly at a higher one."""
     return refine_until_decided(lambda bits: uniform.enclosure(bits).is_below(probability(bits)))
 
 
 def draw_below(total: int, tape: RandomTape, channel: str, min_retries: int = 1) -> Any:
-    """A uniform integer in [0, total), as gmpy2.mpz, by rejection of K-bit numbers not below it.
+    """Draws a uniform integer in [0, total), as gmpy2.mpz: K-bit numbers until one is below it.
 
-    With K the smallest integer that has total <= 2**K, a draw is rejected with probability below
-    1/2 (Ilvento 2019, Algorithm 2). How many draws were needed can be seen from outside in the time
-    they take, so that at least ``min_retries`` = k are made: more are needed with probability below
-    2**-k, and otherwise the number says nothing about the total. Attempt a reads (channel, a).
+    K is the smallest integer with total <= 2**K, so a number is rejected with probability below 1/2
+    (Ilvento 2019, Algorithm 2). The time shows how many were drawn, so at least ``min_retries`` = k
+    are: more are needed with probability below 2**-k, and otherwise their number says nothing about
+    the total. Attempt a reads (channel, a).
     """
     length = int((gmpy2.mpz(total) - 1).bit_length())
     accepted = None

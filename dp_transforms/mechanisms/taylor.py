@@ -1,13 +1,12 @@
-"""Functions of float arrays whose relative error is proved to be at most ``RELATIVE_ERROR``.
+"""Evaluates functions of float arrays with a proved relative error of at most ``RELATIVE_ERROR``.
 
 Only additions, multiplications, divisions and conversions are used, which IEEE 754 rounds
 correctly; library functions such as exp promise no error bound. A function is tabulated as Taylor
 polynomials of degree 10 around centres 1/64 apart, with coefficients from MPFR. With u = 2**-53,
-Horner's rule in 20 operations and coefficients that were rounded twice err by at most 22 u times
-the sum of |a_m h**m|. On |h| <= 1/128 that sum is at most 3 times the value: the worst case is
-1 - e**-s just below its first centre, where the value is half of a_0 and the other terms add up to
-the other half. The terms that are cut off are below u / 4 of the value. All of it together is below
-67 u < 2**-46.
+Horner's rule in 20 operations and coefficients rounded twice err by at most 22 u times the sum of
+|a_m h**m|. On |h| <= 1/128 that sum is at most 3 times the value: the worst case is 1 - e**-s just
+below its first centre, where the value is half of a_0 and the other terms add up to the other half.
+The terms cut off are below u / 4 of the value. All errors together are below 67 u < 2**-46.
 """
 
 from __future__ import annotations
@@ -30,30 +29,29 @@ _DEGREE = 10
 _EXP_END = 46
 _NORMAL_END = 9.5
 _PRECISION = 128
-_CHUNK = 1 << 15
-"""So many numbers at once stay in the cache."""
+_CHUNK = 1 << 15  # This many numbers at once stay in the cache.
 
 
 def exp_minus(s: Array) -> FloatArray:
-    """e**-s for s >= 0; beyond 46, where it is below 2**-66, its value there."""
+    """Returns e**-s for s >= 0; beyond 46, where it is below 2**-66, its value there."""
     values, _ = _exponentials()
     return _evaluate(values, s)
 
 
 def one_minus_exp_minus(s: Array) -> FloatArray:
-    """1 - e**-s for s >= 0, which may be infinite."""
+    """Returns 1 - e**-s for s >= 0, which may be infinite."""
     _, complements = _exponentials()
     return _evaluate(complements, s)
 
 
 def normal_tail(s: Array) -> FloatArray:
-    """Q(s) = P[Z > s] of a standard normal Z, for s >= 0; beyond 9.5, where it is below 2**-68, its
-    value there."""
+    """Returns Q(s) = P[Z > s] of a standard normal Z for s >= 0; beyond 9.5, where it is below
+    2**-68, its value there."""
     return _evaluate(_normal_tail(), s)
 
 
 def _evaluate(coefficients: FloatArray, s: Array) -> FloatArray:
-    """The values at s of a function with these coefficients, of shape (degree + 1, centres)."""
+    """Evaluates a function at s from its coefficients, of shape (degree + 1, centres)."""
     if len(s) > _CHUNK:
         parts = np.array_split(s, -(-len(s) // _CHUNK))
         return np.concatenate([_evaluate(coefficients, part) for part in parts])
@@ -70,7 +68,6 @@ def _evaluate(coefficients: FloatArray, s: Array) -> FloatArray:
 
 @lru_cache(maxsize=1)
 def _exponentials() -> tuple[FloatArray, FloatArray]:
-    """Coefficients of e**-s and of 1 - e**-s."""
     with gmpy2.context(precision=_PRECISION):
         steps = repeat(gmpy2.exp(gmpy2.mpq(-1, _STEPS_PER_UNIT)), _EXP_END * _STEPS_PER_UNIT)
         powers = [*accumulate(steps, mul, initial=gmpy2.mpfr(1))]
@@ -82,8 +79,6 @@ def _exponentials() -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=1)
 def _normal_tail() -> FloatArray:
-    """Coefficients of Q(s)."""
-
     def taylor(centre: Any) -> list[Any]:
         density = gmpy2.exp(-centre * centre / 2) / gmpy2.sqrt(2 * gmpy2.const_pi())
         hermite = [gmpy2.mpfr(1), centre]

@@ -1,14 +1,14 @@
-"""Users' numbers of partitions: a small release from which to choose kappa.
+"""Releases how many users have how many partitions: a small release from which to choose kappa.
 
-A user's degree is the number of distinct partitions that the user has, or ``max_degree`` if that is
-less. How many users have a degree of each cell is a histogram, whose cells are public: degrees 1 to
-6, and three cells to each doubling from there.
+A user's degree is the user's number of distinct partitions, or ``max_degree`` if that is less. The
+histogram counts users by cells of degrees, which are public: degrees 1 to 6, and three cells for
+each doubling from there.
 
 Privacy. Neighbours: add or remove all records of one user. Each user is in exactly one cell, so one
 entry of the histogram changes, by one: its L1 sensitivity is 1, whatever the degrees are. Discrete
 Laplace noise of scale 1 / epsilon on every cell, empty ones too, makes the release epsilon-DP, with
-delta = 0 (Ghosh, Roughgarden, Sundararajan 2009; Dwork et al. 2006 for the histogram). The release
-is about the same users as what follows it, and their costs add up.
+delta = 0 (Ghosh, Roughgarden, Sundararajan 2009; Dwork et al. 2006 for the histogram). Later
+releases about the same users add to its cost.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ from dp_transforms.mechanisms.decimals import (
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.randomness import RandomTape
 
-MAX_DEGREE = 1_000
-"""The largest degree with a cell, unless told otherwise."""
+MAX_DEGREE = 1_000  # the largest degree with a cell, by default
 
 _CHANNEL = "user degrees"
 
 
 @dataclass(frozen=True)
 class ReleasedDegrees:
-    """A public histogram of degrees.
+    """Holds a public histogram of degrees.
 
     Attributes:
       lowest: the smallest degree of each cell, ascending from 1; the last cell has no end.
       users: noisy numbers of users, which may be negative.
-      epsilon: what it cost.
+      epsilon: the cost of the release.
 
     Raises:
       ValueError: the degrees do not ascend from 1, or there are not as many numbers of users.
@@ -82,22 +81,22 @@ class UserDegreeMechanism:
         epsilon = positive_rational("epsilon", self.epsilon)
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "max_degree", positive_integer("max_degree", self.max_degree))
-        # A scale that is out of range is refused now.
+        # This refuses a scale out of range now.
         _ = self.noise
 
     @property
     def epsilon_cost(self) -> float:
-        """Epsilon, rounded up where it is not a decimal that a float prints."""
+        """Returns epsilon, rounded up unless it is a decimal that a float prints."""
         return float_above(Fraction(self.epsilon))
 
     @cached_property
     def noise(self) -> DiscreteLaplace:
-        """The noise that is added to each cell."""
+        """Returns the noise that is added to each cell."""
         return DiscreteLaplace(1 / Fraction(self.epsilon))
 
     @property
     def lowest(self) -> tuple[int, ...]:
-        """The smallest degree of each cell."""
+        """Returns the smallest degree of each cell."""
         return cell_bounds(self.max_degree)
 
     def release(
@@ -121,14 +120,14 @@ class UserDegreeMechanism:
     def release_under(
         self, users_by_degree: Mapping[int, int], secret: bytes, context: str = "user degrees"
     ) -> ReleasedDegrees:
-        """Releases under a job's secret: a retry repeats the release, other data have other noise,
-        and so have releases of another context."""
+        """Releases under a job's secret: a retry repeats the release, while other data or another
+        context give other noise."""
         content = hashlib.sha256(json.dumps(self.cells(users_by_degree)).encode()).hexdigest()
         tape = RandomTape.from_secret(secret, f"{context} {content} by {self!r}")
         return self.release(users_by_degree, tape)
 
     def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:
-        """The histogram without noise: PRIVATE. Raises as ``release``."""
+        """Returns the histogram without noise: PRIVATE. Raises as ``release``."""
         lowest = self.lowest
         cells = [0] * len(lowest)
         for degree, users in users_by_degree.items():
@@ -139,7 +138,7 @@ class UserDegreeMechanism:
 
 
 def cell_bounds(max_degree: int) -> tuple[int, ...]:
-    """The smallest degree of each cell, up to ``max_degree``, which is that of the last one.
+    """Returns the smallest degree of each cell; that of the last one is ``max_degree``.
 
     >>> cell_bounds(30)
     (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 30)

@@ -1,1 +1,1 @@
-"""Mechanisms that release frequency lists, as one calls them."""
+"""Defines the mechanisms that release frequency lists."""

@@ -1,9 +1,9 @@
-"""Facts known of a release's distribution from public numbers alone, whatever the private list.
+"""Describes a release's distribution by public numbers alone, whatever the private list.
 
-Every mechanism here gives x a probability of at most q**||x - f||_1 times a factor of x, q = e**-c,
-but they differ in that factor and in their tails. Error bars, estimates and plans are written for
-any ``ReleaseDistribution``. A new mechanism has one of its own, in its ``distribution`` and in
-``DISTRIBUTIONS``. What is computed of a private list is as private as the list.
+Every mechanism here gives x a probability of at most q**||x - f||_1 times a factor of x, q = e**-c;
+factors and tails differ. Error bars, estimates and plans work with any ``ReleaseDistribution``. A
+new mechanism returns one of its own as ``distribution`` and adds it to ``DISTRIBUTIONS``. Results
+computed from a private list are as private as the list.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from dp_transforms.mechanisms.arrays import Array, ComplexArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
-ROUNDING = 1 - 1e-9  # Failure probabilities are made smaller: more than all rounding below.
+ROUNDING = 1 - 1e-9  # Failure probabilities shrink by this, which exceeds all rounding below.
 
 _NEGLIGIBLE = 1e-18
 
 
 @dataclass(frozen=True)
 class ReleaseDistribution(ABC):
-    """The distribution of releases x of any private list f.
+    """Describes the distribution of releases x of any private list f.
 
     Attributes:
       rate: c = -ln q.
-      title: names the mechanism, in privacy statements.
+      title: the mechanism's name in privacy statements.
 
     Raises:
       ValueError: the rate is not a positive finite number.
@@ -47,31 +47,29 @@ class ReleaseDistribution(ABC):
 
     @abstractmethod
     def largest_excess(self, failure: float) -> int:
-        """An n with Pr[x_i > f_i + n] <= failure, for every f and i."""
+        """Returns an n with Pr[x_i > f_i + n] <= failure, for every f and i."""
 
     def largest_shortfalls(self, failure: float, ranks: Sequence[int]) -> list[int]:
-        """An n for each rank i with Pr[x_i < f_i - n] <= failure, for every f: like excesses."""
+        """Returns for each rank i an n with Pr[x_i < f_i - n] <= failure, for every f."""
         return [self.largest_excess(failure)] * len(ranks)
 
     @abstractmethod
     def log_weight(self, released: FrequencyList) -> float:
-        """A w with Pr_f[x] <= q**||x - f||_1 e**w at this x, for every f."""
+        """Returns a w with Pr_f[x] <= q**||x - f||_1 e**w at this x, for every f."""
 
     @property
     @abstractmethod
     def log_head(self) -> float:
-        """An h with E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**h for every f, rank b, 0 < t < c.
-
-        W_b is the sum of |x_i - f_i| over the ranks i <= b, and u = q e**t.
-        """
+        """Returns an h with E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**h for all f, b and 0 < t < c.
+        W_b is the sum of |x_i - f_i| over the ranks i <= b; u = q e**t."""
 
     @abstractmethod
     def expected_l1(self, frequency_list: FrequencyList) -> float:
-        """E||x - f||_1, as private as f; ``dist`` of Blocki et al. (2016) is half of it."""
+        """Returns E||x - f||_1, as private as f; ``dist`` of Blocki et al. (2016) is half of it."""
 
 
 class ExponentialDistribution(ReleaseDistribution):
-    """Pr_f[x] = q**||x - f||_1 / Z_f over all lists.
+    """The exponential mechanism has Pr_f[x] = q**||x - f||_1 / Z_f over all lists.
 
     For every f, i and k >= 1
 
@@ -81,17 +79,17 @@ class ExponentialDistribution(ReleaseDistribution):
     Both are equalities at a large corner, such as f_1 = f_2 = ... = f_n in the first for i = 1.
 
     Proof of the first. Given x_1, ..., x_{i-1}, the rest has the distribution of the mechanism at
-    (f_i, f_{i+1}, ...) under the condition that its first entry is at most x_{i-1}. An upper bound
-    on an entry does not make large values of it more likely: it is enough to prove i = 1. Let m_j =
-    min(x_j, f_1) and l_j = max(x_j - f_1, 0). Since f_j <= f_1, |x_j - f_j| = |m_j - f_j| + l_j.
-    Given m, l is any partition of at most r parts, r = #{j : m_j = f_1}, with a weight of q**(sum
-    of l). The generating function of such partitions is 1 / prod_{j <= r} (1 - q**j); with parts
-    below k it is a Gaussian binomial coefficient, and the quotient of the two is Pr[l_1 < k | m] =
-    prod_{k <= j < k + r} (1 - q**j), which is at least the product over all j >= k. QED.
+    (f_i, f_{i+1}, ...), given that its first entry is at most x_{i-1}. An upper bound on an entry
+    does not make large values of it more likely, so it is enough to prove i = 1. Let m_j = min(x_j,
+    f_1) and l_j = max(x_j - f_1, 0). Since f_j <= f_1, |x_j - f_j| = |m_j - f_j| + l_j. Given m, l
+    is any partition of at most r parts, r = #{j : m_j = f_1}, with a weight of q**(sum of l). The
+    generating function of such partitions is 1 / prod_{j <= r} (1 - q**j); with parts below k it is
+    a Gaussian binomial coefficient, and the quotient of the two is Pr[l_1 < k | m] = prod_{k <= j <
+    k + r} (1 - q**j), which is at least the product over all j >= k. QED.
 
     The second likewise: given x_{i+1}, ..., the first i entries are a descending tuple with the
     weights q**|x_j - f_j| and a lower bound on x_i, which does not make small values of it more
-    likely. Without it, what is missing from f_i is a partition of at most r <= i parts. QED.
+    likely. Without it, the cells missing from f_i are a partition of at most r <= i parts. QED.
 
     ``log_weight``: Z_f >= 1, since x = f has weight 1. ``log_head``: write x as its first b entries
     h and the rest r. Without the condition h_b >= r_1, the sum over h of u**|h - f| is ((1+u) /
@@ -121,7 +119,7 @@ class ExponentialDistribution(ReleaseDistribution):
         return expected_l1(frequency_list, self.rate)
 
     def _largest(self, parts: Sequence[int | None], failure: float) -> list[int]:
-        """The smallest d with 1 - prod_{d < j <= d + parts} (1 - q**j) <= failure; None: all j."""
+        """Returns the least d: 1 - prod_{d < j <= d + parts} (1 - q**j) <= failure; None: all j."""
         failure *= ROUNDING
         # Beyond, the rest of the product is 1 within failure * 1e-12.
         spread = math.log(1e12 / failure) - math.log(-math.expm1(-self.rate))
@@ -138,7 +136,7 @@ class ExponentialDistribution(ReleaseDistribution):
 
 @dataclass(frozen=True)
 class GeometricDistribution(ReleaseDistribution):
-    """Pr_f[x] = q**||x - f||_1 w(x), q <= 1/3: see ``partition.exponential``.
+    """The geometric mechanism has Pr_f[x] = q**||x - f||_1 w(x), q <= 1/3 (see ``exponential``).
 
     For every f, i and k >= 1, Pr[x_i >= f_i + k] and Pr[x_i <= f_i - k] are at most q**k / (1 + q).
     They are equal to it at a large corner, as above.
@@ -166,7 +164,7 @@ class GeometricDistribution(ReleaseDistribution):
     distance from F's. The sum of u**n over all tuples of b integers is ((1+u) / (1-u))**b. (An S
     with a cell inside F before one outside has no Y, and never happens.) QED.
 
-    All this holds between walls too, for f between them; more cells are impossible there.
+    All this also holds between walls for f between them; more cells are impossible there.
 
     Attributes:
       walled: between walls fewer corners count in w: ``log_weight`` is 0, and ``expected_l1`` an
@@ -202,10 +200,10 @@ class GeometricDistribution(ReleaseDistribution):
         return 0.0
 
     def expected_l1(self, frequency_list: FrequencyList) -> float:
-        """See ``ReleaseDistribution``: the sum of the probabilities of X xor F over all cells.
+        """Sums the probabilities of X xor F over all cells; see ``ReleaseDistribution``.
 
-        That of one cell is q**k / (1 + q), k = |Y xor F| for S the cell. In the a-th row of the run
-        of frequency v the n-th cell beyond v has
+        One cell has probability q**k / (1 + q), k = |Y xor F| for S the cell. In the a-th row of
+        the run of frequency v the n-th cell beyond v has
 
             k = a n + sum over s = 1..n of (ranks in front of the run with a frequency below v + s),
 
@@ -237,33 +235,31 @@ class GeometricDistribution(ReleaseDistribution):
 DISTRIBUTIONS: dict[str, type[ReleaseDistribution]] = {
     one.title: one for one in (ExponentialDistribution, GeometricDistribution)
 }
-"""Distributions by the name that a privacy statement gives the mechanism."""
+"""Maps the names of mechanisms in privacy statements to distributions."""
 
-STEP = 1e-30  # An imaginary step so small that its square is nothing beside 1.
+STEP = 1e-30  # An imaginary step whose square is negligible beside 1.
 
 _MOST_STEPS = 64  # Longer blocks are applied as a matrix, shorter ones step by step.
 
 
 def window_for(rate: float) -> int:
-    """W such that |D| > W has a probability below 1e-20 at every position of every walk.
-
-    |D| is largest where two long runs meet: there q**(d**2) / (q; q)_d**2 up to a factor, which is
-    about Gaussian, with mean ln(2) / c and variance 1 / 4c, where c is small.
-    """
+    """Returns a W such that Pr[|D| > W] < 1e-20 at every position of every walk. |D| is largest
+    where two long runs meet: its distribution there is q**(d**2) / (q; q)_d**2 up to a factor. For
+    small c it is about Gaussian, with mean ln(2) / c and variance 1 / 4c."""
     return math.ceil(math.log(2) / rate + 5 / math.sqrt(rate)) + 3
 
 
 class WalkSums:
-    """Total weights of walks without walls, by states -W..W; state D has index D + W.
+    """Sums the weights of walks without walls, by states -W..W; state D has index D + W.
 
     A position in state D weighs q**|D|, q = e**-c, so that a walk weighs q**||x - f||_1. Sums are
-    analytic in c, which may be complex: with a tiny imaginary step they give derivatives without
-    any cancellation (the complex-step method; Squire and Trapp, 1998). At c below 1/256 they span
-    more than float64's range, but not that of numpy's longdouble on most machines.
+    analytic in c, which may be complex: a tiny imaginary step gives derivatives without any
+    cancellation (the complex-step method; Squire and Trapp, 1998). At c below 1/256 they exceed the
+    range of float64, but not that of numpy's longdouble on most machines.
 
     Args:
       rate: c; its real part is positive.
-      window: W, such that nothing that matters lies outside.
+      window: W, such that states outside are negligible.
     """
 
     def __init__(self, rate: complex, window: int):
@@ -285,7 +281,7 @@ class WalkSums:
         self._matrices: dict[int, Array] = {}
 
     def log_total(self, blocks: Blocks) -> complex:
-        """The logarithm of the total weight of all walks, up to a multiple of 2 pi i."""
+        """Returns the logarithm of the total weight of all walks, up to a multiple of 2 pi i."""
         vector, logarithm = np.append(np.zeros(self._window), self._entering), 0.0
         for bit, length in reversed(pairs(blocks)):
             # Runs of ones are those of zeros mirrored.
@@ -296,10 +292,8 @@ class WalkSums:
         return complex(np.log(self._leaving @ vector[self._window :]) + logarithm)
 
     def _passed(self, length: int, vector: Array) -> Array:
-        """The weights of all that follows in front of a run of zeros, from those behind it.
-
-        D is monotone in a run, so they are exact in spite of the window.
-        """
+        """Returns the weights of continuations before a run of zeros, given the weights behind it.
+        They are exact in spite of the window, since D is monotone in a run."""
         if length > _MOST_STEPS:
             if length not in self._matrices:
                 scales = self._scales
@@ -312,7 +306,7 @@ class WalkSums:
         return vector
 
     def _power(self, length: int) -> ComplexArray:
-        """The weights of walks through so many zeros, by first state and last state, scaled."""
+        """Returns the scaled weights of walks through this many zeros, by first and last state."""
         if length not in self._powers:
             if length == 1:
                 size = len(self._costs)
@@ -326,8 +320,8 @@ class WalkSums:
 
 
 def expected_l1(frequency_list: FrequencyList, rate: float) -> float:
-    """E||x - f||_1 of the exponential mechanism: -d ln Z / dc, with Z(c) the total weight
-    e**(-c * ||x - f||_1) of all lists x.
+    """Returns E||x - f||_1 of the exponential mechanism: -d ln Z / dc, with Z(c) the total of
+    the weights e**(-c * ||x - f||_1) of all lists x.
 
     Raises:
       ValueError: the range of this machine's floats is too small for this rate.
@@ -345,6 +339,6 @@ def expected_l1(frequency_list: FrequencyList, rate: float) -> float:
 
 
 def pairs(blocks: Blocks) -> list[tuple[int, int]]:
-    """The blocks, cut so that their lengths are few, as pairs of a bit and a length."""
+    """Returns blocks of few lengths, as pairs of a bit and a length."""
     blocks = blocks.cut()
     return list(zip(blocks.bits.tolist(), blocks.lengths.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The exponential and the geometric mechanism, which draw a list as a walk: epsilon-DP, exactly.
+"""The exponential and the geometric mechanism draw a list as a walk: epsilon-DP, exactly.
 
 **The exponential mechanism.** Theorem. Let q = e**-c, phi(q) = prod_{i >= 1} (1 - q**i), and
 Pr_f[x] = q**||x - f||_1 / Z(f) over all lists, or over those between two walls. If the Young
@@ -16,16 +16,16 @@ otherwise, so that with p = Pr_f[b in x]
 The weights are a product over cells, on a lattice of diagrams closed under union and intersection:
 increasing events are positively correlated (Fortuin, Kasteleyn and Ginibre 1971; over all lists, by
 walls that go to infinity). So p is at most the probability given that x has all possible cells
-outside Q, the quadrant of b and what is right of it or below. Then the part of x in Q is a
+outside Q, the quadrant of b and all cells right of it or below. Then the part of x in Q is a
 partition v with a weight of q**|v|, since no cell of Q is in f, and p = Pr[v not empty] <= 1 -
 phi(q): the sum of q**|v| over all partitions is 1 / phi(q), and walls leave fewer of them. So Z(f +
-b) / Z(f) <= (1 - phi) e**c + phi e**-c = R(c). Turned by 180 degrees, given that x has only those
-cells that it must have outside the rectangle of b and what is left of it or above, all of which is
-in f + b, Pr_{f+b}[b not in x] <= 1 - phi, and Z(f) / Z(f + b) <= R(c). The weight itself is another
-factor of at most e**c. (If b is not between the walls, no probability changes.) QED.
+b) / Z(f) <= (1 - phi) e**c + phi e**-c = R(c). Turned by 180 degrees, let S be the rectangle of b
+and all cells left of it or above, which are in f + b. Given that outside S x has only the cells
+that it must have, Pr_{f+b}[b not in x] <= 1 - phi, and Z(f) / Z(f + b) <= R(c). The weight itself
+is another factor of at most e**c. (If b is not between the walls, no probability changes.) QED.
 
-It is exact for kappa = 1: with f empty, p = 1 - phi and x = b has a ratio of e**c R(c). It needs
-the lattice: lists of a known total are none.
+The bound is attained for kappa = 1: with f empty, p = 1 - phi and x = b has a ratio of e**c R(c).
+It needs the lattice: lists of a known total are none.
 
 **The geometric mechanism** has no normalizer to pay for. Theorem. Let X, F be Young diagrams, d(X,
 F) = |X xor F|, which is the L1 distance of the two lists, 0 < q < 1 and t = q / (1 + q). A corner
@@ -90,18 +90,17 @@ _LARGE = 32  # Above this rate phi >= 1 - q - q**2 says enough: R <= 1 + 2 q + q
 
 @dataclass(frozen=True)
 class IntegerPartitionMechanism(WithinBounds):
-    """Releases a frequency list x with probability proportional to q**||x - f||_1, over all lists
-    or over those between public bounds.
+    """Releases a frequency list x with probability proportional to q**||x - f||_1.
 
-    Without bounds all integer partitions x of all totals are possible outputs: nothing is cut off,
-    so there is no delta. The sampler is exact (see ``walk``).
+    All lists are possible releases, or all between public bounds. Without bounds no integer
+    partition of any total is cut off, so there is no delta. The sampler is exact (see ``walk``).
 
     Privacy. Neighbours differ in at most ``sensitivity`` cells (``PartitionMechanism``), and c is
     such that the factor of the module's theorem, e**(sensitivity * (c + ln R(c))), is at most
-    e**epsilon: pure epsilon-DP. It is never above q**(-2 * sensitivity), so that with q = 2**-eta
-    it is (2 * eta * sensitivity)-DP in base 2. How often the sampler raises its precision depends
-    on f and can show in the running time: a timing channel. On a list like RockYou's, at
-    epsilon = 1, it is raised at all in about one release of a million.
+    e**epsilon: pure epsilon-DP. The factor is never above q**(-2 * sensitivity), so with q =
+    2**-eta the release is (2 * eta * sensitivity)-DP in base 2. How often the sampler raises its
+    precision depends on f and may show in the running time: a timing channel. On a list like
+    RockYou's, at epsilon = 1, it does so in about one release of a million.
 
     Args:
       epsilon, sensitivity, eta: see ``PartitionMechanism``.
@@ -141,7 +140,7 @@ class IntegerPartitionMechanism(WithinBounds):
 
 
 def unit_cost(decay: Decay) -> Enclosure:
-    """c + ln R(c), or above it: only the upper bound is of use.
+    """Encloses c + ln R(c) or a number above it: use the upper bound only.
 
     >>> round(float(unit_cost(Decay(Fraction("0.568526"))).upper), 5)
     1.0
@@ -157,7 +156,7 @@ def unit_cost(decay: Decay) -> Enclosure:
 
 @lru_cache(maxsize=256)
 def rate_of(cost: Fraction) -> Fraction:
-    """A rate c whose ``unit_cost`` is certainly at most epsilon / sensitivity; nearly the largest.
+    """Returns nearly the largest rate c whose ``unit_cost`` is certainly at most ``cost``.
 
     >>> float(rate_of(Fraction(1)))  # doctest: +ELLIPSIS
     0.568526...
@@ -175,11 +174,9 @@ def rate_of(cost: Fraction) -> Fraction:
 
 
 def _phi(q: Enclosure) -> Enclosure:
-    """A sum not above phi(q), by Euler's pentagonal number theorem.
-
-    phi(q) = 1 + sum over k >= 1 of (-1)**k q**(k (3k-1) / 2) (1 + q**k), whose terms alternate and
-    fall, so that a sum that ends with a negative one is below.
-    """
+    """Returns a sum not above phi(q), by Euler's pentagonal number theorem. The terms of phi(q) = 1
+    + sum over k >= 1 of (-1)**k q**(k (3k-1) / 2) (1 + q**k) alternate and fall, so a sum that ends
+    with a negative term is below."""
     total = enclosed(1, _PRECISION)
     for k in itertools.count(1):
         term = q ** (k * (3 * k - 1) // 2) * (1 + q**k)
@@ -194,14 +191,14 @@ class GeometricPartitionMechanism(WithinBounds):
     """Releases x with probability q**||x - f||_1 w(x): the most accurate release for epsilon /
     sensitivity >= ln 3.
 
-    w(x) depends on x alone (see the module): there is no normalizer to pay for, and q is
-    e**(-epsilon / sensitivity). All lists are possible releases, or all between public bounds.
+    w(x) depends on x alone (see the module), so no normalizer is paid for, and q is e**(-epsilon /
+    sensitivity). All lists are possible releases, or all between public bounds.
 
     Privacy. For neighbours ||f - f'||_1 <= sensitivity (``PartitionMechanism``). By the triangle
     inequality the probability of any x changes by a factor of at most q**-sensitivity = e**epsilon:
-    pure epsilon-DP. With q = 2**-eta it is (eta * sensitivity)-DP in base 2. Which decisions need
-    more than float64, each with a probability of about 1e-14, depends on f and can show in the
-    running time: a timing channel.
+    pure epsilon-DP. With q = 2**-eta it is (eta * sensitivity)-DP in base 2. Which decisions exceed
+    float64, each with a probability of about 1e-14, depends on f and may show in the running time:
+    a timing channel.
 
     Args:
       epsilon, sensitivity, eta: see ``PartitionMechanism``.
@@ -240,7 +237,7 @@ class GeometricPartitionMechanism(WithinBounds):
 
 
 def least_epsilon(sensitivity: int) -> Decimal:
-    """The smallest decimal of four places from which on the mechanism works."""
+    """Returns the smallest decimal of four places at which the mechanism works."""
     _, up = rounding_pair(64)
     units = up.ceil(up.mul(up.mul(up.log(3), sensitivity), 10_000))
     return Decimal(int(units)) / 10_000

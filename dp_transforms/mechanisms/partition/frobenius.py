@@ -1,11 +1,11 @@
-"""The Frobenius mechanism: two-sided geometric noise on the Frobenius coordinates of a list.
+"""Adds two-sided geometric noise to the Frobenius coordinates of a list: the Frobenius mechanism.
 
 Theorem. Let a_1, a_2, ... and b_1, b_2, ... be the Frobenius coordinates of a frequency list
-(``noisy_coordinates``), 0 < q < 1, and let z be these numbers plus independent noise with
-Pr[n] = (1 - q) / (1 + q) q**|n|. Draw each arm from its first coordinate on, until a rule ends it
-that looks at the drawn z and at public parameters alone, and that ends with probability 1. If one
-user counts in at most kappa partitions, then the release of both finite prefixes is
-(kappa ln(1/q))-differentially private for adding or removing all records of one user.
+(``noisy_coordinates``), 0 < q < 1, and let z be these numbers plus independent noise with Pr[n] =
+(1 - q) / (1 + q) q**|n|. Draw each arm from its first coordinate on, until it is ended by a rule
+that looks only at the drawn z and at public parameters, and ends with probability 1. If one user
+counts in at most kappa partitions, then the release of both finite prefixes is (kappa
+ln(1/q))-differentially private for adding or removing all records of one user.
 
 Proof. The rule is a function of z, so that the probability of a pair of prefixes of lengths R and S
 is the product of (1 - q) / (1 + q) q**|z_i - a_i| over i <= R and of the same over the S numbers of
@@ -15,20 +15,20 @@ triangle inequality and the isometry of the coordinates. Adding a user adds one 
 counts; sorting does not increase the L1 distance, which is therefore at most kappa. The
 probabilities of these countably many pairs sum to 1, so the bound holds for every event. QED.
 
-It is reached by two lists that differ in kappa cells of coordinates that are drawn. Nothing private
-decides how much is drawn: neither D nor the total enters the rule. The list is decoded from z, and
-so are all intervals: post-processing, which costs nothing.
+The bound is attained by two lists that differ in kappa cells of drawn coordinates. Neither D nor
+the total enters the rule, so nothing private decides how much is drawn. The list and all intervals
+are decoded from z: post-processing, which costs nothing.
 
 The rule. End an arm at the first R for which some k <= m satisfies
 
     S_k = sum of |z_(R+1-t)| - |z_(R+1-t) - t| over t = 1, ..., k  <=  -60 ln(2) / c, c = ln(1/q).
 
-q**-S_k is the likelihood ratio of the slowest falling arm that is still positive at R, which is
-(k, ..., 2, 1) on the last k coordinates, to an arm that has ended. If a_R >= 1 then a_(R+1-t) >= t,
-and |z| - |z - t| does not fall in z, so that the mean of each factor of q**S_k is at most 1. The
-factors are independent. By Ville's inequality along k the probability to end at a given R with
-a_R >= 1 is at most 2**-60, and at most 2 D 2**-60 anywhere. Ending early would cost accuracy and no
-privacy. With probability bounded away from 0 the next m coordinates behind D end the arm.
+q**-S_k is the likelihood ratio of the slowest falling arm that is still positive at R, which is (k,
+..., 2, 1) on the last k coordinates, to an arm that has ended. If a_R >= 1 then a_(R+1-t) >= t, and
+|z| - |z - t| does not fall in z, so each factor of q**S_k has a mean of at most 1. The factors are
+independent. By Ville's inequality along k, ending at a given R with a_R >= 1 has a probability of
+at most 2**-60, and ending at any of them at most 2 D 2**-60. Ending early would cost accuracy and
+no privacy. With probability bounded away from 0 the next m coordinates behind D end the arm.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ class FrobeniusMechanism(WithinBounds):
     """Releases a list decoded from noisy Frobenius coordinates: the most accurate release for
     epsilon / sensitivity below ln 3.
 
-    The whole budget goes into the noise, q = e**(-epsilon / sensitivity) a coordinate. A list of N
+    The noise of each coordinate has q = e**(-epsilon / sensitivity), the whole budget. A list of N
     contributions takes O(sqrt(N) + c**(-2/3)) random numbers, c = epsilon / sensitivity.
 
-    Privacy. Pure epsilon-DP, by the theorem of the module; with q = 2**-eta it is
-    (eta * sensitivity)-DP in base 2. Public knowledge helps the decoder and costs nothing.
+    Privacy. Pure epsilon-DP, by the theorem of the module; with q = 2**-eta it is (eta *
+    sensitivity)-DP in base 2. Public bounds help the decoder and cost nothing.
 
     Args:
       epsilon, sensitivity, eta: see ``PartitionMechanism``.
       bounds: public bounds, which the released list keeps; none by default.
-      max_total: a public upper bound on the sum of all frequencies, likewise.
+      max_total: a public upper bound on the sum of all frequencies, which the released list keeps.
 
     Raises:
       ValueError: see ``PartitionMechanism``, here for c below 2**-20; or a bound is out of range.
@@ -112,8 +112,7 @@ class FrobeniusMechanism(WithinBounds):
     def noisy_coordinates(
         self, frequency_list: FrequencyList, tape: RandomTape | None = None
     ) -> NoisyCoordinates:
-        """The coordinates of a release that is not decoded; arguments and errors are those of
-        ``release``."""
+        """Returns the coordinates of a release without decoding them; see ``release``."""
         drawn: NoisyCoordinates
         (drawn,) = self._drawn(frequency_list, [tape or RandomTape.from_os()])
         return drawn
@@ -157,11 +156,9 @@ class FrobeniusMechanism(WithinBounds):
 
 
 class EndingRule:
-    """The rule of the module, in integers alone, so that all machines agree.
-
-    Where m (``longest``) is above 512 it is asked at every 2nd, 3rd, ... coordinate only, which
-    keeps its cost linear and can only end an arm later.
-    """
+    """Applies the rule of the module in integers, so that all machines agree. If m (``longest``) is
+    above 512 it looks only at every 2nd, 3rd, ... coordinate, which keeps its cost linear and can
+    only end an arm later."""
 
     def __init__(self, decay: Decay):
         down, up = rounding_pair(64)
@@ -173,7 +170,7 @@ class EndingRule:
         self._slowest = np.arange(1, self.longest + 1)
 
     def end(self, arm: IntArray, begin: int) -> int | None:
-        """The first R > begin at which an arm ends, if its coordinates so far decide it."""
+        """Returns the first R > begin at which an arm ends; None if more coordinates are needed."""
         # Before an arm the diagram is as large as can be, which never ends it.
         padded = np.append(np.full(self.longest, self.longest), np.clip(arm, 0, self.longest))
         windows = np.lib.stride_tricks.sliding_window_view(padded, self.longest)[:, ::-1]

@@ -1,4 +1,4 @@
-"""The base of all mechanisms over integer partitions: their parameters, and one release or many."""
+"""The base of all mechanisms over integer partitions checks parameters and releases lists."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.randomness import RandomTape
 
 MIN_RATE = Fraction(1, 1024)
-"""The smallest c that is drawn as a walk. Next to a large corner the walk goes as far as ln(2) / c
-from zero, and time and memory grow with powers of that."""
+"""A walk is drawn for c of at least this: near a large corner it goes as far as ln(2) / c from
+zero, and time and memory grow with powers of that."""
 
 MAX_RATE = 2**16
-"""The largest c. A multiple of it by the walk's states stays within the exponents of MPFR numbers,
-which end at 2**30. From far smaller c on, a release almost never differs from the list."""
+"""The largest c keeps c times a state within the exponents of MPFR numbers, which end at 2**30. At
+far smaller c a release almost never differs from the list."""
 
 MAX_TOTAL = 2**62
-"""Lists up to this total leave room for what a release adds."""
+"""Lists up to this total leave room for the noise of a release."""
 
 _MAX_SIZE = 2**60
 """Beside a private total of up to 2**62, bounds of this size leave every number within 2**63."""
@@ -44,19 +44,19 @@ _COST_PRECISION = 128
 
 
 def check_total(name: str, total: object) -> None:
-    """Raises ValueError if a number of users, or a distance, is none that lists can have."""
+    """Raises ValueError if no list can have this number of users, or this distance."""
     if type(total) is not int or not 0 <= total <= MAX_TOTAL:
         raise ValueError(f"{name} must be an integer between 0 and 2**62, got {total!r}")
 
 
 class UnsuitableListError(ValueError):
-    """The private list contradicts what a mechanism was told about it: to hear so leaks information
-    about the data. The message has no numbers of the list."""
+    """The private list contradicts the mechanism's declared parameters. The refusal itself leaks
+    information about the data; the message has no numbers of the list."""
 
 
 class NothingDrawnError(UnsuitableListError):
-    """None of the lists that were drawn is a possible release. That depends on the noise, so that
-    the failure is paid for: given back, tries would tell of the data for nothing."""
+    """None of the lists drawn is a possible release. That depends on the noise, so the attempt is
+    paid for: free tries would tell of the data."""
 
 
 Draw = Callable[[RandomTape], Any]
@@ -64,7 +64,7 @@ Draw = Callable[[RandomTape], Any]
 
 @dataclass(frozen=True)
 class PartitionMechanism(ABC):
-    """A mechanism that releases x with a weight of q**||x - f||_1, over some set of lists.
+    """Releases x with a weight of q**||x - f||_1, over some set of lists.
 
     Neighbours: add or remove all records of one user, who contributes to at most ``sensitivity``
     partitions. That changes at most ``sensitivity`` counts by one each, all in one direction;
@@ -78,14 +78,14 @@ class PartitionMechanism(ABC):
       eta: the parameter of the weights in base 2: q = 2**-eta.
 
     Attributes:
-      decay: q, which is 2**-eta, or the smallest that costs no more than epsilon. Each says how
-        much that is: the weight of an outcome and the total of all weights, which change by a
-        factor of at most q**-sensitivity each, make it e**(-epsilon / (2 * sensitivity)) at most.
+      decay: q, which is 2**-eta, or the smallest that costs at most epsilon. It is at most
+        e**(-epsilon / (2 * sensitivity)), since the weight of an outcome and the total of all
+        weights each change by a factor of at most q**-sensitivity; each mechanism states its own q.
 
     Raises:
-      ValueError: both or none of epsilon and eta are given, a parameter is not positive, or
-        c = -ln q, which is at least epsilon / (2 * sensitivity), is below 1/1024, where a release
-        of a list with large corners would take too long, or above 65,536.
+      ValueError: both or neither of epsilon and eta are given, a parameter is not positive, or c =
+        -ln q (at least epsilon / (2 * sensitivity)) is above 65,536 or below 1/1024, where a
+        release of a list with large corners would take too long.
     """
 
     epsilon: Number | None = None
@@ -93,14 +93,10 @@ class PartitionMechanism(ABC):
     eta: Eta | None = None
     decay: Decay = field(init=False, repr=False, compare=False)
 
-    title: ClassVar[str] = ExponentialDistribution.title
-    """The name of the mechanism in privacy statements."""
-    min_rate: ClassVar[Fraction] = MIN_RATE
-    """The smallest c."""
-    factors: ClassVar[int] = 2
-    """The number of factors of q**-sensitivity that a release costs at most."""
-    decodes: ClassVar[bool] = False
-    """True if releases come with the noisy coordinates from which they are decoded."""
+    title: ClassVar[str] = ExponentialDistribution.title  # in privacy statements
+    min_rate: ClassVar[Fraction] = MIN_RATE  # the smallest c
+    factors: ClassVar[int] = 2  # a release costs at most this many factors of q**-sensitivity
+    decodes: ClassVar[bool] = False  # whether releases come with the noisy coordinates
 
     def __post_init__(self) -> None:
         sensitivity = positive_integer("sensitivity", self.sensitivity)
@@ -130,7 +126,7 @@ class PartitionMechanism(ABC):
                 raise ValueError(
                     f"the rate of the weights must be at least {self.min_rate}, {given}: {advice}"
                 )
-            # So small a rate is in proportion to epsilon.
+            # A rate this small is proportional to epsilon.
             least = float(epsilon * self.min_rate / as_fraction(highest))
             raise ValueError(
                 f"epsilon must be at least {1.001 * least:.3g} where a user counts in up to "
@@ -140,10 +136,10 @@ class PartitionMechanism(ABC):
 
     @property
     def epsilon_cost(self) -> float:
-        """The epsilon of the release's (epsilon, delta)-DP, in natural units.
+        """Returns the epsilon of the release's (epsilon, delta)-DP, in natural units.
 
-        It is ``epsilon``, or what ``eta`` comes to. Rounded up to 15 digits where it is not a
-        decimal that a float prints; ``PrivacyBudget`` reads it as printed.
+        It is ``epsilon``, or the cost of ``eta``, rounded up to 15 digits unless a float prints it
+        exactly; ``PrivacyBudget`` reads it as printed.
 
         >>> from dp_transforms.mechanisms import ExactTotalMechanism, IntegerPartitionMechanism
         >>> ExactTotalMechanism(eta=Eta(1, 1, 1), sensitivity=3, total=9).epsilon_cost  # 6 ln 2
@@ -157,37 +153,37 @@ class PartitionMechanism(ABC):
         return float_above(as_fraction((self._unit_cost() * self.sensitivity).upper))
 
     def _rate(self, epsilon: Fraction) -> Fraction:
-        """The c at which a release costs epsilon at most."""
+        """Returns the c at which a release costs epsilon at most."""
         return epsilon / (self.factors * self.sensitivity)
 
     def _unit_cost(self) -> Enclosure:
-        """The cost of a release for each unit of sensitivity; its upper bound is proved."""
+        """Encloses a release's cost for each unit of sensitivity; its upper bound is proved."""
         return self.decay.log_enclosure(_COST_PRECISION) * self.factors
 
     @property
     def loss_range(self) -> float:
-        """An interval of this length, 2 c * sensitivity rounded up, holds the privacy loss of every
-        release, where the possible lists are public (see ``budget.BoundedRangeDpEvent``)."""
+        """Returns 2 c * sensitivity, rounded up: if the possible lists are public, an interval of
+        this length holds the privacy loss of every release (see ``budget.BoundedRangeDpEvent``)."""
         rate = self.decay.log_enclosure(_COST_PRECISION)
         return float_above(as_fraction((rate * (2 * self.sensitivity)).upper))
 
     @property
     def failure_probability(self) -> float:
-        """The delta of the release's (epsilon, delta)-DP: 0 where it is pure epsilon-DP."""
+        """Returns the delta of the release's (epsilon, delta)-DP: 0 for pure epsilon-DP."""
         return 0.0
 
     @property
     def distribution(self) -> ReleaseDistribution:
-        """The distribution of releases; a ValueError if it has no formula."""
+        """Returns the distribution of releases. Raises a ValueError if it has no formula."""
         raise ValueError(f"the distribution of releases of {type(self).__name__} has no formula")
 
     @property
     def rate(self) -> float:
-        """c = -ln q, from below."""
+        """Returns c = -ln q, rounded down."""
         return float(self.decay.log_enclosure(53)[0])
 
     def possible_lists(self) -> dict[str, Any]:
-        """Tells the lists it can release, as public words and numbers for a privacy statement."""
+        """Describes the possible releases, in public words and numbers for a privacy statement."""
         return {"possible_lists": "all"}
 
     def release(
@@ -197,11 +193,11 @@ class PartitionMechanism(ABC):
 
         Args:
           frequency_list: the private list; empty is allowed.
-          tape: where the randomness comes from; by default a fresh tape from the operating system.
-            A tape must serve one release only: the same tape with another list cancels the noise.
+          tape: the source of randomness; by default a fresh tape from the operating system. A tape
+            serves one release only: the same tape with another list cancels the noise.
 
         Raises:
-          ValueError: the total is above 2**62, or the tape is claimed.
+          ValueError: the total is above 2**62, or a release has claimed the tape.
           TypeError: it is not a FrequencyList.
         """
         (released,) = self.release_many(frequency_list, 1, iter([tape or RandomTape.from_os()]))
@@ -241,13 +237,13 @@ class PartitionMechanism(ABC):
 
     @abstractmethod
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        """The function from tapes to releases, whose distribution is the mechanism's at f."""
+        """Returns a function from tapes to releases, whose distribution is the mechanism's at f."""
 
 
 @dataclass(frozen=True)
 class WithinBounds(PartitionMechanism):
-    """A mechanism over all lists, or over those between bounds: public ones, which do not depend on
-    the data or have a budget of their own.
+    """Releases any list, or any list between bounds. The bounds are public: independent of the
+    data, or released under a budget of their own.
 
     A walk begins by moving a list between them rank by rank, which brings no two lists farther
     apart. The decoder of noisy coordinates keeps to them, which is post-processing.

@@ -1,19 +1,19 @@
-"""The exponential mechanism over fewer lists: those of a public total, or near the private list.
+"""Runs the exponential mechanism over fewer lists: of a public total, or near the private list.
 
-Where the total is public, or bounded by a public number, lists are drawn by the unrestricted
-mechanism at the rate c until one has such a total. Given that, x has a probability proportional to
-q**||x - f||_1 over the possible lists, q = e**-c: it is the exponential mechanism on them. They do
-not depend on the data, and for neighbours ||x - f||_1 and ||x - f'||_1 differ by at most
-``sensitivity``; so the weight of any x and the sum of all weights change by a factor of at most
-e**(c * sensitivity) each, and c = epsilon / (2 * sensitivity) gives pure epsilon-DP for adding or
-removing all records of one user. (The lower price of ``IntegerPartitionMechanism`` needs a lattice
-of lists, and those of one total are none.)
+If the total or a bound on it is public, lists are drawn by the unrestricted mechanism at the rate c
+until one has such a total. Given that, x has a probability proportional to q**||x - f||_1 over the
+possible lists, q = e**-c: this is the exponential mechanism on them. They do not depend on the
+data, and for neighbours ||x - f||_1 and ||x - f'||_1 differ by at most ``sensitivity``; so the
+weight of any x and the sum of all weights change by a factor of at most e**(c * sensitivity) each,
+and c = epsilon / (2 * sensitivity) gives pure epsilon-DP for adding or removing all records of one
+user. (The lower price of ``IntegerPartitionMechanism`` needs a lattice of lists, and lists of one
+total are none.)
 
-All this is for lists that are not refused. A list is refused if no neighbour of it agrees with what
-was declared, which never happens where the declaration is true. If none of ``TRIES`` lists has the
-total, the release fails, and is paid for: where a list is accepted with a probability of p, that
-happens with (1 - p)**TRIES, below 1e-20 if p > 1/20,000. How often is drawn depends on f, and shows
-in the time.
+The guarantee is for lists that are not refused. A list is refused if no neighbour of it agrees with
+the declared total, which never happens if the declaration is true. If none of ``TRIES`` lists has
+the total, the release fails, and is paid for: if a list is accepted with probability p, that has
+probability (1 - p)**TRIES, below 1e-20 if p > 1/20,000. The number of tries depends on f and shows
+in the running time.
 """
 
 from __future__ import annotations
@@ -80,16 +80,16 @@ class _TotalMechanism(PartitionMechanism):
 
     @abstractmethod
     def _is_possible(self, missing: int, tolerance: int = 0) -> bool:
-        """Tells whether a list of the public number less ``missing`` agrees, up to a tolerance."""
+        """Tells whether a total ``missing`` below the public number is possible, up to a
+        tolerance."""
 
 
 @dataclass(frozen=True)
 class ExactTotalMechanism(_TotalMechanism):
     """Releases x with probability proportional to q**||x - f||_1, over the lists of a public total.
 
-    Privacy: see the module. Where the number of records is public because it never changes,
-    neighbours replace the records of one user by others. That is one removal and one addition, and
-    costs 2 * epsilon.
+    Privacy: see the module. If the number of records is public because it never changes, neighbours
+    replace the records of one user by others: one removal and one addition, which cost 2 * epsilon.
 
     Args:
       total: the public number of records n.
@@ -115,7 +115,7 @@ class ExactTotalMechanism(_TotalMechanism):
 
 @dataclass(frozen=True)
 class MaximumTotalMechanism(_TotalMechanism):
-    """Releases x with probability proportional to q**||x - f||_1, over the lists up to some total.
+    """Releases x with probability proportional to q**||x - f||_1, over lists up to some total.
 
     Privacy: see the module.
 
@@ -151,26 +151,26 @@ _ROUNDING = 1 + 2.0**-40  # Covers the few operations, at 128 bits, that a bound
 class DistanceBoundedPartitionMechanism(PartitionMechanism):
     """Releases x with probability proportional to q**||x - f||_1, over the lists near f.
 
-    These are the lists between the bounds U^d and L^d of all lists within an L1 distance d of f
+    These are the lists between the bounds U^d and L^d on all lists within an L1 distance d of f
     (``PartitionBounds.within_distance``), as in Mechanism 1 of Blocki, Datta and Bonneau (NDSS
-    2016). It is there to compare: ``IntegerPartitionMechanism`` has no delta and is no slower.
+    2016). Use it to compare: ``IntegerPartitionMechanism`` has no delta and is no slower.
 
     Privacy. Which lists are possible depends on f. For every f of at most ``max_total`` users, the
-    unrestricted mechanism leaves the bounds with a probability of at most ``delta``, which is then
-    the total variation between the two mechanisms. So for neighbours f, f' (add or remove all
+    unrestricted mechanism leaves the bounds with a probability of at most ``delta``, which
+    therefore bounds the total variation between the two. So for neighbours f, f' (add or remove all
     records of one user) and any set S
 
         P_f(S) <= Q_f(S) + delta <= e**epsilon Q_f'(S) + delta
                <= e**epsilon (P_f'(S) + delta) + delta
 
     with Q the unrestricted distribution: (epsilon, delta')-DP with delta' = delta * (1 +
-    e**epsilon), for lists of at most ``max_total`` users. Others are refused; the refusal itself
+    e**epsilon), for lists of at most ``max_total`` users. Larger lists are refused, which itself
     leaks information about the data. As in the paper, epsilon pays for two factors of
     q**-sensitivity, and not for the exact price of Q.
 
-    If ||x - f||_1 = m, the total of x is one of m + 1 numbers up to N + m, so that there are at
-    most (m + 1) p(N + m) such lists; p(n) <= e**(pi sqrt(2 n / 3)) (Apostol, "Introduction to
-    Analytic Number Theory", Theorem 14.5). All weights sum to more than f's own, which is 1. So
+    If ||x - f||_1 = m, the total of x is one of m + 1 numbers up to N + m, so there are at most (m
+    + 1) p(N + m) such lists; p(n) <= e**(pi sqrt(2 n / 3)) (Apostol, "Introduction to Analytic
+    Number Theory", Theorem 14.5). All weights sum to more than f's own, which is 1. So
 
         Pr[||x - f||_1 > d] <= sum over m > d of (m + 1) e**(pi sqrt(2 (N + m) / 3)) q**m
 
@@ -180,8 +180,8 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
 
     Args:
       max_total: N, a public upper bound on the list's total.
-      delta: leave d to the bound above. Give this or distance.
-      distance: d. Then delta is what the bound says.
+      delta: a limit on the bound above, which determines d. Give this or distance.
+      distance: d, from which delta follows by the bound above.
       epsilon, sensitivity, eta: see ``PartitionMechanism``.
 
     Raises:
@@ -227,7 +227,7 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
 
     @cached_property
     def delta_prime(self) -> float:
-        """delta * (1 + e**epsilon), rounded up."""
+        """Returns delta * (1 + e**epsilon), rounded up."""
         assert self.delta is not None
         _, up = rounding_pair(_PRECISION)
         _, factor = self.decay.power(-2 * self.sensitivity, _PRECISION)
@@ -260,8 +260,8 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
 
 
 def probability_outside(decay: Decay, max_total: int, distance: int) -> float:
-    """The bound on Pr[||x - f||_1 > distance] of ``DistanceBoundedPartitionMechanism``, whose sum
-    is at most a geometric series; 1 where its terms do not fall yet."""
+    """Bounds Pr[||x - f||_1 > distance] of ``DistanceBoundedPartitionMechanism`` by a geometric
+    series; 1 if its terms do not fall yet."""
     first = distance + 1
     with gmpy2.context(precision=_PRECISION):
         rate = gmpy2.mpfr(decay.log_enclosure(_PRECISION)[0])

@@ -1,6 +1,6 @@
-"""The mechanisms for frequency lists by name, and the choice among them by public numbers.
+"""Lists the mechanisms for frequency lists by name, and chooses one by public numbers.
 
-To add a mechanism: a module with a subclass of ``WithinBounds``, a line in ``REGISTRY``,
+To add a mechanism, write a module with a subclass of ``WithinBounds``, a line in ``REGISTRY``,
 tests and a paragraph of documentation.
 """
 
@@ -40,8 +40,8 @@ def partition_mechanism(
     Args:
       epsilon: the privacy parameter, in natural units. Give this or eta.
       sensitivity: the most partitions that one user contributes to.
-      mechanism: one of ``MECHANISMS``. "auto" is the most accurate: the geometric one from
-        epsilon / sensitivity = ln 3 on, or an eta of log2(3), and the Frobenius one below.
+      mechanism: one of ``MECHANISMS``. "auto" takes the most accurate: the geometric one if epsilon
+        / sensitivity >= ln 3 or eta >= log2(3), and otherwise the Frobenius one.
       eta: the parameter of the weights in base 2.
       bounds: public bounds on the lists; none by default.
 
@@ -62,6 +62,6 @@ def partition_mechanism(
 def chosen_mechanism(
     epsilon: Number | None = None, sensitivity: int = 1, eta: Eta | None = None
 ) -> str:
-    """The name of the mechanism that "auto" takes, see ``partition_mechanism``."""
+    """Returns the name of the mechanism that "auto" takes; see ``partition_mechanism``."""
     decay = FrobeniusMechanism(epsilon, sensitivity, eta).decay
     return GEOMETRIC if decay.is_at_most_one_third() else FROBENIUS

@@ -1,4 +1,4 @@
-"""The integer-partition mechanism by a table over ranks and values, for small lists.
+"""Implements the integer-partition mechanism by a table over ranks and values, for small lists.
 
 Algorithm 1 of Ilvento, "Implementing Differentially Private Integer Partitions via the Exponential
 Mechanism", after the dynamic program of Blocki, Datta and Bonneau (NDSS 2016). With public
@@ -14,9 +14,9 @@ first down, each by normalised sampling among the values that the one before it 
 Weights are integers: row i in units of 2**-(bits * reach_i), where reach_i is the largest distance
 that ranks i, i+1, ... can still add. So every operation is exact for every eta.
 
-The table has a cell for every rank and value within the bounds, and its cells grow with the total:
-at bounds n / i, time and memory grow faster than n**2. The unrestricted mechanism is the limit of
-loose bounds; for lists beyond some thousands of users, use ``IntegerPartitionMechanism``.
+The table has a cell for every rank and value within the bounds. Time and memory grow faster than
+the total n squared at bounds n / i. The unrestricted mechanism is the limit of loose bounds; for
+lists beyond some thousands of users, use ``IntegerPartitionMechanism``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True)
 class _Row:
-    """The values of one rank, with integers for each."""
+    """Holds the values of one rank, with integers for each."""
 
     values: range
     steps: ObjectArray  # the numerators of b**distance
@@ -55,7 +55,7 @@ class _Row:
     sums: ObjectArray  # cumulative
 
     def at(self, values: Any) -> Any:
-        """The places of values, or of the largest one where they are above it."""
+        """Returns the places of values; of the largest one for any value above it."""
         return np.minimum(values, self.values[-1]) - self.values[0]
 
 
@@ -64,16 +64,16 @@ class PartitionTable:
 
     Privacy. The bounds must not depend on the data. Neighbours: add or remove all records of one
     user, who contributes to at most k partitions; that moves the sorted list by at most k in L1. So
-    one ``sample`` is (2 * k * eta)-DP in base 2 (the argument is that of ``ExponentialMechanism``).
-    All but samples are private quantities, for evaluation. Building the table takes a time that
-    depends on the bounds and, less, on the list.
+    one ``sample`` is (2 * k * eta)-DP in base 2 (by the argument for ``ExponentialMechanism``). All
+    other results are private, for evaluation. The time to build the table depends on the bounds
+    and, less, on the list.
 
     Args:
       frequency_list: the private list f.
       eta: the parameter of the weights in base 2, per unit of L1 distance.
-      upper: U_1, U_2, ...: a ``FrequencyList`` or one non-negative integer per rank. Ranks beyond
-        its length are zero. Tightened to be descending, which excludes no list.
-      lower: L_1, L_2, ..., likewise; zero beyond its length, and by default.
+      upper: U_1, U_2, ...: a ``FrequencyList`` or one non-negative integer per rank. Later ranks
+        are zero. Tightened to be descending, which excludes no list.
+      lower: L_1, L_2, ..., in the same form; zero beyond its length, and by default.
 
     Raises:
       ValueError: an argument has the wrong type, a bound is not a non-negative integer, no list is
@@ -127,12 +127,12 @@ class PartitionTable:
 
     @property
     def ranks(self) -> int:
-        """The number of frequencies that may be positive."""
+        """Counts the frequencies that may be positive."""
         return len(self._rows)
 
     @cached_property
     def total_weight(self) -> Any:
-        """The sum of b**||y - f||_1 over all lists y within the bounds, as gmpy2.mpq."""
+        """Returns the sum of b**||y - f||_1 over all lists y within the bounds, as gmpy2.mpq."""
         return self._eta.base**self._beyond * gmpy2.mpq(
             self._total, gmpy2.mpz(1) << self._eta.bits * self._reach
         )
@@ -145,7 +145,7 @@ class PartitionTable:
         """Draws a list to release, exactly from the mechanism's distribution.
 
         Args:
-          tape: where random numbers come from: ``RandomTape.from_os()`` for a release.
+          tape: the source of randomness: ``RandomTape.from_os()`` for a release.
           channel: the address of this release on the tape; every release needs one of its own.
         """
         released: list[int] = []
@@ -169,10 +169,8 @@ class PartitionTable:
         return gmpy2.mpq(weight, self._total)
 
     def marginal(self, rank: int) -> dict[int, Any]:
-        """Returns the exact distribution of the released frequency at a rank, counted from 0.
-
-        Each value has its probability as gmpy2.mpq. ValueError if there is no such rank.
-        """
+        """Returns {value: probability} of the released frequency at a rank, counted from 0, exactly
+        (gmpy2.mpq). Raises a ValueError if there is no such rank."""
         if not 0 <= rank < self.ranks:
             raise ValueError(f"rank must be between 0 and {self.ranks - 1}, got {rank}")
         return self._marginals[rank]
@@ -194,10 +192,10 @@ class PartitionTable:
 
     @cached_property
     def _marginals(self) -> list[dict[int, Any]]:
-        """The paper's recursion for P[y_i = v], without its divisions.
+        """Returns P[y_i = v] by the paper's recursion, without its divisions.
 
-        P[y_i = v] = A(i, v) * w(i, v) / Z, where A(i, v) is the weight of the ways for the ranks
-        before i to end at v or above (A / Z is the paper's coefficient C):
+        P[y_i = v] = A(i, v) * w(i, v) / Z, where A(i, v) is the weight of all ways in which the
+        ranks before i end at v or above (A / Z is the paper's coefficient C):
 
             A(i + 1, v) = sum of A(i, v') * b**|v' - f_i| over v' >= v
         """
@@ -231,7 +229,7 @@ def _per_rank(name: str, values: FrequencyList | Sequence[int]) -> list[int]:
 
 
 def _closure(upper: list[int], lower: list[int]) -> tuple[list[int], list[int]]:
-    """Descending bounds around the same lists; the upper ones are positive."""
+    """Returns descending bounds around the same lists; the upper ones are positive."""
     highest = list(accumulate(upper, min))
     lowest = list(accumulate(reversed(lower), max))[::-1]
     while highest and highest[-1] == 0:

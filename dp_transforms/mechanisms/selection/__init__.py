@@ -1,6 +1,6 @@
-"""Differentially private partition selection: which partitions may be named, at what privacy cost.
+"""Selects the partitions that may be named under differential privacy, at a stated cost.
 
-Pure mathematics and exact decisions, without Beam. Start with ``choose_strategy`` or ``explain``.
+It is mathematics and exact decisions, without Beam. Begin with ``choose_strategy`` or ``explain``.
 """
 
 from dp_transforms.public_names import lazily

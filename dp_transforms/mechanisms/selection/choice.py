@@ -1,4 +1,4 @@
-"""Strategies by name; which one to take, and what each would keep, from public parameters alone."""
+"""Names strategies, chooses one, and shows what each would keep, from public parameters alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STRATEGIES: dict[str, type[SelectionStrategy]] = {
         MeasuredSelection,
     )
 }
-"""Every strategy by its name. Of equally good ones ``choose_strategy`` takes the first."""
+"""Maps names to strategies. Of equally good ones ``choose_strategy`` takes the first."""
 
 _WORTH_ROUNDS = 1.5
 _ROWS = 16
@@ -51,13 +51,13 @@ def make_strategy(
     already_bounded: bool = False,
     **options: Any,
 ) -> SelectionStrategy:
-    """Makes the strategy of a name, or for "auto" the one of ``choose_strategy``.
+    """Makes the strategy of a name, or for "auto" the result of ``choose_strategy``.
 
     Args:
       strategy: "auto" or a key of ``STRATEGIES``.
       epsilon, delta: the budget of the whole selection.
-      noisy_counts: noisy counts are wanted with the selected partitions.
-      already_bounded: users are known to have at most kappa partitions; for "auto" alone.
+      noisy_counts: whether selected partitions get noisy counts.
+      already_bounded: whether users are known to have at most kappa partitions; only for "auto".
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
     Raises:
@@ -90,13 +90,13 @@ def choose_strategy(
 ) -> SelectionStrategy:
     """Makes the strategy that should name the most partitions, by public parameters alone.
 
-    The choice is between rounds and the best single round: the one that needs the fewest users to
-    keep a partition half of the time. Rounds are ``measured``, or ``renyi_rounds`` if users are
-    known to have at most kappa partitions. From kappa = 2 on they are taken if they need at most
-    half as many users again, where every user has kappa partitions and early rounds gain nothing.
-    At kappa = 1 ``measured`` is taken, but ``optimal`` if users are known to have one partition.
-    Rounds have no noisy counts, and are left out if they refuse the parameters. The choice costs no
-    privacy.
+    It compares rounds with the best single round: the strategy that needs the fewest users to keep
+    a partition half of the time. Rounds are ``measured``, or ``renyi_rounds`` if users are known to
+    have at most kappa partitions. From kappa = 2 on, rounds are taken if they need at most half as
+    many users again in their worst case: every user has kappa partitions, and early rounds gain
+    nothing. At kappa = 1 ``measured`` is taken, but ``optimal`` if users are known to have one
+    partition. Rounds have no noisy counts, and are left out if they refuse the parameters. The
+    choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
 
@@ -135,14 +135,14 @@ def choose_strategy(
 
 @dataclass(frozen=True)
 class Explanation:
-    """Keep-probabilities of several strategies at several numbers of users.
+    """Shows keep-probabilities of several strategies at several numbers of users.
 
     Attributes:
-      strategies: what is compared.
+      strategies: the strategies compared.
       chosen: the name of the strategy that ``strategy="auto"`` takes.
       users: numbers of users per partition, ascending.
       probabilities: ``keep_probability``, by strategy and number of users.
-      refused: names of strategies that refuse these parameters, and why.
+      refused: names of strategies that refuse these parameters, with their reasons.
     """
 
     strategies: tuple[SelectionStrategy, ...]
@@ -153,7 +153,7 @@ class Explanation:
 
     @property
     def budget(self) -> str:
-        """epsilon, delta and kappa in words, and other parameters that are not the default."""
+        """Describes epsilon, delta, kappa and all parameters that differ from their defaults."""
         strategy = self.strategies[0]
         max_partitions = strategy.max_partitions_per_user
         partitions = "1 partition" if max_partitions == 1 else f"{max_partitions} partitions"
@@ -170,7 +170,7 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """The reason for choosing this strategy, in words."""
+        """Explains why this strategy was chosen."""
         chosen = next(s for s in self.strategies if s.name == self.chosen)
         if isinstance(chosen, MeasuredSelection):
             if chosen.max_partitions_per_user == 1:
@@ -218,7 +218,7 @@ def explain(
 
     Args:
       epsilon, delta: the budget; positive.
-      users: the numbers of users to show; by default up to where every strategy keeps nearly all.
+      users: the numbers of users to show; by default until every strategy keeps nearly all.
       noisy_counts: compare only strategies that have noisy counts.
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
@@ -257,5 +257,5 @@ def explain(
 
 
 def evenly(first: int, last: int, points: int) -> tuple[int, ...]:
-    """At most ``points`` different integers from first to last, evenly spaced."""
+    """Returns at most ``points`` different integers from first to last, evenly spaced."""
     return tuple(sorted({first + (last - first) * i // (points - 1) for i in range(points)}))

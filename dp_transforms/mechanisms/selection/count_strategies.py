@@ -1,4 +1,4 @@
-"""The strategies that need only each partition's number of users.
+"""Defines the strategies that need only each partition's number of users.
 
 Most decide about partitions independently, each (epsilon', delta')-differentially private in its
 own count, which composes over the partitions that one user can change. Two rules:
@@ -14,8 +14,8 @@ own count, which composes over the partitions that one user can change. Two rule
     H = sum over l of C(parts, l) max(0, e**((parts-l) epsilon') - e**(epsilon + l epsilon'))
         / (1 + e**epsilon')**parts
 
-  at every epsilon, not only at the multiples of epsilon' that the theorem lists. It never allows
-  less than naive splitting does.
+  at every epsilon, not only at the multiples of epsilon' listed in the theorem. It always allows at
+  least as much as naive splitting does.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
     truncated_geometric_noise,
 )
 
-Share = tuple[Fraction, Fraction]
-"""(epsilon', delta') of one partition."""
+Share = tuple[Fraction, Fraction]  # (epsilon', delta') of one partition
 
 TIGHT, NAIVE = "tight", "naive"
 _PRECISION = 192
@@ -61,7 +60,7 @@ _REFINEMENTS = 3
 
 @dataclass(frozen=True)
 class _SplitStrategy(CountStrategy):
-    """Each partition spends its own (epsilon', delta'), see the module.
+    """Spends its own (epsilon', delta') on each partition, see the module.
 
     Args:
       composition: "tight" takes the (epsilon', delta') with the smallest threshold among those that
@@ -79,15 +78,14 @@ class _SplitStrategy(CountStrategy):
 
     @cached_property
     def share(self) -> Share:
-        """(epsilon', delta') of one partition."""
         if self.composition == NAIVE:
             return naive_share(*self._budget, self._partitions_changed)
         return best_share(*self._budget, self._partitions_changed, self._cost)
 
     @staticmethod
     def _cost(epsilon: Fraction, delta: Fraction) -> float:
-        """About the count that is kept half of the time: here k of truncated geometric noise
-        before rounding up, which is about the median of pi too."""
+        """Estimates the count that is kept half of the time. Here it is k of truncated geometric
+        noise before rounding up, which is about the median of pi too."""
         down, _ = rounding_pair(64)
         return float(down.log(truncation_ratio(epsilon, delta, 64)[0])) / float(epsilon)
 
@@ -102,10 +100,11 @@ class _SplitStrategy(CountStrategy):
 
 @dataclass(frozen=True)
 class OptimalSelection(_SplitStrategy):
-    """The optimal primitive: no strategy keeps more when users have one partition each.
+    """Keeps as many partitions as is possible when users have one partition each.
 
-    Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially private partition selection"),
-    Theorem 1; ``keep_distribution`` has the privacy argument. epsilon and delta may be 0.
+    This is the optimal primitive of Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially
+    private partition selection"), Theorem 1; ``keep_distribution`` argues privacy. epsilon and
+    delta may be 0.
 
     >>> import numpy as np
     >>> from dp_transforms.mechanisms import RandomTape
@@ -129,7 +128,7 @@ class OptimalSelection(_SplitStrategy):
 
 @dataclass(frozen=True)
 class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
-    """Truncated symmetric geometric noise: nearly the optimal primitive, with noisy counts.
+    """Adds truncated symmetric geometric noise: nearly the optimal primitive, with noisy counts.
 
     Desfontaines, Voss, Gipson, Mandayam (2022), Definitions 6-8; the privacy argument is in
     ``threshold_distribution``. A partition is kept if its noisy count is strictly greater than k.
@@ -147,15 +146,15 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
         return ThresholdDistribution(noise, noise.k, saturation=2 * noise.k + 1)
 
     def public_distribution(self, threshold: int) -> ThresholdDistribution:
-        """The distribution of partitions whose names are public: these may appear without users.
+        """Returns the distribution of partitions with public names, which may appear without users.
 
         The noise is that of ``distribution``, so that both kinds of partition may stand in one
-        release, and the count is private however it is thresholded.
+        release, and the count is private for any threshold.
 
         Args:
-          threshold: what the noisy count must exceed, from -k to k, k the noise's bound. At -k
-            every partition with a user is kept, and nearly every one without; at k none without a
-            user is; at 0 a partition without users is kept less than half of the time.
+          threshold: the noisy count must exceed this; from -k to k, k the noise's bound. At -k
+            every partition with a user is kept, and nearly every one without; at 0 a partition
+            without users is kept less than half of the time; at k never.
 
         Raises:
           ValueError: the threshold is out of range.
@@ -175,10 +174,10 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
 
 @dataclass(frozen=True)
 class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
-    """Discrete Laplace noise and a threshold, with noisy counts.
+    """Adds discrete Laplace noise and compares with a threshold, with noisy counts.
 
     The noise has P[X = x] proportional to e**(-epsilon' |x|). With n >= 1 users the count is
-    epsilon'-DP; a partition's only user makes it appear with probability delta' at most. So each
+    epsilon'-DP; a partition's only user makes it appear with probability at most delta'. So each
     partition is (epsilon', delta')-DP, and they compose (Korolova, Kenthapadi, Mishra, Ntoulas
     2009, with discrete noise).
 
@@ -206,10 +205,10 @@ class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
 
 @dataclass(frozen=True)
 class GaussianSelection(NoisyCountStrategy):
-    """Gaussian noise, rounded to integers, and a threshold, with noisy counts.
+    """Adds Gaussian noise, rounded to integers, and compares with a threshold, with noisy counts.
 
-    The noise is calibrated analytically (Balle and Wang 2018) for a shift of kappa counts by one
-    each, together with the threshold; ``gaussian`` has the argument, for any kappa.
+    Noise and threshold are calibrated together and analytically (Balle and Wang 2018), for a shift
+    of kappa counts by one each; ``gaussian`` has the argument, for any kappa.
 
     >>> strategy = GaussianSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10)
     >>> round(strategy.sigma, 3), strategy.distribution.threshold
@@ -220,7 +219,7 @@ class GaussianSelection(NoisyCountStrategy):
 
     @cached_property
     def budget(self) -> GaussianBudget:
-        """The change that one user may make, kappa counts by one each."""
+        """Returns the largest change that one user may make, kappa counts by one each."""
         return calibrate(*self._budget, self.max_partitions_per_user, self._users_changed)
 
     @cached_property
@@ -231,7 +230,7 @@ class GaussianSelection(NoisyCountStrategy):
 
     @property
     def sigma(self) -> float:
-        """The noise's standard deviation before rounding, in users."""
+        """Returns the noise's standard deviation before rounding, in users."""
         return math.sqrt(self.max_partitions_per_user / self.budget.mu2)
 
     def _parameters(self) -> dict[str, Any]:
@@ -243,12 +242,12 @@ def _threshold_parameters(distribution: ThresholdDistribution) -> dict[str, Any]
 
 
 def naive_share(epsilon: Fraction, delta: Fraction, parts: int) -> Share:
-    """(epsilon / parts, delta / parts)."""
+    """Returns (epsilon / parts, delta / parts)."""
     return epsilon / parts, delta / parts
 
 
 def composed_delta(share: Share, epsilon: Fraction, parts: int) -> Any:
-    """The delta at ``epsilon`` of ``parts`` mechanisms that spend ``share`` each, rounded up."""
+    """Returns the delta at ``epsilon`` of ``parts`` mechanisms of ``share`` each, rounded up."""
     down, up = rounding_pair(_PRECISION)
     undisclosed = down.mul(down.log1p(-gmpy2.mpq(share[1])), parts)
     # 1 - e**undisclosed (1 - H), in full relative precision, however small delta is.
@@ -257,7 +256,7 @@ def composed_delta(share: Share, epsilon: Fraction, parts: int) -> Any:
 
 
 def _ways(parts: int, some: int) -> Any:
-    """parts! / (some! (parts - some)!), rounded up."""
+    """Returns parts! / (some! (parts - some)!), rounded up."""
     # The logarithms have about 60 bits before the point at most.
     down, up = rounding_pair(_PRECISION + 64)
     others = down.add(down.lngamma(some + 1), down.lngamma(parts - some + 1))
@@ -266,7 +265,7 @@ def _ways(parts: int, some: int) -> Any:
 
 @lru_cache(maxsize=4096)
 def response_delta(epsilon0: Fraction, epsilon: Fraction, parts: int) -> Any:
-    """H above, rounded up: the delta of ``parts`` randomised responses that spend epsilon0 each."""
+    """Returns H, the delta of ``parts`` randomised responses of epsilon0 each, rounded up."""
     if epsilon0 * parts <= epsilon:
         return gmpy2.mpfr(0)
     down, up = rounding_pair(_PRECISION)
@@ -295,7 +294,7 @@ def response_delta(epsilon0: Fraction, epsilon: Fraction, parts: int) -> Any:
 def largest_delta_share(
     epsilon0: Fraction, epsilon: Fraction, delta: Fraction, parts: int
 ) -> Fraction | None:
-    """The largest delta' (within 2**-40 of the best) that stays within budget; None if none."""
+    """Returns the largest delta' within budget, up to 2**-40 of it; None if there is none."""
     allowed = gmpy2.mpq(delta)
     if response_delta(epsilon0, epsilon, parts) >= allowed:
         return None
@@ -310,11 +309,9 @@ def largest_delta_share(
 def best_share(
     epsilon: Fraction, delta: Fraction, parts: int, cost: Callable[[Fraction, Fraction], float]
 ) -> Share:
-    """The share within budget with the smallest ``cost(epsilon', delta')``.
-
-    Every share that is considered is certainly within budget, naive splitting among them; the best
-    is searched for, over epsilon' from epsilon / parts to epsilon.
-    """
+    """Returns the share within budget with the smallest ``cost(epsilon', delta')``. The search is
+    over epsilon' from epsilon / parts to epsilon. Every share considered is certainly within
+    budget; naive splitting is among them."""
     naive = naive_share(epsilon, delta, parts)
     if parts == 1 or epsilon == 0 or delta == 0:
         return naive
@@ -338,7 +335,6 @@ def best_share(
 
 
 def _dyadic(epsilon: Fraction, divisor: float) -> Fraction:
-    """epsilon / divisor, to about 40 bits."""
     value = float(epsilon) / divisor
     unit = Fraction(2) ** (math.frexp(value)[1] - 40)
     return round(Fraction(value) / unit) * unit

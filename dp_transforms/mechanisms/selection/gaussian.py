@@ -1,9 +1,9 @@
-"""The amount of Gaussian noise, and the threshold: the whole delta twice, instead of two halves.
+"""Calibrates Gaussian noise and the threshold with the whole delta twice, instead of two halves.
 
 A user who is added changes some partitions that others have (their statistics shift) and brings
-some that nobody else has (each is selected with probability at most 1 - e**-(lambda / t), t being
-how many partitions the user has). Let f be the share of the second kind. Then, with D' the records
-with that user and D without, up to the order of D and D',
+some that nobody else has (each is selected with probability at most 1 - e**-(lambda / t) if the
+user has t in all). Let f be the share of the second kind. Then, with D' the records with that user
+and D without, up to the order of D and D',
 
     P'[S] <= 1 - e**(-f lambda) + P'[S, none of the second kind]      and, their decisions being
     P'[S, none] = e**(-f lambda) P'_shifted[S],                        independent,
@@ -59,15 +59,15 @@ _NOISE_SHARES = (1 - _SLACK, *(Fraction(i, 8) for i in range(7, 0, -1)))
 
 @dataclass(frozen=True)
 class GaussianBudget:
-    """The change that one user may make: mu2, the squared L2 norm of the shift of all statistics in
+    """Limits the change by one user: mu2, the squared L2 norm of the shift of all statistics in
     units of the noise's variance, and the exposure lambda, minus the logarithm of the probability
-    that none of the partitions that only this user has is selected."""
+    that no partition that only this user has is selected."""
 
     mu2: Fraction
     exposure: Fraction
 
     def new_partition_probability(self, partitions: int) -> Fraction:
-        """1 - e**-(exposure / partitions), rounded down: for each of ``partitions`` new ones."""
+        """Returns 1 - e**-(exposure / partitions) for each new partition, rounded down."""
         down, up = rounding_pair(_PRECISION)
         probability = down.minus(up.expm1(up.minus(down.div(gmpy2.mpq(self.exposure), partitions))))
         return as_fraction(probability)
@@ -77,8 +77,8 @@ class GaussianBudget:
 def calibrate(
     epsilon: Fraction, delta: Fraction, partitions: int, users_changed: int = 1
 ) -> GaussianBudget:
-    """Returns the budget within (epsilon, delta) with the smallest threshold, where a user has at
-    most so many partitions."""
+    """Returns the budget within (epsilon, delta) with the smallest threshold, for users of at most
+    this many partitions."""
     candidates = _candidates(epsilon, delta, users_changed)
     return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
 
@@ -87,7 +87,7 @@ def calibrate(
 def _candidates(
     epsilon: Fraction, delta: Fraction, users_changed: int
 ) -> tuple[GaussianBudget, ...]:
-    """The budgets to compare, whatever the number of partitions."""
+    """Returns the budgets to compare, for any number of partitions."""
     candidates = []
     for share in _NOISE_SHARES:
         mu2 = largest_mu2(epsilon, share * delta) / users_changed
@@ -131,20 +131,21 @@ def is_private(
 
 
 def relative_threshold(budget: GaussianBudget, partitions: int) -> float:
-    """The threshold for users of ``partitions`` partitions and L2 norm one, less one's weight."""
+    """Returns the threshold for ``partitions`` partitions of a user of L2 norm one, less a
+    weight."""
     quantile = upper_quantile(budget.new_partition_probability(partitions))
     return float(quantile) / math.sqrt(budget.mu2)
 
 
 def normal_tail(square: Any, precision: int) -> Enclosure:
-    """(lo, hi) around Q(sqrt(square)) for an exact rational square >= 0, of relative precision."""
+    """Encloses Q(sqrt(square)) for an exact rational square >= 0, with relative precision."""
     return enclosed(gmpy2.mpq(square) / 2, precision + _GUARD_BITS).sqrt().erfc() / 2
 
 
 @dataclass(frozen=True)
 class RoundedGaussian(IntegerNoise):
-    """Normal noise of variance sigma2, rounded to the nearest integer: for x >= 0
-    P[X > x] = Q((x + 1/2) / sigma). An integer n plus X is n plus normal noise, rounded."""
+    """Rounds normal noise of variance sigma2 to the nearest integer: P[X > x] = Q((x + 1/2) /
+    sigma) for x >= 0. An integer n plus X is n plus normal noise, rounded."""
 
     sigma2: Fraction
 
@@ -166,20 +167,19 @@ class RoundedGaussian(IntegerNoise):
 
     @cached_property
     def _inverse(self) -> float:
-        """1 / sigma."""
         return float(enclosed(1 / gmpy2.mpq(self.sigma2), _PRECISION).sqrt().lower)
 
 
 def gaussian_delta(mu2: Any, epsilon: Any) -> Any:
-    """delta(epsilon) of normal noise for a shift of L2 norm mu, in standard deviations; rounded up.
+    """Returns delta(epsilon) of normal noise for a shift by mu standard deviations, rounded up.
 
     Balle and Wang (2018), Theorem 8, for any real epsilon and mu2 = mu**2 >= 0:
 
         delta(epsilon) = Q(epsilon / mu - mu / 2) - e**epsilon Q(epsilon / mu + mu / 2)
 
-    The sup over events S of P'[S] - e**epsilon P[S] for two normal distributions that mean shifts
-    by mu: of any number of coordinates, and of rounds that are chosen adaptively and whose mu2 add
-    up to this one.
+    It is the sup over events S of P'[S] - e**epsilon P[S] for two normal distributions with means
+    mu apart: for any number of coordinates, and for adaptively chosen rounds whose mu2 sum to this
+    one.
     """
     squared, exponent = gmpy2.mpq(mu2), gmpy2.mpq(epsilon)
     down, up = rounding_pair(_PRECISION)
@@ -192,15 +192,15 @@ def gaussian_delta(mu2: Any, epsilon: Any) -> Any:
 
 
 def _tail_of_ratio(numerator: Any, squared: Any) -> Enclosure:
-    """(lo, hi) around Q(numerator / sqrt(squared))."""
+    """Encloses Q(numerator / sqrt(squared))."""
     tail = normal_tail(numerator**2 / squared, _PRECISION)
     return tail if numerator >= 0 else 1 - tail
 
 
 @lru_cache(maxsize=1024)
 def largest_mu2(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest mu2 (a multiple of a power of two, within 2**-40 of the best) that certainly has
-    gaussian_delta(mu2, epsilon) <= delta."""
+    """Returns the largest mu2 with gaussian_delta(mu2, epsilon) <= delta, rounded down by at most
+    2**-40 of it."""
 
     def fits(mu2: Fraction) -> bool:
         return bool(gaussian_delta(mu2, epsilon) <= gmpy2.mpq(delta))
@@ -210,7 +210,7 @@ def largest_mu2(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def upper_quantile(probability: Fraction) -> Fraction:
-    """The smallest z >= 0 (within 2**-40 of the best) that certainly has Q(z) <= probability."""
+    """Returns the smallest z >= 0 with Q(z) <= probability, rounded up by at most 2**-40 of it."""
     target = gmpy2.mpq(probability)
     if target >= 0.5:
         return Fraction(0)
@@ -225,11 +225,9 @@ def upper_quantile(probability: Fraction) -> Fraction:
 
 
 def largest_dyadic(fits: Callable[[Fraction], bool], bits: int = _STEPS) -> Fraction:
-    """The largest positive number of ``bits`` bits where ``fits`` is true, as it is near zero.
-
-    Found by bisection: ``fits`` should be true up to some point and false beyond it, and is
-    certainly true of the result.
-    """
+    """Returns the largest positive number of ``bits`` bits where ``fits`` is true, by bisection.
+    ``fits`` is true near zero, and should be true up to some point only; it is certainly true of
+    the result."""
     exponent = 0
     while fits(Fraction(2) ** exponent):
         exponent += 1

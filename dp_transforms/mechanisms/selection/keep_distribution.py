@@ -1,19 +1,19 @@
-"""Keep-probabilities, and exact decisions for many partitions at once.
+"""Computes keep-probabilities, and decides exactly about many partitions at once.
 
 A keep distribution gives every partition's statistic s (a count of users, or a sum of weights) the
-probability pi(s) of being kept. The decision reads one uniform number U per partition: it is kept
-if and only if U >= 1 - pi(s), so with probability exactly pi(s). All distributions here are
+probability pi(s) of being kept. The decision reads one uniform number U per partition, which is
+kept if and only if U >= 1 - pi(s), so with probability exactly pi(s). All distributions here are
 non-decreasing in s, so that larger partitions are kept at smaller U.
 
-What is stored is 1 - pi(s), since pi(s) is what comes close to one: a float holds 1e-30, but not 1
-- 1e-30. A table of its enclosures, rounded outwards to 64 bits, settles nearly every decision. One
-that it leaves open compares more and more bits of U with an enclosure of the very 1 - pi(s). So no
-float decides anything, and pi is differentially private as it is on paper.
+Stored is 1 - pi(s), since pi(s) may be close to one: a float holds 1e-30, but not 1 - 1e-30. A
+table of its enclosures, rounded outwards to 64 bits, settles nearly every decision. Otherwise more
+and more bits of U are compared with an enclosure of 1 - pi(s). So no float decides anything, and pi
+is differentially private as it is on paper.
 
-**The optimal primitive.** No (epsilon, delta)-differentially private way of deciding about a
-partition by its number of users n, where users have one partition each, keeps it more often, for
-any n, than the distribution of Lemma 1 in Desfontaines, Voss, Gipson, Mandayam (2022,
-"Differentially private partition selection", arXiv 2006.03684):
+**The optimal primitive.** Let users have one partition each. No (epsilon, delta)-differentially
+private way of deciding about a partition by its number of users n keeps it more often, for any n,
+than the distribution of Lemma 1 in Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially
+private partition selection", arXiv 2006.03684):
 
     pi(0) = 0
     pi(n) = min(e**epsilon pi(n-1) + delta, 1 - e**-epsilon (1 - pi(n-1) - delta), 1)
@@ -70,24 +70,22 @@ _CHUNK = 1 << 18
 
 
 class KeepDistribution(ABC):
-    """pi(s), non-decreasing, for integer statistics s >= 0.
-
-    Below ``smallest`` pi is 0. Distributions are immutable and hashable: equal ones share a table.
-    """
+    """Defines pi(s), non-decreasing, for integer statistics s >= 0; it is 0 below ``smallest``.
+    Distributions are immutable and hashable: equal ones share a table."""
 
     smallest: int = 1
 
     @abstractmethod
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
-        """(lo, hi) around 1 - pi(statistic), at most about 2**-precision apart."""
+        """Encloses 1 - pi(statistic), within about 2**-precision."""
 
     def step(self, partitions: int) -> int:
-        """Returns what a user of ``partitions`` partitions adds to each one's statistic."""
+        """Returns the amount that a user of ``partitions`` partitions adds to each statistic."""
         return 1
 
     @property
     def saturation(self) -> int | None:
-        """The smallest statistic that is kept with certainty, or None if there is none."""
+        """Returns the smallest statistic that is kept with certainty; None if there is none."""
         return None
 
     def decide(self, statistics: IntArray, words: WordArray, extend: Extend) -> BoolArray:
@@ -114,30 +112,28 @@ class KeepDistribution(ABC):
         return keep
 
     def keep_enclosure(self, statistic: int, precision: int) -> Enclosure:
-        """(lo, hi) around pi(statistic), exact rationals at most about 2**-precision apart."""
+        """Encloses pi(statistic) in exact rationals, within about 2**-precision."""
         return 1 - self.drop_enclosure(statistic, precision).rational()
 
     def keep_probability(self, statistic: int) -> float:
-        """pi(statistic) ``as_float``."""
+        """Returns pi(statistic) ``as_float``."""
         return as_float(lambda precision: self.keep_enclosure(statistic, precision))
 
     @cached_property
     def median(self) -> int | None:
-        """The smallest statistic that is kept at least half of the time; None if there is none."""
+        """Returns the smallest statistic kept at least half of the time; None if there is none."""
         if self.reach is None:
             return None
         return self._smallest_dropped_at_most(gmpy2.mpq(1, 2))
 
     @cached_property
     def reach(self) -> int | None:
-        """The smallest statistic dropped below a probability of 2**-64; None if pi is 0."""
+        """Returns the smallest statistic dropped with probability below 2**-64; None if pi is 0."""
         if self.saturation is not None:
             return self.saturation
         return self._smallest_dropped_at_most(gmpy2.mpq(1, 1 << WORD_BITS))
 
     def _smallest_dropped_at_most(self, probability: Any) -> int:
-        """The smallest statistic that is dropped with at most this probability."""
-
         def is_kept(statistic: int) -> bool:
             return refine_until_decided(
                 lambda bits: self.drop_enclosure(statistic, bits).is_at_most(probability),
@@ -147,7 +143,7 @@ class KeepDistribution(ABC):
         return smallest_where(is_kept, self.smallest)
 
     def _look_up(self, statistics: IntArray, words: WordArray) -> tuple[BoolArray, IntArray]:
-        """Looks statistics up in the table: returns which are kept, and the indices still open."""
+        """Looks statistics up in the table; returns whether each is kept, and open indices."""
         first, shift, below, last = _table(self)
         cells = np.minimum(statistics, first + ((len(below) - 1) << shift)).astype(np.int64)
         cells -= first
@@ -158,7 +154,7 @@ class KeepDistribution(ABC):
         return keep, np.flatnonzero(~keep & (words >= below[cells]))
 
     def _decide_one(self, statistic: int, word: int, prefix: Callable[[int], int]) -> bool:
-        """Tells whether U >= 1 - pi, from the first 64 bits of U, and more if they do not tell."""
+        """Tells whether U >= 1 - pi, from the first 64 bits of U, and from more bits if needed."""
 
         def is_dropped(bits: int) -> bool:
             number = known_from(word if bits == WORD_BITS else prefix(bits), bits)
@@ -169,7 +165,7 @@ class KeepDistribution(ABC):
 
 @dataclass(frozen=True)
 class OptimalDistribution(KeepDistribution):
-    """pi of Theorem 1 for one (epsilon, delta), which may be 0, and users of one partition each."""
+    """Defines pi of Theorem 1 for (epsilon, delta), which may be 0, and users of one partition."""
 
     epsilon: Fraction
     delta: Fraction
@@ -190,7 +186,7 @@ class OptimalDistribution(KeepDistribution):
 
     @cached_property
     def crossover(self) -> int:
-        """n1: up to here the first term of the minimum is the smallest."""
+        """Returns n1: up to here the first term of the minimum is the smallest."""
         if self.delta >= Fraction(1, 2) or self.epsilon == 0 or self.delta == 0:
             return 1
         return 1 + _floor_of_log_ratio(
@@ -199,12 +195,12 @@ class OptimalDistribution(KeepDistribution):
 
     @cached_property
     def saturation(self) -> int | None:
-        """n2 + 1, the smallest count that is kept with certainty; None for delta = 0."""
+        """Returns n2 + 1, the smallest count that is kept with certainty; None for delta = 0."""
         if self.delta == 0:
             return None
         if self.epsilon == 0:
             return -(-self.delta.denominator // self.delta.numerator)
-        # The second term exceeds 1 from n = 2 on. (At 1/2 alone the ratio of the logarithms is a
+        # The second term exceeds 1 from n = 2 on. (Only at 1/2 is the ratio of the logarithms a
         # whole number, which enclosures would not settle.)
         if self.delta >= Fraction(1, 2):
             return 2
@@ -219,14 +215,14 @@ class OptimalDistribution(KeepDistribution):
         return Decay(self.epsilon)
 
     def _growing(self, n: int, precision: int) -> Enclosure:
-        """pi(n) for n <= n1: delta q**(1-n) (1 - q**n) / (1 - q)."""
+        """Encloses pi(n) = delta q**(1-n) (1 - q**n) / (1 - q) for n <= n1."""
         working = precision + _GUARD_BITS
         power = self._decay.power(1 - n, working)
         above = self._decay.one_minus_power(n, working)
         return self.delta * power * above / self._decay.one_minus_power(1, working)
 
     def _shrinking(self, m: int, precision: int) -> Enclosure:
-        """1 - pi(n1 + m) for n1 + m <= n2."""
+        """Encloses 1 - pi(n1 + m) for n1 + m <= n2."""
         # The two terms are at most e**epsilon, so their difference keeps the absolute precision.
         working = precision + _GUARD_BITS + int(2 * self.epsilon)
         ratio, above = self._decay.power(1, working), self._decay.one_minus_power(m, working)
@@ -240,26 +236,22 @@ class OptimalDistribution(KeepDistribution):
 
 
 def truncation_ratio(epsilon: Fraction, delta: Fraction, precision: int) -> Enclosure:
-    """(lo, hi) around (e**epsilon + 2 delta - 1) / ((e**epsilon + 1) delta); epsilon, delta > 0."""
+    """Encloses (e**epsilon + 2 delta - 1) / ((e**epsilon + 1) delta) for epsilon, delta > 0."""
     # Divided through by e**epsilon - 1.
     grown = _grown(epsilon, precision)
     return (1 + 2 * delta / grown) / (delta * (1 + 2 / grown))
 
 
 def _grown(epsilon: Fraction, precision: int) -> Enclosure:
-    """(lo, hi) around e**epsilon - 1."""
     down, up = rounding_pair(precision)
     return Enclosure(down.expm1(gmpy2.mpq(epsilon)), up.expm1(gmpy2.mpq(epsilon)))
 
 
 def _floor_of_log_ratio(epsilon: Fraction, ratio: Callable[[int], Enclosure]) -> int:
-    """floor(log(ratio) / epsilon) for a ratio >= 1.
-
-    The logarithm is never a whole multiple of epsilon: epsilon is rational and not 0, so e**epsilon
-    is transcendental (Lindemann), and e**(j epsilon) equals neither ratio as a rational function of
-    e**epsilon, for any j and any delta below 1 other than the 1/2 set apart above. So the
-    enclosures settle the floor.
-    """
+    """Returns floor(log(ratio) / epsilon) for a ratio >= 1. The logarithm is never a whole multiple
+    of epsilon: epsilon is rational and not 0, so e**epsilon is transcendental (Lindemann), and
+    e**(j epsilon) equals neither ratio as a rational function of e**epsilon, for any j and any
+    delta below 1 other than 1/2, handled above. So the enclosures settle the floor."""
 
     def floor(bits: int) -> int:
         return int(same(math.floor(gmpy2.mpq(end)) for end in ratio(bits).log() / epsilon))
@@ -269,11 +261,9 @@ def _floor_of_log_ratio(epsilon: Fraction, ratio: Callable[[int], Enclosure]) ->
 
 @lru_cache(maxsize=64)
 def _table(distribution: KeepDistribution) -> tuple[int, int, WordArray, WordArray]:
-    """(first, shift, drop below, last open); the cell of s is (s - first) >> shift, or the last.
-
-    In a cell, words below ``drop below`` are dropped, words above ``last open`` are kept, and what
-    is between depends on s and on further bits.
-    """
+    """Returns (first, shift, drop below, last open). The cell of s is (s - first) >> shift or the
+    last. In a cell, words below ``drop below`` are dropped, words above ``last open`` are kept;
+    others depend on s and on further bits."""
     # Where pi is 0.
     first = distribution.smallest - 1
     span = (distribution.reach or distribution.smallest) - first
@@ -292,13 +282,13 @@ def _table(distribution: KeepDistribution) -> tuple[int, int, WordArray, WordArr
 
 
 def _word_below(value: Any) -> int:
-    """floor(value * 2**64), clipped to what 64 bits can hold."""
+    """Returns floor(value * 2**64), clipped to 64 bits."""
     numerator, denominator = value.as_integer_ratio()
     return max(0, min(int((numerator << WORD_BITS) // denominator), (1 << WORD_BITS) - 1))
 
 
 def as_float(enclosure: Callable[[int], Enclosure]) -> float:
-    """A number as a float, with full relative precision also where it is tiny."""
+    """Returns a number as a float, with full relative precision even if it is tiny."""
 
     def rounded(bits: int) -> float:
         lo, hi = enclosure(bits).rational()

@@ -1,22 +1,22 @@
-"""Rounds that are chosen by what the data say of users, for a small part of the budget.
+"""Chooses rounds by a statistic of users that costs a small part of the budget.
 
-Where most users have many more than kappa partitions, many rounds name the most: in each of them
-users give to partitions that they have not given to before. Where they have fewer, the last round
-should have most of the budget; how many partitions then count, and how much longer the steps are of
-users who have fewer, is a trade that ``_last_round`` makes. Where all have about as many, and early
-rounds name most of these, fewer should count. The statistic is a histogram: how many users have a
-number of distinct partitions in each of the classes between ``edges``, each count with discrete
-Laplace noise of rate epsilon_1. ``plan_of`` is a fixed function of the noisy counts.
+If most users have many more than kappa partitions, many rounds name the most: in each of them users
+give to partitions that they have not given to before. If users have fewer, the last round should
+have most of the budget; ``_last_round`` trades the number of partitions that then count against the
+longer steps of users who have fewer. If all have about as many, and early rounds name most of them,
+fewer should count. The statistic is a histogram of users by their number of distinct partitions,
+with classes between ``edges`` and discrete Laplace noise of rate epsilon_1 on each count.
+``plan_of`` is a fixed function of the noisy counts.
 
 Privacy. All records of one user more or less change one of the counts, by one. Records exchanged
-for another user's change one or two of them, and their sum by two at most; then the noise has twice
-the scale. So the noisy counts are epsilon_1-differentially private. Every plan is
-(epsilon - epsilon_1, delta)-differentially private, whatever the counts are, and by adaptive
-composition all is (epsilon, delta)-differentially private.
+for another user's change one or two counts, and their sum by two at most; then the noise has twice
+the scale. So the noisy counts are epsilon_1-differentially private. Every plan is (epsilon -
+epsilon_1, delta)-differentially private, for any counts, and by adaptive composition the whole is
+(epsilon, delta)-differentially private.
 
-At kappa = 1 the classes are users of one partition, of few and of more. What most users have
-decides: ``optimal`` where it is one, which no strategy exceeds there, few rounds where it is few,
-and many where it is more.
+At kappa = 1 the classes are users of one partition, of few and of more. The plan follows most
+users: ``optimal``, which no strategy exceeds for one partition, few rounds for few, and many for
+more.
 """
 
 from __future__ import annotations
@@ -52,29 +52,30 @@ _STEP = 16
 
 @dataclass(frozen=True)
 class Tuning:
-    """The constants that lead from noisy counts of users to a plan. Privacy holds for all.
+    """Holds the constants that lead from noisy counts of users to a plan. Privacy holds for all.
 
     Attributes:
       data: the records on which the other constants were set, at epsilon 1 and delta 1e-5.
-      statistic_share: of epsilon, for the noise of the counts: of scale 100 at epsilon 1.
-      many_rounds: where users have many partitions.
-      few_rounds: where they do not.
+      statistic_share: the part of epsilon for the noise of the counts: of scale 100 at epsilon 1.
+      many_rounds: the number of rounds for users of many partitions.
+      few_rounds: the number for others.
       growths: of few rounds: at kappa = 1, for users of few partitions; for kappa up to
         ``small_kappa``; and for a larger kappa, where early rounds find less.
       single_few: the most partitions that are few at kappa = 1.
-      edges: in units of kappa, the most that users of a class have; before them come powers of two.
-        Beyond the seventh, one round is short for some users, beyond the eighth for most of them.
+      edges: in units of kappa, the most partitions of users in a class; before them come powers of
+        two. Beyond the seventh, one round is short for some users, beyond the eighth for most of
+        them.
       doubt: standard deviations of the noise by which sums of counts are taken to be too large.
-      many, very_many: in units of kappa, what most users must have more of for ``many_rounds``, and
-        for rounds that share the budget equally.
-      alike: the share of users in one class, from which on all have about equally many.
+      many, very_many: in units of kappa, most users must have more for ``many_rounds``, and for
+        rounds that share the budget equally.
+      alike: the share of users in one class from which on all have about equally many.
       enough: times sqrt(order / divergence), users times sqrt(partitions) from which on early
         rounds name much of what users have: by Zipf's law, about 3,000 / 12 partitions in the last.
-      counted: of what such users have, the part that counts in a round.
+      counted: the part of such users' partitions that counts in a round.
       medians: by the root of the steps, about how the median grows with the number of partitions,
         for epsilon from 1/4 to 4: its power in units of 1 / ``power_unit``, and its size at one
         partition, beside that of root 6.
-      many_names: times kappa: from so many names on, users have fewer partitions left.
+      many_names: times kappa: after this many names, users have fewer partitions left.
     """
 
     data: str = (
@@ -108,8 +109,8 @@ class Tuning:
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """The rounds of ``renyi_rounds``, or ``optimal``, as noisy numbers of users by their number of
-    partitions suggest; see the module.
+    """Takes the rounds of ``renyi_rounds``, or ``optimal``, as suggested by noisy numbers of users
+    by their number of partitions; see the module.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=100)
     >>> strategy.edges
@@ -144,7 +145,7 @@ class MeasuredSelection(WeightedStrategy):
 
     @cached_property
     def edges(self) -> tuple[int, ...]:
-        """The largest number of partitions in each class of users; the last class has none."""
+        """Returns the largest number of partitions in each class of users but the last."""
         max_partitions = self.max_partitions_per_user
         if max_partitions == 1:
             return 1, self.tuning.single_few
@@ -157,7 +158,7 @@ class MeasuredSelection(WeightedStrategy):
         return _branch(self, measured)
 
     def plan(self, counts: Sequence[int], tape: RandomTape) -> RoundPlan:
-        """Adds noise of a tape to the numbers of users in each class; returns ``plan_of`` it."""
+        """Adds a tape's noise to the numbers of users in each class; returns ``plan_of`` them."""
         # By the counts as well: other counts have noise of their own, even on one tape.
         of_counts = tape.branch(f"of {', '.join(map(str, counts))}")
         laplace = DiscreteLaplace(self._scale)
@@ -165,7 +166,7 @@ class MeasuredSelection(WeightedStrategy):
         return self.plan_of([n + int(x) for n, x in zip(counts, noise, strict=True)])
 
     def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
-        """Returns the plan that noisy numbers of users in each class call for."""
+        """Returns the plan for these noisy numbers of users in each class."""
         tuning, max_partitions = self.tuning, self.max_partitions_per_user
         users = np.asarray(noisy)
         total = int(users.sum())
@@ -198,9 +199,9 @@ class MeasuredSelection(WeightedStrategy):
         return self._last_round(users.tolist())
 
     def _last_round(self, users: Sequence[int]) -> RoundPlan:
-        """The plan of few rounds that needs the fewest users of a partition in the last one, or
-        ``optimal`` on one partition of each user, by the medians of distributions in units of what
-        a user adds to a partition on average, less the part that may be noise."""
+        """Returns the plan of few rounds that needs the fewest users of a partition in the last
+        one, or ``optimal`` on one partition of each user. Compares medians in units of a user's
+        average addition to a partition, less its possible noise."""
         # Classes stand for their middles.
         bounds = [0, *self.edges, 2 * self.edges[-1]]
         middles = [(low + high + 1) // 2 for low, high in itertools.pairwise(bounds)]
@@ -232,8 +233,8 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def usual(self) -> WeightedStrategy:
-        """The strategy of the usual plan: few rounds, in which kappa partitions of each user count,
-        or ``optimal`` at kappa = 1."""
+        """Returns the strategy of the usual plan: few rounds, in which kappa partitions of each
+        user count, or ``optimal`` at kappa = 1."""
         return self.branch(self._usual_plan)
 
     @property
@@ -243,7 +244,6 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def _few_rounds(self) -> tuple[int, int]:
-        """The number of rounds where they are few, and their growth."""
         tuning, max_partitions = self.tuning, self.max_partitions_per_user
         large = (max_partitions > 1) + (max_partitions > tuning.small_kappa)
         return tuning.few_rounds, tuning.growths[large]
@@ -254,7 +254,7 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def statistic_epsilon(self) -> Fraction:
-        """The part of epsilon that the statistic spends."""
+        """Returns the part of epsilon that the statistic spends."""
         return self.tuning.statistic_share * Fraction(self.epsilon)
 
     def _parameters(self) -> dict[str, Any]:
@@ -268,7 +268,7 @@ class MeasuredSelection(WeightedStrategy):
 
 @lru_cache(maxsize=64)
 def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
-    """The rounds of a plan, with what the statistic left of the budget."""
+    """Makes the rounds of a plan, with the budget that the statistic left."""
     left = Fraction(strategy.epsilon) - strategy.statistic_epsilon
     rest = (plan.partitions, strategy.pre_threshold, strategy.neighbours)
     if plan.rounds == 1:
@@ -278,7 +278,7 @@ def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
 
 @dataclass(frozen=True)
 class _PlannedRounds(RenyiRoundsSelection):
-    """Rounds whose last one has steps of another root, if earlier ones named few."""
+    """Uses another root for the steps of the last round if earlier rounds named few."""
 
     many_names: ClassVar[int] = MeasuredSelection.tuning.many_names
 
@@ -290,16 +290,14 @@ class _PlannedRounds(RenyiRoundsSelection):
 
 
 def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:
-    """Counts the users in each class, by how many distinct partitions each of them has; edges are
-    the most that a user of each class has, but for the last one."""
+    """Counts the users in each class by their number of distinct partitions; edges are the largest
+    numbers in all classes but the last."""
     counts: list[int] = np.bincount(np.searchsorted(edges, has), minlength=len(edges) + 1).tolist()
     return counts
 
 
 @dataclass(frozen=True)
 class _ByCounts(WeightedStrategy):
-    """``optimal`` as a single round."""
-
     name: ClassVar[str] = OptimalSelection.name
 
     @cached_property

@@ -1,42 +1,42 @@
-"""The Renyi divergence and the exposure that a selection may spend in its rounds.
+"""Calibrates the Renyi divergence and the exposure that a selection may spend in its rounds.
 
-Neighbours: D' is D and all records of one more user u. In each round, given what earlier rounds
-released, u has a set of d <= kappa partitions; those of other users follow from their own records
-and from the past, so that they are the same in D and D'. Decisions about partitions are independent
-of each other, and only those about u's d partitions have other probabilities in D' than in D. A
-round's budget (order a, divergence R, exposure lambda) is fixed beforehand, and its steps may
-depend on what earlier rounds released. The round sees to it (``renyi_distribution``) that
+Neighbours: D' is D and all records of one more user u. In each round, given earlier releases, u has
+a set of d <= kappa partitions; other users' sets follow from their own records and the past, so
+they are equal in D and D'. Decisions about partitions are independent, and only u's d partitions
+have other probabilities in D' than in D. A round's budget (order a, divergence R, exposure lambda)
+is fixed beforehand, and its steps may depend on earlier releases. The round ensures
+(``renyi_distribution``) that
 
 * a partition that others have too is kept with probabilities p in D and p' in D' whose Bernoulli
   distributions have Renyi divergences of order a of at most R / d, in both directions;
 * one that u alone has is kept with probability p' <= min(lambda / d, 1 - e**-(R / d)), in D never.
 
 Let E be the event that some partition is selected which u alone had in that round, Z the ratio of
-the probabilities of all rounds' outcomes outside E, and c(R) = (1 - 1/a)**(a-1) / a *
-e**((a-1) (R - epsilon)), for which (z - e**epsilon)+ <= c(R) e**-((a-1) R) z**a for every z >= 0.
+the probabilities of all rounds' outcomes outside E, and c(R) = (1 - 1/a)**(a-1) / a * e**((a-1) (R
+- epsilon)), for which (z - e**epsilon)+ <= c(R) e**-((a-1) R) z**a for every z >= 0.
 
 D' against D. P'[S] <= P'[E] + P'[S without E]. By the union bound P'[E] is at most the sum of the
 rounds' lambdas. Outside E, with Z = P' / P, each partition of the first kind multiplies E_P[Z**a],
 given the past, by at most e**((a-1) R / d), and one of the second kind by (1 - p')**a <= 1. So over
-all rounds, however u's partitions depend on what was released, E_P[Z**a] <= e**((a-1) sum R).
+all rounds, however u's partitions depend on earlier releases, E_P[Z**a] <= e**((a-1) sum R).
 
 D against D'. P[E] = 0, and outside E, with Z = P / P' under P', a partition of the first kind
 multiplies E_P'[Z**a] by at most e**((a-1) R / d), and one of the second kind by (1 - p')**(1-a) <=
 e**((a-1) R / d).
 
-Hence delta <= sum lambda + c(sum R) (the conversion is that of Canonne, Kamath, Steinke 2020, "The
+Hence delta <= sum lambda + c(sum R) (by the conversion of Canonne, Kamath, Steinke 2020, "The
 discrete Gaussian for differential privacy", Proposition 12, at one order).
 
-The last round hardly spends both. Let f be the share of u's partitions in it that are of the
-second kind, lambda and r its budget, q the other rounds' sum of R, and z the ratio Z of these.
-Given what they released, the last round adds at most f lambda z + c(0) z**a e**((a-1) (1-f) r),
-which is convex in f, and so at most c(0) z**a + max(lambda z, c(r) z**a). For any eta > 0 and
+The last round hardly spends both. Let f be the share of u's partitions in it that are of the second
+kind, lambda and r its budget, q the other rounds' sum of R, and z their ratio Z. Given their
+releases, the last round adds at most f lambda z + c(0) z**a e**((a-1) (1-f) r), which is convex in
+f, and so at most c(0) z**a + max(lambda z, c(r) z**a). For any eta > 0 and
 
     lambda <= (c(r) / u)**u (eta / v)**v,        u = a / (2a-1),  v = (a-1) / (2a-1)
 
-the inequality of weighted means has lambda z <= c(r) z**a + eta z**(1-a), the right side of which
-is at least c(r) z**a as well. E_P[z**a] is at most e**((a-1) q), and so is E_P[z**(1-a)], by what a
-round sees to in the other direction. Hence
+by the inequality of weighted means lambda z <= c(r) z**a + eta z**(1-a), whose right side is at
+least c(r) z**a as well. E_P[z**a] is at most e**((a-1) q), and so is E_P[z**(1-a)], by the bounds
+on a round in the other direction. Hence
 
     delta <= sum of the other rounds' lambda + c(q) + c(q + r) + eta e**((a-1) q)
 
@@ -44,16 +44,16 @@ A single round has z = 1 and nothing before it: there the whole delta may be spe
 and as c(0) + lambda.
 
 With a pre-threshold of t users, the most that t - 1 users could add is taken off the statistic,
-which is 0 below t users. Where it was 0 without u, with u it is at most u's step: such a partition
+which is 0 below t users. If it was 0 without u, with u it is at most u's step: such a partition
 counts as one of the second kind.
 
 Neighbours that replace one user's records by another's have two such users: c counts R twice, also
-in q, and lambda once in each direction, that of the user who is there. With f = 1 the other user's
-r is left, so that c(q) becomes c(q + r / 2), where q and r are of both users. What the user who is
-not there had alone is selected with probability p in D and never in D': where it is not, it
-multiplies the moments by (1-p)**(1-a) <= e**((a-1) R / d) or (1-p)**a. A partition that both have
-moves by the difference of their steps, which costs less than the longer of these from the same
-point on, since the distribution does not fall; this charges one user only.
+in q, and lambda once in each direction, for the user who is there. With f = 1 the other user's r is
+left, so that c(q) becomes c(q + r / 2), where q and r are of both users. A partition that only the
+absent user had is selected with probability p in D and never in D': if it is not, it multiplies the
+moments by (1-p)**(1-a) <= e**((a-1) R / d) or (1-p)**a. A partition that both have moves by the
+difference of their steps, which costs less than the longer step from the same point on, since the
+distribution does not fall; this charges one user only.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ _NOISE_SHARE = Fraction(7, 10)
 
 @dataclass(frozen=True)
 class RenyiBudget:
-    """The change that one user may make in a round.
+    """Limits the change that one user may make in a round.
 
     Attributes:
       order: an integer above 1.
       divergence: Renyi divergence of that order over all of the user's partitions.
-      exposure: the sum over partitions that only this user has of the probabilities of being kept.
+      exposure: the sum of the keep-probabilities of partitions that only this user has.
     """
 
     order: int
@@ -90,13 +90,13 @@ class RenyiBudget:
 
 
 def converted_delta(order: int, divergence: Fraction, epsilon: Fraction) -> Enclosure:
-    """c(divergence), with c as in the module."""
+    """Encloses c(divergence), with c as in the module."""
     exponent = enclosed(gmpy2.mpq(order - 1, order), _PRECISION).log() + divergence - epsilon
     return ((order - 1) * exponent).exp() / order
 
 
 def largest_divergence(order: int, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The R with c(R) = delta, rounded down; not positive if there is none."""
+    """Returns the R with c(R) = delta, rounded down; not positive if there is none."""
     per_order = enclosed(delta * order, _PRECISION).log() / (order - 1)
     exact = per_order - enclosed(gmpy2.mpq(order - 1, order), _PRECISION).log() + epsilon
     return as_fraction(exact.lower)
@@ -109,8 +109,8 @@ def total_budget(
     last: tuple[Fraction, Fraction],
     users_changed: int = 1,
 ) -> RenyiBudget:
-    """Returns all that rounds may spend together at this order, of which the last round has these
-    shares of the divergence and of the exposure: (1, 1) if there is a single one."""
+    """Returns all that rounds may spend together at this order. ``last`` is the last round's shares
+    of divergence and exposure: (1, 1) for a single round."""
     single = last[0] == 1
     noise = delta if single else delta * _NOISE_SHARE
     divergence = largest_divergence(order, epsilon, noise) / users_changed

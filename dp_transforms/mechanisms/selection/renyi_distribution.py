@@ -1,7 +1,7 @@
-"""Keep-probabilities as large as a bound on Renyi divergences allows.
+"""Computes keep-probabilities as large as a bound on Renyi divergences allows.
 
-A selection shows one bit about a partition. Noise with a threshold, private even if the noisy sum
-is shown, spends more than the bit needs: here its probabilities are chosen directly.
+A selection shows one bit about a partition. Noise with a threshold, which is private even if the
+noisy sum is shown, spends more than the bit needs: here its probabilities are chosen directly.
 
 A user of d partitions adds a step s_d to the integer statistic x of each. With pi(0) = 0, and for
 every d <= kappa, a distribution of the budget (order a, divergence R, exposure lambda) has
@@ -9,14 +9,13 @@ every d <= kappa, a distribution of the budget (order a, divergence R, exposure 
     D_a(Bernoulli(pi(x)), Bernoulli(pi(x + s_d))) <= R / d, in both directions, for x >= 1
     pi(s_d) <= min(lambda / d, 1 - e**-(R / d))
 
-which is what ``renyi_calibration`` needs. pi does not fall, and the divergence of two probabilities
-falls as the smaller one grows: so what holds for the largest d of those with one step holds for
-them all, and keeping pi constant is always allowed after a statistic at which the first line holds.
-For that to be so at x + s_d = s_d + 1 too, pi(s_d) is no further from pi(1) than the first line
-allows.
+as ``renyi_calibration`` needs. pi does not fall, and the divergence of two probabilities falls as
+the smaller one grows: so a bound that holds for the largest d with a step holds for all d with it,
+and keeping pi constant is always allowed after a statistic at which the first line holds. To make
+that true at x + s_d = s_d + 1 too, pi(s_d) is no further from pi(1) than the first line allows.
 
-The log-odds of pi are linear between knots, so that a distribution takes as long to make for many
-users as for few: knots are as far apart as the log-odds rise by a small constant, or by one. From
+The log-odds of pi are linear between knots, so that the time to make a distribution does not grow
+with its users: knots are as far apart as the log-odds rise by a small constant, or by one. From
 knot to knot the slope is the largest that the first line allows, at all statistics in between: if
 the log-odds differ by T, so that with B = e**T - 1, A = e**(a T) - 1, A' = 1 - e**-((a-1) T) and p
 the smaller probability the two moments of order a are
@@ -24,8 +23,8 @@ the smaller probability the two moments of order a are
     (1 + p A) / (1 + p B)**a          and          (1 + p B)**(a-1) (1 - p A')
 
 then both grow with T and, as a derivative of their logarithms in p changes its sign once, rise with
-p up to one maximum and fall after it. So between two values of p they are at most what they are at
-these, or at their maximum where it is between them.
+p up to one maximum and fall after it. So between two values of p they are at most their values
+there, or their maximum if it is between them.
 
 The steps are chosen, not derived: s_d in proportion to d**(-1/3) or d**(-1/6). Weights
 1 / sqrt(d), which suit Gaussian noise, make the user of one partition move it so far that, where pi
@@ -80,14 +79,14 @@ _FIRST_PLACE = (_BITS - 10) << (_DIGITS - 1)
 
 @dataclass(frozen=True)
 class RenyiDistribution(KeepDistribution):
-    """pi by the sum of users' steps.
+    """Defines pi by the sum of users' steps.
 
     Args:
-      budget, max_partitions_per_user: what one user may change, and kappa.
+      budget, max_partitions_per_user: the change that one user may make, and kappa.
       resolution: the step of a user of kappa partitions; 0 if every step is 1.
       root: steps are in proportion to d**(-1 / root).
-      bits: where 1 - pi is at most 2**-bits the distribution ends, and pi stays what it is.
-      coarser: knots are 2**coarser times as far apart, which loses some of what may be kept.
+      bits: the distribution ends where 1 - pi is at most 2**-bits; pi is constant from there.
+      coarser: knots are 2**coarser times as far apart, which keeps somewhat less.
     """
 
     budget: RenyiBudget
@@ -103,16 +102,14 @@ class RenyiDistribution(KeepDistribution):
 
     @staticmethod
     def is_long(budget: RenyiBudget, partitions: int, resolution: int) -> bool:
-        """Tells whether a distribution would go on to statistics that are too large.
-
-        Near pi = 1/2 the divergence of a step h of the angle 2 arcsin(sqrt(pi)) is a h**2 / 2, so
-        that all of the half circle takes pi / h steps.
-        """
+        """Tells whether a distribution would go on to statistics that are too large. Near pi = 1/2
+        the divergence of a step h of the angle 2 arcsin(sqrt(pi)) is a h**2 / 2, so the whole half
+        circle takes pi / h steps."""
         squared = budget.order * partitions / (2 * budget.divergence)
         return bool(max(1, resolution) ** 2 * math.pi**2 * squared > _LARGEST**2)
 
     def step(self, partitions: int) -> int:
-        """s_d = floor(resolution * (kappa / d)**(1 / root)), or 1."""
+        """Returns s_d = floor(resolution * (kappa / d)**(1 / root)), or 1."""
         if not self.resolution:
             return 1
         power = self.resolution**self.root * self.max_partitions_per_user // partitions
@@ -135,8 +132,8 @@ class RenyiDistribution(KeepDistribution):
 
     @property
     def kept(self) -> float:
-        """About the sum of pi(x) / x**2: in proportion to how many partitions are kept where as
-        many have x users as in Zipf's law."""
+        """Returns about the sum of pi(x) / x**2: proportional to the number of kept partitions if
+        sizes x follow Zipf's law."""
         curve = _curve(self)
         total = gmpy2.mpfr(0)
         with gmpy2.context(gmpy2.get_context(), precision=53):
@@ -148,7 +145,7 @@ class RenyiDistribution(KeepDistribution):
 
     @cached_property
     def constraints(self) -> list[tuple[int, int]]:
-        """(s_d, d) of the largest d with each step."""
+        """Returns (s_d, d) for the largest d with each step."""
         found = []
         partitions = self.max_partitions_per_user
         scaled = self.resolution**self.root * partitions
@@ -161,7 +158,7 @@ class RenyiDistribution(KeepDistribution):
 
 
 class _Curve:
-    """Log-odds of pi(x), x >= 1, in units of 2**-128: linear between knots, constant after them."""
+    """Log-odds of pi(x), x >= 1, in units of 2**-128 are linear between knots, then constant."""
 
     def __init__(self, first: int):
         self.knots = [1]
@@ -181,16 +178,14 @@ class _Curve:
         self.odds.append(self.odds[-1] + length * slope)
 
     def between(self, first: int, last: int) -> list[int]:
-        """Both, and the knots between them."""
+        """Returns both, and the knots between them."""
         begin, end = bisect.bisect_right(self.knots, first), bisect.bisect_left(self.knots, last)
         return [first, *self.knots[begin:end], last]
 
 
 class _Bound:
-    """The limit of pi by the users of d partitions, d being the largest number with the same step.
-
-    Log-odds and their differences are in units of 2**-128.
-    """
+    """Limits pi by the users of d partitions, d being the largest number with the same step.
+    Log-odds and their differences are in units of 2**-128."""
 
     def __init__(self, budget: RenyiBudget, step: int, partitions: int):
         down, up = rounding_pair(_PRECISION)
@@ -205,10 +200,8 @@ class _Bound:
         self._found = (_FIRST_PLACE, _FIRST_PLACE)
 
     def largest(self, low: int, high: int) -> int:
-        """The largest difference, of those with ``_DIGITS`` bits, that ``holds``; 0 if none does.
-
-        The last two results tell where to begin the search. What is found does not depend on them.
-        """
+        """Returns the largest difference of ``_DIGITS`` bits that ``holds``; 0 if none does. The
+        last two results tell where to begin the search; its result does not depend on them."""
         before, last = self._found
         place = _largest_place(
             lambda place: self.holds(_with_digits(place), low, high), 2 * last - before
@@ -218,7 +211,7 @@ class _Bound:
 
     def holds(self, difference: int, low: int, high: int) -> bool:
         """Tells whether both divergences are certainly within R / d, from all log-odds in [low,
-        high] to log-odds that are larger by this difference at most."""
+        high] to log-odds larger by at most this difference."""
         if not difference:
             return True
         down, up = rounding_pair(_PRECISION)
@@ -276,7 +269,7 @@ class _Bound:
 
 
 def _largest_place(holds: Callable[[int], bool], place: int) -> int:
-    """The largest place where ``holds`` is true, looked for near ``place``; 0 if there is none."""
+    """Searches near ``place`` for the largest place where ``holds`` is true; 0 if there is none."""
     place, back = max(0, place), 1
     while place and not holds(place):
         place, back = max(0, place - back), 2 * back
@@ -285,14 +278,13 @@ def _largest_place(holds: Callable[[int], bool], place: int) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _inverse_odds(odds: int) -> Enclosure:
-    """e**-odds, enclosed."""
     down, up = rounding_pair(_PRECISION)
     exponent = gmpy2.mpq(-odds, _UNIT)
     return Enclosure(down.exp(exponent), up.exp(exponent))
 
 
 def _with_digits(place: int) -> int:
-    """The integer at a place among those of ``_DIGITS`` bits times a power of two, from 0 on."""
+    """Returns the place-th integer, from 0, of ``_DIGITS`` bits times a power of two."""
     half = 1 << (_DIGITS - 1)
     shift = max(0, place // half - 1)
     return place - shift * half << shift
@@ -300,7 +292,6 @@ def _with_digits(place: int) -> int:
 
 @lru_cache(maxsize=64)
 def _curve(distribution: RenyiDistribution) -> _Curve:
-    """The log-odds of a distribution, as far as they rise."""
     bounds = [_Bound(distribution.budget, *constraint) for constraint in distribution.constraints]
     longest = max(bound.step for bound in bounds)
     first = min(bound.first for bound in bounds)
@@ -328,14 +319,14 @@ def _curve(distribution: RenyiDistribution) -> _Curve:
             least = _slope(curve, bound, length, slope, rise)
             if least < slope:
                 slope = least
-                # What binds once mostly binds again, and then the others only need to hold.
+                # A bound that binds once mostly does so again; then the others only need to hold.
                 bounds.insert(0, bounds.pop(i))
         curve.extend(length, slope)
     return curve
 
 
 def _slope(curve: _Curve, bound: _Bound, length: int, slope: int, rise: int) -> int:
-    """The largest slope after the last knot, up to ``slope``, that a bound allows so far on."""
+    """Returns the largest slope up to ``slope`` that a bound allows so far after the last knot."""
     x, odds, step = curve.knots[-1], curve.odds[-1], bound.step
     low = curve.at(x + 1 - step)
     inside = min(x, x + length - step)

@@ -1,4 +1,4 @@
-"""Strategies in rounds, in which users of fewer partitions add larger weights to each."""
+"""Selects in rounds, in which users of fewer partitions add larger weights to each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SEARCH_COARSER = 1
 
 
 class RoundPlan(NamedTuple):
-    """The rounds that a measurement leads to: in each so many partitions of a user count. A single
+    """A measurement leads to these rounds: in each, this many partitions of a user count. A single
     one is ``optimal``. The last one's steps are as d**(-1 / root) for users of d partitions."""
 
     partitions: int
@@ -48,20 +48,18 @@ class RoundPlan(NamedTuple):
 
 
 class WeightedStrategy(SelectionStrategy):
-    """A selection in rounds, each of the partitions that earlier rounds did not select.
-
-    In every round a user has at most ``max_partitions_per_user`` partitions: where more remain, as
-    many are chosen at random. The user adds a weight to each, which follows from their number.
-    """
+    """Selects in rounds, each among the partitions that earlier rounds did not select. In every
+    round a user has at most ``max_partitions_per_user`` partitions, chosen at random if more
+    remain. The user adds a weight to each, which follows from their number."""
 
     @property
     @abstractmethod
     def rounds(self) -> tuple[KeepDistribution, ...]:
-        """The keep distribution of each round, in order, by the sum of weights of a partition."""
+        """Returns each round's keep distribution, by the sum of weights of a partition."""
 
     @property
     def most_rounds(self) -> int:
-        """The number of rounds, or the most there are if a measurement decides."""
+        """Returns the number of rounds, or the largest number if a measurement decides."""
         return len(self.rounds)
 
     def branch(self, measured: RoundPlan | None) -> WeightedStrategy:
@@ -73,16 +71,16 @@ class WeightedStrategy(SelectionStrategy):
         return False
 
     def round_after(self, index: int, named: int) -> KeepDistribution:
-        """Returns the keep distribution of round ``index``, after earlier rounds named so many."""
+        """Returns the keep distribution of round ``index``, after this many named partitions."""
         return self.rounds[index]
 
     def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
         """Returns the weights that users add to each of their partitions in a round.
 
         Args:
-          index: of the round, from 0.
-          partitions: integer array: how many partitions each user has in the round.
-          named: how many partitions earlier rounds named.
+          index: the round, from 0.
+          partitions: integer array: each user's number of partitions in the round.
+          named: the number of partitions named by earlier rounds.
 
         Returns:
           An int64 array of the same shape.
@@ -105,8 +103,8 @@ class WeightedStrategy(SelectionStrategy):
         """Decides which partitions round ``index`` selects: returns an array of n bools.
 
         Args:
-          sums, users: int64 arrays of shape (n,): the sum of its users' ``weights`` per partition,
-            and the number of its users.
+          sums, users: int64 arrays of shape (n,): each partition's sum of ``weights``, and number
+            of users.
           words, extend: uniform numbers, fresh for every round; see ``KeepDistribution.decide``.
           named: see ``weights``.
         """
@@ -116,8 +114,8 @@ class WeightedStrategy(SelectionStrategy):
         return distribution.decide(beyond, words, extend)
 
     def _taken_off(self, distribution: KeepDistribution) -> int:
-        """The most that the users before the pre-threshold could give: the one who completes it
-        then decides as a partition's first user does without one."""
+        """Returns the most that the users before the pre-threshold could give: the user who
+        completes it then decides as a partition's first user does without one."""
         return (self.pre_threshold - 1) * distribution.step(1)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
@@ -139,7 +137,7 @@ class WeightedStrategy(SelectionStrategy):
 
 @dataclass(frozen=True)
 class Calibration:
-    """The budgets of rounds, from the parameters that determine them.
+    """Computes the budgets of rounds from the parameters that determine them.
 
     Each round's share of the total divergence is ``growth`` times that of the round before, and its
     share of the exposure ``growth**2`` times: early rounds keep partitions of many users, for which
@@ -155,10 +153,8 @@ class Calibration:
 
     @cached_property
     def best(self) -> tuple[RenyiBudget, ...]:
-        """The rounds' budgets, at the order whose last round keeps the most.
-
-        Every order is private: the search decides only how much is kept.
-        """
+        """Returns the rounds' budgets, at the order whose last round keeps the most. Every order is
+        private: the search decides only how much is kept."""
         # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
         rest = self.partitions, min(1, self.rounds - 1, self.partitions - 1)
         every = self.candidates
@@ -177,10 +173,10 @@ class Calibration:
 
     @cached_property
     def candidates(self) -> list[tuple[RenyiBudget, ...]]:
-        """The rounds' budgets at every order to try, ascending; at least one.
+        """Returns the rounds' budgets at every order to try, ascending; at least one.
 
         Raises:
-          StrategyRefusal: there is none, or they would need more users than there are.
+          StrategyRefusal: there is none, or they need more users than there are.
         """
         epsilon, delta = self.epsilon, self.delta
         shares = [growing_shares(self.rounds, growth) for growth in (self.growth, self.growth**2)]
@@ -212,16 +208,16 @@ class Calibration:
 
 @dataclass(frozen=True)
 class RenyiRoundsSelection(WeightedStrategy):
-    """Rounds as in DP-SIPS, with the keep-probabilities of ``renyi_distribution`` instead of noise.
+    """Selects in rounds as DP-SIPS does, by ``renyi_distribution`` instead of noise.
 
-    Early rounds select, at little cost, the partitions that many users have. These users then have
-    fewer partitions left, and add a larger weight to each. From the second round on, users of more
-    partitions than count in a round add their weights to those that come first in one random order
-    of all partitions: some then have all of their users, where otherwise each would have few.
+    Early rounds select, at little cost, the partitions of many users. These users then have fewer
+    partitions left, and add a larger weight to each. From the second round on, users of more
+    partitions than count in a round choose by one random order of all partitions: some partitions
+    then have all of their users, where otherwise each would have few.
 
-    Where earlier rounds named less than twice kappa partitions, users have nearly as many left as
-    at the beginning, and the last round's weights vary less with that number. Weights may depend on
-    what was released: the privacy argument in ``renyi_calibration`` fixes only each round's budget.
+    After fewer than 2 kappa named partitions users have nearly as many left as at the beginning,
+    and the last round's weights vary less with that number. Weights may depend on earlier releases:
+    the privacy argument in ``renyi_calibration`` fixes only each round's budget.
 
     Args:
       epsilon, delta, max_partitions_per_user, pre_threshold, neighbours: see ``SelectionStrategy``.
@@ -247,7 +243,7 @@ class RenyiRoundsSelection(WeightedStrategy):
             raise ValueError(
                 f"number_of_rounds must be at most {_MOST_ROUNDS}, got {self.number_of_rounds}"
             )
-        # What is refused is refused now.
+        # This refuses impossible parameters now.
         _ = self._calibration.candidates
 
     @property
@@ -256,7 +252,7 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     @cached_property
     def rounds(self) -> tuple[RenyiDistribution, ...]:
-        # What early rounds hardly ever miss is left to the next one.
+        # Partitions that early rounds hardly ever miss are left to the next round.
         max_partitions = self.max_partitions_per_user
         rest = max_partitions, min(1, max_partitions - 1), _EARLY_BITS
         early = [RenyiDistribution(budget, *rest, coarser=2) for budget in self.budgets[:-1]]
@@ -281,17 +277,15 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     @property
     def _roots(self) -> tuple[int, int]:
-        """The roots of the steps in the last round: after many names, and after few."""
+        """Returns the roots of the steps in the last round: after many names, and after few."""
         return 3, 6
 
     @cached_property
     def budgets(self) -> tuple[RenyiBudget, ...]:
-        """The budget of each round."""
         return self._calibration.best
 
     @cached_property
     def _last_rounds(self) -> list[RenyiDistribution]:
-        """Rounds of the last round's budget, by each of the roots."""
         last = self.budgets[-1], self.max_partitions_per_user
         if self.max_partitions_per_user == 1:
             return [RenyiDistribution(*last)]
@@ -302,7 +296,7 @@ class RenyiRoundsSelection(WeightedStrategy):
 
 
 def growing_shares(rounds: int, growth: int) -> tuple[Fraction, ...]:
-    """Shares that sum to one, each ``growth`` times the one before.
+    """Returns shares that sum to one, each ``growth`` times the one before.
 
     >>> growing_shares(2, 3)
     (Fraction(1, 4), Fraction(3, 4))

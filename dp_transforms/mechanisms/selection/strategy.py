@@ -1,4 +1,4 @@
-"""The base of all selection strategies: their public parameters, and the questions they answer."""
+"""Defines the base of all selection strategies: their public parameters, and their answers."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ _LEAST_EPSILON, _LARGEST_EPSILON = ExactNumber(1e-18), 10**6
 
 
 class StrategyRefusal(ValueError):
-    """A strategy cannot be had at parameters that other strategies take."""
+    """Says that a strategy refuses parameters that other strategies take."""
 
 
 @dataclass(frozen=True)
 class SelectionStrategy(ABC):
-    """An (epsilon, delta)-differentially private way to select partitions by their users.
+    """Selects partitions by their users under (epsilon, delta)-differential privacy.
 
     Neighbouring inputs differ by ALL records of one user, who has at most
-    ``max_partitions_per_user`` partitions; whoever counts must see to that.
+    ``max_partitions_per_user`` partitions; the caller who counts must ensure that.
 
     Args:
-      epsilon, delta: the budget of the whole selection. Floats stand for the decimals that they
-        print as.
+      epsilon, delta: the budget of the whole selection. A float stands for the decimal that it
+        prints as.
       max_partitions_per_user: kappa, a positive integer up to 10**6.
-      pre_threshold: partitions with fewer users than this are never selected, beside what privacy
+      pre_threshold: partitions with fewer users than this are never selected, beyond what privacy
         demands; a positive integer up to 10**12.
       neighbours: "add_or_remove" one user's records, or "replace" one user's by another's (bounded
         differential privacy), which counts as two users changing.
@@ -97,24 +97,22 @@ class SelectionStrategy(ABC):
 
     @abstractmethod
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
-        """(lo, hi) around the probability that a partition with this many users is kept.
-
-        For strategies with weights this is the worst case: every user has
-        ``max_partitions_per_user`` partitions, of which no other one is ever selected.
-        """
+        """Encloses the probability that a partition with this many users is kept. For strategies
+        with weights this is the worst case: every user has ``max_partitions_per_user`` partitions,
+        and no other one is ever selected."""
 
     def keep_probability(self, users: int) -> float:
-        """The probability of ``keep_enclosure`` as a float, of full relative precision."""
+        """Returns the probability of ``keep_enclosure`` as a float, of full relative precision."""
         return as_float(lambda precision: self.keep_enclosure(users, precision))
 
     @cached_property
     @abstractmethod
     def median_users(self) -> int | None:
-        """The smallest number of users at which a partition is kept at least half of the time, or
-        None. It depends on public parameters alone, and strategies may be compared by it."""
+        """Returns the smallest number of users with a keep-probability of at least 1/2, or None. It
+        depends on public parameters alone, and strategies may be compared by it."""
 
     def describe(self) -> dict[str, Any]:
-        """The public facts of a release by this strategy, as JSON-ready values."""
+        """Returns the public facts of a release by this strategy, as JSON-ready values."""
         epsilon, delta = self._budget
         return {
             "strategy": self.name,
@@ -145,17 +143,17 @@ class SelectionStrategy(ABC):
 
 
 class CountStrategy(SelectionStrategy):
-    """A strategy that decides about a partition by its number of distinct users alone."""
+    """Decides about a partition by its number of distinct users alone."""
 
     @property
     @abstractmethod
     def distribution(self) -> KeepDistribution:
-        """Keep-probabilities by the number of users beyond ``pre_threshold - 1``."""
+        """Returns keep-probabilities by the number of users beyond ``pre_threshold - 1``."""
 
     @property
     def saturation_count(self) -> int | None:
-        """The number of users from which on a partition is kept with certainty, or None. Counting
-        may stop there, but for noisy counts."""
+        """Returns the number of users from which on a partition is certainly kept, or None.
+        Counting may stop there, but for noisy counts."""
         saturation = self.distribution.saturation
         return None if saturation is None else saturation + self.pre_threshold - 1
 
@@ -180,7 +178,7 @@ class CountStrategy(SelectionStrategy):
         return self.distribution.decide(self._beyond(users), words, extend)
 
     def select(self, users: IntArray, tape: RandomTape, channel: str = "selection") -> BoolArray:
-        """Decides which partitions are kept: ``decide`` with the numbers of a channel of a tape."""
+        """Decides which partitions are kept: ``decide`` with numbers of a tape's channel."""
         words = tape.words(channel, len(users))
         return self.decide(users, words, lambda i, bits: tape.prefix(channel, i, bits))
 
@@ -191,7 +189,7 @@ class CountStrategy(SelectionStrategy):
 
 
 class NoisyCountStrategy(CountStrategy):
-    """A count strategy that compares noisy counts with a threshold, and may release them too."""
+    """Compares noisy counts with a threshold, and may release them too."""
 
     has_noisy_counts: ClassVar[bool] = True
 
@@ -202,7 +200,7 @@ class NoisyCountStrategy(CountStrategy):
     def decide_with_counts(
         self, users: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
-        """Decides which partitions are kept, as ``decide``, and draws noisy counts of these: see
+        """Decides which partitions are kept, as ``decide``, and draws their noisy counts: see
         ``ThresholdDistribution.decide_with_counts``."""
         keep, noisy = self.distribution.decide_with_counts(self._beyond(users), words, extend)
         noisy[keep] += self.pre_threshold - 1
@@ -211,7 +209,7 @@ class NoisyCountStrategy(CountStrategy):
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
-        """Returns ends of intervals that hold the numbers of users, from noisy counts alone: see
+        """Returns both ends of intervals for numbers of users, from noisy counts alone: see
         ``ThresholdDistribution.count_intervals``."""
         hidden = self.pre_threshold - 1
         low, high = self.distribution.count_intervals(np.asarray(noisy) - hidden, confidence)

@@ -1,7 +1,7 @@
-"""Noisy counts above a threshold: the distribution of being kept, and the counts of those that are.
+"""Compares noisy counts with a threshold, and bounds numbers of users by noisy counts.
 
-A partition with n users is kept if n + X > threshold, X being integer noise; one with n + X equal
-to the threshold is kept with a probability of its own, the tie.
+A partition with n users is kept if n + X > threshold, X being integer noise; if n + X equals the
+threshold, it is kept with a separate probability, the tie.
 
 A tie of 0 is the strict comparison of Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially
 private partition selection", Definition 8), always taken for truncated geometric noise. A real
@@ -9,18 +9,18 @@ threshold of real noise can be placed such that a single user's partition is kep
 delta exactly. An integer threshold cannot, and would waste up to a factor e**epsilon of delta. So
 for Laplace and Gaussian noise the threshold is itself drawn: it is threshold - 1 with the
 probability of the tie and threshold otherwise, and the comparison with it is strict. That costs no
-privacy: given n >= 1 users what is released is a function of the private n + X and of a draw that
-no data enter, and the one probability that depends on the threshold, that of keeping a partition
-with a single user, is
+privacy: given n >= 1 users, the release is a function of the private n + X and of a draw
+independent of the data. Only the probability of keeping a single user's partition depends on the
+threshold:
 
     P[1 + X > threshold] + tie * P[1 + X = threshold]
 
-which ``calibrated_distribution`` keeps from exceeding its bound.
+``calibrated_distribution`` keeps it from exceeding its bound.
 
-The same uniform number U decides in both forms of a release. X inverts U, and the upper part of
-those U that give n + X = threshold keep: together these are the U >= 1 - pi(n). So a release of
-names and a release of names with noisy counts agree about the names, and noise needs to be drawn
-only for the partitions that are kept.
+The same uniform number U decides in both forms of a release. X inverts U, and among the U with n +
+X = threshold the upper part keeps: these and larger U are the U >= 1 - pi(n). So a release of names
+and a release of names with noisy counts agree about the names, and noise is drawn only for kept
+partitions.
 
 Truncated symmetric geometric noise is the optimal primitive with noisy counts (Definitions 6-8
 there): X has P[X = x] proportional to e**(-epsilon |x|) on -k, ..., k, and a partition with n users
@@ -33,14 +33,14 @@ probability at most delta. If k's formula gives a whole number before rounding u
 of being kept are those of the optimal primitive.
 
 **Intervals** hold the numbers of users of named partitions, from their noisy counts alone. With t
-for the threshold, the noisy count Y = n + X of a partition that is named has
+for the threshold, the noisy count Y = n + X of a named partition has
 
     P_n[Y = y | named] = P[X = y - n] r(y) / pi(n),    r(y) = 1 for y > t, tie for y = t, 0 below
 
-so that y - n is no draw of X. An interval that is right for all partitions, named or not, holds the
-number of users of a partition far below the threshold in none of the releases that name it. The
-interval here holds it with the confidence asked for given that the partition is named, for every n
-that may be named. With 2 a = 1 - confidence it is
+so that y - n is no draw of X. An interval that is right for all partitions, named or not, would
+never hold the number of users of a partition far below the threshold in a release that names it.
+The interval here has the requested confidence given that the partition is named, for every n that
+may be named. With 2 a = 1 - confidence it is
 
     C(y) = [low(y), y + c - 1]
     low(y) = the smallest n that may be named and has P_n[Y >= y | named] > a
@@ -51,14 +51,14 @@ P_n[Y <= y | named] <= P[X <= y - n], which is P[X >= c] <= a at y = n - c.
 
 The noise is log-concave, P[X = x]**2 >= P[X = x-1] P[X = x+1]: geometric noise is, truncated or
 not, and the rounded Gaussian as the convolution of two log-concave functions (Prekopa 1973). So P[X
-= y-n-1] / P[X = y-n] does not fall in y, and r(y) is the same for n and n+1: the distributions of Y
-given that it is named have a monotone likelihood ratio, and P_n[Y >= y | named] does not fall in n.
-So n is below low(y) if and only if P_n[Y >= y | named] <= a, and by the definition of a tail, the Y
-for which that is so have probability at most a.
+= y-n-1] / P[X = y-n] does not fall in y, and r(y) is the same for n and n+1: given that it is
+named, the distributions of Y have a monotone likelihood ratio, and P_n[Y >= y | named] does not
+fall in n. So n is below low(y) if and only if P_n[Y >= y | named] <= a, and by the definition of a
+tail, such Y have probability at most a.
 
 Both together: for every n, P_n[n is not in C(Y) | named] <= 2 a. Decisions about partitions are
-independent, so this is so given which others are named, too. All of it follows from what is
-released and from public parameters, and costs no privacy.
+independent, so this also holds given which others are named. It is computed from the release, and
+costs no privacy.
 
 Neither end falls as y grows. An n is left out only if enclosures prove that it may be, so that
 rounding widens intervals. Far above the threshold low(y) is computed once: an n with P[X >= y-n] <=
@@ -100,12 +100,12 @@ _MOST_NODES = 1 << 8
 
 @dataclass(frozen=True)
 class ThresholdDistribution(KeepDistribution):
-    """pi(n) = P[n + X > threshold] + tie * P[n + X = threshold] for n >= smallest, and 0 below.
+    """Defines pi(n) = P[n + X > threshold] + tie * P[n + X = threshold] for n >= smallest, else 0.
 
     Args:
       noise, threshold, tie: the distribution of X, an integer, and a probability below 1.
-      saturation: the smallest n with pi(n) = 1, for noise that is bounded.
-      smallest: 1, or 0 where names are public, so that a partition without users may appear.
+      saturation: the smallest n with pi(n) = 1, for bounded noise.
+      smallest: 1, or 0 for public names, so that a partition without users may appear.
     """
 
     noise: IntegerNoise
@@ -132,10 +132,10 @@ class ThresholdDistribution(KeepDistribution):
     def decide_with_counts(
         self, counts: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
-        """Decides which partitions are kept, as ``decide``, and draws noisy counts of these.
+        """Decides which partitions are kept, as ``decide``, and draws their noisy counts.
 
         Returns:
-          Bools and int64 noisy counts, of the shape of ``counts``; a dropped partition's is 0.
+          Bools and int64 noisy counts, of the shape of ``counts``; 0 for a dropped partition.
         """
         keep = self.decide(counts, words, extend)
         kept = np.flatnonzero(keep)
@@ -147,8 +147,8 @@ class ThresholdDistribution(KeepDistribution):
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
-        """The ends of intervals that hold the numbers of users, each with this confidence given
-        that its partition was selected, whatever the number is.
+        """Returns the ends of intervals for numbers of users, each with this confidence given that
+        its partition was selected, for any number of users.
 
         Args:
           noisy: integer array of shape (n,): the noisy counts that were released.
@@ -182,8 +182,8 @@ class ThresholdDistribution(KeepDistribution):
 
 
 def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdDistribution:
-    """The distribution with this noise that keeps a single user's partition with this probability,
-    which is positive and below 1/2. It is never exceeded, and met to about 2**-40 of it."""
+    """Returns the distribution with this noise that keeps a single user's partition with this
+    probability, positive and below 1/2. It is never exceeded, and met within 2**-40 of it."""
     bound = gmpy2.mpq(probability)
     # P[1 + X > threshold] = P[X > threshold - 1].
     threshold = smallest_where(lambda t: bool(noise.tail(t - 1, _PRECISION)[1] <= bound), 1)
@@ -197,10 +197,8 @@ def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdD
 
 @dataclass(frozen=True)
 class TruncatedGeometricNoise(GeometricNoise):
-    """k-TSGD: P[X = x] proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere.
-
-    epsilon > 0 and k > 0.
-    """
+    """Draws k-TSGD: P[X = x] is proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere,
+    with epsilon > 0 and k > 0."""
 
     epsilon: Fraction
     k: int
@@ -215,7 +213,7 @@ class TruncatedGeometricNoise(GeometricNoise):
 
 
 def truncated_geometric_noise(epsilon: Fraction, delta: Fraction) -> TruncatedGeometricNoise:
-    """The noise of the smallest k, at least 1, for which P[X = k] <= delta, 0 < delta < 1."""
+    """Returns the noise of the smallest k >= 1 with P[X = k] <= delta, 0 < delta < 1."""
     share = gmpy2.mpq(delta)
 
     def is_small(k: int) -> bool:
@@ -227,7 +225,7 @@ def truncated_geometric_noise(epsilon: Fraction, delta: Fraction) -> TruncatedGe
 
 @lru_cache(maxsize=64)
 def _lower_ends(distribution: ThresholdDistribution, miss: Fraction) -> tuple[int, int, IntArray]:
-    """(c, shift, low(y) for y = threshold + (i << shift)); after the last, low grows as y does."""
+    """Returns (c, shift, low(threshold + (i << shift)) for all i); then low grows as y does."""
     at_most = gmpy2.mpq(miss)
 
     def is_rare(c: int) -> bool:
@@ -243,10 +241,10 @@ def _lower_ends(distribution: ThresholdDistribution, miss: Fraction) -> tuple[in
 
 
 def _low(distribution: ThresholdDistribution, y: int, miss: Any, start: int) -> int:
-    """low(y) for a y above the threshold, from ``start`` on."""
+    """Returns low(y) for a y above the threshold, searching from ``start`` on."""
 
     def is_left(n: int) -> bool:
-        """Tells whether P_n[Y >= y | named] <= miss is not certain."""
+        """Tells whether P_n[Y >= y | named] may exceed miss."""
         named = distribution.keep_enclosure(n, _INTERVAL_PRECISION)
         above = distribution.noise.above(y - n - 1, _INTERVAL_PRECISION)
         return bool(above.upper > (miss * named).lower)

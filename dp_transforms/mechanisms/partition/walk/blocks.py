@@ -1,20 +1,20 @@
 """Finds where inside its blocks a walk moves, once its states at the block ends are known.
 
-These questions involve closed forms or transfer weights between two known states only, never
-messages. So they settle themselves, at whatever precision they need, and never make a release
-start again.
+These questions involve only closed forms or transfer weights between two known states, never
+messages. So they settle themselves, at any precision they need, and never make a release start
+again.
 
-On one side of zero, where moves are does not depend on how far from zero they are: T_n(D, D+k) is
+On one side of zero, the places of moves do not depend on the distance from zero: T_n(D, D+k) is
 q**(n D) T_n(0, k), path by path, and T_n(-s, -t) is q**(n t) T_n(-(s-t), 0). So all moves lead
-towards zero or start from it. In a block of zeros those that lead towards zero come first. Their
-places, and the distances of the others from the block's end, add up to the exponent of q, up to a
-constant. Where a block is roomy both are drawn as in infinite runs, again and again until they lie
-inside and do not collide. Others are halved.
+towards zero or start from it. In a block of zeros the moves towards zero come first. Their places,
+and the distances of the others from the block's end, add up to the exponent of q, up to a constant.
+In a roomy block both are drawn as in infinite runs, again and again until they lie inside and do
+not collide. Other blocks are halved.
 
-Single moves and parts of infinite runs answer one question about one uniform number U: which is
-the smallest x >= 1 with U < F(x)? Here F(x) = (1 - q**x) / (1 - q**n) is the distribution function
-of a geometric variable on 1..n (n may be infinite). F has a closed form, so these decisions raise
-their own precision until they are certain and never depend on anything else.
+Single moves and parts of infinite runs answer one question about one uniform number U: which is the
+smallest x >= 1 with U < F(x)? Here F(x) = (1 - q**x) / (1 - q**n) is the distribution function of a
+geometric variable on 1..n (n may be infinite). F has a closed form, so these decisions raise their
+own precision until they are certain, and depend on nothing else.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ from dp_transforms.mechanisms.partition.walk.walk import Blocks, choose
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform
 from dp_transforms.mechanisms.taylor import one_minus_exp_minus
 
-_ERROR = 2.0**-43
-"""Bounds the error of a ratio of two values of ``one_minus_exp_minus`` at rounded arguments."""
+_ERROR = 2.0**-43  # of a ratio of two values of ``one_minus_exp_minus`` at rounded arguments
 
 
 @lru_cache(maxsize=32)
@@ -59,8 +58,8 @@ def _shares(
 def in_first_part(
     decay: Decay, near: int, far: int, entered: int, flips: int, number: Uniform
 ) -> int:
-    """The number of moves in the first ``near`` of near + far steps through zeros, if a state
-    enters and leaves with so many moves."""
+    """Returns the number of moves in the first ``near`` of near + far steps through zeros, given
+    the state that enters and the total number of moves."""
     # How far from zero does not matter.
     start = max(min(entered, 0), -flips)
     return refine_until_decided(
@@ -69,8 +68,8 @@ def in_first_part(
 
 
 def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape) -> IntArray:
-    """The diagonals of all moves, given the states at the block ends. Reads "places", "splits r"
-    and "ends b t"."""
+    """Returns the diagonals of all moves, given the states at the block ends. Reads "places",
+    "splits r" and "ends b t"."""
     # Mirrored where the bit is 1, so that every block is one of zeros.
     entered = np.where(blocks.bits == 0, states[:-1], -states[:-1])
     flips = np.abs(np.diff(states))
@@ -128,12 +127,10 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
 
 
 def _room(decay: Decay, counts: IntArray) -> FloatArray:
-    """The reach of the moves near one end, but for a probability of at most 1/4 each.
-
-    The largest of s distinct parts of an infinite run is above s + x with a probability of at most
-    s q**x. This decides how places are drawn, not how likely they are; alike on every machine,
-    since MPFR rounds correctly.
-    """
+    """Returns a reach that the moves near one end exceed with a probability of at most 1/4. The
+    largest of s distinct parts of an infinite run is above s + x with a probability of at most s
+    q**x. The room decides how places are drawn, not how likely they are; it is the same on every
+    machine, since MPFR rounds correctly."""
     down, _ = rounding_pair(53)
     _, rate = decay.log_enclosure(WORD_BITS)
     distinct, kind = np.unique(counts, return_inverse=True)
@@ -150,8 +147,8 @@ def _near_the_ends(
     tape: RandomTape,
     channel: str,
 ) -> Iterator[IntArray]:
-    """Draws the diagonals of early moves from those in front of blocks, and of late ones from the
-    last ones of blocks."""
+    """Draws the diagonals of early moves from the tops of blocks, and of late moves from their
+    bottoms."""
     waiting = np.arange(len(tops))
     for tries in itertools.count():
         if not len(waiting):
@@ -168,19 +165,18 @@ def _near_the_ends(
 
 
 def _largest(parts: IntArray, counts: IntArray) -> IntArray:
-    """The first part of each partition, or 0 where it is empty."""
     found = np.zeros_like(counts)
     found[counts > 0] = parts[(counts.cumsum() - counts)[counts > 0]]
     return found
 
 
 def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -> IntArray:
-    """Partitions into ``counts`` distinct positive parts, in proportion to q**sum; in a row, each
-    partition's parts in descending order.
+    """Draws partitions into ``counts`` distinct positive parts, in proportion to q**sum.
 
-    The i-th column of a diagram from the right is repeated G_i + 1 times, where G_i is geometric
-    with ratio q**i: sum = count (count + 1) / 2 + sum_i i G_i. The parts are the distances of moves
-    from the end of the first infinite run, or their places in the last one.
+    Returns them in a row, each partition's parts in descending order. The i-th column of a diagram
+    from the right is repeated G_i + 1 times, where G_i is geometric with ratio q**i: sum = count
+    (count + 1) / 2 + sum_i i G_i. The parts are the distances of moves from the end of the first
+    infinite run, or their places in the last one.
     """
     if not counts.any():
         return counts[:0]
@@ -202,11 +198,9 @@ def geometric(
     words: WordArray,
     number: Callable[[int], Uniform],
 ) -> IntArray:
-    """The smallest x >= 1 with U < F(x): P(x) is in proportion to q**(factor * x) on 1..length, or
-    on all x >= 1 where lengths is None.
-
-    Words are the leading 64 bits of the uniform numbers, of which ``number`` gives the i-th.
-    """
+    """Returns the smallest x >= 1 with U < F(x), where P(x) is proportional to q**(factor * x) on
+    1..length, or on all x >= 1 if lengths is None. Words are the leading 64 bits of the uniform
+    numbers; ``number`` gives the i-th number."""
     rates: Any = float(decay.log_enclosure(WORD_BITS)[0]) * factors
     most: Any = math.inf if lengths is None else lengths
     norms = one_minus_exp_minus(rates * most)
@@ -224,7 +218,7 @@ def geometric(
 
 
 def _precisely(decay: Decay, factor: int, uniform: Uniform, length: int | None, bits: int) -> int:
-    """One number of ``geometric``, or Undecided if this precision does not settle it."""
+    """Returns one number of ``geometric``. Raises Undecided if more bits are needed."""
     number, power = uniform.enclosure(bits), partial(decay.one_minus_power, precision=bits + 16)
     if length is None:
         return smallest_where(lambda x: number.is_below(power(factor * x)), 1)

@@ -1,4 +1,4 @@
-"""The geometric mechanism's walk: drawn forwards in one pass, without messages.
+"""Draws the geometric mechanism's walk forwards in one pass, without messages.
 
 Notation as in ``walk``: bits f_c of the list's boundary, D(c) = k_x(c) - k_f(c). A vertex lies
 between two bits of x; it is a corner if they differ, and flipping it moves D there by one. The
@@ -7,11 +7,11 @@ no two at consecutive vertices, t = q / (1 + q); between walls only corners that
 inside them can be marked. By the theorem in ``partition.exponential`` these weights sum to
 one, whatever f is.
 
-Closed forms. Given the bits before a vertex, what all continuations weigh in which the vertex is
-not marked is that theorem again, for the lists whose boundary passes through the vertex at D: it is
-q**A for the path that returns to f as soon as f's bits allow, A being the sum of its |D|. Call
-``back`` the next bit of that path (0 for D > 0, 1 for D < 0, f_c for D = 0), and ``away`` the other
-one, after which the soonest path costs q**gap more, where
+Closed forms. Given the bits before a vertex, the weight of all continuations that do not mark the
+vertex is given by that theorem again, for the lists whose boundary passes through the vertex at D:
+it is q**A for the path that returns to f as soon as f's bits allow, A being the sum of its |D|.
+Call ``back`` the next bit of that path (0 for D > 0, 1 for D < 0, f_c for D = 0), and ``away`` the
+other one, after which the soonest path costs q**gap more, where
 
     gap = the distance to the (|D| + 1)-th bit of f, from c on, that is ``away`` if D moves by it
           and the (|D| + 1)-th of the other kind if D stays by it:
@@ -21,32 +21,31 @@ a path that is one further from f's stays so until that bit. So, relative to q**
     F = 1 - t * q**gap if the last bit was ``back``, and 1 - t if it was ``away``
 
 is the weight if the vertex may be marked, since a mark needs the next bit to differ from the last,
-and forbids one at the next vertex. Let r be minus the part of the weight, so far, of those S with a
-mark at the last vertex: r is 0 where that was no corner that may be flipped, and t / (1 - r') after
-one, r' being the r before. So r depends on how many corners there were in a row, the ``chain``. The
-future weighs F - r, and after ``away`` it is F' = 1 - t, since then ``back`` would make a corner
-that may always be flipped. Hence
+and forbids one at the next vertex. Let r be minus the share of the weight so far that belongs to
+sets S with a mark at the last vertex: r is 0 if that vertex was no corner that may be flipped, and
+else t / (1 - r'), where r' is the r before. So r depends only on the number of corners in a row,
+the ``chain``. The future weighs F - r, and after ``away`` F' = 1 - t, since then ``back`` would
+make a corner that may always be flipped. Hence
 
     straight  last bit = back:  P(away) = q**gap * ((1 - r) (1 - t) - t) / (1 - t q**gap - r)
     turned    last bit = away:  P(away) = q**gap * (1 - r) (1 - t) / (1 - t - r)
     held      a corner here may not be flipped:  P(away) = q**gap * (1 - t)
 
-and P(away) = 0 where it leads through a wall. Where x goes straight along f on f's side of the
-move (``back`` is f_c), without a chain, the product of many P(back) telescopes: it follows f until
-the gap is n or less with probability (1 - t q**n) / (1 - t q**gap). And a whole run of f of length
-L, entered at D = 0 from its corner with chain m, is followed for k bits at least with probability
-1 - t q**(L - k) for k >= 2, whatever m is, and 1 - P(away, turned) for k = 1.
+and P(away) = 0 if it leads through a wall. If x goes straight along f on f's side of the move
+(``back`` is f_c), without a chain, the product of many P(back) telescopes: x follows f until the
+gap is n or less with probability (1 - t q**n) / (1 - t q**gap). A whole run of f of length L,
+entered at D = 0 from its corner with chain m, is followed for at least k bits with probability 1 -
+t q**(L - k) for k >= 2, whatever m is, and 1 - P(away, turned) for k = 1.
 
-The walk asks one question for each run while it follows f, and a few for each time that it leaves.
-Which questions it asks depends on f, the walls, q and earlier answers only.
+The walk asks one question for each run while it follows f, and a few each time that it leaves. Its
+questions depend only on f, the walls, q and earlier answers.
 
-Answers come from a tape, in float64 where that settles them, and by enclosures of rising precision
-where it does not. Each question is whether U < p, for a uniform number U of its own and a rational
-function p of q. In float64 the two sides of an equivalent inequality come from at most four numbers
-between 0 and 2, each within 2**-52 of the exact one (the leading bits of U, a power of q, functions
-of q and the chain), by at most four operations, which add at most 2**-52 each. So where they differ
-by more than ``_MARGIN`` = 2**-48 the inequality is settled. Others, about one in 10**14, go to
-MPFR.
+Answers come from a tape, in float64 if that settles them, and otherwise by enclosures of rising
+precision. Each question is whether U < p, for a uniform number U of its own and a rational function
+p of q. In float64 the two sides of an equivalent inequality come from at most four numbers between
+0 and 2, each within 2**-52 of the exact one (the leading bits of U, a power of q, functions of q
+and the chain), by at most four operations, each of which adds at most 2**-52. So a difference above
+``_MARGIN`` = 2**-48 settles the inequality. Other questions, about one in 10**14, go to MPFR.
 """
 
 from __future__ import annotations
@@ -70,24 +69,22 @@ _ENDLESS = 2**62
 
 _MARGIN = 2.0**-48
 _NEGLIGIBLE = 2.0**-60  # A power of q below this is zero within 2**-52.
-_UNIT = 1 << 128
-"""One, in the fixed-point recurrence for r. A step of it loses less than 4 / _UNIT."""
+_UNIT = 1 << 128  # One, in the fixed-point recurrence for r, a step of which loses < 4 / _UNIT.
 _GUARD_BITS = 64
 _BATCH = 512
 
-STRAIGHT, TURNED, HELD = range(3)
-"""Kinds of the vertex in front of a bit, see the module."""
+STRAIGHT, TURNED, HELD = range(3)  # kinds of the vertex in front of a bit
 
 
 class Runs:
-    """f's runs, in blocks on which the walls move evenly, as the walk reads them.
+    """Holds f's runs as the walk reads them, in blocks on which the walls move evenly.
 
-    A block is regular if it is a whole run and no wall is felt at D = 0. In a run of zeros the
-    wall ahead is the upper one, and in a run of ones the lower one.
+    A block is regular if it is a whole run and no wall matters at D = 0. In a run of zeros the wall
+    ahead is the upper one, and in a run of ones the lower one.
 
-    All but ``blocks`` and ``head_room``, which says how far up D may go in front of the first
-    block, have an entry for each block and one for an endless run behind them, which is not
-    regular. Walls are distances from D = 0 at a block's start, and what a bit adds to them.
+    Attributes have an entry for each block, and one for an endless run behind them, which is not
+    regular. Exceptions are ``blocks`` and ``head_room``, the most that D may rise in front of the
+    first block. Walls are distances from D = 0 at a block's start, and the change in them per bit.
     """
 
     def __init__(self, blocks: Blocks):
@@ -111,18 +108,16 @@ class Runs:
 
 
 def _wall(bits: IntArray, in_ones: IntArray, in_zeros: IntArray) -> IntArray:
-    """Distances from D = 0 at the start of each block, and what a bit adds there; two rows."""
+    """Returns distances from D = 0 at the start of each block, and the change per bit; two rows."""
     starts = np.where(np.append(bits, 1), in_ones, in_zeros)
     ends = np.where(bits, in_ones[1:], in_zeros[1:])
     return np.array([starts, np.append(np.sign(ends - starts[:-1]), 0)])
 
 
 def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
-    """The diagonals on which the walk moves, by these answers.
-
-    Here d is D in runs of zeros and -D in runs of ones, so that a move always adds one to d, and
-    ``same`` says whether the last bit was that of the run.
-    """
+    """Returns the diagonals on which the walk moves, by these answers. Here d is D in runs of zeros
+    and -D in runs of ones, so that a move always adds one to d; ``same`` says whether the last bit
+    was that of the run."""
     lengths, bits, regular = runs.lengths, runs.bits, runs.regular
     last = len(lengths) - 1
     # The last diagonals of blocks; blocks -1 and last are endless.
@@ -131,7 +126,7 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
     flips: list[int] = []
 
     def reach(block: int, bit: int, number: int, distance: int) -> int:
-        """``distance`` plus the way from a block's start to the number-th of such bits."""
+        """Adds the way from a block's start to the number-th of such bits to ``distance``."""
         while bits[block] != bit or number > lengths[block]:
             if block == last:
                 return NEVER
@@ -213,7 +208,7 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
 
 
 class GeometricWeights:
-    """Functions of q <= 1/3 and of the chain: t and the powers of q that count, as floats."""
+    """Computes functions of q <= 1/3 and of the chain: t and powers of q as floats."""
 
     def __init__(self, decay: Decay):
         self._decay = decay
@@ -226,11 +221,11 @@ class GeometricWeights:
             self._powers.append(float(decay.power(len(self._powers), 64).lower))
 
     def power(self, exponent: int) -> float:
-        """q**exponent, or 0 where that is negligible."""
+        """Returns q**exponent, or 0 if that is negligible."""
         return self._powers[exponent] if exponent < len(self._powers) else 0.0
 
     def chain(self, chain: int) -> tuple[float, float, float]:
-        """(1 - r) (1 - t) - t, 1 - r, and (1 - r) (1 - t) / (1 - t - r)."""
+        """Returns (1 - r) (1 - t) - t, 1 - r, and (1 - r) (1 - t) / (1 - t - r)."""
         while chain >= len(self._chains):
             rest, marked = _UNIT - self._r, _UNIT - self._t
             product = rest * marked
@@ -240,12 +235,12 @@ class GeometricWeights:
         return self._chains[chain]
 
     def mark(self, bits: int) -> Enclosure:
-        """t, enclosed, as are all results below."""
+        """Encloses t."""
         power = self._decay.power(1, bits)
         return power / (1 + power)
 
     def away(self, gap: int, vertex: int, chain: int, bits: int) -> Enclosure:
-        """P(away), see the module."""
+        """Encloses P(away), see the module."""
         bits += _GUARD_BITS
         power, mark = self._decay.power(gap, bits), self.mark(bits)
         if vertex == HELD:
@@ -259,8 +254,8 @@ class GeometricWeights:
         return power * (weight - mark) / (rest - mark * power)
 
     def left_by(self, gap: int, near: int, bits: int) -> Enclosure:
-        """t (q**near - q**gap) / (1 - t q**gap): the probability to leave f, going straight along
-        it without a chain, at a gap above ``near``."""
+        """Encloses t (q**near - q**gap) / (1 - t q**gap): the probability to leave f, going
+        straight along it without a chain, at a gap above ``near``."""
         bits += _GUARD_BITS
         mark, power = self.mark(bits), self._decay.power(near, bits)
         far = exactly(0) if gap == NEVER else self._decay.power(gap, bits)
@@ -281,15 +276,14 @@ class GeometricSampler:
         self.thresholds = np.where(self.runs.regular[:-1], thresholds, 2.0)
 
     def release(self, tape: RandomTape) -> FrequencyList:
-        """The list that this tape gives."""
+        """Returns the list that this tape determines."""
         return self.runs.blocks.flipped(draw(self.runs, TapeDecisions(self, tape)))
 
 
 class TapeDecisions:
-    """Answers the walk's questions from a tape, each with its exact probability: both about a
-    regular run from the number of the channel "runs" with its index, all others from those of the
-    channel "steps" in turn.
-    """
+    """Answers the walk's questions from a tape with their exact probabilities: both questions about
+    a regular run from the number of channel "runs" with its index, all others from channel "steps"
+    in turn."""
 
     def __init__(self, sampler: GeometricSampler, tape: RandomTape):
         self._tape = tape
@@ -302,15 +296,15 @@ class TapeDecisions:
         self._asked = 0
 
     def departure(self, run: int) -> int:
-        """The first run from this one on that is not regular or that the walk does not follow to
-        its end; the number of runs if there is none."""
+        """Returns the first run from this one on that is not regular or not followed to its end, or
+        the number of runs."""
         for found in self._possible:
             if found >= run and (not self._runs.regular[found] or self._departs(found)):
                 break
         return found
 
     def kept(self, run: int) -> int:
-        """Returns the number of bits that the walk follows of that regular run: fewer than all."""
+        """Returns how many bits of that regular run the walk follows: fewer than all."""
         length = self._runs.lengths[run]
         number = self._numbers.item(run)
         if length > 2:
@@ -321,8 +315,8 @@ class TapeDecisions:
         return int(length > 1 and not self._away("runs", run, number, length, TURNED, chain))
 
     def nearest(self, gap: int, least: int) -> int:
-        """The gap where the walk leaves f, going straight along it without a chain; ``least``,
-        below gap, if it does not leave before."""
+        """Returns the gap at which the walk leaves f, going straight along it without a chain;
+        ``least``, below gap, if it does not leave before."""
         return self._nearest("steps", *self._step(), gap, least)
 
     def away(self, gap: int, vertex: int, chain: int) -> bool:
@@ -343,7 +337,7 @@ class TapeDecisions:
         return self._nearest("runs", run, number, NEVER, 0) > 0
 
     def _nearest(self, channel: str, index: int, number: float, gap: int, least: int) -> int:
-        """The smallest n with U >= t (q**n - q**gap) / (1 - t q**gap)."""
+        """Returns the smallest n with U >= t (q**n - q**gap) / (1 - t q**gap)."""
         power, t = self._weights.power, self._weights.t
         far = t * power(gap)
         level = number * (1 - far) + far
@@ -378,7 +372,7 @@ class TapeDecisions:
 
 
 def _floats(tape: RandomTape, channel: str, count: int, start: int = 0) -> FloatArray:
-    """Numbers of a tape, rounded down to 53 bits."""
+    """Returns numbers of a tape, rounded down to 53 bits."""
     words = tape.words(channel, count, start) >> np.uint64(11)
     numbers: FloatArray = np.ldexp(words.astype(np.float64), -53)
     return numbers

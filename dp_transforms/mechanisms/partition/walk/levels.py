@@ -1,5 +1,4 @@
-"""Draws the walk's chain of states: by certified float64 enclosures, where these settle a question,
-and by looking ahead in MPFR numbers where they do not."""
+"""Draws the walk's states, by certified float64 enclosures or by looking ahead in MPFR numbers."""
 
 from __future__ import annotations
 
@@ -26,19 +25,18 @@ from dp_transforms.mechanisms.partition.walk.transfer import (
 from dp_transforms.mechanisms.partition.walk.walk import Blocks, choose
 from dp_transforms.mechanisms.randomness import RandomTape
 
-_TINY = 2.0**-940
-"""A smaller float counts as [0, _TINY]: near underflow a relative error means nothing."""
+_TINY = 2.0**-940  # A smaller float counts as [0, _TINY]: relative errors fail near underflow.
 
 _AT_ONCE = LEAST_WIDTH  # The number of thresholds that are looked at together, for all blocks.
 _UNSETTLED = -1
-_WIDE = 2.0**-20  # Where enclosures are wider, so are those of other questions.
+_WIDE = 2.0**-20  # If enclosures are wider than this, other questions have wide ones too.
 _NARROWEST = 32  # The first window to look ahead on.
 
 
 class Level:
     """Settles the questions of a release on a window of states -W..W.
 
-    MPFR numbers of so many bits settle what float64 leaves open.
+    MPFR numbers of this many bits settle what float64 leaves open.
 
     Raises:
       Undecided: the window is too narrow for any enclosure.
@@ -55,10 +53,10 @@ class Level:
 
     @np.errstate(all="ignore")
     def states(self, tape: RandomTape) -> IntArray:
-        """The states before each block and after the last, from the channels "head" and "moves".
+        """Returns the states before each block and after the last; reads "head" and "moves".
 
         Raises:
-          Undecided: a question takes a wider window, or more bits.
+          Undecided: a question needs a wider window, or more bits.
         """
         # Only 53 bits are looked at here: these bounds are exact.
         count = len(self._blocks)
@@ -86,8 +84,8 @@ class Level:
         return np.repeat(levels, np.diff([*changes, count + 1]))
 
     def _move(self, tape: RandomTape, index: int, state: int, lower: float) -> int:
-        """Returns the number of moves in a block, or the state behind the first infinite run for
-        block -1, given the leading 53 bits of the uniform number."""
+        """Returns the number of moves in a block (for block -1 the state behind the first infinite
+        run), given the leading 53 bits of the uniform number."""
         try:
             return choose(lower, lower + UNIT_ROUNDOFF, *self.thresholds(index, state))
         except Undecided as undecided:
@@ -110,8 +108,8 @@ class Level:
             window = min(2 * window, self.window)
 
     def messages(self, at: int, window: int) -> list[Enclosure]:
-        """beta in front of a block, for the states -window..window; Undecided if some state has
-        no bound."""
+        """Encloses beta in front of a block for the states -window..window. Raises Undecided if
+        some state has no bound."""
         messages, inner = self._messages, slice(self.window - window, self.window + window + 1)
         lo, hi = messages.lo[at, inner], messages.hi[at, inner]
         if not np.isfinite(hi).all():
@@ -128,8 +126,8 @@ class Level:
         ]
 
     def _answers(self, state: int, lower: FloatArray) -> tuple[IntArray, IntArray]:
-        """The moves of every block, if it is entered in this state, or _UNSETTLED where the
-        thresholds at hand do not tell; and where they are not 0."""
+        """Returns the moves of every block entered in this state, or _UNSETTLED if the thresholds
+        do not tell; and the places where these are not 0."""
         if abs(state) > self.window - _AT_ONCE:
             return np.full(len(lower), _UNSETTLED), np.arange(len(lower))
         if state not in self._tables:
@@ -145,12 +143,9 @@ class Level:
 
     @np.errstate(all="ignore")
     def thresholds(self, index: int, state: int) -> tuple[list[float], list[float]]:
-        """Enclosures of Pr[at most j moves in block ``index`` | state], for j = 0, 1, ...; of
-        Pr[the first infinite run ends in a state of at most j] if that is -1.
-
-        A bound that cannot be told is infinite or not a number. Raises Undecided outside the
-        window.
-        """
+        """Encloses Pr[at most j moves in block ``index`` | state] for j = 0, 1, ...; for index -1,
+        Pr[the first infinite run ends in a state of at most j]. An unknown bound is infinite or not
+        a number. Raises Undecided outside the window."""
         if index < 0:
             return self._head
         if abs(state) > self.window:
@@ -161,7 +156,8 @@ class Level:
         return lo[0].tolist(), hi[0].tolist()
 
     def _cumulative(self, index: IntArray, state: int, count: int) -> tuple[FloatArray, FloatArray]:
-        """The first ``count`` ``thresholds`` of some blocks, as two arrays with a row for each."""
+        """Returns the first ``count`` ``thresholds`` of some blocks: two arrays of a row for
+        each."""
         messages, here = self._messages, self.window + state
         bits = self._blocks.bits[index]
         row_lo, row_hi = np.empty((2, len(index), count))
@@ -180,7 +176,7 @@ class Level:
         scale = scale + messages.exponents[index + 1, there]
         shift = clipped(scale - messages.exponents[index, here])
         lo, hi = row_lo * messages.lo[index + 1, there], row_hi * messages.hi[index + 1, there]
-        # Products may have been rounded near underflow, and so may be what is scaled.
+        # Products and scaled numbers may have been rounded near underflow.
         _settle(lo, hi)
         lo, hi = np.ldexp(lo, shift), np.ldexp(hi, shift)
         _settle(lo, hi)
@@ -194,7 +190,7 @@ class Level:
 
     @cached_property
     def _head(self) -> tuple[list[float], list[float]]:
-        """Enclosures of Pr[a <= j] for j = 0..W."""
+        """Encloses Pr[a <= j] for j = 0..W."""
         window, messages = self.window, self._messages
         mantissas, scale = self._transfer.leaving_first_run
         scale = scale + messages.exponents[0, window:]
@@ -221,11 +217,9 @@ def _settle(lo: FloatArray, hi: FloatArray) -> None:
 
 
 class Sampler:
-    """Draws lists x with weights q**||x - f||_1, given f's runs, each as one block.
-
-    Levels of ever wider windows answer the same questions from the same numbers, so that a release
-    does not depend on the one that settles them all.
-    """
+    """Draws lists x with weights q**||x - f||_1, given f's runs, each as one block. Levels of ever
+    wider windows answer the same questions from the same numbers, so a release does not depend on
+    the level that settles it."""
 
     def __init__(self, blocks: Blocks, decay: Decay):
         self.decay = decay
@@ -242,11 +236,11 @@ class Sampler:
         self._level: Level | None = None
 
     def release(self, tape: RandomTape) -> FrequencyList:
-        """The list that this tape gives."""
+        """Returns the list that this tape determines."""
         return self.blocks.flipped(self.flips(tape))
 
     def flips(self, tape: RandomTape) -> IntArray:
-        """The diagonals on which the walk of this tape moves."""
+        """Returns the diagonals on which the walk of this tape moves."""
         states = self.states(tape)
         inner = fill_blocks(self.blocks, states, self.decay, tape)
         head, tail = (
@@ -257,7 +251,7 @@ class Sampler:
         return np.concatenate([top + head - 1, inner, bottom - tail])
 
     def states(self, tape: RandomTape) -> IntArray:
-        """The walk's states before each block and after the last."""
+        """Returns the walk's states before each block and after the last."""
         while True:
             try:
                 if self._level is None:

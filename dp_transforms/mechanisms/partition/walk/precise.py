@@ -1,20 +1,20 @@
-"""Settles what float64 leaves open, one question at a time, in MPFR numbers.
+"""Settles the questions left open by float64, one at a time, in MPFR numbers.
 
 Let a walk's next state be s_0, s_1, ... with weights w_0, w_1, ... Let T be these weights by state,
-and N those of s_0, ..., s_j alone. Then
+and N the weights of s_0, ..., s_j alone. Then
 
     U < C_j    if and only if    sum_D (N(D) - U T(D)) beta(D) > 0,
 
-and the sum is the same in front of every later block, if transfer weights carry N and T there: they
-are what the walks weigh that come there. The further ahead, the less does a state tell of j, and
-the closer N is to a multiple of T. Then N - U T has one sign nearly everywhere, which is the sum's
-whatever beta is. So N and T are carried on until the enclosures of beta in float64 are good enough.
-How far depends on the rate, and not on how long the list is. Behind the last block beta is known
-to any precision, so that some precision settles every question.
+and the sum is the same in front of every later block, if transfer weights carry N and T there, as
+the weights of the walks that arrive. The further ahead, the less does a state tell of j, and the
+closer N is to a multiple of T. Then N - U T has one sign nearly everywhere, which is the sum's for
+any beta. So N and T are carried on until the enclosures of beta in float64 are good enough. How far
+depends on the rate, and not on the list's length. Behind the last block beta is known to any
+precision, so that some precision settles every question.
 
-Only the states of a window are carried. T is log-concave on it, for its first values are, and so it
-stays (see ``transfer``) where walls and the window cut it off; and so is beta. So what has left the
-window at the end of a block weighs at most a geometric series that continues T beta from the edge,
+Only the states of a window are carried. T is log-concave on it: its first values are, and it stays
+so (see ``transfer``) when walls and the window cut it off; so is beta. So the weight that leaves
+the window at the end of a block is at most a geometric series that continues T beta from the edge,
 and 0 <= N <= T bounds its part of the sum.
 """
 
@@ -44,10 +44,8 @@ from dp_transforms.mechanisms.randomness import Uniform
 
 
 class PreciseTransfer:
-    """T_n on the window -W..W, as MPFR numbers rounded down and up: see ``transfer``.
-
-    State D has index D + W. Nothing is scaled, since the range of exponents is so wide.
-    """
+    """Computes T_n on the window -W..W, as MPFR numbers rounded down and up: see ``transfer``.
+    State D has index D + W. Nothing is scaled, since exponents have a wide range."""
 
     def __init__(self, decay: Decay, window: int, precision: int):
         self.window = window
@@ -61,8 +59,8 @@ class PreciseTransfer:
         self._matrices: dict[int, tuple[ObjectArray, ObjectArray]] = {}
 
     def forward(self, length: int, weights: ObjectArray, bound: int) -> ObjectArray:
-        """Lower (bound 0) or upper (bound 1) weights by state in front of a run of zeros, in rows,
-        times T_length."""
+        """Multiplies weights by state in front of a run of zeros, in rows, by T_length. Bound 0 is
+        for lower and 1 for upper weights."""
         is_power = length & (length - 1) == 0
         if not (length <= self._most_steps or is_power or length >= self.long):
             # Powers of one matrix commute.
@@ -81,13 +79,13 @@ class PreciseTransfer:
 
     @cached_property
     def _costs(self) -> ObjectArray:
-        """q**|D| of each state, from below and from above."""
+        """Returns lower and upper bounds of q**|D| of each state."""
         powers = self.weights.powers(1)
         costs: ObjectArray = np.array(powers[:0:-1] + powers, dtype=object).T
         return costs
 
     def matrix(self, length: int) -> tuple[ObjectArray, ObjectArray]:
-        """(lo, hi) around T_length, made once and kept."""
+        """Encloses T_length, which is computed once."""
         length = min(length, self.long)
         if length not in self._matrices:
             self._matrices[length] = self._make(length, 0), self._make(length, 1)
@@ -102,7 +100,7 @@ class PreciseTransfer:
         else:
             climbs, falls = self.weights.upward(length), self.weights.inward(length)
         table = np.full((self.size, self.size), gmpy2.mpfr(0))
-        # From below nothing is said of the wrong sides of long runs.
+        # Lower bounds for the wrong sides of long runs are 0.
         for d in range(w + 1 if bound or not is_long else 0):
             for k in range(min(w - d, length) + 1):
                 table[w + d, w + d + k] = context.mul(stays[d][bound], climbs[k][bound])
@@ -122,8 +120,8 @@ class PreciseTransfer:
     def in_first_part(
         self, near: int, far: int, start: int, flips: int
     ) -> tuple[list[Any], list[Any]]:
-        """Enclosures of Pr[at most j moves are among the first ``near`` steps], for j = 0..moves,
-        of a run of near + far steps with so many moves that the state of index start enters."""
+        """Encloses Pr[at most j moves are among the first ``near`` steps], for j = 0..moves, of a
+        run of near + far steps with so many moves, entered in the state of index start."""
         states = slice(start, start + flips + 1)
         first, second = (
             map(Enclosure, *(side[place] for side in self.matrix(length)))
@@ -136,8 +134,8 @@ class PreciseTransfer:
 
 
 class LookingAhead:
-    """Settles questions of a release by messages that are known roughly: ``messages`` gives beta
-    in front of a block, for the states of the transfer weights' window, or raises Undecided."""
+    """Settles questions of a release by roughly known messages. ``messages`` gives beta in front of
+    a block, for the states of the transfer weights' window, or raises Undecided."""
 
     def __init__(
         self,
@@ -150,11 +148,11 @@ class LookingAhead:
         self._transfer = transfer
 
     def settle(self, uniform: Uniform, index: int, state: int) -> int:
-        """The smallest j with U < C_j: how much block ``index`` moves from a state, or the state
-        behind the first infinite run if that is -1.
+        """Returns the smallest j with U < C_j: the moves of block ``index`` from a state, or the
+        state behind the first infinite run for index -1.
 
         Raises:
-          Undecided: it takes more bits, or a wider window.
+          Undecided: more bits or a wider window are needed.
         """
         transfer, window = self._transfer, self._transfer.window
         if abs(state) > window:
@@ -192,7 +190,7 @@ class LookingAhead:
             least, most = reduce(add, map(mul, differences, beta))
             if least > leak or most < down.minus(leak):
                 return bool(least > leak)
-            # What has left the window does not become less.
+            # The weight outside the window does not fall.
             if at == len(self._blocks) or up.sub(most, least) < leak:
                 raise Undecided
             if self._blocks.bits.item(at) != bit:
@@ -204,8 +202,8 @@ class LookingAhead:
             at += 1
 
     def _beyond(self, parts: list[Enclosure]) -> Any:
-        """An upper bound of the sum beyond the end of a log-concave sequence: every ratio of
-        neighbours bounds the later ones."""
+        """Bounds the sum beyond the end of a log-concave sequence from above: every ratio of
+        neighbours bounds the later ratios."""
         ratios = ((after / one).upper for one, after in pairwise(parts) if one.lower > 0)
         ratio = min(ratios, default=1) if parts[-1].upper else 0
         if not ratio < 1:
@@ -214,7 +212,7 @@ class LookingAhead:
         return (parts[-1] * bound / (1 - bound)).upper
 
     def _completions(self, at: int) -> list[Enclosure]:
-        """beta in front of a block; 0 where walls forbid a state."""
+        """Encloses beta in front of a block; it is 0 for states that walls forbid."""
         window, nothing = self._transfer.window, enclosed(0, self._transfer.precision)
         if at == len(self._blocks):
             found = [nothing] * window + self._transfer.weights.entering_last_run()

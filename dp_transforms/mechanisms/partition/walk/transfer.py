@@ -1,4 +1,4 @@
-"""The walk in float64: enclosures of transfer weights, and of the messages of every block.
+"""Computes the walk in float64: enclosures of transfer weights, and of the messages of every block.
 
 **Transfer weights** say how much a run of equal bits weighs, from each state to each other.
 
@@ -19,37 +19,37 @@ sum_m T_h(-s, m) T_{n-h}(m, j) at most one of the two factors crosses zero, so a
 grows with log n, not with n. A window keeps the states -W..W; as D is monotone within a run,
 entries inside it are exact all the same.
 
-In a long run the two ends have nothing to do with each other. The s early moves from -s to zero
-and the j late ones from zero to j may be drawn apart, as if the run had no other end, with the
-total weights B(s) and A(j) of the infinite runs; r is the probability that they collide:
+In a long run the two ends are nearly independent. The s early moves from -s to zero and the j late
+ones from zero to j may be drawn separately, as if the run had no other end, with the total weights
+B(s) and A(j) of the infinite runs; r is the probability that they collide:
 
     T_n(-s, j) = B(s) A(j) (1 - r)      0 <= r <= (s + j) q**(n // 2 - max(s, j))
     T_n(D, D+k) <= q**(n D) A(k)        T_n(-s, -t) <= q**(n t) B(s - t)
 
-So from ``independence_length`` on all lengths share one enclosure. It says of the states on the
-wrong side, above zero in front of the run or below it behind, only how little they weigh.
+So all lengths from ``independence_length`` on share one enclosure. For states on the wrong side,
+above zero in front of the run or below it behind, it only bounds their weight.
 
 In float64 every entry has lower and upper bounds and an exponent of its own, since A(k) alone grows
-to e**(pi**2 / 12 c). Row i of a table holds T_n(i, i), T_n(i, i + 1), ..., up to n moves, so that
-short runs have small ones. A product of two is taken in units of 2**(g(D) - g(D')), where 2**g(D)
-is about B(-D) below zero and 1 / A(D) above: in these a step from D <= 0 stays with about q**|D|
-and moves with 1 - q**|D|, and no entry is much above 1. In MPFR numbers: see ``precise``.
+to e**(pi**2 / 12 c). Row i of a table holds T_n(i, i), T_n(i, i + 1), ..., up to n moves, so short
+runs have small tables. A product of two is taken in units of 2**(g(D) - g(D')), where 2**g(D) is
+about B(-D) below zero and 1 / A(D) above: in these units a step from D <= 0 stays with about q**|D|
+and moves with 1 - q**|D|, and no entry is much above 1. For MPFR numbers see ``precise``.
 
 **Messages.** beta_r(D) is the total weight of all completions of a walk that is in state D before
 block r. It is log-concave in D (q**|D| is, and a convolution with (1, 1) keeps it).
 
-Messages have lower and upper bounds, and their relative rounding errors are bounded apart, by one
+Messages have lower and upper bounds; their relative rounding errors are bounded separately, by one
 number for each block: all terms are positive, so errors only add up. Each has an exponent of its
-own, as at small rates they span more than float64's range.
+own, since at small rates they exceed float64's range.
 
 Every message keeps its relative precision, or is not *known*: then it is bounded by log-concavity
-from those that are,
+from the known ones,
 
     beta(b + k) <= beta(b) * (beta(b) / beta(b - 1))**k           b the last one known,
 
-and in the same way downwards. What a path weighs that leaves the window upwards during a block is
-bounded in each row by itself: T_n(D, .) and beta are both log-concave, and so is their product, so
-beyond the last column W it falls at least as fast as a geometric series of ratio
+and in the same way downwards. The weight of paths that leave the window upwards during a block is
+bounded for each row: T_n(D, .) and beta are both log-concave, and so is their product, so beyond
+the last column W it falls at least as fast as a geometric series of ratio
 
     (T_n(D, W + 1) / T_n(D, W)) * (beta(W + 1) / beta(W)).
 """
@@ -73,25 +73,23 @@ UNIT_ROUNDOFF = 2.0**-53
 
 FAR = 2**40  # Constants below 2**-FAR are not kept.
 
+# A run's ends count as independent if they collide with a probability of at most 2**-this.
 INDEPENDENCE_BITS = 70
-"""The ends of a run count as independent in float64 if they collide with a probability of at most
-2 to the power of minus this."""
 
+# Underflow beside entries of order one loses less: smaller lower bounds become 0, upper ones grow.
 LOST = 2.0**-900
-"""Underflow beside entries of order one loses less than this. Smaller lower bounds become 0, and
-upper bounds grow by it."""
 
 _CONSTANT_BITS = 64
 _KNOWN = 1 - 2.0**-10  # A message is known where its bounds are at least this close to each other.
 _DEEP = 2**48  # No exponent is kept that is further below the largest.
 _LEAST = 2**60
 _LARGEST_ENTRY = 2.0**50
-LEAST_WIDTH = 4  # Every row of a matrix has room for at least so many entries.
+LEAST_WIDTH = 4  # Every row of a matrix has room for at least this many entries.
 
 
 def independence_length(decay: Decay, window: int, bits: int = INDEPENDENCE_BITS) -> int:
-    """The length from which on the ends of a run, entered and left in states -W..W, collide with a
-    probability of at most 2**-bits."""
+    """Returns a length from which on a run's ends, in states -W..W, collide with a probability of
+    at most 2**-bits."""
     _, up = rounding_pair(64)
     rate, _ = decay.log_enclosure(64)
     cost = up.add(up.mul(bits, up.const_log2()), up.log(2 * max(window, 1)))
@@ -100,17 +98,17 @@ def independence_length(decay: Decay, window: int, bits: int = INDEPENDENCE_BITS
 
 
 def parts_of(length: int) -> tuple[int, int]:
-    """The lengths of the two runs that a run of more than one step is put together from."""
+    """Splits a run of more than one step in two: returns both lengths."""
     first: int = 1 << ((length - 1).bit_length() - 1)
     return first, length - first
 
 
 class FloatMatrix(NamedTuple):
-    """T_n on a window: row i has the entries (i, i), (i, i + 1), ..., up to n moves, which lie
-    within bounds[0] * (1 - error) and bounds[1] * (1 + error), times 2**exponents; 0 beyond it.
+    """Holds T_n on a window: row i has the entries (i, i), (i, i + 1), ..., up to n moves.
 
-    ``ends`` are the second states of entries, at most W. ``rise[i]`` is at least T(i, j + 1) /
-    T(i, j) for the window's last column j and all later ones.
+    They lie within bounds[0] * (1 - error) and bounds[1] * (1 + error), times 2**exponents; beyond
+    the window they are 0. ``ends`` are the second states of entries, at most W. ``rise[i]`` is at
+    least T(i, j + 1) / T(i, j) for the window's last column j and all later ones.
     """
 
     bounds: FloatArray
@@ -121,7 +119,7 @@ class FloatMatrix(NamedTuple):
 
 
 class FloatTransfer:
-    """T_n on the window -W..W in scaled float64; state D has index D + W."""
+    """Computes T_n on the window -W..W in scaled float64; state D has index D + W."""
 
     def __init__(self, decay: Decay, window: int):
         self.window = window
@@ -132,7 +130,7 @@ class FloatTransfer:
         self._matrices: dict[int, FloatMatrix] = {}
 
     def matrix(self, length: int) -> FloatMatrix:
-        """T_length, made once and kept; a FloatingPointError if it spans more than float64 does."""
+        """Returns T_length, kept. Raises FloatingPointError if it exceeds float64's range."""
         length = min(length, self.long)
         if length not in self._matrices:
             self._matrices[length] = self._make(length)
@@ -140,12 +138,12 @@ class FloatTransfer:
 
     @cached_property
     def leaving_first_run(self) -> tuple[FloatArray, IntArray]:
-        """A(a) for a = 0..W, as mantissas (two units of error) and exponents."""
+        """Returns A(a) for a = 0..W, as mantissas (two units of error) and exponents."""
         return split(self._weights.leaving_first_run()[: self.window + 1])
 
     @cached_property
     def entering_last_run(self) -> tuple[FloatArray, IntArray]:
-        """B(e) for e = 0..W, likewise."""
+        """Returns B(e) for e = 0..W, as mantissas (two units of error) and exponents."""
         return split(self._weights.entering_last_run()[: self.window + 1])
 
     def _make(self, length: int) -> FloatMatrix:
@@ -157,7 +155,7 @@ class FloatTransfer:
         start = np.arange(size)[:, None]
         moves = np.arange(min(max(length, LEAST_WIDTH - 1), 2 * w) + 1)
         end = start + moves
-        # What does not cross zero: q**(n d) times the weight of the moves.
+        # Entries that do not cross zero: q**(n d) times the weight of the moves.
         is_above, few = start >= w, np.minimum(moves, w + 1)
         distance = np.where(is_above, start - w, np.maximum(w - end, 0))
         lo = stays[0][distance] * np.where(is_above, climbs[0][few], falls[0][few])
@@ -190,14 +188,14 @@ class FloatTransfer:
 
     @cached_property
     def _units(self) -> IntArray:
-        """g(D) of each state: entries (D, D') are of order one in units of 2**(g(D) - g(D'))."""
+        """Returns g(D) of each state: in units of 2**(g(D) - g(D')) entries are of order one."""
         _, leaving = self.leaving_first_run
         _, entering = self.entering_last_run
         return np.concatenate([entering[::-1], -leaving[1:]])
 
     def _product(self, near: FloatMatrix, far: FloatMatrix) -> FloatArray:
-        """Lower and upper bounds of the entries across zero of a product, in ``_units``:
-        2 x states below zero x states above it."""
+        """Bounds the entries across zero of a product, in ``_units``: 2 x states below zero x
+        states above it."""
         first, second = self._in_units(near), self._in_units(far)
         if not max(first.max(), second.max()) < _LARGEST_ENTRY:
             raise FloatingPointError("transfer weights span too much for float64")
@@ -207,7 +205,7 @@ class FloatTransfer:
         return bounds
 
     def _in_units(self, matrix: FloatMatrix) -> FloatArray:
-        """Lower and upper bounds of all entries, in ``_units``: 2 x states x states."""
+        """Bounds all entries, in ``_units``: 2 x states x states."""
         found = np.zeros((2, self.size, self.size))
         rows, moved = np.nonzero(matrix.bounds[1])
         columns = rows + moved
@@ -216,7 +214,7 @@ class FloatTransfer:
         return found
 
     def _rise(self, climbs: tuple[FloatArray, IntArray], length: int) -> FloatArray:
-        """T is totally positive, so the ratio of row 0 serves for the rows below it."""
+        """Bounds the rise of every row by that of row 0, since T is totally positive."""
         mantissas, exponents = climbs
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.ldexp(mantissas[1:] / mantissas[:-1], np.diff(exponents))
@@ -227,8 +225,8 @@ class FloatTransfer:
 
 
 def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
-    """Mantissas in [1/2, 1) with an error of at most two units, and exponents; 0 and -FAR for what
-    is below 2**-FAR."""
+    """Returns mantissas in [1/2, 1) with an error of at most two units, and exponents; numbers
+    below 2**-FAR become 0 and -FAR."""
     parts = [gmpy2.frexp(one.lower) for one in enclosures]
     kept = [
         (float(mantissa), int(exponent)) if mantissa and exponent > -FAR else (0.0, -FAR)
@@ -239,12 +237,12 @@ def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
 
 
 def clipped(exponents: IntArray) -> npt.NDArray[np.int32]:
-    """Exponents in the 32 bits that ldexp takes; its results stay the same."""
+    """Clips exponents to the 32 bits that ldexp takes, which does not change its results."""
     return np.clip(exponents, -5000, 5000).astype(np.int32)
 
 
 class Messages(NamedTuple):
-    """beta_0..beta_R on the window: beta_r(D) lies within lo[r, D + W] * (1 - errors[r]) and
+    """Holds beta_0..beta_R on the window: beta_r(D) lies within lo[r, D + W] * (1 - errors[r]) and
     hi[r, D + W] * (1 + errors[r]), times 2**exponents[r, D + W]."""
 
     lo: FloatArray
@@ -255,7 +253,7 @@ class Messages(NamedTuple):
 
 @np.errstate(all="ignore")
 def backward(blocks: Blocks, transfer: FloatTransfer) -> Messages:
-    """The messages of all blocks.
+    """Returns the messages of all blocks.
 
     Raises:
       Undecided: the window is too narrow.
@@ -280,12 +278,10 @@ def backward(blocks: Blocks, transfer: FloatTransfer) -> Messages:
 
 
 class _Vector:
-    """Bounds values[0] <= beta <= values[1], times 2**exponents, in front of some block or behind
-    the last, in the orientation in which it is one of zeros.
-
-    Only states are alive from which a walk can still end at zero, as far below as there are zeros
-    ahead, within the walls. For the others beta is zero, and has the lowest exponent that is kept.
-    """
+    """Bounds beta by values times 2**exponents, in front of a block or behind the last. It is
+    mirrored if the block is one of ones. A state is alive if a walk can still end at zero from it:
+    as far below as there are zeros ahead, within the walls. For others beta is zero, with the
+    lowest exponent kept."""
 
     def __init__(self, blocks: Blocks, transfer: FloatTransfer):
         self._blocks, self._transfer, window = blocks, transfer, transfer.window
@@ -368,9 +364,9 @@ class _Vector:
         self.exponents[~alive] = deepest
 
     def _edge(self, known: BoolArray, direction: int) -> tuple[int, tuple[float, int]]:
-        """A state far out in that direction, and a bound of its ratio to the one before it: a known
-        state behind a known one, or the first one behind all known ones, whichever ratio is less.
-        """
+        """Returns a state far out in that direction, and a bound of its ratio to the state before.
+        It is known and follows a known one, or is the first behind all known ones: the smaller
+        ratio counts."""
         states = np.flatnonzero(known)[::direction]
         pairs = states[1:][np.diff(states) == direction]
         edges = [*pairs[-1:].tolist(), states.item(-1) + direction]
@@ -383,13 +379,13 @@ class _Vector:
         return edges[ratios.index(least)], least
 
     def _ratio(self, state: int, inner: int) -> tuple[float, int]:
-        """A bound of beta(state) / beta(inner), as a mantissa and an exponent."""
+        """Bounds beta(state) / beta(inner), as a mantissa and an exponent."""
         ratio = self.values.item(1, state) / self.values.item(0, inner)
         mantissa, exponent = math.frexp(ratio * (1 + 2.0**-18))
         return mantissa, exponent + int(self.exponents[state] - self.exponents[inner])
 
     def _extrapolate(self, states: IntArray, known: int, ratio: tuple[float, int]) -> None:
-        """Bounds states that follow a known one, in that order, where that is better."""
+        """Bounds the states that follow a known one, in that order, if that is better."""
         mantissa, exponent = ratio
         steps = np.arange(1, len(states) + 1)
         # A mantissa is at least 1/2; far out the bound stops following it.

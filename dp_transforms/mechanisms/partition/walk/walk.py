@@ -1,4 +1,4 @@
-"""The integer-partition mechanism as a walk along the diagonals of a Young diagram.
+"""Describes the integer-partition mechanism as a walk along the diagonals of a Young diagram.
 
 For a partition x (x_1 >= x_2 >= ... >= 0) let k_x(c) = #{i >= 1 : x_i - i >= c} for every integer
 c, and D(c) = k_x(c) - k_f(c). The cells of x on one diagonal are a prefix of it, so
@@ -11,10 +11,9 @@ or goes down by one. So x weighs q**||x - f||_1 exactly if every position costs 
 mechanism is a walk.
 
 The bits of f come in runs: an infinite run of zeros; for each distinct frequency v_j of
-multiplicity m_j a run of m_j ones and one of v_j - v_{j+1} zeros; an infinite run of ones. Runs
-are cut into blocks of few lengths. The walk's states at the block ends form a Markov chain, and
-what happens inside a block depends on its two ends alone. How runs are cut depends on f and q
-alone.
+multiplicity m_j a run of m_j ones and one of v_j - v_{j+1} zeros; an infinite run of ones. Runs are
+cut into blocks of few lengths, by a rule that depends only on f and q. The walk's states at the
+block ends form a Markov chain, and its course inside a block depends only on both ends.
 
 The questions. A release asks these, and no others, in this order; each reads its own uniform
 number.
@@ -26,26 +25,26 @@ number.
     ends b t, i   the moves near the ends of roomy blocks of the bit b    geometric
     head parts i, tail parts i                                            geometric
 
-Each asks for the smallest j with U < C_j for exact real numbers C_j. Which questions are asked, in
-which order and from which number, depends on f, q and earlier answers only. A level of precision
-settles them by enclosures of C_j or gives up, and then the next level answers the same questions
-from the same numbers. So the walk is a function of the tape alone, and its distribution is exactly
-the mechanism's.
+Each asks for the smallest j with U < C_j for exact real numbers C_j. The questions, their order and
+their numbers depend only on f, q and earlier answers. A level of precision settles them by
+enclosures of C_j or gives up, and then the next level answers the same questions from the same
+numbers. So the walk is a function of the tape alone, and its distribution is exactly the
+mechanism's.
 
 Bounds. Two descending sequences are nested, L_i <= x_i for all i, exactly if k_L(c) <= k_x(c) on
 every diagonal c. So bounds L_i <= x_i <= U_i on all ranks i are a pair of walls for the walk,
 
     k_L(c) - k_f(c) <= D(c) <= k_U(c) - k_f(c).
 
-In one step from a diagonal to the next, D - (k_L - k_f) changes by b_x - b_L. So where b_L is 0 the
-walk only gets further from the lower wall, and where b_L is 1 only closer to it; likewise for
-the upper wall. Within a block on which b_L and b_U do not change, the walls are kept everywhere
-if they are kept at both ends. So blocks are cut wherever a bit of f, L or U changes, and the walls
-are applied to the messages at the blocks' ends, and nowhere else.
+In one step from a diagonal to the next, D - (k_L - k_f) changes by b_x - b_L. So if b_L is 0 the
+walk only gets further from the lower wall, and if b_L is 1 only closer to it; likewise for the
+upper wall. Within a block on which b_L and b_U do not change, the walls are kept everywhere if they
+are kept at both ends. So blocks are cut wherever a bit of f, L or U changes, and the walls are
+applied to the messages at the blocks' ends, and nowhere else.
 
-The mechanism is the same for f as for f moved between the bounds rank by rank: for x between
-them, |x_i - f_i| is |x_i - g_i| + |g_i - f_i| where g_i is the value nearest to f_i, and the second
-part does not depend on x. So f is replaced by g first. Then the state 0 is always allowed.
+The mechanism is the same for f as for f moved between the bounds rank by rank: for x between them,
+|x_i - f_i| is |x_i - g_i| + |g_i - f_i| for the value g_i nearest to f_i, and the second part does
+not depend on x. So f is replaced by g first. Then the state 0 is always allowed.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ NO_WALL = 2**63 - 1  # A wall that no walk reaches, and a length that no run has
 
 @dataclass(frozen=True)
 class Blocks:
-    """The finite part of f's bits, in reading order. State 0 is always allowed."""
+    """Holds the finite part of f's bits, in reading order. State 0 is always allowed."""
 
     bits: IntArray  # 0 or 1 for each block
     lengths: IntArray
@@ -79,8 +78,8 @@ class Blocks:
 
     @classmethod
     def of(cls, frequency_list: FrequencyList, bounds: PartitionBounds | None = None) -> Blocks:
-        """The runs of a frequency list, each as one block. With bounds, those of the list moved
-        between them, cut where a bit of the bounds changes, and with the bounds as walls."""
+        """Returns the runs of a frequency list, each as one block. With bounds, the list is moved
+        between them; they become walls, and cut runs where their bits change."""
         if bounds is None:
             lists, heads, tails = [frequency_list], [0], [0]
         else:
@@ -108,11 +107,9 @@ class Blocks:
         return len(self.bits)
 
     def cut(self, long: int = NO_WALL) -> Blocks:
-        """The same bits in blocks of fewer lengths, given each run as one block.
-
-        Runs that are short or have at least the length ``long``, and those whose length is common,
-        stay whole. Others are cut into powers of two and a rest.
-        """
+        """Returns the same bits in blocks of fewer lengths, given each run as one block. Runs that
+        are short, have at least the length ``long`` or have a common length stay whole. Others are
+        cut into powers of two and a rest."""
         found, counts = np.unique(self.lengths, return_counts=True)
         common = set(found[counts >= COMMON].tolist())
         parts = [
@@ -134,11 +131,11 @@ class Blocks:
 
     @cached_property
     def ends(self) -> IntArray:
-        """The last diagonals of the first infinite run and of all blocks: reading goes down."""
+        """Returns the last diagonals of the first infinite run and of all blocks, descending."""
         return self.top - np.append(0, self.lengths.cumsum())
 
     def flipped(self, diagonals: IntArray) -> FrequencyList:
-        """The partition whose bits differ from f's on these diagonals alone."""
+        """Returns the partition whose bits differ from f's on these diagonals alone."""
         flips = np.sort(diagonals)[::-1]
         # Segments of equal bits: one for each flip and one for each stretch between cuts. They end
         # where reading reaches the last flip or the end of the blocks, beyond which x is zero.
@@ -165,7 +162,7 @@ def _pieces(run: int) -> list[int]:
 
 
 def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:
-    """The smallest j with U < C_j, given lower <= U < upper and lo[j] <= C_j <= hi[j].
+    """Returns the smallest j with U < C_j, given lower <= U < upper and lo[j] <= C_j <= hi[j].
 
     Raises:
       Undecided: the enclosures leave more than one answer.
@@ -188,8 +185,8 @@ def _distinct(parts: Sequence[Any]) -> IntArray:
 
 
 def _changes(values: FrequencyList, top: int, tail: int) -> IntArray:
-    """The places where a list's bits change; they are 0 in front of the first. Place p is diagonal
-    top - 1 - p, counted from this list's first rank; all ranks behind it have the value tail."""
+    """Returns the places where a list's bits change, from 0 to 1 and back. Place p is diagonal top
+    - 1 - p, from this list's first rank on; all ranks behind it have the value tail."""
     ends = values.multiplicities.cumsum()
     starts = top - values.frequencies + ends - values.multiplicities
     last = top - tail + (ends.item(-1) if len(ends) else 0)
