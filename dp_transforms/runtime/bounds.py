@@ -15,8 +15,8 @@ counts, that the counts of all partitions together differ by at most k in L1.
 * ``Flatten`` adds up: the differences of its inputs are put together.
 * ``Reshuffle`` changes no element. ``Filter`` without side inputs decides about each record by
   itself, so records that two inputs share are kept in both or in neither. Not so for counts: a
-  count that passes a threshold moves by as much as it is. Nor for tables, which hold records of
-  several users. A filter of those drops the bound.
+  count that passes a threshold moves by as much as it is. Nor for what is only declared, which may
+  be counts, nor for tables, which hold records of several users. A filter of those drops the bound.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
             bound_after = before
         elif (
             is_filter(step.transform)
-            and not before.counted
+            and before.counted is False
             and RecordKind.of(pcoll) != RecordKind.TABLES
         ):
             bound_after = before

@@ -90,6 +90,10 @@ REFUSED = {
         (BOUND, COUNT, beam.Filter(operator.itemgetter(1)), release(2)),
         "not known",
     ),
+    "a filter of declared counts": (
+        (dp.DeclareBounded(2), beam.Filter(operator.itemgetter(1)), release(2)),
+        "not known",
+    ),
     "two branches": ((both(BOUND, BOUND), COUNT, release(3)), "up to 4 of each user"),
     "a branch that is not bounded": ((both(BOUND, beam.Map(same)), COUNT, release(9)), "not known"),
     "branches that are counted": (
