@@ -385,7 +385,8 @@ class Attribute:
         and users with other values are in no group. None if groups are to be selected.
 
     Raises:
-      ValueError: the name is taken, or a group is given twice or is empty, or groups are one text.
+      ValueError: the name is taken, or a group is given twice, is empty or is no text, or groups
+        are one text.
     """
 
     name: str
@@ -399,9 +400,10 @@ class Attribute:
         if isinstance(self.groups, str):  # whose letters are no groups
             raise ValueError(f"groups of {self.name!r} must be several names, got {self.groups!r}")
         object.__setattr__(self, "groups", tuple(self.groups))
-        if not self.groups or "" in self.groups or len(set(self.groups)) < len(self.groups):
+        named = all(isinstance(group, str) and group for group in self.groups)
+        if not self.groups or not named or len(set(self.groups)) < len(self.groups):
             raise ValueError(
-                f"groups of {self.name!r} must be different names, one at least, got "
+                f"groups of {self.name!r} must be different names, as text, one at least, got "
                 f"{list(self.groups)}"
             )
 
