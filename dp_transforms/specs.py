@@ -280,9 +280,10 @@ class _PeriodSpec(Spec):
     def __post_init__(self) -> None:
         object.__setattr__(self, "periods", tuple(self.periods))
         number = len(self.periods)
-        if not 1 <= number <= MOST_PERIODS or len(set(self.periods)) < number:
+        named = all(isinstance(period, str) for period in self.periods)
+        if not named or not 1 <= number <= MOST_PERIODS or len(set(self.periods)) < number:
             raise ValueError(
-                f"there must be 1 to {MOST_PERIODS:,} different periods, got {number:,}"
+                f"there must be 1 to {MOST_PERIODS:,} different periods, as text, got {number:,}"
             )
         positive_integer("max_periods_per_user", self.max_periods_per_user)
         positive_integer("max_partitions_per_user", self.max_partitions_per_user)
