@@ -243,7 +243,7 @@ class NamesSpec(Spec):
         """The noise of the number of users of partitions that are not named, if it is released."""
         if self.others_epsilon is None:
             return None
-        return DiscreteLaplace(1 / positive_rational("epsilon", self.others_epsilon))
+        return DiscreteLaplace(1 / positive_rational("others_epsilon", self.others_epsilon))
 
     @property
     def cap(self) -> int | None:

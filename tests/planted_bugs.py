@@ -342,8 +342,8 @@ MUTANTS = (
     Mutant(
         "users of other partitions have half of their noise",
         "dp_transforms/specs.py",
-        'positive_rational("epsilon", self.others_epsilon)',
-        'positive_rational("epsilon", 2 * self.others_epsilon)',
+        'positive_rational("others_epsilon", self.others_epsilon)',
+        'positive_rational("others_epsilon", 2 * self.others_epsilon)',
         "transforms/test_selection.py::test_the_number_of_other_users_has_the_noise_of_its_epsilon",
     ),
     Mutant(

@@ -72,6 +72,10 @@ REFUSED = {
     ),
     "bounded after counting": ((COUNT, BOUND, release(2)), "BoundContributions takes records"),
     "counted twice": ((BOUND, COUNT, COUNT), "CountDistinctUsers takes records"),
+    "counts as edges": (
+        (BOUND, COUNT, dp.CountProjectedDegrees(2)),
+        "CountProjectedDegrees takes records",
+    ),
     "not counted": ((BOUND, release(2)), "takes counts, but these are records"),
     "numbers as partitions": (
         (beam.Map(lambda r: (r[0], 5)), BOUND, release(2)),
