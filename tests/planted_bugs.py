@@ -516,6 +516,12 @@ MUTANTS = (
         "            bound_after = before",
     ),
     Mutant(
+        "a filter of declared counts keeps the bound",
+        "dp_transforms/runtime/bounds.py",
+        "and before.counted is False",
+        "and not before.counted",
+    ),
+    Mutant(
         "a second run of a pipeline repeats the secret",
         "dp_transforms/runtime/job_secret.py",
         "    _run_only_once(pipeline)\n",
