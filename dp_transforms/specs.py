@@ -238,7 +238,7 @@ class NamesSpec(Spec):
         """Returns the noise of the number of other users, if that is released."""
         if self.others_epsilon is None:
             return None
-        return DiscreteLaplace(1 / positive_rational("epsilon", self.others_epsilon))
+        return DiscreteLaplace(1 / positive_rational("others_epsilon", self.others_epsilon))
 
     @property
     def cap(self) -> int | None:
@@ -275,9 +275,10 @@ class _PeriodSpec(Spec):
     def __post_init__(self) -> None:
         object.__setattr__(self, "periods", tuple(self.periods))
         number = len(self.periods)
-        if not 1 <= number <= MOST_PERIODS or len(set(self.periods)) < number:
+        named = all(isinstance(period, str) for period in self.periods)
+        if not named or not 1 <= number <= MOST_PERIODS or len(set(self.periods)) < number:
             raise ValueError(
-                f"there must be 1 to {MOST_PERIODS:,} different periods, got {number:,}"
+                f"there must be 1 to {MOST_PERIODS:,} different periods, as text, got {number:,}"
             )
         positive_integer("max_periods_per_user", self.max_periods_per_user)
         positive_integer("max_partitions_per_user", self.max_partitions_per_user)
@@ -378,7 +379,8 @@ class Attribute:
         other values are in no group. None if groups are to be selected.
 
     Raises:
-      ValueError: the name is taken, a group is given twice or is empty, or groups are one text.
+      ValueError: the name is taken, or a group is given twice, is empty or is no text, or groups
+        are one text.
     """
 
     name: str
@@ -392,9 +394,10 @@ class Attribute:
         if isinstance(self.groups, str):  # its letters are not groups
             raise ValueError(f"groups of {self.name!r} must be several names, got {self.groups!r}")
         object.__setattr__(self, "groups", tuple(self.groups))
-        if not self.groups or "" in self.groups or len(set(self.groups)) < len(self.groups):
+        named = all(isinstance(group, str) and group for group in self.groups)
+        if not self.groups or not named or len(set(self.groups)) < len(self.groups):
             raise ValueError(
-                f"groups of {self.name!r} must be different names, one at least, got "
+                f"groups of {self.name!r} must be different names, as text, one at least, got "
                 f"{list(self.groups)}"
             )
 

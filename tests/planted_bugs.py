@@ -342,8 +342,8 @@ MUTANTS = (
     Mutant(
         "users of other partitions have half of their noise",
         "dp_transforms/specs.py",
-        'positive_rational("epsilon", self.others_epsilon)',
-        'positive_rational("epsilon", 2 * self.others_epsilon)',
+        'positive_rational("others_epsilon", self.others_epsilon)',
+        'positive_rational("others_epsilon", 2 * self.others_epsilon)',
         "transforms/test_selection.py::test_the_number_of_other_users_has_the_noise_of_its_epsilon",
     ),
     Mutant(
@@ -514,6 +514,12 @@ MUTANTS = (
         "dp_transforms/runtime/bounds.py",
         "            bound_after = Bound(counted=True if before.counted else None)",
         "            bound_after = before",
+    ),
+    Mutant(
+        "a filter of declared counts keeps the bound",
+        "dp_transforms/runtime/bounds.py",
+        "and before.counted is False",
+        "and not before.counted",
     ),
     Mutant(
         "a second run of a pipeline repeats the secret",

@@ -319,21 +319,6 @@ def single(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def is_plain_dictionary(column: pa.ChunkedArray) -> bool:
-    """Tells whether the column is int32 codes of plain values, in one chunk and without nulls."""
-    kind = column.type
-    if not pa.types.is_dictionary(kind) or column.num_chunks != 1 or column.null_count:
-        return False
-    is_plain = kind.index_type == pa.int32() and _is_plain(kind.value_type)
-    return is_plain and not column.chunk(0).dictionary.null_count
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return all(_is_plain(field.type) for field in kind)
-    return kind in (pa.string(), pa.binary(), pa.int64())
-
-
 def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Table:
     """Returns the rows in which none of these columns (by default, all) has a null. A null may be a
     row, a field of a composite, or a value of a dictionary."""

@@ -14,9 +14,9 @@ counts, that the counts of all partitions together differ by at most k in L1.
   on counts does not increase differences.
 * ``Flatten`` adds up the k of its inputs.
 * ``Reshuffle`` changes no element. ``Filter`` without side inputs decides about each record by
-  itself, so records that two inputs share are kept in both or in neither. A filter of counts drops
-  the bound, since a count that passes a threshold moves by its whole size; and so does a filter of
-  tables, which hold records of several users.
+  itself, so records that two inputs share are kept in both or in neither. Any other filter drops
+  the bound: a count that passes a threshold moves by its whole size, elements that are only
+  declared to be bounded may be counts, and tables hold records of several users.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
             bound_after = before
         elif (
             is_filter(step.transform)
-            and not before.counted
+            and before.counted is False
             and RecordKind.of(pcoll) != RecordKind.TABLES
         ):
             bound_after = before

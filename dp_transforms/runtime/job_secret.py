@@ -136,7 +136,7 @@ def release_histogram(
     raises a ValueError if a count is not a positive integer."""
     try:
         frequency_list = FrequencyList.from_histogram(histogram)
-    except ValueError:
+    except (TypeError, ValueError):
         # The original message names the entry.
         raise ValueError("counts must be positive integers, and partitions be counted") from None
     return release_frequency_list(frequency_list, mechanism, secret, context)

@@ -55,7 +55,12 @@ def lists_of_periods(spec: PeriodListsSpec) -> dict[str, NamedList]:
 
 
 def in_known_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
-    return table.filter(pc.is_in(plain(table[LIST], LIST), value_set=pa.array(periods)))
+    """Returns the rows of some periods, whose names are in the column ``list``; raises TypeError if
+    these are not text."""
+    names = plain(table[LIST], LIST)
+    if names.type != pa.string():
+        raise TypeError(f"column {LIST!r} must be the names of periods, as text: cast it")
+    return table.filter(pc.is_in(names, value_set=pa.array(periods, pa.string())))
 
 
 def bounds_of_periods(spec: PeriodListsSpec | PeriodNamesSpec, secret: JobSecret) -> Reduce:

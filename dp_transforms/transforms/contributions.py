@@ -10,7 +10,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, is_plain_dictionary, plain_table
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import count_pairs, sum_counts
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.runtime.batching import FromTables, ToTables
@@ -172,16 +172,15 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
             )
         secret = secret_for(records.pipeline, self._secret)
         distinct = bool(known) if self._already_distinct is None else self._already_distinct
-        if distinct and records.element_type == pa.Table:
-            pairs = records
-        else:
-            pairs = records | "ToTables" >> ToTables()
+        pairs = records
+        if not known or records.element_type != pa.Table:
+            pairs |= "ToTables" >> ToTables()
         if not distinct:
             pairs |= "Distinct" >> self._distinct(secret)
         add = functools.partial(sum_counts, cap=self._cap)
         return (
             pairs
-            | "Count" >> on_threads(functools.partial(_count, cap=self._cap))
+            | "Count" >> on_threads(functools.partial(count_pairs, cap=self._cap))
             | "Batch" >> ToTables((PARTITION, COUNT))
             | "ByPartition"
             >> ReduceByHash(add, (PARTITION,), secret.key("route partitions"), self._num_buckets)
@@ -207,10 +206,3 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return {} if self._cap is None else {"cap": self._cap}
-
-
-def _count(pairs: pa.Table, cap: int | None) -> pa.Table:
-    # A dictionary column, as after bounding, is grouped by partition already.
-    if not all(is_plain_dictionary(pairs[name]) for name in (USER, PARTITION)):
-        pairs = plain_table(pairs, (USER, PARTITION))
-    return count_pairs(pairs, cap)

@@ -21,7 +21,7 @@ from dp_transforms.mechanisms.degree_projection import (
     node_private_sensitivity,
 )
 from dp_transforms.runtime.batching import FromTables, ToTables
-from dp_transforms.runtime.bounds import Bound, TellsBound
+from dp_transforms.runtime.bounds import Bound, TellsBound, refuse_counts
 from dp_transforms.runtime.in_process import projected_degrees
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import refuse_windows
@@ -130,6 +130,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
 
     def expand(self, edges: beam.PCollection) -> beam.PCollection:
         refuse_windows(edges)
+        refuse_counts(edges, "CountProjectedDegrees")
         secret = secret_for(edges.pipeline, self._secret)
         tables = (
             edges

@@ -24,7 +24,6 @@ secret that keys the bounding:
 
 from __future__ import annotations
 
-import datetime
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -33,14 +32,15 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.columnar.columns import USER
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.runtime import named_lists
-from dp_transforms.runtime.batching import ToTables, plain_column
+from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
+from dp_transforms.runtime.python_values import column_of
 from dp_transforms.runtime.records import RecordKind, check_known_fields, refuse_windows, table_from
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash, on_threads
 from dp_transforms.specs import Attribute, GroupsSpec, arguments
@@ -119,7 +119,7 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
             check_known_fields(records, names)
             tables = records | "Named" >> beam.Map(table_from, names)
         else:
-            tables = records | "Batch" >> ToTables(names, _column)
+            tables = records | "Batch" >> ToTables(names, column_of)
         attribute_table = functools.partial(named_lists.attribute_table, attributes=spec.attributes)
         bounded = (
             tables
@@ -153,23 +153,3 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
             "epsilon_of_each_attribute": spec.for_group.epsilon_cost,
             "max_partitions_per_user": spec.max_partitions_per_user,
         }
-
-
-def _column(values: Sequence[Any], name: str) -> pa.Array:
-    if name in (USER, PARTITION):
-        return plain_column(values, name)
-    return pa.array([_text(value, name) for value in values], pa.string())
-
-
-def _text(value: Any, name: str) -> str:
-    """Returns the same text as ``attribute_text`` of a column of such values."""
-    if value is None:
-        return named_lists.NO_VALUE
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, (str, int, datetime.date)):
-        raise TypeError(
-            f"values of attribute {name!r} must be text, integers, booleans or dates, got "
-            f"{type(value).__name__}"
-        )
-    return str(value)

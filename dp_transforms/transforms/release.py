@@ -16,11 +16,16 @@ from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
-from dp_transforms.runtime.batching import ToTables
+from dp_transforms.runtime.batching import ToTables, parts_of
 from dp_transforms.runtime.bounds import Releases, known_bound
 from dp_transforms.runtime.job_secret import JobSecret, release_histogram, secret_for
 from dp_transforms.runtime.named_lists import NamedList, histograms
-from dp_transforms.runtime.records import RecordKind, refuse_windows, table_from
+from dp_transforms.runtime.records import (
+    RecordKind,
+    check_known_fields,
+    refuse_windows,
+    table_from,
+)
 from dp_transforms.specs import UserDegreesSpec
 from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 
@@ -82,6 +87,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
 
     def expand(self, counts: beam.PCollection) -> beam.PCollection:
         refuse_windows(counts)
+        check_known_fields(counts, (COUNT,))
         secret = secret_for(counts.pipeline, self._secret)
         max_partitions = known_bound(counts, self._max_partitions, "ReleaseFrequencyList")
         mechanism = self._mechanism_for(max_partitions)
@@ -239,6 +245,6 @@ def _in_order(lists: list[tuple[Any, tuple[Any, ...]]]) -> Iterator[tuple[Any, .
 def _histogram(counts: Any, kind: RecordKind) -> Mapping[int, int]:
     if kind is RecordKind.TABLES:
         return counting.histogram(plain_table(table_from(counts, [COUNT]), [COUNT]))
-    if kind is RecordKind.DICTS:
-        return {counts[COUNT]: 1}
-    return {counts.count if kind is RecordKind.ROWS else counts[1]: 1}
+    names = (PARTITION, COUNT) if kind is RecordKind.TUPLES else (COUNT,)
+    *_, (count,) = parts_of([counts], names, kind)
+    return {count: 1}

@@ -87,9 +87,8 @@ class _ByPeriod(Releases, beam.PTransform):
         bound = named_lists.bounds_of_periods(self.spec, secret)
         pairs = (
             tables
-            | "Named" >> beam.Map(table_from, names).with_output_types(pa.Table)
-            | "Known" >> beam.Map(known).with_output_types(pa.Table)
             | "ToTables" >> ToTables(names)
+            | "Known" >> on_threads(known)
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
             | "InLists" >> on_threads(named_lists.in_periods)
         )
@@ -159,8 +158,12 @@ class _ByWindow(Releases, beam.PTransform):
         super().__init__()
         try:
             self._start, self._stop = Timestamp.of(start), Timestamp.of(stop)
+            # Windows are named by their dates.
+            _ = self._start.to_utc_datetime(), self._stop.to_utc_datetime()
         except OverflowError:
-            raise ValueError("start and stop must be finite") from None
+            raise ValueError(
+                "start and stop must be seconds since 1970, in the years 1 to 9999"
+            ) from None
         if self._start >= self._stop:
             raise ValueError("start must be before stop")
         positive_integer("max_windows_per_user", max_windows_per_user)

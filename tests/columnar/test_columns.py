@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from dp_transforms.columnar.columns import is_plain_dictionary, plain, plain_table, without_nulls
+from dp_transforms.columnar.columns import plain, plain_table, without_nulls
 
 WORDS = ["b", "", "é", "b"]
 
@@ -93,16 +93,3 @@ def test_rows_with_nulls_are_left_out():
     table = pa.table({"user": pa.array(["ann", "bob", "cyd", None]), "partition": partition})
     assert without_nulls(table).to_pylist() == [{"user": "ann", "partition": {"a": "x"}}]
     assert without_nulls(table.slice(0, 1)).num_rows == 1
-
-
-def test_plain_dictionaries():
-    def of(values, codes, index=None):
-        codes = pa.array(codes, index or pa.int32())
-        return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, pa.array(values))])
-
-    assert is_plain_dictionary(of(["a", "b"], [0, 1]))
-    assert not is_plain_dictionary(of(["a", "b"], [0, None]))
-    assert not is_plain_dictionary(of(["a", None], [0, 1]))
-    assert not is_plain_dictionary(of(["a", "b"], [0, 1], pa.int8()))
-    assert not is_plain_dictionary(of([1.5], [0]))
-    assert not is_plain_dictionary(pa.chunked_array([["a"]]))

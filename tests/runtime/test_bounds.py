@@ -72,6 +72,10 @@ REFUSED = {
     ),
     "bounded after counting": ((COUNT, BOUND, release(2)), "BoundContributions takes records"),
     "counted twice": ((BOUND, COUNT, COUNT), "CountDistinctUsers takes records"),
+    "counts as edges": (
+        (BOUND, COUNT, dp.CountProjectedDegrees(2)),
+        "CountProjectedDegrees takes records",
+    ),
     "not counted": ((BOUND, release(2)), "takes counts, but these are records"),
     "numbers as partitions": (
         (beam.Map(lambda r: (r[0], 5)), BOUND, release(2)),
@@ -88,6 +92,10 @@ REFUSED = {
     "a step that may do anything": ((BOUND, beam.Map(same), COUNT, release(2)), "not known"),
     "a filter of counts": (
         (BOUND, COUNT, beam.Filter(operator.itemgetter(1)), release(2)),
+        "not known",
+    ),
+    "a filter of declared counts": (
+        (dp.DeclareBounded(2), beam.Filter(operator.itemgetter(1)), release(2)),
         "not known",
     ),
     "two branches": ((both(BOUND, BOUND), COUNT, release(3)), "up to 4 of each user"),

@@ -1,7 +1,10 @@
 import collections
+import datetime
+import enum
 import random
 from fractions import Fraction
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -124,6 +127,19 @@ def test_public_groups_of_rows():
     assert {("gender", "nobody"), ("language", "sq")} < lists.keys()
 
 
+class Language(str, enum.Enum):
+    NORWEGIAN = "no"
+
+
+def test_values_of_tuples_are_read_as_those_of_tables():
+    attributes = [Attribute(name, ("7", "true", "2026-01-31", "no")) for name in "abcde"]
+    record = ("ann", "jazz", 7, True, datetime.date(2026, 1, 31), b"no", "no")
+    others = (np.int64(7), np.bool_(True), *record[4:6], Language.NORWEGIAN)
+    table = pa.table([[value] for value in record], ["user", "partition", *"abcde"])
+    of_tuples = released([(*record[:2], *others)], release(attributes))
+    assert of_tuples == released([table], release(attributes), element_type=pa.Table)
+
+
 def test_no_records_release_the_public_groups():
     assert released([], release(PUBLIC)).keys() == expected([], PUBLIC).keys()
 
@@ -148,6 +164,7 @@ def test_the_budget_is_split_exactly():
         (lambda: Attribute("a", ()), "groups of 'a' must be different names"),
         (lambda: Attribute("a", ("x", "x")), "groups of 'a' must be different names"),
         (lambda: Attribute("a", ("",)), "groups of 'a' must be different names"),
+        (lambda: Attribute("a", (1, 2)), "groups of 'a' must be different names, as text"),
         (lambda: Attribute("a", "no"), "groups of 'a' must be several names, got 'no'"),
     ],
 )
@@ -160,7 +177,8 @@ def test_arguments_are_checked_when_it_is_made(make, says):
     ("record", "says"),
     [
         (("ann", "jazz"), "records must have 3 parts"),
-        (("ann", "jazz", 0.5), "values of attribute 'gender' must be text"),
+        (("ann", "jazz", 0.5), "attribute 'gender' has type double"),
+        (("ann", "jazz", datetime.datetime(2026, 1, 31)), "attribute 'gender' has type timestamp"),
         ((None, "jazz", "f"), "nulls"),
     ],
 )

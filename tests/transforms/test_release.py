@@ -1,5 +1,6 @@
 import collections
 import math
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -13,7 +14,7 @@ from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
-from tests.beam_runs import of_kind, run, table_of
+from tests.beam_runs import of_kind, run, same, table_of
 
 SECRET = dp.JobSecret.insecure_for_testing(5)
 MECHANISM = FrobeniusMechanism(epsilon=0.5, sensitivity=2)
@@ -34,6 +35,17 @@ def expected(counts, mechanism=MECHANISM):
 def test_the_transform_releases_what_the_function_does(kind):
     counts = of_kind(kind, [*COUNTS.items()], ("partition", "count"))
     assert release(counts) == expected(COUNTS.values())
+
+
+def test_counts_of_rows_go_by_name():
+    rows = [beam.Row(count=count, partition=99) for count in COUNTS.values()]
+    assert release(rows) == expected(COUNTS.values())
+    undeclared = beam.Map(same).with_output_types(Any)
+    transform = dp.ReleaseFrequencyList(0.5, secret=SECRET)
+    (released,) = run(rows, undeclared, dp.DeclareBounded(2), transform)
+    assert released == expected(COUNTS.values())
+    with pytest.raises(ValueError, match="rows have no field 'count', only name, number"):
+        release([beam.Row(name="secret", number=5)])
 
 
 @pytest.mark.parametrize(

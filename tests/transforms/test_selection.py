@@ -279,7 +279,8 @@ class TestPublicPartitions:
         for options, message in (
             (some | {"strategy": "laplace"}, "public_partitions are for the strategy"),
             (some | {"pre_threshold": 2}, "exclude each other"),
-            (some | {"public_threshold": k + 1}, rf"must be in \[-{k}, {k}\], got {k + 1}"),
+            (some | {"public_threshold": k + 1}, rf"integer in \[-{k}, {k}\], got {k + 1}"),
+            (some | {"public_threshold": 0.5}, rf"integer in \[-{k}, {k}\], got 0.5"),
             ({"strategy": "optimal", "public_threshold": 0}, "public"),
             ({"strategy": "renyi_rounds", "public_threshold": 0}, "public"),
         ):

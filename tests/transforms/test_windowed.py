@@ -196,6 +196,11 @@ def test_lists_by_period_are_of_tables_in_the_global_window():
     table = table_of([(1, 7, "b"), (2, 7, "b"), (2, 7, "c")], ("user", "partition", "list"))
     first, second = run([table], release)
     assert (*first, *second) == ("a", FrequencyList(), "b", FrequencyList([2], [1]))
+    views = table.set_column(2, "list", pa.array(["b", "b", "c"], pa.string_view()))
+    assert run([views], release) == [first, second]
+    for names in ([1, 2, 3], [b"b", b"b", b"c"]):
+        with pytest.raises(TypeError, match="names of periods, as text"):
+            run([table.set_column(2, "list", [names])], release)
     with pytest.raises(ValueError, match="takes Arrow tables: declare them"):
         run([(1, 2)], release)
     fixed = window.FixedWindows(60)
@@ -224,6 +229,9 @@ def test_a_release_is_no_longer_any_users():
         ({"max_partitions_per_user": 0}, "max_partitions_per_user must be a positive integer"),
         ({"epsilon": -1}, "epsilon"),
         ({"stop": 0}, "start must be before stop"),
+        # Milliseconds.
+        ({"stop": 1_700_000_000_000}, "must be seconds since 1970"),
+        ({"start": float("-inf")}, "must be seconds since 1970"),
     ],
 )
 def test_arguments_are_checked_at_once(transform, options, message):
@@ -235,8 +243,8 @@ def test_arguments_of_periods_and_names_are_checked_at_once():
     once = {"epsilon": 1, "max_periods_per_user": 1, "max_partitions_per_user": 1}
     with pytest.raises(ValueError, match="1 to 10,000 different periods"):
         dp.ReleaseListsByPeriod("aa", **once)
-    with pytest.raises(ValueError, match="1 to 10,000 different periods"):
-        dp.SelectPartitionsByPeriod("aa", delta=0.1, **once)
+    with pytest.raises(ValueError, match="1 to 10,000 different periods, as text"):
+        dp.SelectPartitionsByPeriod([2025, 2026], delta=0.1, **once)
     with pytest.raises(ValueError, match="delta must be in"):
         dp.SelectWindowedPartitions(**ALL | ONCE, delta=2)
 

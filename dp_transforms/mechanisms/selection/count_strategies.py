@@ -160,10 +160,10 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
           ValueError: the threshold is out of range.
         """
         noise = truncated_geometric_noise(*self.share)
-        if not -noise.k <= threshold <= noise.k:
+        if not isinstance(threshold, int) or not -noise.k <= threshold <= noise.k:
             raise ValueError(
-                f"the threshold of public partitions must be in [-{noise.k}, {noise.k}], got "
-                f"{threshold}"
+                f"the threshold of public partitions must be an integer in [-{noise.k}, {noise.k}],"
+                f" got {threshold}"
             )
         saturation = max(0, threshold + noise.k + 1)
         return ThresholdDistribution(noise, threshold, saturation=saturation, smallest=0)
