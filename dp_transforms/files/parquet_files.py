@@ -120,11 +120,15 @@ def _read_groups(
 
 
 def _dictionaries(metadata: Any, group: int, schema: pa.Schema) -> list[str]:
-    """The columns that have a dictionary in a row group, and one of few values for its rows."""
+    """The columns that have a dictionary in a row group, and one of few values for its rows. Arrow
+    cannot read codes of several row groups within structs."""
+    columns = map(metadata.schema.column, range(metadata.num_columns))
+    top = {column.path for column in columns if column.path == column.name}
     return [
         chunk.path_in_schema
         for chunk in _chunks(metadata, group, schema)
-        if chunk.has_dictionary_page
+        if chunk.path_in_schema in top
+        and chunk.has_dictionary_page
         and 2 * (chunk.data_page_offset - chunk.dictionary_page_offset)
         <= chunk.total_compressed_size
     ]
