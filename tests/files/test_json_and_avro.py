@@ -172,6 +172,13 @@ def test_avro_and_parquet_give_the_same_values(tmp_path):
     assert found[0] == found[1]
 
 
+def test_types_that_are_given_by_name_where_they_are_needed_again(tmp_path):
+    node = {"type": "record", "name": "Node", "fields": [{"name": "id", "type": "long"}]}
+    record = {"user": {"id": 1}, "page": {"id": 2}}
+    write_avro(tmp_path / "a.avro", {"user": node, "page": ["null", "Node"]}, [record])
+    assert rows_of(read(AvroFiles(), tmp_path / "a.avro", ("user.id", "page.id"))) == [(1, 2)]
+
+
 def test_uuids_are_text(tmp_path):
     identity = uuid.UUID(int=7)
     write_avro(tmp_path / "a.avro", {"user": {"type": "string", "logicalType": "uuid"}},
