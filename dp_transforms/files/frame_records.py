@@ -210,9 +210,9 @@ def _values(records: list[Any], name: str) -> list[Any]:
 
 
 def _value(record: Any, name: str) -> Any:
-    """The value of a key, or in nested objects that of user.id."""
+    """The value of a key, or in nested objects that of user.id: None where one of these is None."""
     keys = [name] if name in record else name.split(".")
-    return functools.reduce(operator.getitem, keys, record)
+    return functools.reduce(lambda value, key: None if value is None else value[key], keys, record)
 
 
 def _unknown(data: Any) -> TypeError:
