@@ -252,7 +252,8 @@ def _smallest(
         # Leading bits tie by chance or by equal hashes; values decide between equal priorities.
         in_order = np.lexsort((order(members.values)[member[positions]], priorities, ranks))
     first = (starts[:, None] + np.arange(at_most)).ravel()
-    largest = priorities[in_order[starts + at_most - 1]]
+    # Those with equal leading bits are in the order of rows.
+    largest = priorities[in_order[first]].reshape(-1, at_most).max(axis=1)
     keep = np.sort(np.concatenate([np.flatnonzero(~crowded), positions[in_order[first]]]))
     return keep, np.flatnonzero(over), largest
 

@@ -57,7 +57,7 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
         )
     kind = array.type
     if pa.types.is_dictionary(kind):
-        return plain(array.dictionary_decode(), name)
+        return plain(_without_views(array).dictionary_decode(), name)
     if pa.types.is_struct(kind) and kind.num_fields:
         fields = [plain(child, name) for child in array.flatten()]
         return pa.StructArray.from_arrays(fields, names=[field.name for field in kind])
@@ -201,7 +201,7 @@ def _coded(columns: Sequence[pa.ChunkedArray], name: str) -> pa.Array | pa.Chunk
         return plain(columns[0], name)
     parts = [
         _plain_codes(array, name)
-        if pa.types.is_dictionary(array.type) and not array.dictionary.null_count
+        if pa.types.is_dictionary(array.type) and not _has_nulls(array.dictionary)
         else plain(array, name)
         for array in arrays
     ]
@@ -322,15 +322,29 @@ def single(column: pa.ChunkedArray) -> pa.Array:
 def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Table:
     """Returns the rows in which none of these columns (by default, all) has a null. A null may be a
     row, a field of a composite, or a value of a dictionary."""
+    table = pa.table(list(map(_without_views, table.columns)), table.column_names)
     columns = [table[name] for name in table.column_names if names is None or name in names]
     valid = [found for column in columns for found in _validities(column)]
-    if not valid:
-        return table
-    for place, field in enumerate(table.schema):
-        if field.type in (pa.string_view(), pa.binary_view()):  # of which Arrow filters none
-            values = cast(table.column(place), plain_type(field.type))
-            table = table.set_column(place, field.name, values)
-    return table.filter(functools.reduce(pc.and_, valid))
+    return table.filter(functools.reduce(pc.and_, valid)) if valid else table
+
+
+def _without_views(column: Any) -> Any:
+    """The array or chunked array with plain values in the place of views, of which Arrow takes and
+    filters none, also within it."""
+    kind = _viewless(column.type)
+    return column if kind == column.type else cast(column, kind)
+
+
+def _viewless(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_viewless(field.type)) for field in kind])
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _viewless(kind.value_type))
+    return plain_type(kind) if kind in (pa.string_view(), pa.binary_view()) else kind
+
+
+def _has_nulls(array: pa.Array) -> bool:
+    return next(_validities(pa.chunked_array([array])), None) is not None
 
 
 def _validities(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
@@ -342,8 +356,7 @@ def _validities(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
         for field in column.flatten():
             yield from _validities(field)
     elif pa.types.is_dictionary(kind):
-        dictionaries = (pa.chunked_array([chunk.dictionary]) for chunk in column.chunks)
-        if any(next(_validities(values), None) is not None for values in dictionaries):
+        if any(_has_nulls(chunk.dictionary) for chunk in column.chunks):
             chunks = [decoded_array(chunk) for chunk in column.chunks]
             yield from _validities(pa.chunked_array(chunks))
 

@@ -16,6 +16,7 @@ from dp_transforms.columnar.columns import (
     USER,
     concat,
     decoded,
+    decoded_array,
     described,
     single,
 )
@@ -115,10 +116,12 @@ def without_partitions(pairs: pa.Table, removed: pa.Array) -> pa.Table:
 
 def is_in(values: pa.Array, among: pa.Array) -> pa.Array:
     """Returns bools that tell which values are among others. Both are plain and of one type."""
-    if pa.types.is_struct(values.type):
-        # Arrow does not look up structs.
-        values, among = (pa.array(name_bytes(array), pa.binary()) for array in (values, among))
-    return pc.is_in(values, value_set=among)
+    return pc.is_in(_comparable(values), value_set=_comparable(among))
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """Returns the plain values or, of structs, which Arrow does not compare, their bytes."""
+    return pa.array(name_bytes(values), pa.binary()) if pa.types.is_struct(values.type) else values
 
 
 def user_degrees(pairs: pa.Table) -> Mapping[int, int]:
@@ -159,16 +162,13 @@ def neighbours(edges: pa.Table, degree: str) -> pa.Table:
     >>> neighbours(edges, "in").to_pydict()
     {'user': ['a', 'b'], 'partition': ['b', 'a']}
     """
-    if edges[SOURCE].type != edges[TARGET].type:
-        # One of them may be a dictionary.
-        edges = decoded(edges)
-    source, target = (single(edges[name]) for name in (SOURCE, TARGET))
+    source, target = (decoded_array(single(edges[name])) for name in (SOURCE, TARGET))
     if source.type != target.type:
         raise TypeError(
             f"both ends of an edge must have one type, got {described(source.type)} and "
             f"{described(target.type)}: cast one of the columns"
         )
-    edges = edges.filter(pc.not_equal(source, target))
+    edges = edges.filter(pc.not_equal(_comparable(source), _comparable(target)))
     into = edges.rename_columns([USER, PARTITION])
     out_of = edges.rename_columns([PARTITION, USER]).select([USER, PARTITION])
     if degree == "undirected":

@@ -88,7 +88,10 @@ def _undamaged(path: str) -> contextlib.AbstractContextManager[None]:
 
 def _fields(reader: Any) -> pa.Schema:
     """Returns the fields of a file's records, with the type null where Arrow has none."""
-    whole = _type(reader.writer_schema)
+    import fastavro.schema
+
+    # A type that has a name may be given by it where it is needed again.
+    whole = _type(fastavro.schema.expand_schema(reader.writer_schema))
     return pa.schema(list(whole) if whole is not None and pa.types.is_struct(whole) else [])
 
 

@@ -84,6 +84,8 @@ class RecordQuery(_Query):
             cursor.execute(f"{self._of_all} LIMIT 0")
             found = cursor.fetch_arrow_table().schema
         self._schema = record_schema(self.pattern, found, self._columns)
+        if not {*self._columns} <= {*found.names}:  # fields of structs
+            self._of_records = self._of_all
 
     def _read(self) -> Iterator[pa.Table]:
         with self._connected() as cursor:

@@ -198,9 +198,10 @@ def _values(records: list[Any], name: str) -> list[Any]:
 
 
 def _value(record: Any, name: str) -> Any:
-    """Returns the value of a key; user.id is looked up in nested objects."""
+    """Returns the value of a key; user.id is looked up in nested objects, of which one may be
+    None, and then so is the value."""
     keys = [name] if name in record else name.split(".")
-    return functools.reduce(operator.getitem, keys, record)
+    return functools.reduce(lambda value, key: None if value is None else value[key], keys, record)
 
 
 def _unknown(data: Any) -> TypeError:

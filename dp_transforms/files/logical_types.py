@@ -173,6 +173,8 @@ def _canonical(array: pa.Array) -> pa.Array:
     logical, record_type = _logical(array.type)  # type: ignore[misc]
     if logical == record_type or record_type == pa.int64():
         return _values(array)
+    if pa.types.is_decimal(array.type) and array.type.bit_width < 128:  # Arrow encodes none of them
+        array = array.cast(_DECIMAL)
     # Finding distinct values takes less time than writing text.
     return _canonical(array.dictionary_encode())
 

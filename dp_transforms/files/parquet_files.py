@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dp_transforms.files.logical_types import record_schema, record_table
+from dp_transforms.files.logical_types import fields_at, record_schema, record_table
 from dp_transforms.files.paths import FileRange, discreet, open_bytes
 from dp_transforms.files.record_files import RecordFormat
 from dp_transforms.runtime.threads import map_ahead
@@ -54,7 +54,14 @@ class ParquetFiles(RecordFormat):
                 for i in range(parquet.metadata.num_row_groups)
                 if part.start <= _offset(parquet.metadata.row_group(i)) < part.stop
             ]
-            parts = _parts(part.path, parquet.metadata, schema, groups)
+            nested = [name for name in schema.names if name not in parquet.schema_arrow.names]
+            fields = [field for name in nested for field in fields_at(parquet.schema_arrow, name)]
+            # Arrow joins no codes within structs, which polars writes, of several row groups.
+            apart = any(pa.types.is_dictionary(field.type) for field in fields)
+            parts = itertools.chain.from_iterable(
+                _parts(part.path, parquet.metadata, schema, some)
+                for some in ([[group] for group in groups] if apart else [groups])
+            )
             with discreet(
                 f"{part.path} cannot be read to its end: it is damaged, or holds values that its "
                 "types do not allow, such as text that is not UTF-8",
@@ -120,11 +127,15 @@ def _read_groups(
 
 
 def _dictionaries(metadata: Any, group: int, schema: pa.Schema) -> list[str]:
-    """Returns the columns that have a dictionary in a row group, with few values for its rows."""
+    """Returns the columns that have a dictionary in a row group, with few values for its rows.
+    Arrow cannot read codes of several row groups within structs."""
+    columns = map(metadata.schema.column, range(metadata.num_columns))
+    top = {column.path for column in columns if column.path == column.name}
     return [
         chunk.path_in_schema
         for chunk in _chunks(metadata, group, schema)
-        if chunk.has_dictionary_page
+        if chunk.path_in_schema in top
+        and chunk.has_dictionary_page
         and 2 * (chunk.data_page_offset - chunk.dictionary_page_offset)
         <= chunk.total_compressed_size
     ]

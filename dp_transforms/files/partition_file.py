@@ -94,20 +94,24 @@ def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
     """Reads the partitions of a file into a column with the types of the records' partitions."""
     path = local_path(path)
     with faults(f"{path} cannot be read"):
-        text = read_bytes(path).decode("utf-8-sig")
+        content = read_bytes(path)
     columns: list[list[Any]] = [[] for _ in fields]
-    rows = csv.reader(io.StringIO(text))
-    for row in filter(None, rows):
-        if len(row) != len(fields):
-            raise InputError(
-                f"{path}, line {rows.line_num}: expected {len(fields)} fields, one for each "
-                f"partition column, got {len(row)}"
-            )
-        for column, value, field in zip(columns, row, fields, strict=True):
-            try:
-                column.append(from_text(value, field))
-            except ValueError as error:
-                raise InputError(f"{path}, line {rows.line_num}: {error}") from None
+    with discreet(
+        f"{path} cannot be read as CSV in UTF-8: convert it, or close quotes around whole fields",
+        (csv.Error, UnicodeDecodeError),
+    ):
+        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        for row in filter(None, rows):
+            if len(row) != len(fields):
+                raise InputError(
+                    f"{path}, line {rows.line_num}: expected {len(fields)} fields, one for each "
+                    f"partition column, got {len(row)}"
+                )
+            for column, value, field in zip(columns, row, fields, strict=True):
+                try:
+                    column.append(from_text(value, field))
+                except ValueError as error:
+                    raise InputError(f"{path}, line {rows.line_num}: {error}") from None
     if not columns[0]:
         raise InputError(f"{path} has no public partitions: write one on each line")
     arrays = [pa.array(column) for column in columns]

@@ -35,8 +35,9 @@ class FileRange(NamedTuple):
     @classmethod
     def alike(cls, path: str, size: int, at_most: int) -> Iterator[FileRange]:
         """Yields the fewest ranges of at most so many bytes that cover a file. Their sizes differ
-        by a byte at most: engines give each worker as many, and wait for the last one."""
-        count = -(-size // at_most)
+        by a byte at most: engines give each worker as many, and wait for the last one. An empty
+        file has one too: reading it says what it lacks."""
+        count = max(1, -(-size // at_most))
         for i in range(count):
             yield cls(path, i * size // count, (i + 1) * size // count)
 

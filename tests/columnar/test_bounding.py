@@ -118,6 +118,22 @@ def test_limits_of_other_tables_change_no_result(monkeypatch, coded, shared_orde
     assert 2 * parts[-1].num_rows < fewer.num_rows
 
 
+def test_a_limit_is_the_largest_of_priorities_with_equal_leading_bits(monkeypatch):
+    priorities = {0: 5, 1: 3, 2: 4}
+    monkeypatch.setattr(
+        bounding,
+        "hash_rows",
+        lambda array, key: np.array(
+            [priorities.get(value, 2**63 + value) for value in array.to_pylist()], np.uint64
+        ),
+    )
+    limits, others = Limits(), [("ann", partition) for partition in range(10, 60)]
+    tables = [table_of([*some, *others]) for some in ([("ann", 0), ("ann", 1)], [("ann", 2)])]
+    parts = [distinct_pairs(one, 2, KEY, shared_order=True, limits=limits) for one in tables]
+    kept = rows_of([distinct_pairs(concat(parts), 2, KEY, shared_order=True)])
+    assert set(kept) == {("ann", 1), ("ann", 2)}
+
+
 def test_limits_of_users_of_other_types_and_of_too_many(monkeypatch):
     monkeypatch.setattr(bounding, "_MOST_LIMITS", 3)
     limits = Limits()

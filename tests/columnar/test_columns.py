@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from dp_transforms.columnar.columns import plain, plain_table, without_nulls
+from dp_transforms.columnar.columns import coded_table, plain, plain_table, without_nulls
 
 WORDS = ["b", "", "é", "b"]
 
@@ -13,6 +13,7 @@ WORDS = ["b", "", "é", "b"]
         pa.array(WORDS, pa.string_view()),
         pa.array(WORDS).dictionary_encode(),
         pa.array(WORDS, pa.large_string()).dictionary_encode(),
+        pa.DictionaryArray.from_arrays(pa.array(range(4)), pa.array(WORDS, pa.string_view())),
         pa.chunked_array([WORDS[:2], WORDS[2:]]),
         pa.chunked_array(
             [pa.array(WORDS[:2]).dictionary_encode(), pa.array(WORDS[2:]).dictionary_encode()]
@@ -93,3 +94,25 @@ def test_rows_with_nulls_are_left_out():
     table = pa.table({"user": pa.array(["ann", "bob", "cyd", None]), "partition": partition})
     assert without_nulls(table).to_pylist() == [{"user": "ann", "partition": {"a": "x"}}]
     assert without_nulls(table.slice(0, 1)).num_rows == 1
+
+
+WITH_NULLS = {
+    "views": pa.array(["a", None, "b"], pa.string_view()),
+    "codes of views": pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2]), pa.array(["a", None, "b"], pa.string_view())
+    ),
+    "codes of composites": pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2]), struct_of(["a", None, "b"])
+    ),
+}
+
+
+@pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize("name", WITH_NULLS)
+def test_nulls_of_views_and_codes_are_left_out_also_within_composites(name, within):
+    column = WITH_NULLS[name]
+    if within:
+        column = pa.StructArray.from_arrays([column], names=["part"])
+    whole = without_nulls(pa.table({"user": column}))
+    found = coded_table([whole], ["user"])["user"]
+    assert found.to_pylist() == [column[0].as_py(), column[2].as_py()]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import concat
+from dp_transforms.columnar.columns import coded_table, concat, decoded
 from dp_transforms.columnar.counting import (
     count_pairs,
     histogram,
@@ -192,3 +192,12 @@ def test_dictionaries_of_the_same_values_are_of_one_type(coded):
         edges = edges.set_column(at, name, edges[name].dictionary_encode())
     found = count_pairs(distinct_pairs(neighbours(edges, "undirected")))
     assert sorted(found["count"].to_pylist()) == [1, 1, 2]
+
+
+@pytest.mark.parametrize("times", [1, 10])
+def test_nodes_may_be_composite(times):
+    ends = [[{"layer": 1, "name": n} for n in nodes] for nodes in ("abc" * times, "bba" * times)]
+    edges = coded_table([pa.table(ends, ["source", "target"])], ["source", "target"])
+    assert pa.types.is_dictionary(edges["source"].type) == (times > 1)
+    found = distinct_pairs(neighbours(edges, "in"))
+    assert sorted(row["partition"]["name"] for row in decoded(found).to_pylist()) == ["a", "b"]

@@ -53,6 +53,11 @@ def test_records_of_a_query(visits):
         assert sorted(table["day"].to_pylist())[-1] == "2026-01-02"
 
 
+def test_fields_of_structs_in_a_query(visits):
+    query = """SELECT {'id': visitor} AS who, "the page" AS page FROM visits"""
+    assert sorted(rows_of(RecordQuery(visits, query, "who.id", ["page"]).tables())) == PAIRS
+
+
 @pytest.fixture
 def sqlite(tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / "visits %41.db")) as connection:

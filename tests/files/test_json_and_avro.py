@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dp_transforms.errors import InputError
 from dp_transforms.files import json_lines
 from dp_transforms.files.avro_files import AvroFiles
+from dp_transforms.files.frame_records import records_of
 from dp_transforms.files.json_lines import JsonLines
 from dp_transforms.files.logical_types import logical_name
 from dp_transforms.files.parquet_files import ParquetFiles
@@ -172,6 +173,13 @@ def test_avro_and_parquet_give_the_same_values(tmp_path):
     assert found[0] == found[1]
 
 
+def test_types_that_are_given_by_name_where_they_are_needed_again(tmp_path):
+    node = {"type": "record", "name": "Node", "fields": [{"name": "id", "type": "long"}]}
+    record = {"user": {"id": 1}, "page": {"id": 2}}
+    write_avro(tmp_path / "a.avro", {"user": node, "page": ["null", "Node"]}, [record])
+    assert rows_of(read(AvroFiles(), tmp_path / "a.avro", ("user.id", "page.id"))) == [(1, 2)]
+
+
 def test_uuids_are_text(tmp_path):
     identity = uuid.UUID(int=7)
     write_avro(tmp_path / "a.avro", {"user": {"type": "string", "logicalType": "uuid"}},
@@ -251,8 +259,9 @@ def test_structs_that_are_null_have_null_fields(tmp_path):
     kinds = {"user": avro_record("u", {"id": "string"}), "page": "string"}
     rows = [{"user": user, "page": "x"} for user in ({"id": "a"}, None)]
     write_avro(tmp_path / "a.avro", kinds, rows)
-    (table,) = RecordFiles(str(tmp_path / "a.avro"), "user.id", ["page"], drop_nulls=True).tables()
-    assert table["user"].to_pylist() == ["a"]
+    for data in (str(tmp_path / "a.avro"), rows):
+        (table,) = records_of(data, "user.id", "page", drop_nulls=True).tables()
+        assert table["user"].to_pylist() == ["a"]
     users = pa.StructArray.from_arrays(
         [pa.array(["a", "b", "c"])], names=["id"], mask=pa.array([False, True, False])
     )

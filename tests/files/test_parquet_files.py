@@ -45,6 +45,17 @@ def test_types_and_the_number_of_rows_that_the_footer_knows(tmp_path, array, kin
     assert ParquetFiles().estimated_rows(path, 99) == 2
 
 
+@pytest.mark.parametrize("coded", [False, True])
+def test_text_within_structs_of_several_row_groups(tmp_path, coded):
+    ids = ["ann", "bob", "ann"] * 100
+    column = pa.array(ids).dictionary_encode() if coded else pa.array(ids)
+    users = pa.StructArray.from_arrays([column], ["id"])
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"user": users}), path, row_group_size=100)
+    tables = ParquetFiles().read(FileRange.whole(path), ("user.id",))
+    assert [user for table in tables for user in table["user.id"].to_pylist()] == ids
+
+
 @pytest.mark.parametrize(
     ("limit", "at_most", "sizes"),
     [

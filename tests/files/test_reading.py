@@ -87,3 +87,5 @@ def test_a_file_is_cut_into_ranges_that_cover_it(file_format, most):
     assert (parts[0].start, parts[-1].stop, len(parts)) == (0, size, 4)
     assert {part.stop - part.start for part in parts} <= {size // 4, size // 4 + 1}
     assert len(list(DelimitedText(multiline=True).split("records.csv", size))) == 1
+    # Reading it is an error, in text with a header and in Parquet.
+    assert len(list(file_format.split("records", 0))) == 1

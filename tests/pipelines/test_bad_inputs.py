@@ -236,7 +236,8 @@ FAULTS_OF_FLAGS = [
     only("select", "cannot be read", "--public_partitions=none.csv"),
     only("select", "write one on each line", "--public_partitions={tmp}/blank.csv"),
     only("select", "expected 1 fields", "--public_partitions={tmp}/records.csv"),
-    only("select", "cannot be read", "--public_partitions={tmp}/bytes.parquet"),
+    only("select", "CSV in UTF-8", "--public_partitions={tmp}/bytes.parquet"),
+    only("select", "CSV in UTF-8", "--public_partitions={tmp}/quote.csv"),
     flag("--public_threshold=1", "is for public", "select"),
     flag("--plot=a.png", "--plot is for --explain", "select"),
     Fault(
@@ -351,6 +352,7 @@ FILES = {
     "text.csv.gz": RECORDS.encode(),
     "archive.csv.zip": b"PK\3\4" + bytes(60),
     "blank.csv": b"\n\n",
+    "quote.csv": b'home\n"about\n',
     "counts.csv": f"{COUNTS}7,1\n1,2\n".encode(),
     "grouped.csv": f"user,page,device\nann,{PRIVATE},tv\n".encode(),
     "code.yaml": b"epsilon: !!python/object/apply:os.getcwd []\n",
