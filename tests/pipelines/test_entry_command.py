@@ -148,8 +148,9 @@ def test_standard_output_that_cannot_be_written(tmp_path):
     assert printed_to(None, *release, f"--output={tmp_path}/closed") == (0, "")
     for name in ("full", "closed"):
         assert (tmp_path / name / "released_frequencies.csv").exists()
-    plan = ["plan", "--users=10", "--epsilon=4"]
-    assert printed_to("/dev/full", *plan) == (1, "error: plan failed: no space left on device\n")
+    for command in (["plan", "--users=10", "--epsilon=4"], ["--help"], ["--version"]):
+        told = f"error: {command[0]} failed: no space left on device\n"
+        assert printed_to("/dev/full", *command) == (1, told)
 
 
 def test_an_interrupt_after_the_end_is_no_traceback():
