@@ -86,9 +86,10 @@ def list_tables(lists: Sequence[ReleasedList]) -> Tables:
 
 
 def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]]) -> Tables:
-    """The tables of lists with their attributes and groups, by which they are sorted."""
+    """The tables of lists with their attributes and groups, by which they are sorted. A list
+    without partitions has the row 0,0, so that every group is named."""
     lists = sorted(lists, key=lambda one: one[:2])
-    rows = ((*label, *row) for *label, one in lists for row in one)
+    rows = ((*label, *row) for *label, one in lists for row in list(one) or [(0, 0)])
     coordinates = ((*label, *row) for *label, one in lists for row in one.coordinates or ())
     return {
         LISTS_FILE: LISTS_HEADER + csv_lines(rows),
@@ -122,7 +123,9 @@ def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], Frequenc
     if header == FREQUENCIES_HEADER:
         pairs[()] = []
     for *label, frequency, multiplicity in parse_rows(content, header):
-        pairs.setdefault(tuple(label), []).append((int(frequency), int(multiplicity)))
+        here = pairs.setdefault(tuple(label), [])
+        if (frequency, multiplicity) != ("0", "0"):
+            here.append((int(frequency), int(multiplicity)))
     return {name: FrequencyList(*zip(*rows, strict=True)) for name, rows in pairs.items()}
 
 
@@ -257,30 +260,20 @@ def _periods(directory: str) -> tuple[Any, Statement] | None:
 def _lists(
     directory: str, file_name: str, header: bytes, coordinates_header: bytes
 ) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
-    """The lists of a file, in its order, with the noisy coordinates that their statement has.
-
-    A list without partitions has no rows. Its noisy coordinates name it, or its group is public.
-    """
+    """The lists of a file, sorted, with the noisy coordinates that their statement has."""
     lists = parse_lists(read_file(directory, file_name), header)
     statement = read_statement(directory)
     arms: dict[tuple[str, ...], Arms] = {}
     if is_decoded(statement):
         arms = parse_coordinates(read_file(directory, COORDINATES_FILE), coordinates_header)
     prices = {one.get("attribute", ALL_USERS): one for one in statement.get("lists", [statement])}
-    labels = {*lists, *arms}
-    if "lists" in statement:
-        labels.add((ALL_USERS, ALL_USERS))
-    for attribute, price in prices.items():
-        if price.get("groups", "selected") != "selected":
-            labels |= {(attribute, group) for group in price["groups"]}
     found = {}
-    for label in sorted(labels):
+    for label, one in sorted(lists.items()):
         price = prices["".join(label[:1])]
         coordinates = None
         if is_decoded(price):
             # They must lie beside a decoded list.
             coordinates = NoisyCoordinates(*arms[label], _decay(price), statement["sensitivity"])
-        one = lists.get(label, FrequencyList([], []))
         found[label] = ReleasedList(one.frequencies, one.multiplicities, None, coordinates)
     return found, statement
 
