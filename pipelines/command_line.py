@@ -203,6 +203,9 @@ class JobParser(OneLineParser):
         config_flag.add_argument("--config", action="append", default=[])
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
             arguments = [*self._from_config(path), *arguments]
+        if "--" in arguments:
+            # What follows would be dropped, be it a --ledger.
+            self.error("there is no place for '--': give flags as --name=value")
         # With a value it is Beam's own option for Dataflow.
         of_beam = [one for one in arguments if one.startswith("--dry_run=")]
         flags, others = self.parse_known_args([one for one in arguments if one not in of_beam])

@@ -295,6 +295,8 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     assert line.origin == Origin(
         "release_frequency_list", str(tmp_path / "out"), "first try", "november"
     )
+    assert main([*job, "--job_id="]) == 2
+    assert "--job_id must not be empty" in capsys.readouterr().err
     # Its name is no other's.
     for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):
         assert main([*job, other]) == 1
