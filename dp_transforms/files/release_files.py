@@ -215,7 +215,7 @@ def reading(directory: str, content: str) -> Iterator[None]:
     """Puts errors into words while a directory is read, which should hold this content."""
     kinds = ValueError, KeyError, TypeError, RecursionError, csv.Error
     with (
-        faults(f"{directory} cannot be read"),
+        faults(f"{directory} cannot be read as {content}"),
         discreet(f"{directory} does not hold {content}", kinds),
     ):
         yield
@@ -254,6 +254,12 @@ def _periods(directory: str) -> tuple[Any, Statement] | None:
         first, last = (f"{of[end]}-01"[:10] for end in ("first", "last"))
         names = period_names(of["of"], f"{first}..{last}")
         found = {name: read_release(join(directory, name)) for name in names}
+        if any(one != told | {"period": name} for name, (_, one) in found.items()):
+            # Together they cost more than any of them says.
+            raise InputError(
+                f"{directory} holds periods of several jobs: give the directory of one period, or "
+                "move those of earlier jobs elsewhere"
+            )
     return found, {name: value for name, value in told.items() if name != "period"}
 
 
