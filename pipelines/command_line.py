@@ -321,13 +321,13 @@ def add_json_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
 
 
-def draw(plot: Callable[[str], None], path: str) -> None:
-    """Draws a picture into a file and prints its path, or raises an InputError."""
+def draw(plot: Callable[[str], None], path: str) -> str:
+    """Draws a picture into a file; returns its path, or raises an InputError."""
     try:
         plot(path)
     except (ImportError, OSError, ValueError) as error:
         raise InputError(f"{path} cannot be drawn: {error}") from None
-    print(path)
+    return path
 
 
 def warn(message: str) -> None:
