@@ -9,6 +9,7 @@ from types import TracebackType
 
 SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
 INTERRUPTED_TEXT = "interrupted: no release was written"
+INTERRUPTED_AFTER_TEXT = "interrupted after the release was written"
 
 # Without the gcp extra, Beam warns about BigQuery whenever it is imported. No job here uses
 # BigQuery, and a user's first line of output should not be a warning that is not for them.

@@ -25,6 +25,7 @@ from pipelines import (
     DONE_BEFORE,
     FAILURE,
     INTERRUPTED,
+    INTERRUPTED_AFTER_TEXT,
     INTERRUPTED_TEXT,
     SUCCESS,
     USAGE_ERROR,
@@ -212,7 +213,7 @@ class JobParser(OneLineParser):
         others += of_beam
         self._refuse_misspelt(others)
         flags.on_beam = bool(others)
-        flags.job = self.job
+        flags.job, flags.written = self.job, False
         options = functools.cache(functools.partial(self._beam_options, flags, others))
         if others:
             options()
@@ -389,7 +390,8 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
             # Beam and extensions in C make other errors of it.
             told = type(error).__name__, str(error).partition(" ")[0]
             if interrupts or "KeyboardInterrupt" in told:
-                return failed(INTERRUPTED_TEXT, INTERRUPTED)
+                text = INTERRUPTED_AFTER_TEXT if flags.written else INTERRUPTED_TEXT
+                return failed(text, INTERRUPTED)
             if flags.show_private_errors:
                 traceback.print_exc()
             message = input_error_message(error) or (

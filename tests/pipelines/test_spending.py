@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import sys
 from fractions import Fraction
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -247,6 +248,13 @@ def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engin
     assert main(job) == 1
     assert states(path) == ["abandoned"]
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_an_interrupt_after_the_release_says_that_there_is_one(tmp_path, path, monkeypatch, capsys):
+    monkeypatch.setattr(release_job, "say_done", mock.Mock(side_effect=KeyboardInterrupt))
+    assert main(flags(tmp_path, path)) == 130
+    assert "interrupted after the release was written" in capsys.readouterr().err
+    assert states(path) == ["committed"] and (tmp_path / "out" / "privacy.json").exists()
 
 
 def test_a_disk_that_the_release_fills_has_its_price(tmp_path, path, monkeypatch):
