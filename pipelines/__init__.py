@@ -1,5 +1,6 @@
 """Runnable jobs: one module per job, `python -m pipelines.<job> --help`."""
 
+import contextlib
 import glob
 import importlib.util
 import logging
@@ -17,8 +18,10 @@ logging.getLogger().addFilter(lambda record: "apitools not found" not in record.
 
 
 def failed(message: str, exit_code: int = FAILURE) -> int:
-    """Prints an error as one line on stderr; returns the exit code."""
-    print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    """Prints an error as one line on stderr, if that can be written; returns the exit code."""
+    if sys.stderr is not None:  # as where it is closed
+        with contextlib.suppress(OSError):
+            print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return exit_code
 
 
