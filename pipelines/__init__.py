@@ -1,5 +1,6 @@
 """Runs jobs, one per module: `python -m pipelines.<job> --help`."""
 
+import contextlib
 import glob
 import importlib.util
 import logging
@@ -9,14 +10,17 @@ from types import TracebackType
 
 SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
 INTERRUPTED_TEXT = "interrupted: no release was written"
+INTERRUPTED_AFTER_TEXT = "interrupted after the release was written"
 
 # Without the gcp extra, Beam warns about BigQuery whenever it is imported. No job here uses it.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
 
 
 def failed(message: str, exit_code: int = FAILURE) -> int:
-    """Prints an error as one line on stderr; returns the exit code."""
-    print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    """Prints an error as one line on stderr, if that can be written; returns the exit code."""
+    if sys.stderr is not None:  # as where it is closed
+        with contextlib.suppress(OSError):
+            print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return exit_code
 
 

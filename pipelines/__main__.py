@@ -87,9 +87,8 @@ def _completion(shell: str = "", *others: str) -> int:
     return SUCCESS
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code."""
-    name, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+def _run(name: str, arguments: Sequence[str]) -> int:
+    """Runs one command, or prints what is asked for in place of one; returns the exit code."""
     if name in ("--help", "-h", "help"):
         print(usage(), end="")
         return SUCCESS
@@ -102,21 +101,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
         return failed(f"there is no command {name!r}: {hint}", USAGE_ERROR)
-    try:
-        # Imported only now: Beam takes a second, which help need not wait for.
-        from dp_transforms.files.paths import reason
-        from pipelines.command_line import OneLineParser
-        from pipelines.progress import patience
+    # Imported only now: Beam takes a second, which help need not wait for.
+    from pipelines.command_line import OneLineParser
+    from pipelines.progress import patience
 
-        module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
-        OneLineParser.typed = f"{_NAME} {name}"
-        try:
-            with patience(name):
-                code: int = module.main(arguments) or SUCCESS
-            if sys.stdout is not None:  # as when it is closed
-                sys.stdout.flush()
-        finally:
-            OneLineParser.typed = None
+    module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
+    OneLineParser.typed = f"{_NAME} {name}"
+    try:
+        with patience(name):
+            return module.main(arguments) or SUCCESS
+    finally:
+        OneLineParser.typed = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    name, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    try:
+        code = _run(name, arguments)
+        if sys.stdout is not None:  # as when it is closed
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the output, such as head, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -124,6 +128,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return failed(INTERRUPTED_TEXT, INTERRUPTED)
     except OSError as error:
+        from dp_transforms.files.paths import reason
+
         # An error of standard output, or of a command that is no job.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return failed(f"{name} failed: {reason(error)}")

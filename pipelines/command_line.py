@@ -25,6 +25,7 @@ from pipelines import (
     DONE_BEFORE,
     FAILURE,
     INTERRUPTED,
+    INTERRUPTED_AFTER_TEXT,
     INTERRUPTED_TEXT,
     SUCCESS,
     USAGE_ERROR,
@@ -201,13 +202,16 @@ class JobParser(OneLineParser):
         config_flag.add_argument("--config", action="append", default=[])
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
             arguments = [*self._from_config(path), *arguments]
+        if "--" in arguments:
+            # What follows would be dropped, be it a --ledger.
+            self.error("there is no place for '--': give flags as --name=value")
         # With a value it is Beam's own option for Dataflow.
         of_beam = [one for one in arguments if one.startswith("--dry_run=")]
         flags, others = self.parse_known_args([one for one in arguments if one not in of_beam])
         others += of_beam
         self._refuse_misspelt(others)
         flags.on_beam = bool(others)
-        flags.job = self.job
+        flags.job, flags.written = self.job, False
         options = functools.cache(functools.partial(self._beam_options, flags, others))
         if others:
             options()
@@ -316,13 +320,13 @@ def add_json_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
 
 
-def draw(plot: Callable[[str], None], path: str) -> None:
-    """Draws a picture into a file and prints its path; an InputError if it cannot."""
+def draw(plot: Callable[[str], None], path: str) -> str:
+    """Draws a picture into a file and returns its path; an InputError if it cannot."""
     try:
         plot(path)
     except (ImportError, OSError, ValueError) as error:
         raise InputError(f"{path} cannot be drawn: {error}") from None
-    print(path)
+    return path
 
 
 def warn(message: str) -> None:
@@ -380,7 +384,8 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
             # Beam and C extensions turn an interrupt into other errors.
             told = type(error).__name__, str(error).partition(" ")[0]
             if interrupts or "KeyboardInterrupt" in told:
-                return failed(INTERRUPTED_TEXT, INTERRUPTED)
+                text = INTERRUPTED_AFTER_TEXT if flags.written else INTERRUPTED_TEXT
+                return failed(text, INTERRUPTED)
             if flags.show_private_errors:
                 traceback.print_exc()
             message = input_error_message(error) or (

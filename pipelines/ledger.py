@@ -134,16 +134,16 @@ def main(flags: argparse.Namespace) -> None:
         if flags.command == "create":
             unit = PrivacyUnit(flags.unit)
             Ledger.create(path, flags.epsilon, flags.delta, flags.composition_delta, unit)
-            print(path)
-            return
-        ledger = Ledger.open(path)
-        if flags.command == "show":
-            print(json.dumps(_as_json(ledger), indent=2) if flags.json else ledger_table(ledger))
-            return
-        if not flags.nothing_came_out:
-            raise ValueError(_WARNING)
-        ledger.abandon(*flags.ids)
-        print(f"{path}: {ledger.remaining()} is left")
+            said = path
+        elif flags.command == "show":
+            ledger = Ledger.open(path)
+            said = json.dumps(_as_json(ledger), indent=2) if flags.json else ledger_table(ledger)
+        else:
+            ledger = Ledger.open(path)
+            if not flags.nothing_came_out:
+                raise ValueError(_WARNING)
+            ledger.abandon(*flags.ids)
+            said = f"{path}: {ledger.remaining()} is left"
     except FileExistsError:
         raise InputError(f"{path} exists: a ledger is never replaced; give another file") from None
     except OSError as error:
@@ -151,6 +151,7 @@ def main(flags: argparse.Namespace) -> None:
         raise InputError(f"{path} cannot be {done}: {reason(error)}") from None
     except CorruptedLedgerError as error:
         raise InputError(str(error)) from None
+    print(said)
 
 
 def _as_json(ledger: Ledger) -> dict[str, Any]:

@@ -218,6 +218,7 @@ def main(flags: argparse.Namespace) -> None:
         reference = read_frequency_list(flags.reference, public=True)
     plans = plan_releases(reference, flags.epsilon, flags.delta, max_partitions, made_up)
     why = _why_the_default(reference, plans, max_partitions)
+    drawn = draw(functools.partial(plot, plans), flags.plot) if flags.plot is not None else ""
     if flags.json:
         about = {"contributions": reference.total, "partitions": reference.distinct}
         print(json.dumps(about | {"plans": [dataclasses.asdict(plan) for plan in plans]}, indent=2))
@@ -226,9 +227,8 @@ def main(flags: argparse.Namespace) -> None:
     print(
         f"{kind}: {reference.total:,} contributions, {reference.distinct:,} partitions, at most "
         f"{max_partitions} per user\n\n{tables(plans, why)}\n\n{_sizes(reference, flags.records)}"
+        f"\n{drawn}".rstrip("\n")
     )
-    if flags.plot is not None:
-        draw(functools.partial(plot, plans), flags.plot)
 
 
 def _sizes(reference: FrequencyList, records: int | None) -> str:

@@ -100,10 +100,12 @@ def patience(doing: str) -> Iterator[None]:
 
 
 def say(line: str, begin: str = "", end: str = "\n") -> None:
-    """Prints one line on stderr, with the time of day."""
+    """Prints one line on stderr, if that can be written, with the time of day."""
     # Not sys.stderr: worker processes of a local run close it, to silence Beam's log.
     clock = time.strftime("%H:%M:%S")
-    print(f"{begin}{clock} {line}", end=end, file=sys.__stderr__, flush=True)
+    if sys.__stderr__ is not None:  # Print would take standard output in its place.
+        with contextlib.suppress(OSError):
+            print(f"{begin}{clock} {line}", end=end, file=sys.__stderr__, flush=True)
 
 
 def say_private(rows: str, count: int) -> None:

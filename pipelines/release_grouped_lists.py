@@ -21,8 +21,9 @@ LARGE_ERROR = 0.1
 
 _EPILOG = f"""\
 The output directory receives {LISTS_FILE} (attribute,group,frequency,multiplicity: the number
-of partitions that have this number of users of the group; the rows of all users have neither
-attribute nor group) and privacy.json, which states the guarantee.
+of partitions that have this number of users of the group, or 0,0 in the only row of an empty list;
+the rows of all users have neither attribute nor group) and privacy.json, which states the
+guarantee.
 
 A user with several values of an attribute counts in one of these groups, chosen at random; a user
 without a value, or with one that is not among --groups, counts in none.

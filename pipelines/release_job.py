@@ -257,6 +257,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
                 _run_here(flags, release, write)
             else:
                 _run_on_beam(flags, release, write, pipeline)
+            flags.written = True
         with _after_release():
             (release.done or functools.partial(say_done, flags, release.directories))()
 

@@ -167,7 +167,7 @@ def _explanation(flags: argparse.Namespace) -> Job:
     def tell() -> None:
         print(explanation)
         if flags.plot is not None:
-            draw(functools.partial(plot_explanation, explanation), flags.plot)
+            print(draw(functools.partial(plot_explanation, explanation), flags.plot))
 
     return tell
 

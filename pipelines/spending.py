@@ -51,6 +51,9 @@ def origin_of(flags: argparse.Namespace) -> Origin:
     long or without a ledger."""
     if flags.ledger is None:
         refuse(flags, "goes with --ledger", "label", "job_id")
+    if flags.job_id == "":
+        # As of a script whose variable is not set: reruns would pay again.
+        raise ValueError("--job_id must not be empty: leave it out, or name the job")
     output = local_path(flags.output)
     if "://" not in output:
         output = os.path.abspath(output)

@@ -84,9 +84,10 @@ def list_tables(lists: Sequence[ReleasedList]) -> Tables:
 
 
 def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]]) -> Tables:
-    """Returns the tables of lists with their attributes and groups, by which they are sorted."""
+    """Returns the tables of lists with their attributes and groups, by which they are sorted. A
+    list without partitions has the row 0,0, so that every group is named."""
     lists = sorted(lists, key=lambda one: one[:2])
-    rows = ((*label, *row) for *label, one in lists for row in one)
+    rows = ((*label, *row) for *label, one in lists for row in list(one) or [(0, 0)])
     coordinates = ((*label, *row) for *label, one in lists for row in one.coordinates or ())
     return {
         LISTS_FILE: LISTS_HEADER + csv_lines(rows),
@@ -120,7 +121,9 @@ def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], Frequenc
     if header == FREQUENCIES_HEADER:
         pairs[()] = []
     for *label, frequency, multiplicity in parse_rows(content, header):
-        pairs.setdefault(tuple(label), []).append((int(frequency), int(multiplicity)))
+        here = pairs.setdefault(tuple(label), [])
+        if (frequency, multiplicity) != ("0", "0"):
+            here.append((int(frequency), int(multiplicity)))
     return {name: FrequencyList(*zip(*rows, strict=True)) for name, rows in pairs.items()}
 
 
@@ -206,7 +209,7 @@ def reading(directory: str, content: str) -> Iterator[None]:
     """Turns errors into InputErrors while a directory is read that should hold this content."""
     kinds = ValueError, KeyError, TypeError, RecursionError, csv.Error
     with (
-        faults(f"{directory} cannot be read"),
+        faults(f"{directory} cannot be read as {content}"),
         discreet(f"{directory} does not hold {content}", kinds),
     ):
         yield
@@ -245,34 +248,32 @@ def _periods(directory: str) -> tuple[Any, Statement] | None:
         first, last = (f"{of[end]}-01"[:10] for end in ("first", "last"))
         names = period_names(of["of"], f"{first}..{last}")
         found = {name: read_release(join(directory, name)) for name in names}
+        if any(one != told | {"period": name} for name, (_, one) in found.items()):
+            # Together they cost more than any of them says.
+            raise InputError(
+                f"{directory} holds periods of several jobs: give the directory of one period, or "
+                "move those of earlier jobs elsewhere"
+            )
     return found, {name: value for name, value in told.items() if name != "period"}
 
 
 def _lists(
     directory: str, file_name: str, header: bytes, coordinates_header: bytes
 ) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
-    """Returns the lists of a file, in its order, with their noisy coordinates if they have any. A
-    list without partitions has no rows: its noisy coordinates name it, or its group is public."""
+    """Returns the lists of a file, sorted, with their noisy coordinates if they have any."""
     lists = parse_lists(read_file(directory, file_name), header)
     statement = read_statement(directory)
     arms: dict[tuple[str, ...], Arms] = {}
     if is_decoded(statement):
         arms = parse_coordinates(read_file(directory, COORDINATES_FILE), coordinates_header)
     prices = {one.get("attribute", ALL_USERS): one for one in statement.get("lists", [statement])}
-    labels = {*lists, *arms}
-    if "lists" in statement:
-        labels.add((ALL_USERS, ALL_USERS))
-    for attribute, price in prices.items():
-        if price.get("groups", "selected") != "selected":
-            labels |= {(attribute, group) for group in price["groups"]}
     found = {}
-    for label in sorted(labels):
+    for label, one in sorted(lists.items()):
         price = prices["".join(label[:1])]
         coordinates = None
         if is_decoded(price):
             # They must lie beside a decoded list.
             coordinates = NoisyCoordinates(*arms[label], _decay(price), statement["sensitivity"])
-        one = lists.get(label, FrequencyList([], []))
         found[label] = ReleasedList(one.frequencies, one.multiplicities, None, coordinates)
     return found, statement
 

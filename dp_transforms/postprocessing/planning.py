@@ -35,6 +35,7 @@ _LEAST_RATE = 0.02
 _EXACT, _ROUGH = 1500, 600
 """The largest side of a Durfee square that is simulated: for references, and for made-up lists."""
 _SKETCHED = 100_000  # The most contributions of a made-up list; it stands for larger ones.
+_MOST_MADE_UP = 10**14  # Larger lists take minutes, and then all memory.
 KINDS = "Zipf", "log-normal", "two steps"
 
 
@@ -131,7 +132,7 @@ def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
     """Returns the list with floor(c / i**exponent) users at rank i, c as large as the total allows.
 
     Args:
-      contributions: an upper bound on the sum of all frequencies, at least 1.
+      contributions: an upper bound on the sum of all frequencies, from 1 to 10**14.
       exponent: how fast frequencies fall, from 0.5 to 3; about 1 for words and pages, below 1 for
         passwords.
 
@@ -139,6 +140,11 @@ def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
     [(5, 1), (2, 1), (1, 3)]
     """
     check_positive("contributions", contributions)
+    if contributions > _MOST_MADE_UP:
+        raise ValueError(
+            f"contributions must be at most {_MOST_MADE_UP:,}, got {contributions:,}: plan for "
+            "fewer users, or a smaller bound on what each one has"
+        )
     if not 0.5 <= exponent <= 3:
         raise ValueError(f"exponent must be between 0.5 and 3, got {exponent}")
     low, high = 1.0, float(contributions + 1)

@@ -410,6 +410,11 @@ def test_groups_with_an_empty_list_are_loaded(tmp_path, epsilon):
         loaded = dp.load(tmp_path / where)
         assert list(loaded) == [("", ""), ("sex", "f"), ("sex", "m")]
         assert dict(loaded) == dict(lists) and loaded.labels == lists.labels
+        # A selected group is named by its list alone.
+        statement = json.loads((tmp_path / where / "privacy.json").read_text())
+        statement["lists"][1]["groups"] = "selected"
+        (tmp_path / where / "privacy.json").write_text(json.dumps(statement))
+        assert list(dp.load(tmp_path / where)) == list(lists)
         lists.report(tmp_path / "page.html")
 
 

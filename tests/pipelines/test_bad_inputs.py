@@ -128,6 +128,7 @@ FAULTS_OF_FLAGS = [
     any_job("--epsilom=1", "there is no flag --epsilom: "),
     any_job("--frobnicate=1", "there is no flag --frobnicate: see --help"),
     any_job("out/", "there is no place for 'out/'"),
+    Fault(("--", "--ledger=none"), "there is no place for '--'", USAGE, jobs=JOBS),
     any_job("--runner=NoRunner", "NoRunner"),
     any_job("--direct_num_workers=x", "invalid int value"),
     any_job("--template_location=gs://b/t", "makes a classic template"),

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from dp_transforms import __version__
+from dp_transforms.budget import Ledger
 from pipelines.__main__ import COMMANDS, main
 from tests.jobs import job_flags, python
 
@@ -148,8 +149,30 @@ def test_standard_output_that_cannot_be_written(tmp_path):
     assert printed_to(None, *release, f"--output={tmp_path}/closed") == (0, "")
     for name in ("full", "closed"):
         assert (tmp_path / name / "released_frequencies.csv").exists()
-    plan = ["plan", "--users=10", "--epsilon=4"]
-    assert printed_to("/dev/full", *plan) == (1, "error: plan failed: no space left on device\n")
+    book = str(tmp_path / "book")
+    Ledger.create(book, 1)
+    plan, show = ["plan", "--users=10", "--epsilon=4"], ["ledger", "show", book]
+    for command in (plan, show, ["--help"], ["--version"]):
+        told = f"error: {command[0]} failed: no space left on device\n"
+        assert printed_to("/dev/full", *command) == (1, told)
+
+
+def test_standard_error_that_cannot_be_written(tmp_path):
+    """What goes wrong is no success, no progress ends a job, and nothing private goes elsewhere."""
+    (tmp_path / "records.csv").write_text("user,page\n1,a\n")
+    shows = ["--progress", "--show_private_counters"]
+    command = [sys.executable, "-m", "pipelines", "release", *job_flags(tmp_path, *shows)]
+    for name, redirected in (("full", "2> /dev/full"), ("closed", "2>&-"), ("gone", "2> >(true)")):
+        # A reader that is gone needs a moment to go.
+        script = f'exec {redirected}; sleep 0.5; exec "$@" --output={tmp_path}/{name}'
+        for expected in ((0, f"{tmp_path}/{name}/released_frequencies.csv\n"), (3, "")):
+            done = subprocess.run(
+                ["bash", "-c", script, "bash", *command],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            assert (done.returncode, done.stdout) == expected
 
 
 def test_an_interrupt_after_the_end_is_no_traceback():

@@ -9,7 +9,7 @@ import pytest
 from dp_transforms.budget import Ledger
 from dp_transforms.files.filenames import period_names, periods_of
 from dp_transforms.mechanisms import FrequencyList
-from pipelines import select_partitions
+from pipelines import select_partitions, show
 from pipelines.command_line import FAILURE, SUCCESS
 from pipelines.release_frequency_list import main
 from tests.jobs import flags_over, job_flags, statement
@@ -68,6 +68,13 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, visits, capsy
         "epsilon_of_all": 90,
         "epsilon_of_all_exact": "90",
     }
+
+
+def test_periods_that_an_earlier_job_has_left_are_not_taken_for_those_of_one(visits, capsys):
+    assert command(visits) == SUCCESS
+    assert command(visits, "--periods=2026-01-06..2026-01-09", "--overwrite") == SUCCESS
+    assert show.main([f"{visits.parent}/out"]) == FAILURE
+    assert "out holds periods of several jobs" in capsys.readouterr().err
 
 
 def test_times_of_parquet_files(tmp_path):

@@ -57,5 +57,7 @@ def test_faults_are_one_line(arguments, code, message, failure):
 
 
 def test_a_plot_that_cannot_be_written_is_exit_code_1(tmp_path, capsys):
-    assert main(["--users=10", "--epsilon=1", f"--plot={tmp_path}/none/plan.png"]) == 1
-    assert "cannot be drawn" in capsys.readouterr().err
+    for more in ([], ["--json"]):
+        plot = f"--plot={tmp_path}/none/plan.png"
+        assert main(["--users=10", "--epsilon=1", plot, *more]) == 1
+        assert "cannot be drawn" in capsys.readouterr().err

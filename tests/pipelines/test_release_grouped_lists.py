@@ -47,6 +47,7 @@ def test_users_without_a_value_are_in_no_group(tmp_path, capsys):
         ("", ""): FrequencyList([4], [1]),
         ("sex", "f"): FrequencyList([1], [1]),
         ("sex", "m"): FrequencyList([2], [1]),
+        ("tongue", "it"): FrequencyList(),
         ("tongue", "no"): FrequencyList([3], [1]),
     }
 

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import sys
 from fractions import Fraction
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -249,6 +250,13 @@ def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engin
     assert not list((tmp_path / "out").iterdir())
 
 
+def test_an_interrupt_after_the_release_says_that_there_is_one(tmp_path, path, monkeypatch, capsys):
+    monkeypatch.setattr(release_job, "say_done", mock.Mock(side_effect=KeyboardInterrupt))
+    assert main(flags(tmp_path, path)) == 130
+    assert "interrupted after the release was written" in capsys.readouterr().err
+    assert states(path) == ["committed"] and (tmp_path / "out" / "privacy.json").exists()
+
+
 def test_a_disk_that_the_release_fills_has_its_price(tmp_path, path, monkeypatch):
     """A release fits or not by its noise: to draw until one does is not paid for."""
     create = LocalFiles.create
@@ -295,6 +303,8 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     assert line.origin == Origin(
         "release_frequency_list", str(tmp_path / "out"), "first try", "november"
     )
+    assert main([*job, "--job_id="]) == 2
+    assert "--job_id must not be empty" in capsys.readouterr().err
     # Its name is no other's.
     for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):
         assert main([*job, other]) == 1

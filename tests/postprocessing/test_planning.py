@@ -32,7 +32,7 @@ def test_a_zipf_list_is_the_largest_that_fits(contributions, exponent):
     assert by_hand.total >= 0.99 * contributions - 3
 
 
-@pytest.mark.parametrize("arguments", [(0,), (10, 0.4), (10, 3.5)])
+@pytest.mark.parametrize("arguments", [(0,), (10**14 + 1,), (10, 0.4), (10, 3.5)])
 def test_a_zipf_list_out_of_range(arguments):
     with pytest.raises(ValueError, match=r"contributions must|exponent must"):
         zipf_list(*arguments)
