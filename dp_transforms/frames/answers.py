@@ -19,10 +19,15 @@ from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.release_files import Tables, list_tables
 from dp_transforms.frames.tables import PicturedTable, Release
-from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
-from dp_transforms.postprocessing.estimates import CONFIDENCE, Answers, Estimate, ReleaseIntervals
-from dp_transforms.postprocessing.guessing_metrics import check_positive
+from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
+    Answers,
+    Estimate,
+    ReleaseIntervals,
+    failure_probability,
+)
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from dp_transforms.reports.privacy_statement import distribution_of_statement
@@ -98,9 +103,10 @@ class ListRelease(Release, Answers):
 
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
         """Estimates the k largest frequencies; all intervals hold together with the confidence."""
-        check_positive("k", k)
-        each = 1 - (1 - confidence) / k
-        told = (self.frequency_at(rank, each) for rank in range(1, k + 1))
+        failure = failure_probability(confidence) / positive_integer("k", k)
+        if failure < 2**-34:
+            raise ValueError(f"k = {k} intervals cannot hold together with confidence {confidence}")
+        told = (self.frequency_at(rank, 1 - failure) for rank in range(1, k + 1))
         return [replace(one, confidence=confidence) for one in told]
 
     def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
@@ -326,7 +332,7 @@ def names_of(
 
 def half(confidence: float) -> float:
     """The confidence of each of two intervals that both hold with this one."""
-    return 1 - (1 - confidence) / 2
+    return 1 - failure_probability(confidence) / 2
 
 
 def difference(one: Estimate, two: Estimate, confidence: float) -> Estimate:

@@ -75,6 +75,15 @@ def test_the_top_holds_together():
         assert one.low <= alone.low <= alone.high <= one.high
     with pytest.raises(ValueError, match="k must be"):
         release.top(0)
+    with pytest.raises(ValueError, match="k = 1000000000000 intervals cannot"):
+        release.top(10**12)
+    for ask in (
+        lambda level: release.top(2, level),
+        lambda level: dp.compare(release, release, level),
+    ):
+        for level in (0, 95):
+            with pytest.raises(ValueError, match=f"between 0 and 1, got {level}$"):
+                ask(level)
 
 
 def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
