@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.files.release_files import grouped_tables, read_release
+from dp_transforms.files.filenames import PRIVACY_FILE
+from dp_transforms.files.release_files import grouped_tables, read_release, reading
 from dp_transforms.frames.answers import (
     QUESTIONS,
     ListRelease,
@@ -21,6 +22,7 @@ from dp_transforms.frames.answers import (
 from dp_transforms.frames.tables import PicturedTable, Release, Table
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+from dp_transforms.reports.phrases import statement_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,15 +191,24 @@ def load(directory: str | os.PathLike[str]) -> Any:
     Raises:
       ValueError: there is no release, or it cannot be read.
     """
-    found, statement = read_release(os.fspath(directory))
-    if not isinstance(found, dict):
-        return _answering(found, statement)
-    if "periods" not in statement:
-        return GroupReleases(found, statement)
-    periods = {name: _answering(*one) for name, one in found.items()}
-    return Releases(periods, statement["periods"]["of"])
+    directory = os.fspath(directory)
+    found, statement = read_release(directory)
+    with reading(directory, f"a release with its {PRIVACY_FILE}"):
+        if not isinstance(found, dict):
+            return _answering(found, statement)
+        if "periods" in statement:
+            periods = {name: _answering(*one) for name, one in found.items()}
+            return Releases(periods, statement["periods"]["of"])
+        return _checked(GroupReleases(found, statement))
 
 
-def _answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
+def _answering(found: Any, statement: dict[str, Any]) -> Any:
     kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
-    return kind(found, statement)
+    return _checked(kind(found, statement))
+
+
+def _checked(release: Any) -> Any:
+    """The release; an error of some kind if its statement does not say all that it shows."""
+    repr(release)
+    statement_words(dict(release.statement))
+    return release

@@ -1,5 +1,6 @@
 """Answers of releases, and limits of sessions."""
 
+import json
 import pickle
 
 import apache_beam as beam
@@ -49,6 +50,24 @@ def test_a_loaded_release_is_the_one_that_was_saved(tmp_path, epsilon):
     with pytest.raises(ValueError, match="give another directory, or overwrite=True"):
         release.save(tmp_path / "release")
     release.save(tmp_path / "release", overwrite=True)
+
+
+@pytest.mark.parametrize("mechanism", ["frobenius", "geometric"])
+def test_a_statement_that_lacks_something_is_refused_on_load(tmp_path, mechanism):
+    release = dp.release_counts([3, 1], epsilon=2, max_partitions_per_user=1, mechanism=mechanism)
+    release.save(tmp_path)
+    told = dict(release.statement)
+    lacking = [
+        {key: told[key] for key in told if key != one} for one in ("mechanism", "neighbours")
+    ]
+    others = ({}, [], None, told | {"epsilon": "1"}, told | {"max_partitions_per_user": None})
+    for statement in (*lacking, *others):
+        (tmp_path / "privacy.json").write_text(json.dumps(statement))
+        with pytest.raises(ValueError, match="does not hold a release"):
+            dp.load(tmp_path)
+    (tmp_path / "privacy.json").unlink()
+    with pytest.raises(ValueError, match=r"privacy.json cannot be read: no such file"):
+        dp.load(tmp_path)
 
 
 def test_the_table_has_every_rank_once_between_the_bands():
