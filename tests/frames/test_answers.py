@@ -230,7 +230,7 @@ def test_kappa_of_counts_is_declared():
     assert "the publisher's declaration" in release.privacy
     with pytest.raises(TypeError, match="max_partitions_per_user"):
         dp.release_counts(private, epsilon=1)
-    for bad in ([1, -7654], [1, 7654.5], ["7654"], [2**63, 7654], np.array([3, -7654])):
+    for bad in ([1, -7654], [1, 7654.5], ["7654"], [2**63, 7654], np.array([3, -7654]), {7654: 1}):
         with pytest.raises(ValueError, match="must be integers from 1") as error:
             dp.release_counts(bad, **options)
         assert "7654" not in str(error.value)
