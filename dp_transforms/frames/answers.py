@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
+from dp_transforms.files.filenames import COUNTS, FREQUENCIES_FILE, PARTITIONS_FILE
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.release_files import Tables, list_tables
 from dp_transforms.frames.tables import PicturedTable, Release
@@ -90,6 +90,7 @@ class ListRelease(Release, Answers):
 
     page_kind = "list"
     _words = 0
+    _file_name = FREQUENCIES_FILE
 
     released: ReleasedList
     statement: Mapping[str, Any]
@@ -167,7 +168,10 @@ class ListRelease(Release, Answers):
         Raises:
           ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
         """
-        publish(directory, list_tables([self.released]), self.statement, overwrite)
+        publish({directory: self}, overwrite)
+
+    def _tables(self) -> Tables:
+        return list_tables([self.released])
 
     def _known(self) -> ReleaseIntervals | None:
         with contextlib.suppress(ValueError):  # of a list that public knowledge has narrowed
@@ -208,6 +212,7 @@ class NamesRelease(Release):
     """
 
     page_kind = "names"
+    _file_name = PARTITIONS_FILE
 
     names: pa.Table
     statement: Mapping[str, Any]
@@ -219,10 +224,12 @@ class NamesRelease(Release):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the names and privacy.json, as the job does: see ``ListRelease.save``."""
+        publish({directory: self}, overwrite)
+
+    def _tables(self) -> Tables:
         from dp_transforms.files.partition_file import names_content
 
-        tables = {PARTITIONS_FILE: names_content(self.names, self.statement)}
-        publish(directory, tables, self.statement, overwrite)
+        return {PARTITIONS_FILE: names_content(self.names, self.statement)}
 
     def _columns(self) -> dict[str, Any]:
         return {name: self.names[name] for name in self.names.column_names}
@@ -305,18 +312,18 @@ def compare(
     return Comparison((first, second), labels, words, ones, twos, tuple(differences))
 
 
-def publish(
-    directory: str | os.PathLike[str],
-    tables: Tables,
-    statement: Mapping[str, Any],
-    overwrite: bool,
-) -> None:
-    """Writes the files of a job, the release first, with Python's words in errors."""
-    file_name, *_ = tables
+def publish(releases: Mapping[str | os.PathLike[str], Any], overwrite: bool) -> None:
+    """Writes the files of jobs into directories that are all checked before, with Python's words in
+    errors."""
     try:
-        place = ReleaseDirectory(os.fspath(directory), file_name, overwrite)
-        place.check()
-        place.publish(lambda: tables, dict(statement))
+        places = [
+            ReleaseDirectory(os.fspath(directory), one._file_name, overwrite)
+            for directory, one in releases.items()
+        ]
+        for place in places:
+            place.check()
+        for place, one in zip(places, releases.values(), strict=True):
+            place.publish(one._tables, dict(one.statement))
     except ValueError as error:
         told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
         raise ValueError(told) from None

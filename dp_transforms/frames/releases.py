@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.files.filenames import PRIVACY_FILE
-from dp_transforms.files.release_files import grouped_tables, read_release, reading
+from dp_transforms.files.filenames import LISTS_FILE, PRIVACY_FILE
+from dp_transforms.files.release_files import Tables, grouped_tables, read_release, reading
 from dp_transforms.frames.answers import (
     QUESTIONS,
     ListRelease,
@@ -102,8 +102,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes each into a directory of its name, as the job does with ``--period``: see
         ``ListRelease.save``."""
-        for name, one in self.items():
-            one.save(os.path.join(os.fspath(directory), name), overwrite)
+        publish({os.path.join(directory, name): one for name, one in self.items()}, overwrite)
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {self.kind: self.labels}
@@ -118,6 +117,8 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 class GroupReleases(Releases):
     """A mapping of the list of each group, by (attribute, value); that of all users is at ("", ""),
     and ``statement`` is the guarantee of all of them together, as in privacy.json."""
+
+    _file_name = LISTS_FILE
 
     def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
         prices = {one.get("attribute", ""): one for one in statement["lists"]}
@@ -140,8 +141,10 @@ class GroupReleases(Releases):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as the job does: see ``ListRelease.save``."""
-        tables = grouped_tables((*name, one.released) for name, one in self.items())
-        publish(directory, tables, self.statement, overwrite)
+        publish({directory: self}, overwrite)
+
+    def _tables(self) -> Tables:
+        return grouped_tables((*name, one.released) for name, one in self.items())
 
 
 _OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")

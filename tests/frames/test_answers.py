@@ -237,6 +237,17 @@ def test_kappa_of_counts_is_declared():
     assert private.total == 8 and "declared" in str(release.released.cost)
 
 
+def test_periods_are_saved_all_or_none(tmp_path):
+    options = LIST | {"time": "when", "period": "day", "periods": "2026-01-01..2026-01-02"}
+    days = dp.release_by_period(VISITS, **options, max_periods_per_user=2)
+    days["2026-01-02"].save(tmp_path / "2026-01-02")
+    with pytest.raises(ValueError, match="2026-01-02/released_frequencies"):
+        days.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["2026-01-02"]
+    days.save(tmp_path, overwrite=True)
+    assert dp.load(tmp_path) == days
+
+
 def test_a_session_of_edges():
     edges = [("hub", leaf) for leaf in "abcdef"]
     session = dp.Session(epsilon=100, unit="edge")
