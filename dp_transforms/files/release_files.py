@@ -207,22 +207,24 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
 @contextlib.contextmanager
 def reading(directory: str, content: str) -> Iterator[None]:
     """Turns errors into InputErrors while a directory is read that should hold this content."""
-    kinds = ValueError, KeyError, TypeError, RecursionError, csv.Error
-    with (
-        faults(f"{directory} cannot be read as {content}"),
-        discreet(f"{directory} does not hold {content}", kinds),
-    ):
+    of_values = ValueError, ArithmeticError, RecursionError, csv.Error
+    kinds = *of_values, KeyError, TypeError, AttributeError
+    with discreet(f"{directory} does not hold {content}", kinds):
         yield
 
 
 def read_statement(directory: str) -> Statement:
     """Reads the privacy.json in a directory of any filesystem of Beam's."""
     statement: Statement = json.loads(read_file(directory, PRIVACY_FILE))
+    if not statement or not isinstance(statement, dict):
+        raise ValueError("a statement is an object with entries")
     return statement
 
 
 def read_file(directory: str, name: str) -> bytes:
-    return read_bytes(join(directory, name))
+    path = join(directory, name)
+    with faults(f"{path} cannot be read"):
+        return read_bytes(path)
 
 
 def _is_there(directory: str, name: str) -> bool:

@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
+from dp_transforms.files.filenames import COUNTS, FREQUENCIES_FILE, PARTITIONS_FILE
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.release_files import Tables, list_tables
 from dp_transforms.frames.tables import PicturedTable, Release
-from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
-from dp_transforms.postprocessing.estimates import CONFIDENCE, Answers, Estimate, ReleaseIntervals
-from dp_transforms.postprocessing.guessing_metrics import check_positive
+from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
+    Answers,
+    Estimate,
+    ReleaseIntervals,
+    failure_probability,
+)
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from dp_transforms.reports.privacy_statement import distribution_of_statement
@@ -84,6 +89,7 @@ class ListRelease(Release, Answers):
 
     page_kind = "list"
     _words = 0
+    _file_name = FREQUENCIES_FILE
 
     released: ReleasedList
     statement: Mapping[str, Any]
@@ -97,9 +103,10 @@ class ListRelease(Release, Answers):
 
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
         """Estimates the k largest frequencies; all intervals hold together with the confidence."""
-        check_positive("k", k)
-        each = 1 - (1 - confidence) / k
-        told = (self.frequency_at(rank, each) for rank in range(1, k + 1))
+        failure = failure_probability(confidence) / positive_integer("k", k)
+        if failure < 2**-34:
+            raise ValueError(f"k = {k} intervals cannot hold together with confidence {confidence}")
+        told = (self.frequency_at(rank, 1 - failure) for rank in range(1, k + 1))
         return [replace(one, confidence=confidence) for one in told]
 
     def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
@@ -157,7 +164,10 @@ class ListRelease(Release, Answers):
         Raises:
           ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
         """
-        publish(directory, list_tables([self.released]), self.statement, overwrite)
+        publish({directory: self}, overwrite)
+
+    def _tables(self) -> Tables:
+        return list_tables([self.released])
 
     def _known(self) -> ReleaseIntervals | None:
         with contextlib.suppress(ValueError):  # if public bounds have narrowed the list
@@ -197,6 +207,7 @@ class NamesRelease(Release):
     """
 
     page_kind = "names"
+    _file_name = PARTITIONS_FILE
 
     names: pa.Table
     statement: Mapping[str, Any]
@@ -208,10 +219,12 @@ class NamesRelease(Release):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the names and privacy.json, as the job does: see ``ListRelease.save``."""
+        publish({directory: self}, overwrite)
+
+    def _tables(self) -> Tables:
         from dp_transforms.files.partition_file import names_content
 
-        tables = {PARTITIONS_FILE: names_content(self.names, self.statement)}
-        publish(directory, tables, self.statement, overwrite)
+        return {PARTITIONS_FILE: names_content(self.names, self.statement)}
 
     def _columns(self) -> dict[str, Any]:
         return {name: self.names[name] for name in self.names.column_names}
@@ -295,18 +308,18 @@ def compare(
     return Comparison((first, second), labels, words, ones, twos, tuple(differences))
 
 
-def publish(
-    directory: str | os.PathLike[str],
-    tables: Tables,
-    statement: Mapping[str, Any],
-    overwrite: bool,
-) -> None:
-    """Writes the files of a job, the release first; errors name Python arguments, not flags."""
-    file_name, *_ = tables
+def publish(releases: Mapping[str | os.PathLike[str], Any], overwrite: bool) -> None:
+    """Writes the files of jobs into directories, which are all checked before; errors name Python
+    arguments, not flags."""
     try:
-        place = ReleaseDirectory(os.fspath(directory), file_name, overwrite)
-        place.check()
-        place.publish(lambda: tables, dict(statement))
+        places = [
+            ReleaseDirectory(os.fspath(directory), one._file_name, overwrite)
+            for directory, one in releases.items()
+        ]
+        for place in places:
+            place.check()
+        for place, one in zip(places, releases.values(), strict=True):
+            place.publish(one._tables, dict(one.statement))
     except ValueError as error:
         told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
         raise ValueError(told) from None
@@ -322,7 +335,7 @@ def names_of(
 
 def half(confidence: float) -> float:
     """Returns the confidence at which two intervals must be taken to hold together with this."""
-    return 1 - (1 - confidence) / 2
+    return 1 - failure_probability(confidence) / 2
 
 
 def difference(one: Estimate, two: Estimate, confidence: float) -> Estimate:

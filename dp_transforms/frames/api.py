@@ -109,7 +109,9 @@ def release_counts(
             counts = FrequencyList.from_counts(counts)
         except (TypeError, ValueError):
             # The original message may show a count.
-            raise ValueError("counts must be integers from 1, with a total below 2**63") from None
+            raise ValueError(
+                "counts must be integers from 1 with a total below 2**63, and no mapping"
+            ) from None
     secret = _serving(secret, spec)
     with charge as told:
         released = release_frequency_list(counts, spec.mechanism, secret)
@@ -309,8 +311,9 @@ def release_groups(
     selection = None
     if epsilon_selection is not None and delta is not None:
         selection = PrivacyBudget(epsilon_selection, delta)
-    elif epsilon_selection is not None or delta is not None:
-        raise ValueError("epsilon_selection and delta are given together, or neither is")
+    selects = any(values is None for values in groups.values())
+    if {epsilon_selection is not None, delta is not None} != {selects}:
+        raise ValueError("epsilon_selection and delta go with None as the groups of a column")
     spec = specs.GroupsSpec(
         attributes=[
             specs.Attribute(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.files.release_files import grouped_tables, read_release
+from dp_transforms.files.filenames import LISTS_FILE, PRIVACY_FILE
+from dp_transforms.files.release_files import Tables, grouped_tables, read_release, reading
 from dp_transforms.frames.answers import (
     QUESTIONS,
     ListRelease,
@@ -21,6 +22,7 @@ from dp_transforms.frames.answers import (
 from dp_transforms.frames.tables import PicturedTable, Release, Table
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+from dp_transforms.reports.phrases import statement_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,8 +102,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes each release into a subdirectory, as a job with ``--period``: see
         ``ListRelease.save``."""
-        for name, one in self.items():
-            one.save(os.path.join(os.fspath(directory), name), overwrite)
+        publish({os.path.join(directory, name): one for name, one in self.items()}, overwrite)
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {self.kind: self.labels}
@@ -116,6 +117,8 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 class GroupReleases(Releases):
     """Maps (attribute, value) to the list of each group, and ("", "") to that of all users;
     ``statement`` is the joint guarantee, as in privacy.json."""
+
+    _file_name = LISTS_FILE
 
     def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
         prices = {one.get("attribute", ""): one for one in statement["lists"]}
@@ -138,8 +141,10 @@ class GroupReleases(Releases):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
-        tables = grouped_tables((*name, one.released) for name, one in self.items())
-        publish(directory, tables, self.statement, overwrite)
+        publish({directory: self}, overwrite)
+
+    def _tables(self) -> Tables:
+        return grouped_tables((*name, one.released) for name, one in self.items())
 
 
 _OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
@@ -189,15 +194,24 @@ def load(directory: str | os.PathLike[str]) -> Any:
     Raises:
       ValueError: there is no release, or it cannot be read.
     """
-    found, statement = read_release(os.fspath(directory))
-    if not isinstance(found, dict):
-        return _answering(found, statement)
-    if "periods" not in statement:
-        return GroupReleases(found, statement)
-    periods = {name: _answering(*one) for name, one in found.items()}
-    return Releases(periods, statement["periods"]["of"])
+    directory = os.fspath(directory)
+    found, statement = read_release(directory)
+    with reading(directory, f"a release with its {PRIVACY_FILE}"):
+        if not isinstance(found, dict):
+            return _answering(found, statement)
+        if "periods" in statement:
+            periods = {name: _answering(*one) for name, one in found.items()}
+            return Releases(periods, statement["periods"]["of"])
+        return _checked(GroupReleases(found, statement))
 
 
-def _answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
+def _answering(found: Any, statement: dict[str, Any]) -> Any:
     kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
-    return kind(found, statement)
+    return _checked(kind(found, statement))
+
+
+def _checked(release: Any) -> Any:
+    """The release; an error of some kind if its statement does not say all that it shows."""
+    repr(release)
+    statement_words(dict(release.statement))
+    return release

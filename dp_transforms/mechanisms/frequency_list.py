@@ -84,7 +84,10 @@ class FrequencyList:
 
         Raises:
           ValueError: a count is not a positive 64-bit integer.
+          TypeError: they are a mapping, such as a Counter, whose keys would be taken.
         """
+        if isinstance(counts, Mapping):
+            raise TypeError("counts is a mapping: give its values(), or take from_histogram")
         if not (isinstance(counts, np.ndarray) and counts.dtype.kind in "iu"):
             counts = _positive_integers("counts", counts)
         values, repeats = np.unique(counts, return_counts=True)

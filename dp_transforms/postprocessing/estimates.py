@@ -19,15 +19,11 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
+from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList, RankSums
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.postprocessing import guessing_metrics
-from dp_transforms.postprocessing.guessing_metrics import (
-    check_alpha,
-    check_positive,
-    guesswork_key_space,
-)
+from dp_transforms.postprocessing.guessing_metrics import check_alpha, guesswork_key_space
 
 PROVED, MODEL = "proved", "model"
 CONFIDENCE = 0.95  # Of every interval that does not say otherwise.
@@ -85,13 +81,11 @@ class Answers(ABC):
 
     def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
         """Estimates the number of partitions with at least so many users."""
-        check_positive("users", users)
-        return self._estimate(COLUMNS, confidence, users)
+        return self._estimate(COLUMNS, confidence, positive_integer("users", users))
 
     def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
         """Estimates the users of the partition of a rank, counted from 1; 0 behind the last."""
-        check_positive("rank", rank)
-        return self._estimate(ROWS, confidence, rank)
+        return self._estimate(ROWS, confidence, positive_integer("rank", rank))
 
     def total(self, confidence: float = 0.95) -> Estimate:
         """Estimates the sum of all frequencies."""
@@ -99,13 +93,11 @@ class Answers(ABC):
 
     def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
         """Estimates the sum of the ``partitions`` largest frequencies."""
-        check_positive("partitions", partitions)
-        return self._estimate(SUM, confidence, partitions)
+        return self._estimate(SUM, confidence, positive_integer("partitions", partitions))
 
     def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
         """Estimates the share of the total (0 to 1) of the ``partitions`` largest frequencies."""
-        check_positive("partitions", partitions)
-        return self._estimate(SHARE, confidence, partitions)
+        return self._estimate(SHARE, confidence, positive_integer("partitions", partitions))
 
     def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> Estimate:
         """Estimates ``guessing_metrics.success_rate_bits``; the upper end may be infinite."""
@@ -121,6 +113,7 @@ class Answers(ABC):
         """Estimates ``guessing_metrics.alpha_guesswork_bits``."""
 
     def _estimate(self, name: str, confidence: float, index: int = 0) -> Estimate:
+        index = min(index, MAX_VALUE)
         value = _number_of(self.released, name, index)
         return around(value, *self._ends(name, index, value, confidence), confidence, self._kind)
 

@@ -26,7 +26,7 @@ from typing import TypeVar
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.decimals import Number, exact_fraction
+from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
 
 _Number = TypeVar("_Number", float, Fraction)
@@ -45,7 +45,7 @@ def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
     >>> success_rate(FrequencyList([5, 2, 1], [1, 1, 3]), guesses=2)
     0.7
     """
-    check_positive("guesses", guesses)
+    guesses = positive_integer("guesses", guesses)
     return float(Fraction(rank_sums(frequency_list).sum_to(guesses), frequency_list.total))
 
 
@@ -55,7 +55,7 @@ def success_rate_bits(frequency_list: FrequencyList, guesses: int) -> float:
     >>> success_rate_bits(FrequencyList([4], [16]), guesses=8)  # uniform over 16 items
     4.0
     """
-    check_positive("guesses", guesses)
+    guesses = positive_integer("guesses", guesses)
     covered = rank_sums(frequency_list).sum_to(guesses)
     return math.log2(Fraction(guesses * frequency_list.total, covered))
 
@@ -164,12 +164,6 @@ def check_alpha(alpha: Number) -> Fraction:
     if not 0 < fraction <= 1:
         raise ValueError(f"alpha must be in (0, 1], got {alpha}")
     return fraction
-
-
-def check_positive(name: str, number: int) -> None:
-    """Raises a ValueError if a requested number is below 1."""
-    if number < 1:
-        raise ValueError(f"{name} must be at least 1, got {number}")
 
 
 def _guesswork_and_rate(frequency_list: FrequencyList, alpha: Number) -> tuple[Fraction, Fraction]:

@@ -24,13 +24,12 @@ from functools import lru_cache
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.decimals import Number, positive_rational
+from dp_transforms.mechanisms.decimals import Number, positive_integer, positive_rational
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability
-from dp_transforms.postprocessing.guessing_metrics import check_positive
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
 from dp_transforms.postprocessing.planning import made_up_dists
 
@@ -122,7 +121,7 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -
     >>> print(kept_part(released, 2))
     0.9161 (0.9149 to 0.9173, 95% confidence)
     """
-    check_positive("kappa", kappa)
+    kappa = positive_integer("kappa", kappa)
     degrees = _Degrees(released)
     failure = failure_probability(confidence) / 4
     noisy = np.array(released.users, np.float64)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
@@ -27,7 +27,6 @@ from dp_transforms.mechanisms.partition.registry import (
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.selection import STRATEGIES, choose_strategy
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
-from dp_transforms.postprocessing.guessing_metrics import check_positive
 
 _SIMULATIONS, _MOVED = 4, 800
 _LEAST_RATE = 0.02
@@ -139,7 +138,7 @@ def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
     >>> list(zipf_list(10))
     [(5, 1), (2, 1), (1, 3)]
     """
-    check_positive("contributions", contributions)
+    contributions = positive_integer("contributions", contributions)
     if contributions > _MOST_MADE_UP:
         raise ValueError(
             f"contributions must be at most {_MOST_MADE_UP:,}, got {contributions:,}: plan for "

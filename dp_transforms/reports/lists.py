@@ -172,10 +172,10 @@ def plot_list(
       confidence: of all error bars together, for every private list.
       intervals: the source of the error bars; by default the list's own.
     """
-    bands = None
-    if len(released):
+    if intervals is None:
         with contextlib.suppress(ValueError):
-            bands = (intervals or intervals_of(released)).bands(confidence)
+            intervals = intervals_of(released)
+    bands = intervals.bands(confidence) if intervals and len(released) else None
     band = f"error bars, {confidence:.0%} together"
     figure = page.curves(
         "", "rank", "users", lambda axes: _draw_ranks(axes, released, bands, "released", band)

@@ -1,5 +1,6 @@
 """Answers of releases, and limits of sessions."""
 
+import json
 import pickle
 
 import apache_beam as beam
@@ -51,6 +52,24 @@ def test_a_loaded_release_is_the_one_that_was_saved(tmp_path, epsilon):
     release.save(tmp_path / "release", overwrite=True)
 
 
+@pytest.mark.parametrize("mechanism", ["frobenius", "geometric"])
+def test_a_statement_that_lacks_something_is_refused_on_load(tmp_path, mechanism):
+    release = dp.release_counts([3, 1], epsilon=2, max_partitions_per_user=1, mechanism=mechanism)
+    release.save(tmp_path)
+    told = dict(release.statement)
+    lacking = [
+        {key: told[key] for key in told if key != one} for one in ("mechanism", "neighbours")
+    ]
+    others = ({}, [], None, told | {"epsilon": "1"}, told | {"max_partitions_per_user": None})
+    for statement in (*lacking, *others):
+        (tmp_path / "privacy.json").write_text(json.dumps(statement))
+        with pytest.raises(ValueError, match="does not hold a release"):
+            dp.load(tmp_path)
+    (tmp_path / "privacy.json").unlink()
+    with pytest.raises(ValueError, match=r"privacy.json cannot be read: no such file"):
+        dp.load(tmp_path)
+
+
 def test_the_table_has_every_rank_once_between_the_bands():
     release = dp.release(VISITS, **LIST, secret=SECRET)
     table = release.to_pandas()
@@ -75,6 +94,15 @@ def test_the_top_holds_together():
         assert one.low <= alone.low <= alone.high <= one.high
     with pytest.raises(ValueError, match="k must be"):
         release.top(0)
+    with pytest.raises(ValueError, match="k = 1000000000000 intervals cannot"):
+        release.top(10**12)
+    for ask in (
+        lambda level: release.top(2, level),
+        lambda level: dp.compare(release, release, level),
+    ):
+        for level in (0, 95):
+            with pytest.raises(ValueError, match=f"between 0 and 1, got {level}$"):
+                ask(level)
 
 
 def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
@@ -202,11 +230,22 @@ def test_kappa_of_counts_is_declared():
     assert "the publisher's declaration" in release.privacy
     with pytest.raises(TypeError, match="max_partitions_per_user"):
         dp.release_counts(private, epsilon=1)
-    for bad in ([1, -7654], [1, 7654.5], ["7654"], [2**63, 7654], np.array([3, -7654])):
+    for bad in ([1, -7654], [1, 7654.5], ["7654"], [2**63, 7654], np.array([3, -7654]), {7654: 1}):
         with pytest.raises(ValueError, match="must be integers from 1") as error:
             dp.release_counts(bad, **options)
         assert "7654" not in str(error.value)
     assert private.total == 8 and "declared" in str(release.released.cost)
+
+
+def test_periods_are_saved_all_or_none(tmp_path):
+    options = LIST | {"time": "when", "period": "day", "periods": "2026-01-01..2026-01-02"}
+    days = dp.release_by_period(VISITS, **options, max_periods_per_user=2)
+    days["2026-01-02"].save(tmp_path / "2026-01-02")
+    with pytest.raises(ValueError, match="2026-01-02/released_frequencies"):
+        days.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["2026-01-02"]
+    days.save(tmp_path, overwrite=True)
+    assert dp.load(tmp_path) == days
 
 
 def test_a_session_of_edges():

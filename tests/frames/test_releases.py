@@ -396,6 +396,9 @@ def test_names_of_groups_are_those_that_records_can_have(tmp_path):
             session.release_groups(data, **options | {"groups": {"year": [wrong]}})
     with pytest.raises(ValueError, match="must be several names, got '2025'"):
         session.release_groups(data, **options | {"groups": {"year": "2025"}})
+    for wrong in ({"groups": {"year": None}}, {"epsilon_selection": 1}, {"delta": 0.1}):
+        with pytest.raises(ValueError, match="epsilon_selection and delta go with None"):
+            session.release_groups(data, **options | {"groups": {"year": ["2025"]}} | wrong)
     assert session.remaining.epsilon == 200
 
 

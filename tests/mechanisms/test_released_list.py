@@ -120,6 +120,8 @@ def test_the_picture_has_the_proven_error_bars(tmp_path):
 def test_a_released_list_shows_itself(tmp_path):
     assert RELEASED.plot(confidence=0.9).axes[0].collections
     RELEASED.plot(tmp_path / "list.png")
+    with pytest.raises(ValueError, match="between 0 and 1, got 95"):
+        RELEASED.plot(confidence=95)
     table = RELEASED.to_arrow()
     assert table.to_pydict() == RELEASED.to_dict()
     assert list(zip(*RELEASED.to_dict().values(), strict=True)) == list(RELEASED)

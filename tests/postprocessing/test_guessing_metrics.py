@@ -114,7 +114,7 @@ def test_alpha_outside_the_unit_interval_is_refused(alpha):
 def test_what_has_no_metrics_is_refused():
     with pytest.raises(ValueError, match="frequency_list is empty"):
         min_entropy(FrequencyList())
-    with pytest.raises(ValueError, match="guesses must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="guesses must be a positive integer, got 0"):
         success_rate(FrequencyList([1], [1]), 0)
     with pytest.raises(ValueError, match="value_per_cost must not be negative"):
         rational_attack(FrequencyList([1], [1]), -1)

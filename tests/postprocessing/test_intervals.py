@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dp_transforms.mechanisms import FrequencyList, ReleasedList
+from dp_transforms.mechanisms import (
+    FrequencyList,
+    ReleasedList,
+    partition_mechanism,
+)
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.frequency_list import RankSums
 from dp_transforms.mechanisms.noisy_coordinates import (
@@ -244,16 +248,26 @@ def test_a_release_has_both_kinds_of_intervals_and_those_of_the_model_are_shorte
         ("total", [1], "between 0 and 1"),
         ("number_of_partitions", [1], "between 0 and 1"),
         ("frequency_at", [1, 0], "between 0 and 1"),
-        ("frequency_at", [0], "rank must be at least 1"),
-        ("partitions_with_at_least", [0], "users must be at least 1"),
-        ("sum_of_top", [0], "partitions must be at least 1"),
-        ("share_of_top", [0], "partitions must be at least 1"),
+        ("frequency_at", [0], "rank must be a positive integer"),
+        ("partitions_with_at_least", [0], "users must be a positive integer"),
+        ("frequency_at", [2.5], "rank must be a positive integer"),
+        ("sum_of_top", [0], "partitions must be a positive integer"),
+        ("share_of_top", [0], "partitions must be a positive integer"),
         ("alpha_guesswork_bits", [2], "alpha must be in"),
     ],
 )
 def test_bad_questions_are_refused(facts, question, arguments, words):
     with pytest.raises(ValueError, match=words):
         getattr(facts, question)(*arguments)
+
+
+@pytest.mark.parametrize("epsilon", [1, 5], ids=["coordinates", "walk"])
+def test_ranks_may_be_of_any_size_and_of_numpy(epsilon):
+    facts = intervals_of(partition_mechanism(epsilon, 1).release(FrequencyList([9, 1], [1, 3])))
+    for question in ("frequency_at", "partitions_with_at_least", "sum_of_top", "share_of_top"):
+        ask = getattr(facts, question)
+        assert ask(10**30) == ask(2**63 - 1)
+        assert type(ask(np.int64(2)).high) is type(ask(2).high)
 
 
 def test_no_interval_of_coordinates_is_surer_than_their_length():

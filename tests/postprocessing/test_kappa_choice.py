@@ -77,7 +77,7 @@ def test_the_interval_of_what_is_kept_holds(pairs):
         # Degrees are known up to a quarter; the rest is noise.
         assert max(one.high / one.low for one in found) < 1.7
     assert kept_part(releases[0], 1000).high == 1
-    with pytest.raises(ValueError, match="kappa must be at least 1"):
+    with pytest.raises(ValueError, match="kappa must be a positive integer"):
         kept_part(releases[0], 0)
 
 
