@@ -146,13 +146,14 @@ class _Rule:
         if self.shared_order:
             return hashes
         if _SPARE * len(self.owners) <= len(owner):
-            return prf(self.key, hash_rows(self.owners, self.key)[owner], hashes)
-        # Most owners may be within the limit, and need no hash.
-        needed = np.zeros(len(self.owners), bool)
-        needed[owner] = True
-        of_owners = np.empty(len(needed), np.uint64)
-        few = self.owners.take(to_arrow(np.flatnonzero(needed)))
-        of_owners[needed] = hash_rows(few, self.key)
+            of_owners = hash_rows(self.owners, self.key)
+        else:
+            # Most owners may be within the limit, and need no hash.
+            needed = np.zeros(len(self.owners), bool)
+            needed[owner] = True
+            of_owners = np.empty(len(needed), np.uint64)
+            few = self.owners.take(to_arrow(np.flatnonzero(needed)))
+            of_owners[needed] = hash_rows(few, self.key)
         return prf(self.key, of_owners[owner], hashes)
 
 

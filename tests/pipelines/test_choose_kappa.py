@@ -68,7 +68,7 @@ def test_a_release_tells_what_its_bound_has_dropped(tmp_path, records, capsys):
         assert tell([f"{tmp_path}/list", degrees]) == 0
         assert sentence in capsys.readouterr().out
         assert tell([f"{tmp_path}/list", f"--degrees={tmp_path}/list"]) == 1
-        assert "list cannot be read as a release of choose-kappa: no" in capsys.readouterr().err
+        assert "released_user_degrees.csv cannot be read: no such file" in capsys.readouterr().err
     assert report.main([f"{tmp_path}/out", degrees]) == 2
     assert "for a job that bounds users once" in capsys.readouterr().err
 

@@ -212,7 +212,7 @@ def test_thresholds_of_public_partitions():
     for n in range(1, 20):
         assert highest.keep_probability(n) == PUBLIC.keep_probability(n)
     for threshold in (-K - 1, K + 1):
-        with pytest.raises(ValueError, match=rf"must be in \[-{K}, {K}\]"):
+        with pytest.raises(ValueError, match=rf"must be an integer in \[-{K}, {K}\]"):
             PUBLIC.public_distribution(threshold)
 
 
