@@ -45,11 +45,6 @@ def records(tmp_path_factory):
     return where
 
 
-def released(where):
-    files = [path for path in where.rglob("*") if path.is_file()]
-    return {str(path.relative_to(where)): path.read_bytes() for path in files}
-
-
 @pytest.mark.parametrize("name", JOBS)
 def test_both_engines_release_the_same(name, records, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
@@ -62,7 +57,8 @@ def test_both_engines_release_the_same(name, records, tmp_path, monkeypatch, cap
     for engine in ([], ["--runner=FnApiRunner", "--num_buckets=2"]):
         out = tmp_path / str(len(found))
         assert main([*usual, f"--output={out}", *engine]) == 0, capsys.readouterr().err
-        found.append(released(out))
+        files = [path for path in out.rglob("*") if path.is_file()]
+        found.append({str(path.relative_to(out)): path.read_bytes() for path in files})
     here, on_beam = found
     assert here == on_beam
     assert any(text.count(b"\n") > 2 for path, text in here.items() if path.endswith(".csv"))

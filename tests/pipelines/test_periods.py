@@ -4,14 +4,12 @@ import datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from dp_transforms.budget import Ledger
 from dp_transforms.files.filenames import period_names, periods_of
 from dp_transforms.mechanisms import FrequencyList
-from pipelines import select_partitions, show
+from pipelines import release_frequency_list, select_partitions, show
 from pipelines.command_line import FAILURE, SUCCESS
-from pipelines.release_frequency_list import main
 from tests.jobs import flags_over, job_flags, statement
 
 PERIODS = {
@@ -20,6 +18,8 @@ PERIODS = {
     "--time_column": "at",
     "--periods": "2026-01-05..2026-01-08",
     "--max_periods_per_user": "2",
+    "--max_partitions_per_user": "2",
+    "--epsilon": "90",
 }
 VISITS = """visitor,page,at
 1,home,2026-01-05 10:00
@@ -30,24 +30,14 @@ VISITS = """visitor,page,at
 """
 
 
-def command(path, *more):
-    flags = flags_over(
-        PERIODS, f"--input={path}", "--epsilon=90", "--max_partitions_per_user=2", *more
-    )
-    return main(job_flags(path.parent, *flags))
+def command(tmp_path, *more, job=release_frequency_list):
+    return job.main(job_flags(tmp_path, *flags_over(PERIODS, *more)))
 
 
-@pytest.fixture
-def visits(tmp_path):
-    path = tmp_path / "visits.csv"
-    path.write_text(VISITS)
-    return path
-
-
-def test_each_period_has_its_list_and_all_have_one_price(tmp_path, visits, capsys):
-    book = tmp_path / "book.ledger"
-    Ledger.create(book, 100)
-    assert command(visits, f"--ledger={book}") == SUCCESS
+def test_each_period_has_its_list_and_all_have_one_price(tmp_path, capsys):
+    (tmp_path / "records.csv").write_text(VISITS)
+    book = Ledger.create(tmp_path / "book.ledger", 100)
+    assert command(tmp_path, f"--ledger={book.path}") == SUCCESS
     days = [f"2026-01-0{day}" for day in (5, 6, 7, 8)]
     files = [tmp_path / "out" / day / "released_frequencies.csv" for day in days]
     combined = tmp_path / "out" / "all_periods.csv"
@@ -57,7 +47,7 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, visits, capsy
     ]  # fmt: skip
     lists = [list(FrequencyList.from_csv(file)) for file in files]
     assert lists == [[(1, 1)], [(2, 1)], [(1, 1)], []]
-    assert Ledger.open(book).remaining().epsilon == 10
+    assert book.remaining().epsilon == 10
     said = statement(tmp_path, f"out/{days[1]}")
     assert (said["epsilon"], said["period"]) == (45, days[1])
     assert said["periods"] == {
@@ -68,12 +58,9 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, visits, capsy
         "epsilon_of_all": 90,
         "epsilon_of_all_exact": "90",
     }
-
-
-def test_periods_that_an_earlier_job_has_left_are_not_taken_for_those_of_one(visits, capsys):
-    assert command(visits) == SUCCESS
-    assert command(visits, "--periods=2026-01-06..2026-01-09", "--overwrite") == SUCCESS
-    assert show.main([f"{visits.parent}/out"]) == FAILURE
+    # Periods that an earlier job has left are not taken for those of one.
+    assert command(tmp_path, "--periods=2026-01-06..2026-01-09", "--overwrite") == SUCCESS
+    assert show.main([f"{tmp_path}/out"]) == FAILURE
     assert "out holds periods of several jobs" in capsys.readouterr().err
 
 
@@ -83,14 +70,13 @@ def test_times_of_parquet_files(tmp_path):
     times = pa.array([moment, moment], pa.timestamp("ns", "Asia/Tokyo"))
     pq.write_table(pa.table({"visitor": [1, 2], "page": ["a", "a"], "at": times}), path)
     span = "--periods=2026-01-15..2026-02-01"
-    assert command(path, "--period=month", span) == SUCCESS
+    assert command(tmp_path, f"--input={path}", "--period=month", span) == SUCCESS
     # In UTC.
     released = FrequencyList.from_csv(tmp_path / "out/2026-01/released_frequencies.csv")
     assert list(released) == [(2, 1)]
-    pq.write_table(pa.table({"visitor": [1], "page": ["a"], "at": [1.7e9]}), path)
-    assert command(path, "--overwrite") == FAILURE
-    pq.write_table(pa.table({"visitor": [1], "page": ["a"], "at": [1_700_000_000]}), path)
-    assert command(path, "--overwrite") == FAILURE
+    for number in (1.7e9, 1_700_000_000):
+        pq.write_table(pa.table({"visitor": [1], "page": ["a"], "at": [number]}), path)
+        assert command(tmp_path, f"--input={path}", "--overwrite") == FAILURE
 
 
 def test_names_are_those_of_the_calendar():
@@ -109,44 +95,31 @@ def test_names_are_those_of_the_calendar():
         found = periods_of("a.csv", times, period).to_pylist()
         assert found == names
         assert set(found) <= set(period_names(period, "2024-12-30..2025-01-02"))
-
-
-def test_periods_reach_the_last_day_of_the_calendar():
+    # Up to the last day.
     assert period_names("day", "9999-12-30..9999-12-31") == ["9999-12-30", "9999-12-31"]
     assert period_names("hour", "9999-12-31..9999-12-31")[-1] == "9999-12-31T23"
 
 
-def select_command(path, *more):
-    columns = ["--partition_column=page", "--partition_column=part"]
-    privacy = ["--epsilon=20", "--delta=1e-6", "--max_partitions_per_user=2"]
-    usual = PERIODS | {"--periods": "2026-01-05..2026-01-07"}
-    flags = flags_over(usual, f"--input={path}", *columns, *privacy, *more)
-    return select_partitions.main(job_flags(path.parent, *flags))
-
-
-@pytest.fixture
-def many_visits(tmp_path):
-    path = tmp_path / "visits.csv"
+def test_each_period_has_its_names_and_all_have_one_price(tmp_path, capsys):
     lines = (f"{u},p{d},{c},2026-01-0{d}\n" for u in range(40) for d in (5, 6) for c in "xy")
-    path.write_text("visitor,page,part,at\n" + "".join(lines) + "7,rare,x,2026-01-06\n")
-    return path
-
-
-def test_each_period_has_its_names_and_all_have_one_price(tmp_path, many_visits, capsys):
-    book = tmp_path / "book.ledger"
-    Ledger.create(book, 30, 1e-5)
-    assert select_command(many_visits, f"--ledger={book}") == SUCCESS
+    text = "visitor,page,part,at\n" + "".join(lines) + "7,rare,x,2026-01-06\n"
+    (tmp_path / "records.csv").write_text(text)
+    flags = ["--partition_column=page", "--partition_column=part", "--epsilon=20", "--delta=1e-6"]
+    flags.append("--periods=2026-01-05..2026-01-07")
+    book = Ledger.create(tmp_path / "book.ledger", 30, 1e-5)
+    assert command(tmp_path, *flags, f"--ledger={book.path}", job=select_partitions) == SUCCESS
     files = [tmp_path / f"out/2026-01-0{day}/released_partitions.csv" for day in (5, 6, 7)]
     combined = tmp_path / "out" / "all_periods.csv"
     assert capsys.readouterr().out.split() == list(map(str, [*files, combined]))
     texts = [file.read_text() for file in files]
     assert texts == ["page,part\np5,x\np5,y\n", "page,part\np6,x\np6,y\n", "page,part\n"]
-    assert Ledger.open(book).remaining().epsilon == 10
+    assert book.remaining().epsilon == 10
     said = statement(tmp_path, "out/2026-01-07")
     assert (said["epsilon"], said["max_partitions_per_user"]) == (20, 4)
     assert said["period"] == "2026-01-07"
     assert said["periods"]["max_partitions_per_user_and_period"] == 2
-    assert select_command(many_visits, "--overwrite", "--noisy_counts") == SUCCESS
+    noisy = [*flags, "--overwrite", "--noisy_counts"]
+    assert command(tmp_path, *noisy, job=select_partitions) == SUCCESS
     header, *rows = files[0].read_text().splitlines()
     assert header == "page,part,noisy_count,low,high" and len(rows) == 2
     for row in rows:

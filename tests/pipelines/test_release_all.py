@@ -50,26 +50,22 @@ def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
     OnBeam(pipeline, source, SECRET).list_and_names(one, names)
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
     assert steps.count("ReadRecords") == steps.count("Bound") == 1
-    bounded = reference.bound(
-        [(user, str(page)) for user, page in RECORDS], KAPPA, SECRET.key("bound contributions")
-    )
+    records = [(user, str(page)) for user, page in RECORDS]
+    bounded = reference.bound(records, KAPPA, SECRET.key("bound contributions"))
     counts = FrequencyList.from_counts(reference.count(bounded).values())
     assert released == release_frequency_list(counts, one.mechanism, SECRET)
-    assert {row for table in found for row in table["partition"].to_pylist()} == selected(
-        bounded, strategy
-    )
+    named = {row for table in found for row in table["partition"].to_pylist()}
+    assert named == selected(bounded, strategy)
 
 
 def test_the_budget_is_split_and_said_so(tmp_path, capsys):
     assert command(tmp_path, "--selection_share=0.3", "--epsilon=0.1", "--strategy=optimal") == 0
-    out, err = capsys.readouterr()
-    assert out.splitlines() == [f"{tmp_path}/out/{LIST}", f"{tmp_path}/out/{NAMES}"]
-    assert err == ""
+    files = [f"{tmp_path}/out/{LIST}\n", f"{tmp_path}/out/{NAMES}\n"]
+    assert capsys.readouterr() == ("".join(files), "")
     of_list, of_names = statements(tmp_path)
     assert (of_list["epsilon"], of_list["delta"]) == (0.07, 0)
     assert (of_names["epsilon"], of_names["delta"]) == (0.03, 1e-6)
-    assert of_list["max_partitions_per_user_is"] == "enforced"
-    assert of_names["max_partitions_per_user_is"] == "enforced"
+    assert {one["max_partitions_per_user_is"] for one in (of_list, of_names)} == {"enforced"}
     assert of_list["budget"] == of_names["budget"]
     budget = of_list["budget"]
     assert (budget["epsilon"], budget["delta"]) == ("0.1", "0.000001")
@@ -93,6 +89,7 @@ def test_a_shared_ledger_pays_for_both_or_for_neither(tmp_path, capsys, failure)
 def test_an_earlier_release_is_not_replaced_by_accident(tmp_path, capsys):
     assert command(tmp_path) == 0
     assert command(tmp_path) == 3
+    assert command(tmp_path, "--if_exists=skip") == 0
     assert "exists: give another --output" in capsys.readouterr().err
     # A part of a release is not one that is there already.
     (tmp_path / "out" / NAMES).unlink()

@@ -20,8 +20,7 @@ def beside(tmp_path):
 
 
 def test_a_users_package_is_not_loaded(beside):
-    lists = "import pipelines"
-    assert "of the user" in beside("-c", lists).stderr  # as it should be for the user
+    assert "of the user" in beside("-c", "import pipelines").stderr  # as it should be for the user
     helps = (
         "from dp_transforms.__main__ import load_jobs; load_jobs()\n"
         "from pipelines.__main__ import COMMANDS, main\n"

@@ -9,21 +9,18 @@ from tests.jobs import job_flags, statement
 
 PRIVATE = FrequencyList([400, 60, 7, 1], [1, 5, 30, 200])
 REFERENCE = FrequencyList([390, 70, 6, 1], [1, 5, 30, 210])
-FROM_REFERENCE = "--bounds_reference=REFERENCE"
 
 
 @pytest.fixture
-def release(tmp_path):
-    PRIVATE.to_csv(tmp_path / "counts.csv")
-    REFERENCE.to_csv(tmp_path / "reference.csv")
+def release(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    PRIVATE.to_csv("counts.csv")
+    REFERENCE.to_csv("near.csv")
 
-    def run(*flags):
-        counts = f"--frequency_list={tmp_path}/counts.csv"
-        usual = [flag for flag in job_flags(tmp_path, counts) if "max_partitions" not in flag]
-        reference = str(tmp_path / "reference.csv")
-        assert main([*usual, *(flag.replace("REFERENCE", reference) for flag in flags)]) == 0
-        released = FrequencyList.from_csv(tmp_path / "out" / "released_frequencies.csv")
-        return released, statement(tmp_path)
+    def run(flags):
+        usual = job_flags(tmp_path, "--frequency_list=counts.csv", *flags.split())
+        assert main([flag for flag in usual if "max_partitions" not in flag]) == 0
+        return FrequencyList.from_csv("out/released_frequencies.csv"), statement(tmp_path)
 
     return run
 
@@ -31,17 +28,13 @@ def release(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "possible", "total"),
     [
-        (["--exact_total=1111"], "of a public total", {"total": 1111}),
-        (["--max_total=1112"], "as declared", {"max_total": 1112}),
-        (
-            ["--max_total=1112", "--mechanism=exponential"],
-            "up to a public total",
-            {"max_total": 1112},
-        ),
+        ("--exact_total=1111", "of a public total", {"total": 1111}),
+        ("--max_total=1112", "as declared", {"max_total": 1112}),
+        ("--max_total=1112 --mechanism=exponential", "up to a public total", {"max_total": 1112}),
     ],
 )
 def test_public_totals(release, flags, possible, total):
-    released, statement = release(*flags)
+    released, statement = release(flags)
     assert statement["possible_lists"] == possible and total.items() <= statement.items()
     assert released.total == 1111 if "total" in total else released.total <= 1112
     assert (statement["epsilon"], statement["delta"]) == (1, 0)
@@ -50,20 +43,20 @@ def test_public_totals(release, flags, possible, total):
 @pytest.mark.parametrize(
     ("flags", "bounds"),
     [
-        (["--bounds_total=1110"], PartitionBounds.of_total(1110)),
-        (["--bounds_width=12", FROM_REFERENCE], PartitionBounds.around(REFERENCE, 12)),
-        (["--bounds_distance=40", FROM_REFERENCE], PartitionBounds.within_distance(REFERENCE, 40)),
+        ("total=1110", PartitionBounds.of_total(1110)),
+        ("width=12 --bounds_reference=near.csv", PartitionBounds.around(REFERENCE, 12)),
+        ("distance=40 --bounds_reference=near.csv", PartitionBounds.within_distance(REFERENCE, 40)),
     ],
 )
 def test_public_bounds(release, flags, bounds):
-    released, statement = release(*flags)
+    released, statement = release(f"--bounds_{flags}")
     assert bounds.contain(released)
     assert statement["possible_lists"] == "between public bounds"
     assert (statement["bounds_sha256"], statement["delta"]) == (bounds.digest, 0)
 
 
 def test_a_report_of_a_narrowed_release_is_refused(release, tmp_path, capsys):
-    release("--max_total=1200", "--mechanism=exponential")
+    release("--max_total=1200 --mechanism=exponential")
     assert report.main([str(tmp_path / "out")]) == 1
     assert "narrowed by public knowledge" in capsys.readouterr().err
 

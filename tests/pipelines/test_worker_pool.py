@@ -10,12 +10,10 @@ from concurrent import futures
 
 import grpc
 import pytest
-from apache_beam.portability.api import (
-    beam_fn_api_pb2,
-    beam_fn_api_pb2_grpc,
-    beam_runner_api_pb2,
-    endpoints_pb2,
-)
+from apache_beam.portability.api import beam_fn_api_pb2 as fn
+from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_grpc
+from apache_beam.portability.api import beam_runner_api_pb2 as runner
+from apache_beam.portability.api import endpoints_pb2
 from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN
 
 from pipelines import worker_pool
@@ -28,19 +26,15 @@ def nothing_until_its_end(stream):
         yield from (None for _ in stream if False)
 
 
-class Node(
-    beam_fn_api_pb2_grpc.BeamFnControlServicer,
-    beam_fn_api_pb2_grpc.BeamFnDataServicer,
-    beam_fn_api_pb2_grpc.BeamFnStateServicer,
-):
+class Node(fn_grpc.BeamFnControlServicer, fn_grpc.BeamFnDataServicer, fn_grpc.BeamFnStateServicer):
     """A node that a worker reports to; it gives the worker nothing to do."""
 
     def __init__(self):
         self.reported, self.left = threading.Event(), threading.Event()
         self.server = grpc.server(futures.ThreadPoolExecutor())
-        beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(self, self.server)
-        beam_fn_api_pb2_grpc.add_BeamFnDataServicer_to_server(self, self.server)
-        beam_fn_api_pb2_grpc.add_BeamFnStateServicer_to_server(self, self.server)
+        fn_grpc.add_BeamFnControlServicer_to_server(self, self.server)
+        fn_grpc.add_BeamFnDataServicer_to_server(self, self.server)
+        fn_grpc.add_BeamFnStateServicer_to_server(self, self.server)
         self.port = self.server.add_insecure_port("localhost:0")
         self.server.start()
 
@@ -70,7 +64,7 @@ def pool(monkeypatch):
 def request(port):
     """The request that a runner makes of a pool."""
     endpoint = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{port}")
-    return beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", control_endpoint=endpoint)
+    return fn.StartWorkerRequest(worker_id="1-1", control_endpoint=endpoint)
 
 
 @contextlib.contextmanager
@@ -79,7 +73,7 @@ def pool_in_a_process():
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         with process, grpc.insecure_channel(process.stdout.readline().split()[-1]) as channel:
-            yield process, beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+            yield process, fn_grpc.BeamFnExternalWorkerPoolStub(channel)
     finally:
         process.kill()
 
@@ -150,28 +144,22 @@ class NodeWithWork(Node):
         self.answers = []
 
     def Control(self, request_iterator, context):
-        yield beam_fn_api_pb2.InstructionRequest(
-            instruction_id="1",
-            process_bundle=beam_fn_api_pb2.ProcessBundleRequest(process_bundle_descriptor_id="2"),
-        )
+        work = fn.ProcessBundleRequest(process_bundle_descriptor_id="2")
+        yield fn.InstructionRequest(instruction_id="1", process_bundle=work)
         self.answers.append(next(request_iterator))
         self.reported.set()
 
     def GetProcessBundleDescriptor(self, request, context):
         address = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{self.port}")
-        port = beam_fn_api_pb2.RemoteGrpcPort(api_service_descriptor=address)
-        source = beam_runner_api_pb2.FunctionSpec(
-            urn=DATA_INPUT_URN, payload=port.SerializeToString()
-        )
-        unknown = beam_runner_api_pb2.FunctionSpec(urn="made up")
+        port = fn.RemoteGrpcPort(api_service_descriptor=address)
+        spec = runner.FunctionSpec
+        source = spec(urn=DATA_INPUT_URN, payload=port.SerializeToString())
         transforms = {
-            "read": beam_runner_api_pb2.PTransform(spec=source, outputs={"out": "records"}),
-            "step": beam_runner_api_pb2.PTransform(spec=unknown, inputs={"in": "records"}),
+            "read": runner.PTransform(spec=source, outputs={"out": "records"}),
+            "step": runner.PTransform(spec=spec(urn="made up"), inputs={"in": "records"}),
         }
-        return beam_fn_api_pb2.ProcessBundleDescriptor(
-            id=request.process_bundle_descriptor_id,
-            transforms=transforms,
-            state_api_service_descriptor=address,
+        return fn.ProcessBundleDescriptor(
+            id="2", transforms=transforms, state_api_service_descriptor=address
         )
 
     def Data(self, request_iterator, context):
