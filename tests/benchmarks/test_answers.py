@@ -1,5 +1,3 @@
-"""Errors and coverage are counted as the page says."""
-
 import pytest
 
 from benchmarks import answers

@@ -1,5 +1,3 @@
-"""The engine's benchmark counts what its enclosures left open."""
-
 from benchmarks.engine_escalations import count_escalations
 from dp_transforms.mechanisms import FrequencyList
 from tests.tapes import InsecureSeededTape

@@ -1,5 +1,3 @@
-"""The table of accuracies: means, their standard errors, and what is said about them."""
-
 import gzip
 import itertools
 

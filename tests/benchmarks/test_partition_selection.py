@@ -1,5 +1,3 @@
-"""The selection benchmark counts what is released, and says of it what is so."""
-
 import math
 
 import pytest

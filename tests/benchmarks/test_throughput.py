@@ -1,5 +1,3 @@
-"""The benchmark compares like with like, and memory stays below the limit of the README."""
-
 import collections
 
 import pytest
@@ -11,6 +9,7 @@ from benchmarks.throughput_shapes import Shape, polars
 from dp_transforms import JobSecret
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.specs import ListSpec
+from tests.beam_runs import rows_of
 from tests.engines import NoNoise, in_process
 
 LIMIT_GIBIBYTES = 1.0
@@ -22,10 +21,8 @@ def test_all_engines_do_the_same(tmp_path, seed, suffix):
     shape = Shape.draw(seed, 20_000)
     path = shape.write(tmp_path, suffix)
     files = RecordFiles(path, "user", ["partition"])
-    pairs = set()
-    for table in files.tables():
-        columns = (column.to_pylist() for column in table.select(["user", "partition"]).columns)
-        pairs.update(zip(*columns, strict=True))
+    pairs = set(rows_of(table.select(["user", "partition"]) for table in files.tables()))
+    degrees = collections.Counter(user for user, _ in pairs).values()
     most = 20_000
     for max_partitions in (1, 10, most):
         engine = in_process(files.tables(), JobSecret.from_os(), 16)
@@ -35,9 +32,7 @@ def test_all_engines_do_the_same(tmp_path, seed, suffix):
             duckdb_arg_min(path, max_partitions)(),
             polars(path, max_partitions)().rows(),
         ]
-        kept = sum(
-            min(n, max_partitions) for n in collections.Counter(user for user, _ in pairs).values()
-        )
+        kept = sum(min(n, max_partitions) for n in degrees)
         # They keep different partitions of a user, but as many.
         for found in (ours.items(), *others):
             assert sum(count * partitions for count, partitions in found) == kept

@@ -1,5 +1,3 @@
-"""The privacy filter: admission at equality, and the zCDP limit against dp-accounting."""
-
 from fractions import Fraction
 
 import numpy as np
@@ -87,4 +85,3 @@ def test_the_rho_limit_is_valid_and_nearly_the_best(epsilon, delta):
 def test_composition_delta_is_a_part_of_delta():
     with pytest.raises(ValueError, match=r"composition_delta must be between 0 and delta=0.000001"):
         PrivacyFilter(PrivacyBudget(1, 1e-6), composition_delta=1e-5)
-    assert PrivacyFilter(PrivacyBudget(1)).rho_limit == 0

@@ -1,5 +1,3 @@
-"""Both attacks succeed against floats, and the exact mechanism resists them."""
-
 from fractions import Fraction
 
 import numpy as np
@@ -11,39 +9,27 @@ from tests.tapes import InsecureSeededTape
 
 LOSS = 4
 """2**(2 * eta) at sensitivity 1."""
+PAIR = zero_rounding_attack.WITHOUT_RECORD, zero_rounding_attack.WITH_RECORD
 
 
 def test_zero_rounding_breaks_floats():
-    distribution = [
-        naive_exponential.probabilities(utilities, 1.0)[1]
-        for utilities in (zero_rounding_attack.WITHOUT_RECORD, zero_rounding_attack.WITH_RECORD)
-    ]
-    assert distribution == [0.5, 0.0]
-    assert zero_rounding_attack.naive_frequency(zero_rounding_attack.WITH_RECORD, 1, 1000) == 0
-    assert zero_rounding_attack.naive_frequency(zero_rounding_attack.WITHOUT_RECORD, 1, 1000) > 0
+    assert [naive_exponential.probabilities(one, 1.0)[1] for one in PAIR] == [0.5, 0.0]
+    without, with_record = (zero_rounding_attack.naive_frequency(one, 1, 1000) for one in PAIR)
+    assert with_record == 0 < without
 
 
-@pytest.mark.parametrize(
-    ("utilities", "probability"),
-    [
-        (zero_rounding_attack.WITHOUT_RECORD, Fraction(1, 2)),
-        (zero_rounding_attack.WITH_RECORD, Fraction(1, 3)),
-    ],
-)
-def test_zero_rounding_is_resisted(utilities, probability):
-    frequency = zero_rounding_attack.exact_frequency(utilities, InsecureSeededTape(1), 2000)
-    distributions.assert_probability(round(frequency * 2000), 2000, probability)
-    assert 1 / Fraction(LOSS) <= probability * 2 <= LOSS
+def test_zero_rounding_is_resisted():
+    for utilities, probability in zip(PAIR, (Fraction(1, 2), Fraction(1, 3)), strict=True):
+        frequency = zero_rounding_attack.exact_frequency(utilities, InsecureSeededTape(1), 2000)
+        distributions.assert_probability(round(frequency * 2000), 2000, probability)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_truncated_addition_breaks_floats(dtype):
     assert truncated_addition_attack.naive_probability(False, dtype) == 0
     assert truncated_addition_attack.naive_probability(True, dtype) > 0
-    without, with_record = (
-        truncated_addition_attack.exact_probability(record, dtype) for record in (False, True)
-    )
-    assert 0 < with_record / without <= LOSS
+    exact = [truncated_addition_attack.exact_probability(record, dtype) for record in (False, True)]
+    assert 0 < exact[1] / exact[0] <= LOSS
 
 
 @pytest.mark.parametrize("record", [False, True])

@@ -1,5 +1,3 @@
-"""The notebook of the documentation runs from top to bottom, and shows what it did then."""
-
 import os
 import pathlib
 import sys

@@ -1,7 +1,6 @@
-"""Answers of releases, and limits of sessions."""
-
 import json
 import pickle
+from functools import partial
 
 import apache_beam as beam
 import numpy as np
@@ -57,17 +56,13 @@ def test_a_statement_that_lacks_something_is_refused_on_load(tmp_path, mechanism
     release = dp.release_counts([3, 1], epsilon=2, max_partitions_per_user=1, mechanism=mechanism)
     release.save(tmp_path)
     told = dict(release.statement)
-    lacking = [
-        {key: told[key] for key in told if key != one} for one in ("mechanism", "neighbours")
-    ]
-    others = ({}, [], None, told | {"epsilon": "1"}, told | {"max_partitions_per_user": None})
-    for statement in (*lacking, *others):
+    for statement in (
+        *({key: told[key] for key in told if key != one} for one in ("mechanism", "neighbours")),
+        *({}, [], None, told | {"epsilon": "1"}, told | {"max_partitions_per_user": None}),
+    ):
         (tmp_path / "privacy.json").write_text(json.dumps(statement))
         with pytest.raises(ValueError, match="does not hold a release"):
             dp.load(tmp_path)
-    (tmp_path / "privacy.json").unlink()
-    with pytest.raises(ValueError, match=r"privacy.json cannot be read: no such file"):
-        dp.load(tmp_path)
 
 
 def test_the_table_has_every_rank_once_between_the_bands():
@@ -96,10 +91,7 @@ def test_the_top_holds_together():
         release.top(0)
     with pytest.raises(ValueError, match="k = 1000000000000 intervals cannot"):
         release.top(10**12)
-    for ask in (
-        lambda level: release.top(2, level),
-        lambda level: dp.compare(release, release, level),
-    ):
+    for ask in (partial(release.top, 2), partial(dp.compare, release, release)):
         for level in (0, 95):
             with pytest.raises(ValueError, match=f"between 0 and 1, got {level}$"):
                 ask(level)
@@ -125,8 +117,6 @@ def test_names_have_bounds():
     names = dp.select(VISITS, **NAMES)
     table = names.to_pandas()
     assert table.columns.tolist() == ["page", "noisy_count", "low", "high"]
-    assert (table["low"] <= table["noisy_count"]).all()
-    assert (table["high"] >= table["noisy_count"]).all()
     strategy = make_strategy(names.statement["strategy"], 1, 1e-6, max_partitions_per_user=4)
     low, high = strategy.count_intervals(table["noisy_count"].to_numpy())
     assert table["low"].tolist() == low.tolist() and table["high"].tolist() == high.tolist()
@@ -142,17 +132,12 @@ def test_a_session_spends_and_refuses_before_it_reads():
     told = names.statement["budget"]
     assert [line["epsilon"] for line in told["ledger"]] == ["0.5", "0.25"]
     assert (told["epsilon"], told["delta"]) == ("1", "0.00001")
-
-    def unread():
-        raise AssertionError("was read")
-        yield
-
-    for data in (unread(), VISITS):
+    # 7 would be refused as soon as it is looked at.
+    for data in (7, VISITS):
         with pytest.raises(BudgetExceededError, match=r"only epsilon 0\.25"):
             session.release(data, **LIST | {"epsilon": 0.26})
     with pytest.raises(BudgetExceededError):
         session.select(VISITS, **NAMES | {"epsilon": 0.1, "delta": 1e-5})
-    assert session.remaining == PrivacyBudget(0.25, "0.000009")
     with pytest.raises(PrivacyUnitError):
         session.degrees([("a", "b")], source=0, target=1, epsilon=0.1)
     with pytest.raises(ValueError, match="no column"):
@@ -167,8 +152,7 @@ def test_a_name_is_shown_on_one_line_whatever_is_in_it(tmp_path, capsys):
     # Made up by users: rows of their own, and what terminals obey.
     made_up = ["home\nnews  9,999", "\x1b[2Jgone", "a\rb", "right\u202eleft", "naïve 😀"]
     data = {"who": list(range(500)), "page": made_up * 100}
-    options = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
-    names = dp.select(data, **options, epsilon=20, delta=1e-6)
+    names = dp.select(data, **NAMES | {"epsilon": 20, "counts": False})
     assert sorted(names.names["page"].to_pylist()) == sorted(made_up)
     names.save(tmp_path / "names")
     assert main(["show", str(tmp_path / "names")]) == 0
@@ -234,29 +218,10 @@ def test_kappa_of_counts_is_declared():
         with pytest.raises(ValueError, match="must be integers from 1") as error:
             dp.release_counts(bad, **options)
         assert "7654" not in str(error.value)
-    assert private.total == 8 and "declared" in str(release.released.cost)
+    assert "declared" in str(release.released.cost)
 
 
-def test_periods_are_saved_all_or_none(tmp_path):
-    options = LIST | {"time": "when", "period": "day", "periods": "2026-01-01..2026-01-02"}
-    days = dp.release_by_period(VISITS, **options, max_periods_per_user=2)
-    days["2026-01-02"].save(tmp_path / "2026-01-02")
-    with pytest.raises(ValueError, match="2026-01-02/released_frequencies"):
-        days.save(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["2026-01-02"]
-    days.save(tmp_path, overwrite=True)
-    assert dp.load(tmp_path) == days
-
-
-def test_a_session_of_edges():
-    edges = [("hub", leaf) for leaf in "abcdef"]
-    session = dp.Session(epsilon=100, unit="edge")
-    release = session.degrees(edges, source=0, target=1, epsilon=99)
-    assert list(release.released) == [(6, 1), (1, 6)]
-    assert "edge" in repr(release) and release.statement["degree"] == "undirected"
-
-
-def test_periods_are_those_of_the_job(tmp_path):
+def test_periods_are_those_of_the_job_and_are_saved_all_or_none(tmp_path):
     names = ["2026-01-01", "2026-01-02", "2026-01-03"]
     options = {"epsilon": 1, "max_periods_per_user": 2, "max_partitions_per_user": 4}
     options |= {"secret": SECRET}
@@ -272,7 +237,11 @@ def test_periods_are_those_of_the_job(tmp_path):
     table = days.to_pandas()
     assert table.columns.tolist()[:3] == ["day", "rank", "frequency"]
     assert table["day"].unique().tolist() == names
-    days.save(tmp_path)
+    days[names[1]].save(tmp_path / names[1])
+    with pytest.raises(ValueError, match=f"{names[1]}/released_frequencies"):
+        days.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [names[1]]
+    days.save(tmp_path, overwrite=True)
     assert dp.load(tmp_path / names[1]) == days[names[1]]
     loaded = dp.load(tmp_path)
     assert dict(loaded) == dict(days) and loaded.to_arrow() == days.to_arrow()
@@ -291,15 +260,19 @@ def test_periods_are_those_of_the_job(tmp_path):
         assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("more", [{"degree": "undirected"}, {"degree": "in"}, {"degree_bound": 3}])
-def test_degrees_are_those_of_the_transform(more):
+@pytest.mark.parametrize(
+    ("unit", "more"),
+    [("edge", {"degree": "undirected"}), ("edge", {"degree": "in"}), ("node", {"degree_bound": 3})],
+)
+def test_degrees_are_those_of_the_transform(unit, more):
     edges = [*zip(*RANDOM.integers(0, 60, (2, 400)).tolist(), strict=True)]
-    release = dp.degrees(edges, source=0, target=1, epsilon=1, **more, secret=SECRET)
-    count = dp.CountProjectedDegrees if "degree_bound" in more else dp.CountDegrees
-    mechanism = release.released.mechanism
-    release_list = dp.ReleaseFrequencyList(mechanism=mechanism, secret=SECRET)
+    session = dp.Session(epsilon=1, unit=unit)
+    release = session.degrees(edges, source=0, target=1, epsilon=1, **more, secret=SECRET)
+    count = dp.CountDegrees if unit == "edge" else dp.CountProjectedDegrees
+    release_list = dp.ReleaseFrequencyList(mechanism=release.released.mechanism, secret=SECRET)
     (found,) = run(edges, count(**more, secret=SECRET), release_list)
-    assert release.released == found
+    assert release.released == found and f"one {unit}" in repr(release)
+    assert release.statement["degree"] == more.get("degree", "undirected")
 
 
 def test_kappa_and_plans(capsys):

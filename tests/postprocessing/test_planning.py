@@ -67,14 +67,11 @@ def test_lists_of_other_kinds_stand_beside_a_made_up_one():
 
 def test_more_partitions_per_user_cost_error_and_users():
     reference = zipf_list(5_000)
-    one, four = (
-        plan_releases(reference, [1], 1e-6, max_partitions)[0] for max_partitions in (1, 4)
-    )
+    one, four = (plan_releases(reference, [1], 1e-6, kappa)[0] for kappa in (1, 4))
     assert one.expected_dist < four.expected_dist
     (papers,) = (m.expected_dist for m in four.mechanisms if m.mechanism == "exponential")
-    assert papers == pytest.approx(
-        evaluation.expected_l1(IntegerPartitionMechanism(epsilon=1, sensitivity=4), reference) / 2
-    )
+    mechanism = IntegerPartitionMechanism(epsilon=1, sensitivity=4)
+    assert papers == pytest.approx(evaluation.expected_l1(mechanism, reference) / 2)
     for few, many in zip(one.selections, four.selections, strict=True):
         assert few.strategy == many.strategy
         assert few.half_from < many.half_from and few.named > many.named

@@ -33,6 +33,7 @@ from dp_transforms.sample_data import yahoo
 from tests import enumeration
 from tests.geometric_reference import probability
 from tests.postprocessing.test_intervals import between
+from tests.row_distribution import RowDistribution
 from tests.tapes import InsecureSeededTape
 
 EXACT = 1e-9
@@ -110,37 +111,20 @@ def test_bounds_on_the_success_rate_are_attained(x, l1, guesses, monkeypatch):
     assert (one.low, one.high) == pytest.approx((min(rates), max(rates)), abs=EXACT)
 
 
-def test_without_noise_the_intervals_are_points(monkeypatch):
-    released = FrequencyList([70, 11, 3, 1], [1, 2, 20, 400])
-    facts = facts_of(released, ReleaseError(0, math.inf, 0), monkeypatch)
-    for guesses in (1, 3, 100):
-        bits = facts.success_rate_bits(guesses)
-        exact = success_rate_bits(released, guesses)
-        assert (bits.low, bits.value, bits.high) == pytest.approx([exact] * 3, abs=EXACT)
-    one, exact = facts.alpha_guesswork_bits(0.5), alpha_guesswork_bits(released, 0.5)
-    # Only lambda_mu is not pinned down; it is below alpha + 1 / mu.
-    assert inside(exact, one) and exact - 0.05 < one.low and one.high < exact + 0.05
-
-
 OUTCOMES = list(enumeration.partitions_of_at_most(16))
 GEOMETRIC = GeometricDistribution(math.log(9))
 SMALL = [(), (1,), (2,), (3,), (2, 2), (3, 3), (1,) * 3, (1,) * 4, (1,) * 5, (4, 2, 1), (5, 2, 1)]
 
 
 def chances(distribution, f):
-    """The probabilities of ``OUTCOMES``, and at least that of all others."""
+    """The probabilities of ``OUTCOMES``, and that of all others."""
     if distribution is GEOMETRIC:
         found = np.array([float(probability(Fraction(1, 9), x, f)) for x in OUTCOMES])
-        return found, 1 - found.sum()
-    rate = distribution.rate
-    weights = np.array([math.exp(-rate * enumeration.l1_distance(f, x)) for x in OUTCOMES])
-    # Numbers of partitions by Euler's product; ||x - f||_1 >= n - sum f for lists of total n.
-    counts = np.append(1.0, np.zeros(399))
-    for part in range(1, 400):
-        for n in range(part, 400):
-            counts[n] += counts[n - part]
-    rest = sum(counts[n] * math.exp(-rate * (n - sum(f))) for n in range(17, 400))
-    return weights / (weights.sum() + rest), rest / (weights.sum() + rest)
+    else:
+        q = math.exp(-distribution.rate)
+        weights = np.array([q ** enumeration.l1_distance(f, x) for x in OUTCOMES])
+        found = weights / RowDistribution(f, q, reach=60).total
+    return found, 1 - found.sum()
 
 
 @pytest.mark.parametrize(
@@ -163,16 +147,14 @@ def test_coverage_under_the_exact_distribution(distribution, confidences):
             assert failed + found[~np.array(right)].sum() <= 1 - confidence
 
 
-@pytest.mark.parametrize(
-    ("distribution", "log_head"), [(ExponentialDistribution(2.0), math.pi**2 / 12), (GEOMETRIC, 0)]
-)
+@pytest.mark.parametrize("distribution", [ExponentialDistribution(2.0), GEOMETRIC], ids=repr)
 @pytest.mark.parametrize("f", SMALL, ids=str)
-def test_lemma_2_under_the_exact_distribution(f, distribution, log_head):
+def test_lemma_2_under_the_exact_distribution(f, distribution):
     found, _ = chances(distribution, f)
     for t, b in itertools.product((0.5, 1.0, 1.5), (1, 2, 4)):
         heads = np.array([sum(differences(f, x)[:b]) for x in OUTCOMES])
         u = math.exp(t - distribution.rate)
-        bound = ((1 + u) / (1 - u)) ** b * math.exp(log_head)
+        bound = ((1 + u) / (1 - u)) ** b * math.exp(distribution.log_head)
         assert (np.exp(t * heads) * found).sum() <= bound
 
 
