@@ -15,20 +15,12 @@ _collected = collections.defaultdict(list)
 
 
 def run(elements, *transforms, runner=None, element_type=None):
-    """The elements that come out of the transforms, one after the other, on an in-process runner.
-
-    Args:
-      elements: what goes in; or a function of a pipeline that gives a PCollection.
-      transforms: what to apply.
-      runner: runs in this process; by default, that of this process's tests.
-      element_type: the declared type of the elements.
-    """
+    """The elements that come out of the transforms, one after the other. What goes in are elements,
+    declared as ``element_type``, or what a function of the pipeline gives. The runner runs in this
+    process; by default, it is that of this process's tests."""
     key = uuid.uuid4().hex
     with beam.Pipeline(runner=runner) as pipeline:
-        if callable(elements):
-            pcoll = elements(pipeline)
-        else:
-            pcoll = pipeline | beam.Create(elements)
+        pcoll = elements(pipeline) if callable(elements) else pipeline | beam.Create(elements)
         if element_type is not None:
             pcoll |= "Declare" >> beam.Map(same).with_output_types(element_type)
         for i, transform in enumerate(transforms):
@@ -38,17 +30,10 @@ def run(elements, *transforms, runner=None, element_type=None):
 
 
 def with_and_without(planted, others, releases):
-    """The outputs of releases from the other records, with the planted ones and without.
+    """In one pipeline, the outputs of releases from the other records, with the planted ones and
+    without: a list for each (place among the releases, whether the planted ones are there).
 
-    All run in one pipeline.
-
-    Args:
-      planted: records that are in half of the inputs.
-      others: records that are in all of them.
-      releases: functions that make the transform of a pipeline from its records.
-
-    Returns:
-      A list for each (place among the releases, whether the planted ones are there).
+    A release is a function that makes the transform of a pipeline from its records.
     """
 
     def outputs(pipeline):

@@ -1,12 +1,9 @@
 """Which cases of a long test run in ``make test``, and which in ``make test-long`` only."""
 
-from collections.abc import Iterable
-from typing import Any
-
 import pytest
 
 
-def slow_unless(cases: Iterable[Any], quick: Iterable[Any]) -> list[Any]:
+def slow_unless(cases, quick):
     """The cases, all marked slow but the quick ones; a case is a value or a tuple of values,
     so that a value that is a tuple itself is in a tuple of one."""
     quick = list(quick)

@@ -1,15 +1,13 @@
 """All small integer partitions, and the distributions of mechanisms over them by the definition."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from fractions import Fraction
 
 import numpy as np
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 
-def partitions(ranks: int, largest: int) -> Iterator[tuple[int, ...]]:
+def partitions(ranks, largest):
     """All descending tuples of ``ranks`` integers between 0 and ``largest``."""
     if ranks == 0:
         yield ()
@@ -19,38 +17,27 @@ def partitions(ranks: int, largest: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def partitions_of_at_most(total: int) -> Iterator[tuple[int, ...]]:
+def partitions_of_at_most(total, largest=None):
     """All descending tuples of positive integers whose sum is at most ``total``."""
-
-    def extend(left: int, largest: int) -> Iterator[tuple[int, ...]]:
-        yield ()
-        for first in range(1, min(left, largest) + 1):
-            for rest in extend(left - first, first):
-                yield (first, *rest)
-
-    yield from extend(total, total)
+    yield ()
+    for first in range(1, min(total, largest or total) + 1):
+        for rest in partitions_of_at_most(total - first, first):
+            yield (first, *rest)
 
 
-def l1_distance(values: Sequence[int], others: Sequence[int]) -> int:
+def l1_distance(values, others):
     """The L1 distance of two descending tuples, the shorter one followed by zeros."""
     return sum(abs(a - b) for a, b in itertools.zip_longest(values, others, fillvalue=0))
 
 
-def neighbours(
-    lists: Iterable[tuple[int, ...]], distance: int = 1
-) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def neighbours(lists, distance=1):
     """All pairs of lists at this distance, in both orders."""
     for one, other in itertools.permutations(lists, 2):
         if l1_distance(one, other) == distance:
             yield one, other
 
 
-def distribution(
-    base: Fraction,
-    target: Sequence[int],
-    candidates: Iterator[tuple[int, ...]],
-    within: Callable[[tuple[int, ...]], bool] = lambda values: True,
-) -> dict[FrequencyList, Fraction]:
+def distribution(base, target, candidates, within=lambda values: True):
     """Probability proportional to base**||y - target||_1 among the candidates that are within."""
     weights = {
         as_list(values): base ** l1_distance(values, target)
@@ -61,12 +48,12 @@ def distribution(
     return {released: weight / total for released, weight in weights.items()}
 
 
-def as_list(values: Sequence[int]) -> FrequencyList:
+def as_list(values):
     """The frequency list of a tuple, without its zeros."""
     return FrequencyList.from_counts([value for value in values if value])
 
 
-def arms(values: Sequence[int], size: int) -> list[list[int]]:
+def arms(values, size):
     """The first Frobenius coordinates of rows and of columns, by counting cells."""
     found = [[0] * size, [0] * size]
     for i, value in enumerate(values):
@@ -75,7 +62,7 @@ def arms(values: Sequence[int], size: int) -> list[list[int]]:
     return found
 
 
-def conjugate(frequency_list: FrequencyList) -> FrequencyList:
+def conjugate(frequency_list):
     """The list of how many items have a frequency of at least 1, 2, ..."""
     at_least = frequency_list.multiplicities.cumsum()
     gaps = -np.diff(frequency_list.frequencies, append=0)

@@ -1,18 +1,14 @@
 """The geometric mechanism's distribution by its definition, and all that its walk can do."""
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 
 import numpy as np
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.enclosure import enclosed, exactly
 from dp_transforms.mechanisms.partition.walk.geometric_walk import (
     NEVER,
     TURNED,
@@ -20,37 +16,29 @@ from dp_transforms.mechanisms.partition.walk.geometric_walk import (
     Runs,
     draw,
 )
-from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
-
-Bounds = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class RationalBase:
     """A rational q, as the base of a ``Decay``."""
 
-    def __init__(self, q: Fraction):
+    def __init__(self, q):
         self.q = q
 
     def log_enclosure(self, precision):
         return enclosed(1 / self.q, precision).log()
 
 
-def rational_decay(q: Fraction) -> Decay:
+def rational_decay(q):
     """q itself, which no epsilon gives."""
     return Decay(base=RationalBase(q))
 
 
-def probability(
-    q: Fraction, values: Sequence[int], private: Sequence[int], walls: Bounds | None = None
-) -> Fraction:
+def probability(q, values, private, walls=None):
     """q**||x - f||_1 times the sum over marked sets of corners, corner by corner on the boundary.
 
-    Args:
-      q: the ratio.
-      values: x, a descending tuple; zeros may follow.
-      private: f, between the walls.
-      walls: two tuples of equal length, beyond which x is zero.
+    Zeros may follow x, a descending tuple. Walls are two tuples of equal length, beyond which x is
+    zero; f is between them.
     """
     rows = max(len(values), len(private)) + 2 if walls is None else len(walls[0])
     x, f = ([*one, *[0] * (rows - len(one))][:rows] for one in (values, private))
@@ -72,9 +60,7 @@ def probability(
     return q ** enumeration.l1_distance(x, f) * (unmarked + marked)
 
 
-def frequency_distribution(
-    rate: float, private: FrequencyList, rank: int, values: int
-) -> list[float]:
+def frequency_distribution(rate, private, rank, values):
     """P(x_rank = 0), ..., P(x_rank = values), cell by cell: one is in the wrong list with
     probability q**k / (1 + q), k being how many cells must be added, or removed, with it."""
     frequencies = np.repeat(private.frequencies, private.multiplicities)
@@ -96,13 +82,13 @@ class _Unlikely(Exception):
 class _Explorer:
     """Answers by a script, and keeps the probability of what it has said."""
 
-    def __init__(self, runs: Runs, tables: _Tables, script: list[int], least: Fraction):
-        self._runs, self._tables, self._script = runs, tables, script
-        self._least, self._kept = least, 0
-        self.options: list[int] = []
+    def __init__(self, runs, away, left_by, script, least):
+        self._runs, self._away, self._left_by = runs, away, left_by
+        self._script, self._least, self._kept = script, least, 0
+        self.options = []
         self.probability = exactly(1)
 
-    def _choose(self, chances: list[Enclosure]) -> int:
+    def _choose(self, chances):
         asked = len(self.options)
         if asked == len(self._script):
             self._script.append(0)
@@ -116,9 +102,9 @@ class _Explorer:
     def departure(self, run):
         while run < len(self._runs.blocks) and self._runs.regular[run]:
             length = self._runs.lengths[run]
-            before = [self._tables.left_by(NEVER, length - k) for k in range(length + 1)]
+            before = [self._left_by(NEVER, length - k) for k in range(length + 1)]
             before[0] = exactly(0)
-            before[1] = self._tables.away(length, TURNED, int(self._runs.chains[run]))
+            before[1] = self._away(length, TURNED, int(self._runs.chains[run]))
             self._kept = self._choose(_differences(before))
             if self._kept < length:
                 break
@@ -130,39 +116,30 @@ class _Explorer:
 
     def nearest(self, gap, least):
         last = least + 8 if gap == NEVER else gap
-        beyond = [self._tables.left_by(gap, near) for near in range(last, least - 1, -1)]
+        beyond = [self._left_by(gap, near) for near in range(last, least - 1, -1)]
         return last - self._choose(_differences(beyond))
 
     def away(self, gap, vertex, chain):
-        away = self._tables.away(gap, vertex, chain)
+        away = self._away(gap, vertex, chain)
         return not self._choose([away, 1 - away])
 
 
-def _differences(cumulative: list[Enclosure]) -> list[Enclosure]:
+def _differences(cumulative):
     """The probabilities of the intervals between P(below), in ascending order, and the rest."""
     return [b - a for a, b in itertools.pairwise([*cumulative, exactly(1)])]
 
 
-class _Tables:
-    """The enclosures that the sampler decides by, as fractions, each worked out once."""
-
-    def __init__(self, decay: Decay):
-        weights = GeometricWeights(decay)
-        self.away = cache(lambda *question: weights.away(*question, 128).rational())
-        self.left_by = cache(lambda *question: weights.left_by(*question, 128).rational())
-
-
-def releases(
-    blocks: Blocks, decay: Decay, least: Fraction = Fraction(0)
-) -> Iterator[tuple[FrequencyList, Enclosure]]:
-    """The releases, with enclosures of their probabilities, all that are likelier than ``least``.
+def releases(blocks, decay, least=0):
+    """(release, enclosure of its probability) of all that are likelier than ``least``.
 
     The first infinite run is left within the last 8 places or not at all.
     """
-    runs, tables = Runs(blocks), _Tables(decay)
-    script: list[int] = []
+    runs, weights, script = Runs(blocks), GeometricWeights(decay), []
+    # The enclosures that the sampler decides by, as fractions, each worked out once.
+    away = cache(lambda *question: weights.away(*question, 128).rational())
+    left_by = cache(lambda *question: weights.left_by(*question, 128).rational())
     while True:
-        explorer = _Explorer(runs, tables, script, least)
+        explorer = _Explorer(runs, away, left_by, script, least)
         try:
             released = blocks.flipped(draw(runs, explorer))
         except _Unlikely:

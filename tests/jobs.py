@@ -4,8 +4,6 @@ processes of their own."""
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 JOBS = (
     "release_all",
@@ -22,14 +20,14 @@ _IN_PLACE_OF = {
 }
 
 
-def flags_over(usual: Mapping[str, str], *flags: str) -> list[str]:
+def flags_over(usual, *flags):
     """The flags, after those usual ones, by name, that they do not have."""
     given = {flag.partition("=")[0] for flag in flags}
     given |= {other for name in given for other in _IN_PLACE_OF.get(name, ())}
     return [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
 
 
-def job_flags(directory, *flags: str) -> list[str]:
+def job_flags(directory, *flags):
     """The flags of a job on ``records.csv`` of a directory, whose release goes to its ``out``."""
     usual = {
         "--input": f"{directory}/records.csv",
@@ -42,12 +40,12 @@ def job_flags(directory, *flags: str) -> list[str]:
     return flags_over(usual, *flags)
 
 
-def statement(directory, release: str = "out") -> Any:
+def statement(directory, release="out"):
     """The ``privacy.json`` of a release in a directory."""
     return json.loads((directory / release / "privacy.json").read_text())
 
 
-def python(*arguments, **options) -> subprocess.CompletedProcess[str]:
+def python(*arguments, **options):
     """A process of Python that has ended, with what it printed."""
     command = [sys.executable, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)

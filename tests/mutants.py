@@ -15,23 +15,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.planted_bugs import MUTANTS, Mutant
 
 TREE = Path(__file__).resolve().parents[1]
-DEFAULT_OUTPUT = TREE / "benchmarks" / "results" / "mutants.md"
+OUTPUT = TREE / "benchmarks" / "results" / "mutants.md"
 
 _COPIED = ("dp_transforms", "pipelines", "tests", "benchmarks", "examples", "runner_configs")
 _SECONDS = 300
-
-
-class Verdict(NamedTuple):
-    """The fate of a mutant: the first test that failed, or None."""
-
-    mutant: Mutant
-    caught_by: str | None
-    seconds: float
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,42 +30,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m tests.mutants", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--only", metavar="TEXT", help="mutants whose description has this")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=DEFAULT_OUTPUT,
-        help="where the table goes (default: %(default)s)",
-    )
     flags = parser.parse_args(argv)
     chosen = [mutant for mutant in MUTANTS if not flags.only or flags.only in mutant.bug]
     # Before anything runs: a planted bug that is nowhere would be a test of nothing.
     mutated = {mutant: mutated_text(mutant) for mutant in chosen}
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory)
-        copy_tree(copy)
+        for name in _COPIED:
+            shutil.copytree(TREE / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for path in filter(Path.is_file, TREE.iterdir()):
+            shutil.copy(path, copy)
         targets = sorted({target for mutant in chosen for target in mutant.targets})
         failed, _ = first_failure(copy, targets, seconds=len(targets) * _SECONDS)
         if failed:
             print(f"error: without any planted bug, this fails: {failed}", file=sys.stderr)
             return 1
-        verdicts = []
+        caught = {}
         for mutant in chosen:
-            verdicts.append(_judge(copy, mutant, mutated[mutant]))
-            caught_by, seconds = verdicts[-1][1:]
-            print(f"{seconds:5.0f} s  {mutant.bug}: {caught_by or 'SURVIVES'}", flush=True)
-    survivors = [verdict for verdict in verdicts if verdict.caught_by is None]
+            path = copy / mutant.path
+            path.write_text(mutated[mutant], encoding="utf-8")
+            caught[mutant], seconds = first_failure(copy, mutant.targets)
+            shutil.copy(TREE / mutant.path, path)
+            print(f"{seconds:5.0f} s  {mutant.bug}: {caught[mutant] or 'SURVIVES'}", flush=True)
+    survivors = [mutant for mutant in chosen if caught[mutant] is None]
     if not flags.only:
-        flags.output.write_text(table(verdicts), encoding="utf-8")
-    print(f"{len(verdicts) - len(survivors)} of {len(verdicts)} caught")
+        OUTPUT.write_text(table(caught), encoding="utf-8")
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} caught")
     return 1 if survivors else 0
 
 
 def mutated_text(mutant: Mutant) -> str:
-    """The file with the bug in it.
-
-    Raises:
-      LookupError: the piece that it replaces is not there exactly once.
-    """
+    """The file with the bug in it; a LookupError if it has no place, or several."""
     text = (TREE / mutant.path).read_text(encoding="utf-8")
     if text.count(mutant.old) != 1:
         raise LookupError(
@@ -84,37 +70,16 @@ def mutated_text(mutant: Mutant) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
-def copy_tree(to: Path) -> None:
-    """Copies what tests need."""
-    for name in _COPIED:
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(TREE / name, to / name, ignore=ignore)
-    for path in TREE.iterdir():
-        if path.is_file():
-            shutil.copy(path, to)
-
-
 def first_failure(
     directory: Path, targets: Sequence[str], seconds: float = _SECONDS
 ) -> tuple[str | None, float]:
-    """Runs tests in a copy until one fails: (its name, or None if none does; seconds).
-
-    A run that never ends fails too.
-    """
+    """Runs tests in a copy until one fails, or does not end: (its name or None, seconds)."""
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
-    command += targets
     environment = {**os.environ, "PYTHONPATH": str(directory)}
+    options = {"cwd": directory, "env": environment, "capture_output": True, "text": True}
     start = time.monotonic()
     try:
-        done = subprocess.run(
-            command,
-            cwd=directory,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        done = subprocess.run([*command, *targets], timeout=seconds, check=False, **options)
     except subprocess.TimeoutExpired:
         return f"no end within {seconds} s", seconds
     seconds = time.monotonic() - start
@@ -126,31 +91,24 @@ def first_failure(
     return found[1], seconds
 
 
-def table(verdicts: Sequence[Verdict]) -> str:
+_HEAD = """\
+# Planted bugs and the tests that catch them
+
+Made by `make mutants`: each bug is planted in a copy of the tree, and the first test
+that fails there is named.
+
+| planted bug | in | caught by |
+| --- | --- | --- |
+"""
+
+
+def table(caught: dict[Mutant, str | None]) -> str:
     """The table in Markdown."""
-    lines = [
-        "# Planted bugs and the tests that catch them",
-        "",
-        "Made by `make mutants`: each bug is planted in a copy of the tree, and the first test",
-        "that fails there is named.",
-        "",
-        "| planted bug | in | caught by |",
-        "| --- | --- | --- |",
-    ]
-    for mutant, caught_by, _ in verdicts:
+    rows = []
+    for mutant, test in caught.items():
         where = mutant.path.removeprefix("dp_transforms/")
-        lines.append(f"| {mutant.bug} | `{where}` | {f'`{caught_by}`' if caught_by else 'NONE'} |")
-    return "\n".join(lines) + "\n"
-
-
-def _judge(copy: Path, mutant: Mutant, text: str) -> Verdict:
-    path = copy / mutant.path
-    original = path.read_text(encoding="utf-8")
-    path.write_text(text, encoding="utf-8")
-    try:
-        return Verdict(mutant, *first_failure(copy, mutant.targets))
-    finally:
-        path.write_text(original, encoding="utf-8")
+        rows.append(f"| {mutant.bug} | `{where}` | {f'`{test}`' if test else 'NONE'} |\n")
+    return _HEAD + "".join(rows)
 
 
 if __name__ == "__main__":

@@ -5,21 +5,14 @@ Nothing of the walk is in here. Lists are cut off at so many ranks and so large 
 lost is far below what any number of draws could show.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 
 class RowDistribution:
-    """Probability proportional to q**||x - f||_1 over lists of at most ``reach`` ranks and values.
+    """Probability proportional to q**||x - f||_1 over lists of at most ``reach`` ranks and values;
+    f, the private list, is a descending tuple."""
 
-    Args:
-      private: f, a descending tuple.
-      q: the ratio of the weights.
-      reach: the largest rank, and the largest value.
-    """
-
-    def __init__(self, private: Sequence[int], q: float, reach: int):
+    def __init__(self, private, q, reach):
         values = np.arange(reach + 1)
         padded = [*private, *[0] * (reach - len(private))]
         distances = np.abs(values - np.array(padded)[:, None])
@@ -39,21 +32,21 @@ class RowDistribution:
         self.expected_l1 = float((self.marginals * distances).sum())
         self.expected_total = float((self.marginals * values).sum())
 
-    def of_rank(self, rank: int) -> dict[int, float]:
+    def of_rank(self, rank):
         """The distribution of x_rank."""
         return dict(enumerate(self.marginals[rank - 1].tolist()))
 
-    def of_length(self) -> dict[int, float]:
+    def of_length(self):
         """The distribution of how many values are positive."""
         at_least = np.concatenate([[1], 1 - self.marginals[:, 0], [0]])
         return dict(enumerate((at_least[:-1] - at_least[1:]).tolist()))
 
-    def of_two_largest(self, width: int) -> dict[tuple[int, int], float]:
+    def of_two_largest(self, width):
         """The distribution of (x_1 // width, x_2 // width)."""
         joint = np.outer(self._weights[0], self._weights[1] * self._suffix[1])
         first, second = np.indices(joint.shape)
         joint[first < second] = 0
-        cells: dict[tuple[int, int], float] = {}
+        cells = {}
         starts = np.arange(0, len(joint), width)
         binned = np.add.reduceat(np.add.reduceat(joint, starts, axis=0), starts, axis=1)
         for cell in np.argwhere(binned > 0).tolist():

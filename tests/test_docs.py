@@ -15,26 +15,21 @@ from decimal import Decimal
 import pytest
 
 import dp_transforms as dp
-from dp_transforms import __version__
 from dp_transforms.mechanisms import FrequencyList
 from pipelines.__main__ import main
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
-OTHER_PAGES = [
-    page
-    for pattern in ("benchmarks/**/*.md", "runner_configs/*/*.md", "docs/*/*.md")
-    for page in sorted(ROOT.glob(pattern))
-]
+PATTERNS = ("benchmarks/**/*.md", "runner_configs/*/*.md", "docs/*/*.md")
+OTHER_PAGES = [page for pattern in PATTERNS for page in sorted(ROOT.glob(pattern))]
+
+
+def read(page):
+    return (ROOT / page).read_text()
 
 
 def names(pages):
     return [str(page.relative_to(ROOT)) for page in pages]
-
-
-def blocks(text):
-    """(language, content) of each fenced block."""
-    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def commands(console):
@@ -66,7 +61,8 @@ def words(printed):
 def test_snippets_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     namespace, printed = {}, ""
-    for language, content in blocks(page.read_text()):
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", read(page), re.MULTILINE | re.DOTALL)
+    for language, content in blocks:
         if language == "python":
             exec(content, namespace)
             printed = capsys.readouterr().out
@@ -81,23 +77,22 @@ def test_snippets_run(page, tmp_path, monkeypatch, capsys):
 
 def anchors(page):
     """The fragments that a page's headings have."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", read(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES + OTHER_PAGES, ids=names(PAGES + OTHER_PAGES))
 def test_links_lead_somewhere(page):
-    text = re.sub(r"`[^`\n]*`", "", page.read_text())
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if not target.startswith(("http:", "https:")):
-            path, _, fragment = target.partition("#")
-            found = page.parent / path if path else page
-            assert found.exists(), target
-            assert not fragment or fragment in anchors(found), target
+    text = re.sub(r"`[^`\n]*`", "", read(page))
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+        path, _, fragment = target.partition("#")
+        found = page.parent / path if path else page
+        assert found.exists(), target
+        assert not fragment or fragment in anchors(found), target
 
 
 def test_the_index_of_proofs_names_modules_that_exist():
-    index = (ROOT / "docs/exactness.md").read_text()
+    index = read("docs/exactness.md")
     modules = re.findall(r"^\| .* \| `([\w/]+\.py)`.* \| .* \|$", index, re.MULTILINE)
     assert len(modules) > 15
     assert all((ROOT / "dp_transforms" / module).exists() for module in modules), modules
@@ -105,8 +100,8 @@ def test_the_index_of_proofs_names_modules_that_exist():
 
 @pytest.mark.parametrize("page", ["exactness", "method", "papers"])
 def test_tests_that_a_page_names_exist(page):
-    text = (ROOT / f"docs/{page}.md").read_text()
-    named = re.findall(r"`(?:tests/)?([\w/]*\btest_\w+\.py)(?:::(\w+))?`", text)
+    pattern = r"`(?:tests/)?([\w/]*\btest_\w+\.py)(?:::(\w+))?`"
+    named = re.findall(pattern, read(f"docs/{page}.md"))
     assert named
     for file, test in named:
         found = [path.read_text() for path in ROOT.glob(f"tests/**/{file}")]
@@ -116,58 +111,45 @@ def test_tests_that_a_page_names_exist(page):
 @pytest.mark.parametrize("package", ["", ".mechanisms", ".mechanisms.selection", ".budget"])
 def test_the_reference_has_what_a_package_exports(package):
     module = importlib.import_module(f"dp_transforms{package}")
-    pages = "\n".join(page.read_text() for page in ROOT.glob("docs/api/*.md"))
+    pages = "\n".join(map(read, ROOT.glob("docs/api/*.md")))
     shown = re.findall(r"^::: (\S+)\.(\w+)$", pages, re.MULTILINE)
     assert len(shown) == len(set(shown))
-    exported = {name for name in dir(module) if not name.startswith("_")} - {"Any"}
     ours = {
         name
-        for name in exported
-        if getattr(getattr(module, name), "__module__", "").startswith("dp_transforms")
+        for name in dir(module)
+        if not name.startswith("_")
+        and getattr(getattr(module, name), "__module__", "").startswith("dp_transforms")
     }
     assert ours and ours <= {name for _, name in shown}
 
 
 def test_every_page_is_on_the_site():
-    site = (ROOT / "mkdocs.yml").read_text()
-    listed = re.findall(r": ([\w/-]+\.md)$", site, re.MULTILINE)
+    listed = re.findall(r": ([\w/-]+\.md)$", read("mkdocs.yml"), re.MULTILINE)
     # docs/api/notebooks.py makes a page of each notebook.
     notebooks = [path.with_suffix(".md") for path in ROOT.glob("docs/*.ipynb")]
-    assert sorted(listed) == sorted(
-        names([*PAGES, *notebooks, *ROOT.glob("docs/*/*.md"), ROOT / "benchmarks/RESULTS.md"])
-    )
+    pages = [*PAGES, *notebooks, *ROOT.glob("docs/*/*.md"), ROOT / "benchmarks/RESULTS.md"]
+    assert sorted(listed) == sorted(names(pages))
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guarantee.md", "ARCHITECTURE.md"])
 def test_every_function_on_which_the_guarantee_rests_is_named(page):
-    used = "".join(path.read_text() for path in ROOT.glob("dp_transforms/**/*.py"))
+    used = "".join(map(read, ROOT.glob("dp_transforms/**/*.py")))
     functions = {"shake_256": "SHAKE-256", "blake2b": "BLAKE2b", "algorithms.AES": "AES"}
     assert {*re.findall(r"hashlib\.(\w+)\(", used)} - {"sha256"} == {"shake_256", "blake2b"}
-    assert all(
-        code in used and name in (ROOT / page).read_text() for code, name in functions.items()
-    )
+    assert all(code in used and name in read(page) for code, name in functions.items())
 
 
-def test_the_readme_quotes_the_page_of_accuracy():
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    page = (ROOT / "benchmarks/results/frequency_lists.md").read_text()
-    part = page.partition("## rockyou\n")[2].partition("\n## ")[0]
-    rows = {cells[0]: cells for _, table in tables(part) for cells in table}
-    shown = re.search(
-        r"at epsilon 1, is off by ([\d,]+) users .* and by ([\d,]+) at epsilon 0.1; .* errs "
-        r"([\d.]+) and ([\d.]+) times",
-        readme,
-    )
-    told = [
-        cell.partition(" ")[0]
-        for place in (2, -2)
-        for cell in (rows["1"][place], rows["0.1"][place])
-    ]
-    assert [*shown.groups()] == told
+def tables(text):
+    """(heads, rows) of each table of a page, as lists of cells."""
+    for lines in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
+        heads, _, *rows = [
+            [cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines.splitlines()
+        ]
+        yield heads, rows
 
 
 def test_the_errors_of_the_three_stories_are_those_of_plan():
-    heads, rows = next(tables((ROOT / "docs/parameters.md").read_text()))
+    heads, rows = next(tables(read("docs/parameters.md")))
     told = {row[0]: dict(zip(heads[1:], row[1:], strict=True)) for row in rows}
     for story in heads[1:]:
         users, kappa, epsilon, dist = (
@@ -189,47 +171,41 @@ def test_the_errors_of_the_three_stories_are_those_of_plan():
     assert told["epsilon and delta of names"]["pages"].split(" and ")[0] == "0.5"
 
 
-def tables(text):
-    """(heads, rows) of each table of a page, as lists of cells."""
-    for lines in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
-        heads, _, *rows = [
-            [cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines.splitlines()
-        ]
-        yield heads, rows
-
-
 @pytest.mark.parametrize(("page", "count"), [("comparison", 4), ("method", 1), ("accuracy", 1)])
 def test_tables_beside_a_page_are_its_rows(page, count):
     """Each table after a link to a page has heads and rows of one of that page's tables."""
-    text = (ROOT / f"docs/{page}.md").read_text()
-    quoted = 0
-    for path, table in re.findall(
-        r"\[the page\]\(\.\./(benchmarks/results/\w+\.md)\)[^|]*\n\n((?:\|.*\|\n)+)", text
-    ):
+    link = r"\[the page\]\(\.\./(benchmarks/results/\w+\.md)\)[^|]*\n\n((?:\|.*\|\n)+)"
+    quoted = re.findall(link, read(f"docs/{page}.md"))
+    assert len(quoted) == count
+    for path, table in quoted:
         ((heads, rows),) = tables(table)
         sources = [
             {tuple(row[whole.index(head)] for head in heads) for row in those}
-            for whole, those in tables((ROOT / path).read_text())
+            for whole, those in tables(read(path))
             if set(heads) <= set(whole)
         ]
         assert any(set(map(tuple, rows)) <= source for source in sources), heads
-        quoted += 1
-    assert quoted == count
 
 
-def test_the_table_of_accuracy_quotes_its_page():
-    page = (ROOT / "benchmarks/results/frequency_lists.md").read_text()
+def test_the_table_of_accuracy_and_the_readme_quote_the_page_of_lists():
     lists = {
         part.partition("\n")[0]: {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
-        for part in page.split("\n## ")[1:]
+        for part in read("benchmarks/results/frequency_lists.md").split("\n## ")[1:]
         for heads, rows in tables(part)
     }
-    heads, rows = next(tables((ROOT / "docs/accuracy.md").read_text()))
+    heads, rows = next(tables(read("docs/accuracy.md")))
     names = ("rockyou", "yahoo_all", "degrees of ca_grqc", "degrees of email_enron")
     assert heads[2::2] == ["best peer : ours"] * len(names)
     for rate, *cells in rows:
         told = [lists[name][rate][head] for name in names for head in ("ours", heads[2])]
         assert cells == told, rate
+    told = [
+        lists["rockyou"][rate][head].partition(" ")[0]
+        for head in ("ours", heads[2])
+        for rate in ("1", "0.1")
+    ]
+    sentence = "epsilon 1, is off by {} users .* by {} at epsilon 0.1; .* errs {} and {} times"
+    assert re.search(sentence.format(*map(re.escape, told)), " ".join(read("README.md").split()))
 
 
 def test_the_version_is_the_same_everywhere():
@@ -239,8 +215,8 @@ def test_the_version_is_the_same_everywhere():
         "docs/comparison.md": r"^\| this \| (\S+) \|",
         "CHANGELOG.md": r"\A# Changelog\n\n(?:## Unreleased\n(?:.*\n)*?)?## (\S+)",
     }.items():
-        found = re.search(pattern, (ROOT / page).read_text(), re.MULTILINE)
-        assert found and found[1] == __version__, page
+        found = re.search(pattern, read(page), re.MULTILINE)
+        assert found and found[1] == dp.__version__, page
 
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
@@ -260,9 +236,9 @@ def test_measured_numbers_are_on_the_pages_beside_them():
     checked = 0
     for page in PAGES:
         # A table belongs to the paragraph before it.
-        for block in re.split(r"\n\n+(?!\|)", page.read_text()):
+        for block in re.split(r"\n\n+(?!\|)", read(page)):
             results = re.findall(r"\((?:\.\./)?(benchmarks/results/\w+\.md)\)", block)
-            there = [n for result in results for n in numbers((ROOT / result).read_text())]
+            there = [n for result in results for n in numbers(read(result))]
             for quoted in _MEASURED.findall(block) if results else []:
                 for number in numbers(quoted):
                     last_digit = Decimal(1).scaleb(number.as_tuple().exponent)

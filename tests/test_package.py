@@ -9,12 +9,11 @@ from importlib import metadata
 import pytest
 
 import dp_transforms
-from dp_transforms import __version__
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.sample_data import rockyou
 from tests.jobs import job_flags
 
-REPOSITORY = pathlib.Path(__file__).parents[1]
+TREE = pathlib.Path(__file__).parents[1]
 
 
 def test_the_packaged_list_is_the_one_of_the_papers():
@@ -36,10 +35,10 @@ def source_distribution(tmp_path_factory):
     """Built by the command that Beam uses for --setup_file, from a copy without anything built."""
     checkout = tmp_path_factory.mktemp("checkout")
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(REPOSITORY / name, checkout)
+        shutil.copy(TREE / name, checkout)
     for name in ("dp_transforms", "pipelines", "runner_configs"):
         ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(REPOSITORY / name, checkout / name, ignore=ignore)
+        shutil.copytree(TREE / name, checkout / name, ignore=ignore)
     subprocess.run(
         [sys.executable, "setup.py", "-q", "sdist", "--dist-dir", "dist"], cwd=checkout, check=True
     )
@@ -51,43 +50,33 @@ def source_distribution(tmp_path_factory):
 def test_the_source_distribution_holds_the_packages_and_their_data(source_distribution):
     with tarfile.open(source_distribution) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for package in ("dp_transforms", "pipelines"):
-        modules = {
-            str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / package).rglob("*.py")
-        }
-        assert modules <= names
-    data = {
-        f"dp_transforms/sample_data/{name}" for name in ("rockyou.csv", "yahoo.csv", "README.md")
-    }
-    data |= {
-        str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("dp_transforms/**/*.pyi")
-    }
-    data.add("dp_transforms/beam_yaml_providers.yaml")
-    data.add("runner_configs/flink/session.yaml")
-    assert data | {"LICENSE", "README.md", "setup.py"} <= names
+    patterns = ("dp_transforms/**/*.py", "dp_transforms/**/*.pyi", "pipelines/**/*.py")
+    modules = {str(path.relative_to(TREE)) for one in patterns for path in TREE.glob(one)}
+    data = {f"sample_data/{name}" for name in ("rockyou.csv", "yahoo.csv", "README.md")}
+    data = {f"dp_transforms/{name}" for name in (*data, "beam_yaml_providers.yaml")}
+    data |= {"runner_configs/flink/session.yaml", "LICENSE", "README.md", "setup.py"}
+    assert modules | data <= names
 
 
 @pytest.mark.slow
 def test_the_source_distribution_installs_and_works_elsewhere(source_distribution, tmp_path):
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    def run(*command):
+        done = subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout
+
+    run(sys.executable, "-m", "venv", "venv")
     python = tmp_path / "venv" / "bin" / "python"
-    pip = [python, "-m", "pip", "install", "--quiet", "--no-deps"]
-    subprocess.run([*pip, source_distribution], check=True)
+    run(python, "-m", "pip", "install", "--quiet", "--no-deps", source_distribution)
     # The dependencies are those of this interpreter: installing them again would test the network.
     # Its own editable copy of the package is not on this path, since .pth files are not followed.
     (site_packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    run = [python, "-m", "pipelines.sample_records", "--users=500", "--output=sample.csv"]
-    subprocess.run(run, cwd=tmp_path, check=True)
+    run(python, "-m", "pipelines.sample_records", "--users=500", "--output=sample.csv")
     job = job_flags(".", "--input=sample.csv", "--partition_column=password_id", "--output=release")
-    run = [python, "-m", "pipelines.release_frequency_list", *job]
-    subprocess.run(run, cwd=tmp_path, check=True)
+    run(python, "-m", "pipelines.release_frequency_list", *job)
     FrequencyList.from_csv(tmp_path / "release" / "released_frequencies.csv")
-    run = [tmp_path / "venv" / "bin" / "dp-frequency-lists", "release", *job, "--overwrite"]
-    subprocess.run([*run, "--config=direct/two_processes.yaml"], cwd=tmp_path, check=True)
+    command = python.with_name("dp-frequency-lists")
+    run(command, "release", *job, "--overwrite", "--config=direct/two_processes.yaml")
     code = "import dp_transforms, pipelines; print(dp_transforms.__file__, pipelines.__file__)"
-    where = subprocess.run(
-        [python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    ).stdout
-    assert where.count(str(site_packages)) == 2
-    assert metadata.version("dp-frequency-lists") == __version__
+    assert run(python, "-c", code).count(str(site_packages)) == 2
+    assert metadata.version("dp-frequency-lists") == dp_transforms.__version__

@@ -1,16 +1,18 @@
 """The walk's messages by its recurrence, one bit at a time: slow, and without any closed form."""
 
 from itertools import accumulate
-from typing import Any
 
 import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.decay import Decay, Weights
+from dp_transforms.mechanisms.decay import Weights
 from dp_transforms.mechanisms.partition.walk.levels import Level
-from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 BITS = 300
+
+
+def precisely():
+    return gmpy2.context(precision=BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max())
 
 
 class WalkReference:
@@ -20,9 +22,9 @@ class WalkReference:
       messages: beta in front of each block and behind the last, by states -W..W.
     """
 
-    def __init__(self, blocks: Blocks, decay: Decay, window: int):
+    def __init__(self, blocks, decay, window):
         self.blocks, self.window = blocks, window
-        with gmpy2.context(precision=BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):
+        with precisely():
             ratio = gmpy2.mpfr(decay.power(1, BITS + 50).lower)
             self._costs = np.array([ratio ** abs(d) for d in range(-window, window + 1)])
             # A(a) and B(e), move by move.
@@ -34,44 +36,29 @@ class WalkReference:
             for index in range(len(blocks) - 1, -1, -1):
                 vector = self.messages[-1]
                 for _ in range(blocks.lengths.item(index)):
-                    vector = self._step(blocks.bits.item(index), vector)
+                    costly = vector * self._costs
+                    vector = costly + _moved(costly, not blocks.bits.item(index))
                 self.messages.append(self._walled(vector, index))
             self.messages.reverse()
 
-    def thresholds(self, index: int, state: int, count: int) -> list[Any]:
+    def thresholds(self, index, state, count):
         """Pr[at most j moves in a block | state] for j = 0..count - 1; of the head for block -1."""
-        with gmpy2.context(precision=BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):
+        with precisely():
             if index < 0:
                 weights = list(self.messages[0][self.window :] * self.leaving)
                 total = sum(weights)
             else:
-                bit, length = self.blocks.bits.item(index), self.blocks.lengths.item(index)
+                at, bit = self.window + state, self.blocks.bits.item(index)
                 row = np.full(2 * self.window + 1, gmpy2.mpfr(0))
-                row[self.window + state] = gmpy2.mpfr(1)
-                for _ in range(length):
-                    moved = row.copy()
-                    if bit:
-                        moved[:-1] += row[1:]
-                    else:
-                        moved[1:] += row[:-1]
-                    row = self._costs * moved
+                row[at] = gmpy2.mpfr(1)
+                for _ in range(self.blocks.lengths.item(index)):
+                    row = self._costs * (row + _moved(row, bit))
                 weights = list(row * self.messages[index + 1])
-                at = self.window + state
                 weights = weights[at::-1] if bit else weights[at:]
                 total = self.messages[index][at]
             return [found / total for found in accumulate(weights[:count])]
 
-    def _step(self, bit: int, vector: Any) -> Any:
-        """In front of one bit, from behind it."""
-        costly = vector * self._costs
-        found = costly.copy()
-        here, there = (
-            (slice(1, None), slice(None, -1)) if bit else (slice(None, -1), slice(1, None))
-        )
-        found[here] += costly[there]
-        return found
-
-    def _walled(self, vector: Any, index: int) -> Any:
+    def _walled(self, vector, index):
         states = np.arange(-self.window, self.window + 1)
         outside = states < self.blocks.lowest.item(index), states > self.blocks.highest.item(index)
         walled = vector.copy()
@@ -79,7 +66,13 @@ class WalkReference:
         return walled
 
 
-def total_weight(blocks: Blocks, decay: Decay, window: int = 40) -> tuple[Any, Any]:
+def _moved(vector, down):
+    """What is at a state, at the next one, and nothing at the last."""
+    nothing = [gmpy2.mpfr(0)]
+    return np.append(vector[1:], nothing) if down else np.append(nothing, vector[:-1])
+
+
+def total_weight(blocks, decay, window=40):
     """(lo, hi) around the sum of q**||x - f||_1 over all lists x, by the sampler's own messages."""
     with np.errstate(all="ignore"):
         beta = Level(blocks.cut(), decay, window).messages(0, window)[window:]

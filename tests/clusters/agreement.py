@@ -1,16 +1,13 @@
 """The two jobs under a test secret, on some engine and in this process."""
 
 import contextlib
-import gzip
-import json
 import pathlib
 import random
 import subprocess
 import sys
 
 import fastavro
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pandas as pd
 
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import release_frequency_list, select_partitions
@@ -19,47 +16,36 @@ SECRET = JobSecret.insecure_for_testing(11)
 ROOT = pathlib.Path(__file__).parents[2]
 FLAGS = ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=2"]
 JOBS = {
-    "frequency list": (release_frequency_list.main, ["--epsilon=1"], "released_frequencies.csv"),
-    "names": (
-        select_partitions.main,
-        ["--epsilon=4", "--delta=1e-2", "--noisy_counts"],
-        "released_partitions.csv",
-    ),
+    "frequency list": (release_frequency_list.main, ["--epsilon=1"]),
+    "names": (select_partitions.main, ["--epsilon=4", "--delta=1e-2", "--noisy_counts"]),
 }
-
-
-FORMATS = ("csv", "csv.gz", "jsonl", "avro", "parquet", "dictionary.parquet")
 
 
 def write_records(path):
     """Writes 2,000 records in the format of a path's name."""
     rng = random.Random(2)
-    visits = [
-        {"user": f"user{rng.randrange(300)}", "page": f"page{rng.randrange(9) ** 2}"}
-        for _ in range(2_000)
-    ]
+    rows = [(f"user{rng.randrange(300)}", f"page{rng.randrange(9) ** 2}") for _ in range(2_000)]
+    visits = pd.DataFrame(rows, columns=["user", "page"])
     if path.suffix == ".parquet":
-        table = pa.Table.from_pylist(visits)
-        if ".dictionary" in path.suffixes:
-            table = pa.table({name: table[name].dictionary_encode() for name in table.column_names})
-        pq.write_table(table, path, row_group_size=300)
+        coded = ".dictionary" in path.suffixes
+        visits.astype("category" if coded else object).to_parquet(path, row_group_size=300)
     elif path.suffix == ".avro":
-        fields = [{"name": name, "type": "string"} for name in visits[0]]
+        fields = [{"name": name, "type": "string"} for name in visits]
+        schema = {"type": "record", "name": "visit", "fields": fields}
         with open(path, "wb") as file:
-            fastavro.writer(file, {"type": "record", "name": "visit", "fields": fields}, visits)
+            fastavro.writer(file, schema, visits.to_dict("records"))
+    elif path.suffix == ".jsonl":
+        visits.to_json(path, orient="records", lines=True)
     else:
-        as_json = path.suffix == ".jsonl"
-        lines = map(json.dumps, visits) if as_json else (",".join(v.values()) for v in visits)
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "wt") as file:
-            file.write("\n".join([*([] if as_json else ["user,page"]), *lines]) + "\n")
+        visits.to_csv(path, index=False)
     return path
 
 
 def run(job, records, output, *flags):
-    main, own, file_name = JOBS[job]
+    main, own = JOBS[job]
     assert main([f"--input={records}", f"--output={output}", *FLAGS, *own, *flags]) == 0
-    return (output / file_name).read_bytes(), (output / "privacy.json").read_bytes()
+    (released,) = output.glob("released_*.csv")
+    return released.read_bytes(), (output / "privacy.json").read_bytes()
 
 
 @contextlib.contextmanager
@@ -85,11 +71,23 @@ def check_agreement(job, directory, *flags):
 
 def check_formats(directory, *flags):
     """An engine's release of the same records is that of the in-process runner in each format."""
-    engine, in_process = [], []
-    for suffix in FORMATS:
+    released = []
+    for suffix in ("csv", "csv.gz", "jsonl", "avro", "parquet", "dictionary.parquet"):
         records = write_records(directory / f"visits.{suffix}")
-        here = directory / suffix
-        engine.append(run("frequency list", records, here / "engine", *flags)[0])
-        in_process.append(run("frequency list", records, here / "in_process")[0])
-    assert set(engine) == {in_process[0]} == set(in_process)
-    assert in_process[0].count(b"\n") > 1
+        for engine, more in (("engine", flags), ("in_process", ())):
+            released.append(run("frequency list", records, directory / suffix / engine, *more)[0])
+    assert set(released) == {released[0]}
+    assert released[0].count(b"\n") > 1
+
+
+def check_failure(directory, capfd, *flags):
+    """A record without a partition fails the job with one line, which is returned."""
+    records, output = write_records(directory / "visits.csv"), directory / "release"
+    with open(records, "a") as file:
+        file.write("user4711,\n")
+    flags = [f"--input={records}", f"--output={output}", "--epsilon=1", *FLAGS, *flags]
+    assert release_frequency_list.main(flags) == 1
+    said = "".join(capfd.readouterr())
+    assert said.startswith(f"error: {records} has records without a user or without a partition")
+    assert said.count("\n") == 1 and not output.exists()
+    return said

@@ -11,6 +11,7 @@ job hung or could not be tried, or one failed for which there was all that it ne
 
 import argparse
 import dataclasses
+import functools
 import os
 import pathlib
 import shutil
@@ -18,7 +19,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -26,7 +27,6 @@ from benchmarks.throughput_data import visits, write
 from dp_transforms.runtime.job_secret import JobSecret
 from runner_configs.flink import cluster
 from runner_configs.parts import ROOT
-from tests.clusters.bounded_pairs import PAIRS_FILE
 from tests.clusters.leaks import leaks, logs, needles, rest_answers, show
 from tests.clusters.runs import (
     ABSENT,
@@ -34,49 +34,42 @@ from tests.clusters.runs import (
     FREQUENCY_LIST,
     KAPPA,
     NAMES,
-    PAIRS,
     SEED,
     EndedEarly,
-    JobKind,
     Run,
     in_process,
     look,
-    most_partitions_of_a_user,
 )
 
 # Users and partitions of `visits`.
 _PATTERNS = (rb"\bu[0-9]{9}\b", rb"\bitem-[0-9]+\b")
 
 
-def nothing(run: Run) -> None:
-    """No fault."""
-
-
-def kill_task_manager(run: Run) -> None:
+def kill_task_manager(run):
     cluster.kill_task_manager()
 
 
-def replace_task_manager(run: Run) -> None:
+def replace_task_manager(run):
     cluster.kill_task_manager()
     time.sleep(2)
     cluster.start_task_manager()
 
 
-def restart_pool(run: Run) -> None:
+def restart_pool(run):
     run.kill_pool()
     time.sleep(2)
     run.start_pool()
 
 
-def kill_job_manager(run: Run) -> None:
+def kill_job_manager(run):
     cluster.kill_job_manager()
 
 
-def cancel(run: Run) -> None:
+def cancel(run):
     cluster.cancel(run.job() or "")
 
 
-def kill_submitter(run: Run) -> None:
+def kill_submitter(run):
     run.process.kill()
 
 
@@ -99,35 +92,25 @@ class Scenario:
 
     name: str
     stage: str = ""
-    fault: Callable[[Run], None] = nothing
-    kind: JobKind = FREQUENCY_LIST
+    fault: Callable[[Run], None] | None = None
+    kind: tuple[str, ...] = FREQUENCY_LIST
     at_work: bool = True
 
 
 _REPLACED = "task manager killed while reading, replaced"
+_POOL_AT_START = "worker pool killed at its workers' start"
 SCENARIOS = (
     Scenario("none"),
     Scenario("none", kind=NAMES),
-    Scenario(_REPLACED, READING, replace_task_manager, PAIRS),
     Scenario(_REPLACED, READING, replace_task_manager),
     Scenario(_REPLACED, NAMING, replace_task_manager, NAMES),
     Scenario("task manager killed while counting, replaced", COUNTING, replace_task_manager),
     Scenario("task manager killed while counting, not replaced", COUNTING, kill_task_manager),
     Scenario("one worker killed at its start", STARTING, Run.kill_a_worker, at_work=False),
     Scenario("one worker killed at work", READING, Run.kill_a_worker),
-    Scenario(
-        "worker pool killed at its workers' start, started again",
-        RELEASING,
-        restart_pool,
-        at_work=False,
-    ),
+    Scenario(f"{_POOL_AT_START}, started again", RELEASING, restart_pool, at_work=False),
     Scenario("worker pool killed at work, started again", READING, restart_pool),
-    Scenario(
-        "worker pool killed at its workers' start, not started again",
-        RELEASING,
-        Run.kill_pool,
-        at_work=False,
-    ),
+    Scenario(f"{_POOL_AT_START}, not started again", RELEASING, Run.kill_pool, at_work=False),
     Scenario("worker pool killed at work, not started again", READING, Run.kill_pool),
     Scenario("submitting process killed", READING, kill_submitter),
     Scenario("job cancelled", COUNTING, cancel),
@@ -137,42 +120,23 @@ SCENARIOS = (
 )
 _BAD_RECORD = SCENARIOS[-1]
 # What is lost comes back, or there is another.
-_SURVIVED = (nothing, kill_task_manager, replace_task_manager, Run.kill_a_worker, restart_pool)
+_SURVIVED = (None, kill_task_manager, replace_task_manager, Run.kill_a_worker, restart_pool)
 
 # A job that ends before its fault is run again on so many times the records.
 _FACTORS = (1, 4, 16)
+_DIRECTORY = ROOT / "out" / "faults"
 
 
-class Inputs:
-    """Files of records, and what the in-process runner makes of them.
+def records(rows, bad=False):
+    """A file of so many records."""
+    made = with_a_bad_record(rows) if bad else visits(rows)
+    return write(_DIRECTORY / f"{'bad' if bad else 'visits'}{rows}.parquet", made)
 
-    Args:
-      rows: how many records.
-      directory: where they are kept.
-    """
 
-    def __init__(self, rows: int, directory: pathlib.Path):
-        self._rows = rows
-        self._directory = directory
-        self._references: dict[tuple[JobKind, int], tuple[dict[str, bytes], float]] = {}
-
-    def rows(self, kind: JobKind, factor: int) -> int:
-        # Its output has a line for each pair, and task managers are small.
-        return self._rows * factor // (5 if kind is PAIRS else 1)
-
-    def records(self, scenario: Scenario, factor: int) -> str:
-        rows = self.rows(scenario.kind, factor)
-        if scenario is _BAD_RECORD:
-            return write(self._directory / f"bad{rows}.parquet", with_a_bad_record(rows))
-        return write(self._directory / f"visits{rows}.parquet", visits(rows))
-
-    def reference(self, kind: JobKind, factor: int) -> tuple[dict[str, bytes], float]:
-        """A job's output but for its statement, and its seconds."""
-        if (kind, factor) not in self._references:
-            rows = self.rows(kind, factor)
-            records = write(self._directory / f"visits{rows}.parquet", visits(rows))
-            self._references[kind, factor] = in_process(kind, records)
-        return self._references[kind, factor]
+@functools.cache
+def reference(kind, rows):
+    """What the in-process runner makes of these: its output but for its statement, and seconds."""
+    return in_process(kind, records(rows))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,18 +153,18 @@ class Outcome:
     trouble: str = ""
 
     @property
-    def sound(self) -> bool:
+    def sound(self):
         allowed = (COMPLETE,) if self.code == 0 else (COMPLETE, ABSENT)
         tried = self.code is not None and not self.trouble
         return tried and self.output in allowed and not self.leaks
 
     @property
-    def ended(self) -> str:
+    def ended(self):
         words = {0: "finished", None: "HUNG", -signal.SIGKILL: "killed"}
         return self.trouble or words.get(self.code, f"failed, exit code {self.code}")
 
 
-def rehearse(scenario: Scenario, inputs: Inputs) -> Outcome:
+def rehearse(scenario, rows):
     """Runs a job on the cluster, with a fault in the middle.
 
     Whatever happens is an outcome: one run's trouble must not keep the others from being tried.
@@ -209,42 +173,38 @@ def rehearse(scenario: Scenario, inputs: Inputs) -> Outcome:
     try:
         for factor in _FACTORS:
             try:
-                return run_once(scenario, inputs, factor)
+                return run_once(scenario, rows * factor)
             except EndedEarly as early:
-                trouble = f"NOT TRIED: exit code {early.code} before the fault"
-                if early.code:
+                (code,) = early.args
+                trouble = f"NOT TRIED: exit code {code} before the fault"
+                if code:
                     break
     except Exception as error:
         trouble = f"NOT TRIED: {type(error).__name__}"
     return Outcome(None, "not looked at", time.monotonic() - started, {}, trouble)
 
 
-def run_once(scenario: Scenario, inputs: Inputs, factor: int) -> Outcome:
-    reference, _ = inputs.reference(scenario.kind, factor)
-    records = inputs.records(scenario, factor)
+def run_once(scenario, rows):
+    expected, _ = reference(scenario.kind, rows)
+    file = records(rows, scenario is _BAD_RECORD)
     cluster.up()
     with tempfile.TemporaryDirectory() as scratch:
-        run = Run(scenario.kind, records, pathlib.Path(scratch))
+        run = Run(scenario.kind, file, pathlib.Path(scratch))
         try:
             code = attempt(scenario, run)
             seconds = time.monotonic() - run.started
             cluster.up()
-            shown = [("printed", run.printed()), *logs(cluster.LOGS), *rest_answers()]
+            shown = [("printed", run.log.read_bytes()), *logs(cluster.LOGS), *rest_answers()]
         finally:
             run.end()
-        output = look(run.output, reference)
+        output = look(run.output, expected)
     secret = JobSecret.insecure_for_testing(SEED).secret
     return Outcome(code, output, seconds, leaks(needles(secret, _PATTERNS), shown))
 
 
-def attempt(scenario: Scenario, run: Run) -> int | None:
-    """Breaks something in the middle of a run; the job's exit code, or None if it hung.
-
-    Raises:
-      EndedEarly: the job ended before that.
-      TimeoutError: it did not come to where it is to be broken.
-    """
-    if scenario.fault is not nothing:
+def attempt(scenario, run):
+    """Breaks something in the middle of a run; the job's exit code, or None if it hung."""
+    if scenario.fault:
         run.wait_for_stage(scenario.stage)
         if scenario.at_work:
             run.wait_for_work(scenario.stage)
@@ -257,7 +217,7 @@ def attempt(scenario: Scenario, run: Run) -> int | None:
     return code
 
 
-def with_a_bad_record(rows: int) -> Iterator[pa.Table]:
+def with_a_bad_record(rows):
     yield from visits(rows)
     # Its partition is looked for like the others.
     yield pa.table({"user": pa.array([None], pa.string()), "partition": ["item-7"]})
@@ -270,72 +230,53 @@ _HEAD = """\
 managers, EXTERNAL workers; {cores} cores, shared. *Complete* is byte for byte what the in-process
 runner writes under the same secret.
 
-"""
-_END = """
-{runs} runs: {finished} finished, {hung} hung, and the others said that they failed or were killed.
-Outputs that are neither complete nor absent: {others}. Faults that could not be tried: {not_tried}.
-
 Searched for every user id and partition, and for the secret as bytes, hexadecimal, base64, Python
 and decimal text: the logs of the job manager, the task managers and the job server, what the jobs
 and the pools print, and Flink's REST answers on the cluster, its configuration, each job's graph,
 plan, configuration, exceptions, accumulators, metrics and tasks.
+
+{seconds}
+
+| job | fault | the job | its output | time | leaks |
+| --- | --- | --- | --- | ---: | --- |
 """
 
 
-def report(inputs: Inputs, only: str) -> Iterator[tuple[str, bool]]:
+def report(rows, only):
     """The lines of the table, and whether each is as it must be."""
     scenarios = [scenario for scenario in SCENARIOS if only in scenario.name]
-    rows = inputs.rows(FREQUENCY_LIST, 1)
-    for line in _HEAD.format(rows=rows, kappa=KAPPA, cores=os.cpu_count()).splitlines():
-        yield line, True
-    for kind in sorted({scenario.kind for scenario in scenarios}, key=lambda kind: kind.module):
-        written, seconds = inputs.reference(kind, 1)
-        yield f"* {kind.title}, {inputs.rows(kind, 1):,} records: {seconds:.0f} s in process", True
-        if kind is PAIRS:
-            most = most_partitions_of_a_user(written[PAIRS_FILE])
-            yield f"* most partitions of a user in {kind.title}: {most}", most == KAPPA
-    yield "", True
-    yield "| job | fault | the job | its output | time | leaks |", True
-    yield "| --- | --- | --- | --- | ---: | --- |", True
-    outcomes = []
+    seconds = "\n".join(
+        f"* {kind[0]}, {rows:,} records: {reference(kind, rows)[1]:.0f} s in process"
+        for kind in dict.fromkeys(scenario.kind for scenario in scenarios)
+    )
+    head = {"rows": rows, "kappa": KAPPA, "cores": os.cpu_count(), "seconds": seconds}
+    yield from ((line, True) for line in _HEAD.format(**head).splitlines())
     for scenario in scenarios:
-        outcome = rehearse(scenario, inputs)
-        outcomes.append(outcome)
+        outcome = rehearse(scenario, rows)
         survives = scenario.fault in _SURVIVED and scenario is not _BAD_RECORD
         yield row(scenario, outcome), outcome.sound and (outcome.code == 0 or not survives)
         if outcome.code is None:
             # What did not end may hold on to slots.
             cluster.down()
-    tried = [outcome for outcome in outcomes if not outcome.trouble]
-    counts = {
-        "runs": len(tried),
-        "finished": sum(one.code == 0 for one in tried),
-        "hung": sum(one.code is None for one in tried),
-        "others": sum(one.output not in (COMPLETE, ABSENT) for one in tried),
-        "not_tried": len(outcomes) - len(tried),
-    }
-    for line in _END.format(**counts).splitlines():
-        yield line, True
 
 
-def row(scenario: Scenario, outcome: Outcome) -> str:
+def row(scenario, outcome):
     found = ", ".join(f"{name}: {n}" for name, n in outcome.leaks.items()) or "none"
     return (
-        f"| {scenario.kind.title} | {scenario.name} | {outcome.ended} | {outcome.output} | "
+        f"| {scenario.kind[0]} | {scenario.name} | {outcome.ended} | {outcome.output} | "
         f"{outcome.seconds:.0f} s | {found} |"
     )
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5_000_000, help="how many records")
     parser.add_argument("--only", default="", help="faults whose name has these words")
     parser.add_argument("--output", type=pathlib.Path, help="also write the table to this file")
     flags = parser.parse_args()
-    inputs = Inputs(flags.rows, ROOT / "out" / "faults")
     shutil.rmtree(cluster.LOGS, ignore_errors=True)
     try:
-        return show(report(inputs, flags.only), flags.output)
+        return show(report(flags.rows, flags.only), flags.output)
     finally:
         cluster.down()
 

@@ -1,9 +1,7 @@
 """Looks for what must not be there, in all that an engine shows of a job."""
 
 import base64
-import pathlib
 import re
-from collections.abc import Iterable, Iterator
 
 from runner_configs.flink import cluster
 
@@ -11,13 +9,8 @@ _PAGES = ("", "/config", "/plan", "/exceptions", "/accumulators", "/metrics", "/
 _VERTEX_PAGES = ("", "/accumulators", "/metrics", "/subtasktimes", "/taskmanagers")
 
 
-def needles(secret: bytes, patterns: Iterable[bytes]) -> re.Pattern[bytes]:
-    """The pattern that finds a secret in any of its usual spellings, and texts of these patterns.
-
-    >>> found = needles(b"\\x01" * 32, [rb"user-[0-9]+"])
-    >>> found.findall(b"user-17 has " + b"01" * 32)
-    [b'user-17', b'0101010101010101010101010101010101010101010101010101010101010101']
-    """
+def needles(secret, patterns):
+    """What finds a secret in any of its usual spellings, and texts of these patterns."""
     encoded = base64.b64encode(secret)
     spellings = [
         secret,
@@ -32,21 +25,20 @@ def needles(secret: bytes, patterns: Iterable[bytes]) -> re.Pattern[bytes]:
     return re.compile(b"|".join([*map(re.escape, spellings), *patterns]))
 
 
-def leaks(found: re.Pattern[bytes], texts: Iterable[tuple[str, bytes]]) -> dict[str, int]:
+def leaks(found, texts):
     """Counts the findings, by the names of the texts where they were."""
     counts = {name: len(found.findall(text)) for name, text in texts}
     return {name: count for name, count in counts.items() if count}
 
 
-def logs(*directories: pathlib.Path) -> Iterator[tuple[str, bytes]]:
-    """All files below directories, with names to find them by."""
-    for directory in directories:
-        for path in sorted(directory.rglob("*")):
-            if path.is_file():
-                yield path.name, path.read_bytes()
+def logs(directory):
+    """All files below a directory, with names to find them by."""
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            yield path.name, path.read_bytes()
 
 
-def show(lines: Iterable[tuple[str, bool]], output: pathlib.Path | None) -> int:
+def show(lines, output):
     """Prints lines as they come, marks those that are not as they must be, and writes all of them
     to a file. The exit code is 1 if there was such a line."""
     kept, sound = [], True
@@ -59,7 +51,7 @@ def show(lines: Iterable[tuple[str, bool]], output: pathlib.Path | None) -> int:
     return 0 if sound else 1
 
 
-def rest_answers() -> Iterator[tuple[str, bytes]]:
+def rest_answers():
     """Yields the words and graphs of Flink's REST interface on the cluster and all its jobs."""
     for path in ("/overview", "/jobs/overview", "/jobmanager/config", "/jobmanager/environment"):
         yield path, cluster.ask_text(path)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.clusters import faults
-from tests.clusters.faults import Inputs, Outcome, Scenario
+from tests.clusters.faults import Outcome, Scenario
 from tests.clusters.runs import ABSENT, COMPLETE, EndedEarly
 
 SCENARIO = Scenario("none")
@@ -11,30 +11,30 @@ FINISHED = Outcome(0, COMPLETE, 1.0, {})
 
 
 @pytest.mark.parametrize(
-    ("troubles", "factors", "ended"),
+    ("troubles", "sizes", "ended"),
     [
-        ([], [1], "finished"),
+        ([], [10], "finished"),
         # On more records, as often as there are factors.
-        ([EndedEarly(0)], [1, 4], "finished"),
-        ([EndedEarly(0)] * 3, [1, 4, 16], "NOT TRIED: exit code 0 before the fault"),
+        ([EndedEarly(0)], [10, 40], "finished"),
+        ([EndedEarly(0)] * 3, [10, 40, 160], "NOT TRIED: exit code 0 before the fault"),
         # A failure is none of too few records.
-        ([EndedEarly(1)], [1], "NOT TRIED: exit code 1 before the fault"),
-        ([TimeoutError("no stage")], [1], "NOT TRIED: TimeoutError"),
-        ([ConnectionResetError()], [1], "NOT TRIED: ConnectionResetError"),
+        ([EndedEarly(1)], [10], "NOT TRIED: exit code 1 before the fault"),
+        ([TimeoutError("no stage")], [10], "NOT TRIED: TimeoutError"),
+        ([ConnectionResetError()], [10], "NOT TRIED: ConnectionResetError"),
     ],
 )
-def test_a_runs_trouble_is_an_outcome(troubles, factors, ended, monkeypatch, tmp_path):
+def test_a_runs_trouble_is_an_outcome(troubles, sizes, ended, monkeypatch):
     tried = []
 
-    def run_once(scenario, inputs, factor):
-        tried.append(factor)
+    def run_once(scenario, rows):
+        tried.append(rows)
         if len(tried) <= len(troubles):
             raise troubles[len(tried) - 1]
         return FINISHED
 
     monkeypatch.setattr(faults, "run_once", run_once)
-    outcome = faults.rehearse(SCENARIO, Inputs(1000, tmp_path))
-    assert (tried, outcome.ended, outcome.sound) == (factors, ended, ended == "finished")
+    outcome = faults.rehearse(SCENARIO, 10)
+    assert (tried, outcome.ended, outcome.sound) == (sizes, ended, ended == "finished")
 
 
 @pytest.mark.parametrize(

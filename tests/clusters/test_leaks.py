@@ -6,7 +6,7 @@ import pytest
 
 from tests.clusters.faults import _PATTERNS
 from tests.clusters.leaks import leaks, logs, needles
-from tests.clusters.runs import ABSENT, COMPLETE, look, most_partitions_of_a_user
+from tests.clusters.runs import ABSENT, COMPLETE, look
 
 SECRET = bytes(range(200, 232))
 
@@ -32,24 +32,14 @@ def test_each_spelling_is_found(spelling, tmp_path):
     assert leaks(needles(SECRET, _PATTERNS), logs(tmp_path)) == {"engine.log": 1}
 
 
-WHOLE = {"list.csv": b"1"}
-
-
 def test_an_output_is_complete_absent_or_wrong(tmp_path):
-    output = tmp_path / "release"
-    assert look(output, WHOLE) == ABSENT
+    output, whole = tmp_path / "release", {"list.csv": b"1"}
+    assert look(output, whole) == ABSENT
     output.mkdir()
     (output / ".list.csv.0123.part").write_bytes(b"1")
-    assert look(output, WHOLE) == ABSENT
+    assert look(output, whole) == ABSENT
     (output / "list.csv").write_bytes(b"1")
-    assert look(output, WHOLE).startswith("PARTIAL")
+    assert look(output, whole).startswith("PARTIAL")
     (output / "privacy.json").write_bytes(b"{}")
-    assert look(output, WHOLE) == COMPLETE
+    assert look(output, whole) == COMPLETE
     assert look(output, {"list.csv": b"2"}) == "DIFFERENT"
-
-
-def test_the_most_partitions_of_a_user():
-    pairs = b"user,partition\nann,home\nann,help\nbob,home\n"
-    assert most_partitions_of_a_user(pairs) == 2
-    with pytest.raises(AssertionError):
-        most_partitions_of_a_user(pairs + b"bob,home\n")

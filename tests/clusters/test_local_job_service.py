@@ -1,6 +1,5 @@
 """The jobs behind a job service, in its simplest form: Beam's own in Python, without Java."""
 
-import itertools
 import socket
 import subprocess
 import sys
@@ -9,8 +8,14 @@ import time
 import pytest
 
 from pipelines import release_frequency_list
-from tests.cases import slow_unless
-from tests.clusters.agreement import FLAGS, JOBS, ROOT, check_agreement, worker_pool, write_records
+from tests.clusters.agreement import (
+    FLAGS,
+    JOBS,
+    check_agreement,
+    check_failure,
+    worker_pool,
+    write_records,
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,31 +32,21 @@ def job_service(tmp_path_factory):
         while not (port_file.exists() and port_file.read_text()):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
-        yield f"localhost:{port_file.read_text()}"
+        yield ["--runner=PortableRunner", f"--job_endpoint=localhost:{port_file.read_text()}"]
     finally:
         process.kill()
         process.wait()
 
 
-@pytest.fixture(scope="module")
-def pool():
+@pytest.mark.slow
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("environment", ["LOOPBACK", "EXTERNAL"])
+def test_agrees_with_the_in_process_runner(job, environment, job_service, same_secret, tmp_path):
+    flags = [*job_service, f"--environment_type={environment}"]
     with worker_pool("--port=0") as address:
-        yield address
-
-
-@pytest.mark.parametrize(
-    ("job", "environment"), slow_unless(itertools.product(JOBS, ["LOOPBACK", "EXTERNAL"]), [])
-)
-def test_agrees_with_the_in_process_runner(
-    job, environment, job_service, pool, same_secret, tmp_path
-):
-    flags = [
-        "--runner=PortableRunner",
-        f"--job_endpoint={job_service}",
-        f"--environment_type={environment}",
-        *([f"--environment_config={pool}"] if environment == "EXTERNAL" else []),
-    ]
-    check_agreement(job, tmp_path, *flags)
+        if environment == "EXTERNAL":
+            flags.append(f"--environment_config={address}")
+        check_agreement(job, tmp_path, *flags)
 
 
 @pytest.mark.parametrize(
@@ -80,15 +75,5 @@ def test_what_is_missing_is_said_at_once(flags, code, says, tmp_path, failure):
 
 
 @pytest.mark.slow
-def test_a_failure_behind_a_job_service_is_one_line(job_service, tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    records = tmp_path / "visits.csv"
-    records.write_text("user,page\nzanzibar,\n")
-    output = tmp_path / "release"
-    flags = [f"--input={records}", f"--output={output}", "--epsilon=1", *FLAGS]
-    service = f"--job_endpoint={job_service}"
-    flags += ["--runner=PortableRunner", service, "--environment_type=LOOPBACK"]
-    assert release_frequency_list.main(flags) == 1
-    said = "".join(capfd.readouterr())
-    assert said.startswith(f"error: {records} has records without a user") and said.count("\n") == 1
-    assert not output.exists()
+def test_a_failure_behind_a_job_service_is_one_line(job_service, same_secret, tmp_path, capfd):
+    check_failure(tmp_path, capfd, *job_service, "--environment_type=LOOPBACK")

@@ -13,23 +13,22 @@ pytestmark = pytest.mark.flink
 PIECES = """
 import java.io.ByteArrayOutputStream;
 import java.util.ArrayList;
-import java.util.List;
 import java.util.Random;
 import org.apache.beam.sdk.fn.stream.DataStreams;
 import org.apache.beam.vendor.grpc.v1p60p1.com.google.protobuf.ByteString;
 
 public class Pieces {
   public static void main(String[] arguments) throws Exception {
-    Random random = new Random(1);
+    var random = new Random(1);
     for (int trial = 0; trial < 20000; trial++) {
       int size = 1 + random.nextInt(8);
-      List<ByteString> pieces = new ArrayList<>();
-      ByteArrayOutputStream expected = new ByteArrayOutputStream();
-      try (DataStreams.ElementDelimitedOutputStream out = DataStreams.outbound(pieces::add, size)) {
+      var pieces = new ArrayList<ByteString>();
+      var expected = new ByteArrayOutputStream();
+      try (var out = DataStreams.outbound(pieces::add, size)) {
         for (int element = random.nextInt(6); element > 0; element--) {
           int before = expected.size();
           for (int write = random.nextInt(4); write > 0; write--) {
-            byte[] bytes = new byte[random.nextInt(20)];
+            var bytes = new byte[random.nextInt(20)];
             random.nextBytes(bytes);
             if (bytes.length == 1) {
               out.write(bytes[0]);
@@ -62,12 +61,9 @@ public class Pieces {
 NO_WORKER = """
 import java.util.Map;
 import org.apache.beam.model.pipeline.v1.Endpoints.ApiServiceDescriptor;
-import org.apache.beam.model.pipeline.v1.RunnerApi;
-import org.apache.beam.runners.flink.translation.functions.FlinkExecutableStageContextFactory;
-import org.apache.beam.runners.flink.translation.functions.FlinkExecutableStageFunction;
-import org.apache.beam.runners.fnexecution.control.ExecutableStageContext;
+import org.apache.beam.model.pipeline.v1.RunnerApi.*;
+import org.apache.beam.runners.flink.translation.functions.*;
 import org.apache.beam.runners.fnexecution.provisioning.JobInfo;
-import org.apache.beam.sdk.options.PipelineOptions;
 import org.apache.beam.sdk.options.PipelineOptionsFactory;
 import org.apache.beam.sdk.util.construction.PipelineOptionsTranslation;
 import org.apache.flink.api.common.ExecutionConfig;
@@ -78,25 +74,25 @@ import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
 
 public class NoWorker {
   public static void main(String[] arguments) throws Exception {
-    PipelineOptions options = PipelineOptionsFactory.create();
-    JobInfo job = JobInfo.create("job", "job", "", PipelineOptionsTranslation.toProto(options));
-    RunnerApi.ExternalPayload nowhere = RunnerApi.ExternalPayload.newBuilder()
+    var options = PipelineOptionsFactory.create();
+    var job = JobInfo.create("job", "job", "", PipelineOptionsTranslation.toProto(options));
+    var nowhere = ExternalPayload.newBuilder()
         .setEndpoint(ApiServiceDescriptor.newBuilder().setUrl("localhost:1")).build();
-    RunnerApi.ExecutableStagePayload stage = RunnerApi.ExecutableStagePayload.newBuilder()
+    var stage = ExecutableStagePayload.newBuilder()
         .setInput("input")
-        .setComponents(RunnerApi.Components.newBuilder()
-            .putPcollections("input", RunnerApi.PCollection.getDefaultInstance()))
-        .setEnvironment(RunnerApi.Environment.newBuilder()
+        .setComponents(Components.newBuilder()
+            .putPcollections("input", PCollection.getDefaultInstance()))
+        .setEnvironment(Environment.newBuilder()
             .setUrn("beam:env:external:v1").setPayload(nowhere.toByteString()))
         .build();
-    FlinkExecutableStageContextFactory contexts = FlinkExecutableStageContextFactory.getInstance();
-    FlinkExecutableStageFunction<Object> task = new FlinkExecutableStageFunction<>(
+    var contexts = FlinkExecutableStageContextFactory.getInstance();
+    var task = new FlinkExecutableStageFunction<Object>(
         "step", options, stage, job, Map.of(), contexts, null, null);
     task.setRuntimeContext(new RuntimeUDFContext(
         new TaskInfoImpl("task", 1, 0, 1, 0), NoWorker.class.getClassLoader(),
         new ExecutionConfig(), Map.of(), Map.of(),
         UnregisteredMetricsGroup.createOperatorMetricGroup()));
-    ExecutableStageContext held = contexts.get(job);
+    var held = contexts.get(job);
     try {
       task.open(new Configuration());
       throw new AssertionError("there is a worker");
@@ -121,38 +117,37 @@ public class Polling {
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def libraries():
     try:
         stage()
     except Unavailable as reason:
         pytest.skip(f"no libraries of Beam: {reason}")
+    return sorted(LIBRARIES.glob("*.jar"))
 
 
-def run(name, text, directory, libraries):
-    source = directory / f"{name}.java"
+def run(text, directory, libraries):
+    source = directory / "Main.java"
     source.write_text(text)
-    path = ":".join(str(library) for library in libraries)
+    path = ":".join(map(str, libraries))
     return subprocess.run([java(), "-cp", path, str(source)], capture_output=True, text=True)
 
 
-def test_pieces_of_a_side_input_are_full_and_hold_all_bytes(tmp_path):
-    done = run("Pieces", PIECES, tmp_path, sorted(LIBRARIES.glob("*.jar")))
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+MENDED_CLASSES = {
+    "pieces of a side input are full and hold all bytes": (PIECES, ""),
+    "a task without a worker lets go of its job's workers": (NO_WORKER, "released\n"),
+    "a job's end is heard of soon": (POLLING, "200\n"),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "printed"),
-    [("NoWorker", NO_WORKER, "released\n"), ("Polling", POLLING, "200\n")],
-    ids=["a task without a worker lets go of its job's workers", "a job's end is heard of soon"],
-)
-def test_mended_classes(name, text, printed, tmp_path):
-    done = run(name, text, tmp_path, sorted(LIBRARIES.glob("*.jar")))
+@pytest.mark.parametrize("name", MENDED_CLASSES)
+def test_mended_classes(name, libraries, tmp_path):
+    text, printed = MENDED_CLASSES[name]
+    done = run(text, tmp_path, libraries)
     assert (done.returncode, done.stdout) == (0, printed), done.stderr
 
 
-def test_the_class_still_needs_mending(tmp_path):
+def test_the_class_still_needs_mending(libraries, tmp_path):
     # Where Beam mends it, runner_configs/beam can go.
-    unmended = [library for library in LIBRARIES.glob("*.jar") if library.name != MENDED]
-    done = run("Pieces", PIECES, tmp_path, unmended)
+    done = run(PIECES, tmp_path, [library for library in libraries if library.name != MENDED])
     assert done.returncode and ("arraycopy" in done.stderr or "a piece of" in done.stderr)

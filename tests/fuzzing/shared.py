@@ -43,31 +43,25 @@ def no_hang():
 
 @st.composite
 def damaged(draw, good, pieces, most=4):
-    """Bytes that are nearly right: a good file after a few changes.
-
-    Args:
-      draw: from hypothesis.
-      good: files to start from.
-      pieces: what is put in, beside arbitrary bytes.
-      most: how many changes.
-    """
+    """One of some good files, after at most so many changes: bytes that are nearly right. What is
+    put in is one of the pieces, or arbitrary bytes."""
     content = draw(st.sampled_from(good))
     inserted = st.one_of(st.sampled_from(pieces), st.binary(max_size=8))
     for _ in range(draw(st.integers(0, most))):
-        start = draw(st.integers(0, len(content)))
-        length = draw(st.integers(0, 12))
-        kind = draw(st.sampled_from(["insert", "replace", "delete", "cut", "repeat", "flip"]))
+        start, length = draw(st.integers(0, len(content))), draw(st.integers(0, 12))
         before, piece, after = content[:start], content[start : start + length], content[start:]
+        kind = draw(st.sampled_from(["insert", "replace", "delete", "cut", "repeat", "flip"]))
         if kind == "insert":
-            content = before + draw(inserted) + after
+            after = draw(inserted) + after
         elif kind == "replace":
-            content = before + draw(inserted) + after[length:]
+            after = draw(inserted) + after[length:]
         elif kind == "delete":
-            content = before + after[length:]
+            after = after[length:]
         elif kind == "cut":
-            content = before
+            after = b""
         elif kind == "repeat":
-            content = before + piece * draw(st.integers(2, 50)) + after
+            after = piece * draw(st.integers(2, 50)) + after
         elif after:
-            content = before + bytes([after[0] ^ 1 << draw(st.integers(0, 7))]) + after[1:]
+            after = bytes([after[0] ^ 1 << draw(st.integers(0, 7))]) + after[1:]
+        content = before + after
     return content

@@ -12,6 +12,7 @@ import fractions
 import gzip
 import itertools
 import json
+from unittest import mock
 
 import apache_beam as beam
 import duckdb
@@ -57,22 +58,15 @@ def directory(tmp_path_factory):
 
 
 def agree(records, read, slow, data):
-    """Reads all records, and all but those of one user.
-
-    Args:
-      records: (user, what is read) pairs.
-      read: what comes out of the project's reader, of a list of those; raises if it refuses.
-      slow: what comes out of one of them: a list.
-      data: from hypothesis; draws the user.
-    """
+    """Reads all records, and all but those of one user: of (user, what is read) pairs, ``read``
+    makes a list of what comes out of all, or refuses, and ``slow`` of what comes out of one."""
     left_out = data.draw(st.sampled_from(USERS))
     for some in (records, [one for one in records if one[0] != left_out]):
         with no_hang():
             try:
                 found = read([what for _, what in some])
             except REFUSED as error:
-                assert MARKER not in str(error)
-                assert "\n" not in str(error)
+                assert MARKER not in str(error) and "\n" not in str(error)
                 event("refused")
                 continue
         event("read")
@@ -186,9 +180,8 @@ def test_text(directory, data, text_format):
                 gzip.compress(content) if packed else content
             )
         files = RecordFiles(str(directory / "*.csv*"), *columns, text_format, drop_nulls=True)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(text_lines, "RANGE_BYTES", ranges)
-            patch.setattr(text_lines, "BLOCK_BYTES", max(ranges, 400 * text_format.multiline))
+        block = max(ranges, 400 * text_format.multiline)
+        with mock.patch.multiple(text_lines, RANGE_BYTES=ranges, BLOCK_BYTES=block):
             return pairs(read_in_ranges(files, directory.glob("*.csv*")))
 
     agree(records, read, slow, data)
@@ -262,12 +255,12 @@ def test_json_lines(directory, data):
 
     def read(found):
         path.write_text("".join(found), newline="", encoding="utf-8")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(text_lines, "RANGE_BYTES", ranges)
-            patch.setattr(text_lines, "BLOCK_BYTES", ranges)
-            patch.setattr(json_lines, "_SAMPLE_LINES", 1000 if odd else 2)
-            user = "user.id" if nested else "user"
-            files = RecordFiles(str(path), user, ["page"], JsonLines(), drop_nulls=True)
+        user = "user.id" if nested else "user"
+        files = RecordFiles(str(path), user, ["page"], JsonLines(), drop_nulls=True)
+        with (
+            mock.patch.multiple(text_lines, RANGE_BYTES=ranges, BLOCK_BYTES=ranges),
+            mock.patch.object(json_lines, "_SAMPLE_LINES", 1000 if odd else 2),
+        ):
             return pairs(read_in_ranges(files, [path]))
 
     agree(records, read, slow, data)
@@ -306,13 +299,17 @@ AVRO = {
     "time": {"type": "long", "logicalType": "local-timestamp-micros"},
     "instant": {"type": "long", "logicalType": "timestamp-micros"},
 }
-SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def arrow(value, kind):
-    if isinstance(value, int) and pa.types.is_timestamp(kind):
-        return pa.array([value * SECONDS[kind.unit]]).cast(kind)[0]
-    return pa.array([value], kind)[0]
+    seconds = isinstance(value, int) and pa.types.is_timestamp(kind)
+    return pa.array([value], pa.timestamp("s") if seconds else kind).cast(kind)[0]
+
+
+def in_struct(column, name):
+    """Rows of one field, which has this name."""
+    chunks = [pa.StructArray.from_arrays([chunk], names=[name]) for chunk in column.chunks]
+    return pa.chunked_array(chunks)
 
 
 @fuzz
@@ -345,35 +342,32 @@ def test_types_of_files(directory, data):
                 fastavro.writer(file, kind, rows, sync_interval=data.draw(st.integers(1, 99)))
             continue
         if nested:
-            chunks = [pa.StructArray.from_arrays([one], names=["id"]) for one in column.chunks]
-            column = pa.chunked_array(chunks)
+            column = in_struct(column, "id")
         table = pa.table({"user": column, "page": ["p"] * len(some)})
-        options = {"row_group_size": data.draw(st.integers(1, 3))}
         # Of times without a zone: others would lose it.
-        options["use_deprecated_int96_timestamps"] = name == "time" and data.draw(st.booleans())
+        options = {"use_deprecated_int96_timestamps": name == "time" and data.draw(st.booleans())}
+        options["row_group_size"] = data.draw(st.integers(1, 3))
         pq.write_table(table, directory / f"types{i}.parquet", **options)
         tables.append(table)
     ranges, batch = data.draw(st.sampled_from([(50, 1), (300, 2), (1 << 20, 1 << 20)]))
     query = len(tables) == 1 and data.draw(st.booleans())
     user = "user.id" if nested else "user"
+    patched = mock.patch.multiple(parquet_files, RANGE_BYTES=ranges, BATCH_ROWS=batch)
     try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parquet_files, "RANGE_BYTES", ranges)
-            patch.setattr(parquet_files, "BATCH_ROWS", batch)
-            if query:
-                path = directory / "types.duckdb"
-                try:
-                    with duckdb.connect(path) as connection:
-                        connection.from_arrow(tables[0]).create("visits")
-                except duckdb.Error:  # it does not have such values
-                    raise ValueError from None
-                fields = '"user"."id" AS "user.id", page' if nested else "*"
-                sql = f"SELECT {fields} FROM visits"
-                source = query_of(f"duckdb:{path}", sql, user, ["page"], drop_nulls=True)
-                read = source.tables()
-            else:
-                files = RecordFiles(str(directory / "types*"), user, ["page"], drop_nulls=True)
-                read = read_in_ranges(files, sorted(directory.glob("types*")))
+        if query:
+            path = directory / "types.duckdb"
+            try:
+                with duckdb.connect(path) as connection:
+                    connection.from_arrow(tables[0]).create("visits")
+            except duckdb.Error:  # it does not have such values
+                raise ValueError from None
+            fields = '"user"."id" AS "user.id", page' if nested else "*"
+            sql = f"SELECT {fields} FROM visits"
+            read = query_of(f"duckdb:{path}", sql, user, ["page"], drop_nulls=True).tables()
+        else:
+            files = RecordFiles(str(directory / "types*"), user, ["page"], drop_nulls=True)
+            read = read_in_ranges(files, sorted(directory.glob("types*")))
+        with patched:
             found = [one for one, _ in pairs(read)]
     except REFUSED as error:
         assert MARKER not in str(error)
@@ -386,8 +380,7 @@ def test_types_of_files(directory, data):
 
 def _exact(value):
     if isinstance(value, datetime.datetime):
-        zone = UTC if value.tzinfo is None else None
-        moment = value.replace(tzinfo=zone) if zone else value
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (moment - datetime.datetime(1970, 1, 1, tzinfo=UTC)) / datetime.timedelta(seconds=1)
     return fractions.Fraction(value) if isinstance(value, decimal.Decimal) else value
 
@@ -483,10 +476,8 @@ def test_python_values(framed, data, values):
         return [one for table in tables for one in objects(table, RecordKind.TUPLES, ("user",))]
 
     def slow(value):
-        missing = has_null(value) or (
-            framed and not isinstance(value, (tuple, dict)) and pd.isna(value) is True
-        )
-        return [] if drop and missing else [one_value(value)]
+        missing = framed and not isinstance(value, (tuple, dict)) and pd.isna(value) is True
+        return [] if drop and (missing or has_null(value)) else [one_value(value)]
 
     agree(records, read, slow, data)
 
@@ -528,8 +519,8 @@ def test_tables(data):
     names = data.draw(st.lists(st.sampled_from(sorted(ENCODINGS)), min_size=1, max_size=2))
     names = names if data.draw(st.integers(0, 4)) == 0 else names[:1]
     depth = data.draw(st.integers(0, 2))
-    rows, tables = [], []
-    for _ in range(data.draw(st.integers(1, 4))):
+    rows, tables = {}, []
+    for number in range(data.draw(st.integers(1, 4))):
         kinds, pool = ENCODINGS[data.draw(st.sampled_from(names))]
         kinds = kinds[:2] if depth else kinds  # Arrow's views are no fields
         values = data.draw(st.lists(st.sampled_from([*pool, None]), min_size=1, max_size=5))
@@ -537,10 +528,8 @@ def test_tables(data):
         column = data.draw(arrow_columns(values, kinds))
         field = data.draw(st.sampled_from(["a", "a", "a", MARKER]))
         for _ in range(depth):
-            column = pa.chunked_array(
-                [pa.StructArray.from_arrays([chunk], names=[field]) for chunk in column.chunks]
-            )
-        rows.append(list(zip(users, values, strict=True)))
+            column = in_struct(column, field)
+        rows |= {(number, row): one for row, one in enumerate(zip(users, values, strict=True))}
         tables.append(pa.table({"user": users, "partition": column}))
     together = data.draw(st.integers(1, 4))
 
@@ -556,15 +545,13 @@ def test_tables(data):
         return [one for table in whole for one in objects(table, RecordKind.TUPLES, RECORD)]
 
     def slow(place):
-        user, value = rows[place[0]][place[1]]
-        return [] if value is None else [(user, _nested(value, depth))]
+        user, value = rows[place]
+        nested = value
+        for _ in range(depth):
+            nested = (nested,)
+        return [] if value is None else [(user, nested)]
 
-    places = [(number, row) for number, some in enumerate(rows) for row in range(len(some))]
-    agree([(rows[number][row][0], (number, row)) for number, row in places], read, slow, data)
-
-
-def _nested(value, depth):
-    return _nested((value,), depth - 1) if depth else value
+    agree([(user, place) for place, (user, _) in rows.items()], read, slow, data)
 
 
 # Periods
@@ -589,11 +576,8 @@ def test_periods(data, period):
         day = datetime.date.fromisoformat(time[:10])
         if period == "hour":
             return [f"{day}T{int(time[11:13]):02}"]
-        first = {
-            "day": day,
-            "week": day - datetime.timedelta(day.weekday()),
-            "month": day.replace(day=1),
-        }
-        return [str(first[period])[: 7 if period == "month" else 10]]
+        if period == "week":
+            day -= datetime.timedelta(day.weekday())
+        return [str(day)[: 7 if period == "month" else 10]]
 
     agree(records, read, slow, data)
