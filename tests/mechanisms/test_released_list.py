@@ -85,11 +85,6 @@ def test_what_is_no_list_is_refused_with_what_to_do(wrong):
         MECHANISM.release_many(wrong, 2)
 
 
-def test_there_is_no_default_epsilon():
-    with pytest.raises(ValueError, match="give epsilon or eta"):
-        IntegerPartitionMechanism(sensitivity=2)
-
-
 def test_a_tape_serves_one_release():
     tape = RandomTape.from_os()
     MECHANISM.release(PRIVATE, tape)

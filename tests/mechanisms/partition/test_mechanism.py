@@ -7,21 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms.mechanisms import (
-    Eta,
-    ExactTotalMechanism,
-    IntegerPartitionMechanism,
-)
+from dp_transforms.mechanisms import Eta, ExactTotalMechanism, IntegerPartitionMechanism
 
 
 @settings(max_examples=300)
 @given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 10**4), st.data())
 def test_a_cost_in_base_2_is_rounded_up(y, z, sensitivity, data):
     x = data.draw(st.integers(1, 2**y - 1 - (2**y >> 5)))
-    mechanism = ExactTotalMechanism(eta=Eta(x, y, z), sensitivity=sensitivity, total=1)
-    cost = mechanism.epsilon_cost
-    assert mechanism.loss_range == cost
-    assert IntegerPartitionMechanism(eta=Eta(x, y, z), sensitivity=sensitivity).epsilon_cost <= cost
+    price = {"eta": Eta(x, y, z), "sensitivity": sensitivity}
+    mechanism = ExactTotalMechanism(total=1, **price)
+    cost = mechanism.loss_range
+    assert IntegerPartitionMechanism(**price).epsilon_cost <= cost == mechanism.epsilon_cost
     with mpmath.workdps(60):
         true = -2 * sensitivity * z * mpmath.log(mpmath.mpf(x) / 2**y)
         # The number itself, and the decimal that privacy.json and the ledger write.

@@ -27,9 +27,6 @@ tapes = st.integers(0, 10**6).map(InsecureSeededTape)
 few = settings(max_examples=15)
 
 
-# Frequency lists.
-
-
 @given(frequency_lists())
 def test_a_list_has_many_forms(tmp_path_factory, private):
     frequencies, multiplicities = private.frequencies, private.multiplicities
@@ -45,10 +42,9 @@ def test_a_list_has_many_forms(tmp_path_factory, private):
     assert len(private) * (len(private) + 1) <= 2 * private.total
 
 
-@given(st.permutations([5, 5, 3, 1, 1, 1, 40]), small_counts)
-def test_counts_may_come_in_any_order(shuffled, counts):
+@given(st.permutations([5, 5, 3, 1, 1, 1, 40]))
+def test_counts_may_come_in_any_order(shuffled):
     assert list(FrequencyList.from_counts(shuffled)) == [(40, 1), (5, 2), (3, 1), (1, 3)]
-    assert FrequencyList.from_counts(counts) == enumeration.as_list(sorted(counts, reverse=True))
 
 
 @given(frequency_lists(), frequency_lists(), frequency_lists())
@@ -67,21 +63,16 @@ def test_l1_is_that_of_the_sorted_counts(a, b):
     assert FrequencyList.from_counts(a).l1_distance(FrequencyList.from_counts(b)) == expected
 
 
-# Releases.
-
-
 @few
 @given(frequency_lists(), epsilons, st.integers(0, 10**6))
 def test_a_release_is_a_function_of_the_tape(private, epsilon, seed):
     mechanism = IntegerPartitionMechanism(epsilon=epsilon)
-    released = mechanism.release(private, InsecureSeededTape(seed))
-    assert released == mechanism.release(private, InsecureSeededTape(seed))
-    seeds = [seed, seed + 1]
-    many = mechanism.release_many(private, 2, map(InsecureSeededTape, seeds))
-    assert many == [released, mechanism.release(private, InsecureSeededTape(seed + 1))]
+    tapes = [InsecureSeededTape(seed), InsecureSeededTape(seed + 1)]
+    released = mechanism.release_many(private, 2, iter(tapes))
+    assert released == [mechanism.release(private, tape) for tape in tapes]
     # Each corner moves by a few times 1 / epsilon; this is far more.
     spread = 8 * len(private) * math.log(10**9) + 4 * math.pi**2 / epsilon + 200
-    assert released.l1_distance(private) < 2 / epsilon * spread
+    assert released[0].l1_distance(private) < 2 / epsilon * spread
 
 
 @few
@@ -91,16 +82,11 @@ def test_without_noise_the_list_comes_back(private, tape, epsilon):
     assert IntegerPartitionMechanism(epsilon=epsilon).release(private, tape) == private
 
 
-# Expectations and distributions.
-
-
 @few
 @given(small_counts, rates)
 def test_expectations_are_those_of_the_rows(counts, rate):
-    ordered = sorted(counts, reverse=True)
-    private, reach = FrequencyList.from_counts(counts), int(40 / rate) + 30
-    rows = RowDistribution(ordered, math.exp(-rate), reach)
-    assert expected_l1(private, rate) == pytest.approx(rows.expected_l1)
+    rows = RowDistribution(sorted(counts, reverse=True), math.exp(-rate), int(40 / rate) + 30)
+    assert expected_l1(FrequencyList.from_counts(counts), rate) == pytest.approx(rows.expected_l1)
 
 
 @few
@@ -109,13 +95,8 @@ def test_expectations_do_not_change_under_conjugation(private, epsilon):
     mechanism = IntegerPartitionMechanism(epsilon=epsilon)
     expected = evaluation.expected_l1(mechanism, private)
     assert expected == pytest.approx(evaluation.expected_l1(mechanism, conjugate(private)))
-    assert expected > evaluation.expected_l1(
-        IntegerPartitionMechanism(epsilon=1.5 * epsilon), private
-    )
-    assert expected == pytest.approx(mechanism.distribution.expected_l1(private))
-
-
-# What the engine is made of.
+    dearer = IntegerPartitionMechanism(epsilon=1.5 * epsilon)
+    assert expected > evaluation.expected_l1(dearer, private)
 
 
 @given(st.fractions(min_value="1/1000", max_value=20), st.integers(-50, 10**6))
