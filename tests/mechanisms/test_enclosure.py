@@ -20,9 +20,7 @@ PRECISION = 40
 
 
 def around(value, below, above):
-    lower, _ = enclosed(value - below, PRECISION)
-    _, upper = enclosed(value + above, PRECISION)
-    return Enclosure(lower, upper)
+    return Enclosure(enclosed(value - below, PRECISION)[0], enclosed(value + above, PRECISION)[1])
 
 
 @pytest.mark.parametrize("sign", OPERATIONS)

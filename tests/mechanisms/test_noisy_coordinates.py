@@ -47,8 +47,7 @@ def test_all_pairs_of_falling_chains_of_one_size_are_lists():
     for rows, columns in itertools.product(falling, repeat=2):
         both = np.array(rows, np.int64), np.array(columns, np.int64)
         if len(rows) - len(columns) in (0, 1):
-            found = list_of_coordinates(*both)
-            assert found.total == sum(rows) + sum(columns)
+            assert list_of_coordinates(*both).total == sum(rows) + sum(columns)
         else:
             with pytest.raises(ValueError, match="as many rows as columns"):
                 list_of_coordinates(*both)

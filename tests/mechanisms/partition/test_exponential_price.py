@@ -60,10 +60,11 @@ def test_ratios_between_walls_are_within_the_price(q):
     """For all neighbours in boxes of 3 by 4; the price is that of all lists, so it is not met."""
     limit = math.exp(float(unit_cost(rational_decay(q)).upper))
     outcomes = list(enumeration.partitions(3, 4))
-    worst = 0
     distribution = {f: enumeration.distribution(q, f, iter(outcomes)) for f in outcomes}
-    for f, g in enumeration.neighbours(outcomes):
-        worst = max(worst, *(p / distribution[g][x] for x, p in distribution[f].items()))
+    worst = max(
+        max(p / distribution[g][x] for x, p in distribution[f].items())
+        for f, g in enumeration.neighbours(outcomes)
+    )
     assert worst <= limit
     # A smaller q needs less room: then the walls hardly matter.
     assert q > Fraction(1, 2) or worst > 0.97 * limit
@@ -80,6 +81,7 @@ def test_the_empty_list_and_one_user_meet_the_price(eta):
     ("arguments", "named"),
     [
         *[({"epsilon": e}, "epsilon") for e in (0, -1.0, math.nan, math.inf, 1e-12, "a tenth")],
+        *[({"epsilon": e}, "must be at most 65536") for e in (2**16 + 1, 4e8, 1e300)],
         *[({"epsilon": 1.0, "sensitivity": s}, "sensitivity") for s in (0, 1.5)],
         ({"epsilon": 1.0, "eta": Eta(1, 1, 1)}, "eta, not both"),
         ({"sensitivity": 2}, "give epsilon or eta: what a release costs has no default"),

@@ -1,6 +1,7 @@
 """The geometric mechanism: its means, its distribution by draws and in closed form, where it
 exists, and its cost."""
 
+import itertools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -67,14 +68,13 @@ def test_1000_draws_follow_the_distribution(private):
     st.integers(0, 10**6).map(InsecureSeededTape),
 )
 def test_releases_keep_to_public_bounds(private, reference, width, epsilon, tape):
-    for bounds in (
-        PartitionBounds.around(reference, width),
-        PartitionBounds(upper=reference, unbounded_ranks=width),
-        PartitionBounds.of_total(private.total % 3000),
-    ):
-        for kind in (GeometricPartitionMechanism, IntegerPartitionMechanism):
-            mechanism = kind(epsilon=epsilon, bounds=bounds)
-            assert bounds.contain(mechanism.release(private, tape))
+    kinds = GeometricPartitionMechanism, IntegerPartitionMechanism
+    below = PartitionBounds(upper=reference, unbounded_ranks=width)
+    of_total = PartitionBounds.of_total(private.total % 3000)
+    around = PartitionBounds.around(reference, width)
+    for kind, bounds in itertools.product(kinds, (below, of_total, around)):
+        mechanism = kind(epsilon=epsilon, bounds=bounds)
+        assert bounds.contain(mechanism.release(private, tape))
 
 
 @pytest.mark.parametrize("sensitivity", [1, 2, 7, 1000])
