@@ -19,11 +19,8 @@ from tests.cases import slow_unless
 
 
 def largest_change(pairs, nodes, degree_lists):
-    """Max L1 distance between the lists of a graph and of the same graph without one node.
-
-    Over all graphs with these nodes: graph g has the edge pairs[i] iff bit i of g is set.
-    ``degree_lists`` maps a list of edges to one or more FrequencyLists.
-    """
+    """Max L1 distance between the lists of a graph and of the same graph without one node, over all
+    graphs with these nodes: graph g has the edge pairs[i] iff bit i of g is set."""
     graphs, ranks = np.arange(2 ** len(pairs)), np.arange(1, nodes + 1)
     edges = ([pair for i, pair in enumerate(pairs) if g >> i & 1] for g in graphs.tolist())
     tables = np.array([[one.at_ranks(ranks) for one in degree_lists(some)] for some in edges])

@@ -57,13 +57,10 @@ def test_equality_in_64_bits_is_settled_by_further_bits():
 @pytest.mark.parametrize(
     "values",
     [
-        [3, -4, 9],
-        (3.0, -4.0, 9.0),
-        np.array([3, -4, 9], dtype=np.int8),
-        np.array([3, -4, 9], dtype=np.float32),
+        *[[3, -4, 9], [3, -(10**40), 10**40], (3.0, -4.0, 9.0)],
+        *[np.array([3, -4, 9], dtype=kind) for kind in (np.int8, np.float32)],
         [Fraction(3), Decimal(-4), gmpy2.mpz(9)],
         [np.int64(3), np.float32(-4), gmpy2.mpfr(9)],
-        [3, -(10**40), 10**40],
     ],
 )
 def test_integers_of_any_type_are_clamped_and_need_no_tape(values):

@@ -43,7 +43,7 @@ def test_the_mean_distance_of_releases(name, epsilon, count):
     released = GeometricPartitionMechanism(epsilon=epsilon).release_many(private, count, tapes)
     dist = [one.l1_distance(private) / 2 for one in released]
     # Four standard errors: a false alarm in one of 16,000 were it a normal distribution.
-    assert abs(np.mean(dist) - DIST[name][epsilon]) < 4 * np.std(dist) / math.sqrt(count)
+    assert abs(distributions.score(dist, DIST[name][epsilon])) < 4
 
 
 @pytest.mark.parametrize("private", [(), (3, 1), (2, 2, 1)], ids=str)
