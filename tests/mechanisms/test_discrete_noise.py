@@ -25,10 +25,7 @@ SMALL = [
     *map(DiscreteLaplace, (Fraction(1, 3), 1, 20.5)),
     *map(TwoSidedGeometric, (Eta(1, 1, 1), Eta(13, 4, 2))),
 ]
-LARGE = [
-    *map(DiscreteLaplace, (513, 10**7, 2**48)),
-    TwoSidedGeometric(Eta(2**20 - 1, 20, 1)),
-]
+LARGE = [*map(DiscreteLaplace, (513, 10**7, 2**48)), TwoSidedGeometric(Eta(2**20 - 1, 20, 1))]
 TRUNCATED = [
     TruncatedGeometricNoise(Fraction(epsilon), k)
     for epsilon, k in ((1, 1), (1, 11), (20, 3), ("1/1000", 6000), ("1/1000000", 500))

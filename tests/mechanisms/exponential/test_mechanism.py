@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 from unittest import mock
@@ -59,10 +60,8 @@ def test_fractional_utilities_draw_the_mixture_over_all_roundings():
 
 def mixture(eta, utilities):
     """The distribution over all ways to round utilities."""
-    distribution = dict.fromkeys(range(len(utilities)), Fraction(0))
-    floors = [math.floor(utility) for utility in utilities]
-    for ups in itertools.product([0, 1], repeat=len(utilities)):
-        rounded = [floor + up for floor, up in zip(floors, ups, strict=True)]
+    distribution = Counter()
+    for rounded in itertools.product(*((math.floor(u), math.floor(u) + 1) for u in utilities)):
         chance = math.prod(1 - abs(u - n) for u, n in zip(utilities, rounded, strict=True))
         for i, p in definition(eta, rounded, min(rounded), max(rounded)).items():
             distribution[i] += chance * p

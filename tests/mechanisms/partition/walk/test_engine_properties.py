@@ -39,11 +39,6 @@ def test_a_list_has_many_forms(tmp_path_factory, private):
     assert len(private) * (len(private) + 1) <= 2 * private.total
 
 
-@given(st.permutations([5, 5, 3, 1, 1, 1, 40]))
-def test_counts_may_come_in_any_order(shuffled):
-    assert list(FrequencyList.from_counts(shuffled)) == [(40, 1), (5, 2), (3, 1), (1, 3)]
-
-
 @given(frequency_lists(), frequency_lists(), frequency_lists())
 def test_l1_is_a_metric_that_conjugation_keeps(a, b, c):
     assert a.l1_distance(b) == b.l1_distance(a)
