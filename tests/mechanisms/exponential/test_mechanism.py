@@ -103,8 +103,7 @@ def test_the_precision_suffices_and_is_tight(eta, lowest, span, outcomes):
     )
     assert empirical.precision_bits <= theoretical.precision_bits
     # The worst case: one outcome at the far end, the others at the near one.
-    worst = [lowest] * (outcomes - 1) + [highest]
-    tape = InsecureSeededTape(1)
+    worst, tape = [*[lowest] * (outcomes - 1), highest], InsecureSeededTape(1)
     assert 0 <= empirical.sample(worst, tape) < outcomes
     if outcomes > 1 and (span > 0 or outcomes % 2 == 1):
         empirical.__dict__["precision_bits"] -= 1
@@ -189,8 +188,7 @@ def test_more_than_min_retries_draws_are_made_with_probability_below_two_to_the_
 
 @pytest.mark.parametrize("value", [0.3, -10, 10, 9.9, -1e9, Fraction(22, 7)])
 def test_the_distribution_of_a_clamped_number(value):
-    laplace = ClampedLaplace(Eta(3, 2, 1), -10, 10, granularity=0.25)
-    tape = InsecureSeededTape(1)
+    laplace, tape = ClampedLaplace(Eta(3, 2, 1), -10, 10, granularity=0.25), InsecureSeededTape(1)
     draws = [laplace.release(value, tape, f"release {i}") for i in range(200)]
     points = [Fraction(i, 4) for i in range(-40, 41)]
     nearest = min(points, key=lambda point: (abs(point - Fraction(value)), -point))
