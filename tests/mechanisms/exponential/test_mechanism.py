@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import ClampedLaplace, Eta, ExponentialMechanism
+from dp_transforms.mechanisms.enclosure import as_fraction
 from dp_transforms.mechanisms.exponential import InexactArithmeticError
 from dp_transforms.mechanisms.randomness import draw_below
 from tests.statistical import distributions
@@ -24,7 +25,7 @@ SMALL_ETAS = [Eta(x, y, z) for y in range(1, 7) for z in range(1, 4) for x in ra
 def definition(eta, utilities, lowest, highest):
     """The distribution by the textbook, in rationals."""
     clamped = (min(max(u, lowest), highest) for u in utilities)
-    weights = [Fraction(eta.base) ** (u - lowest) for u in clamped]
+    weights = [as_fraction(eta.base) ** (u - lowest) for u in clamped]
     return {i: weight / sum(weights) for i, weight in enumerate(weights)}
 
 

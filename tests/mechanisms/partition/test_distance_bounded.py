@@ -41,11 +41,11 @@ def test_the_bound_is_that_of_its_series():
         found = probability_outside(Decay(rate), total, distance)
         assert min(series, 1) <= found <= min(1.05 * series, 1)
     mechanism = DistanceBoundedPartitionMechanism(2 * rate, max_total=total, delta=1e-9)
-    distance, outside = mechanism.distance, probability_outside(mechanism.decay, total, distance)
-    assert mechanism.decay == Decay(rate)
-    assert outside <= 1e-9 < probability_outside(mechanism.decay, total, distance - 1)
+    distance, decay = mechanism.distance, mechanism.decay
+    assert decay == Decay(rate)
     same = DistanceBoundedPartitionMechanism(2 * rate, max_total=total, distance=distance)
-    assert same.delta == outside
+    assert same.delta == probability_outside(decay, total, distance)
+    assert same.delta <= 1e-9 < probability_outside(decay, total, distance - 1)
 
 
 @pytest.mark.slow
