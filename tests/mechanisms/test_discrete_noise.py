@@ -10,12 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms.mechanisms.decay import Eta
-from dp_transforms.mechanisms.discrete_noise import (
-    RELATIVE_ERROR,
-    DiscreteLaplace,
-    TwoSidedGeometric,
-)
+from dp_transforms.mechanisms import DiscreteLaplace, Eta, TwoSidedGeometric
+from dp_transforms.mechanisms.discrete_noise import RELATIVE_ERROR
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.selection.threshold_distribution import TruncatedGeometricNoise
 from tests.cases import slow_unless

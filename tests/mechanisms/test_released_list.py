@@ -4,13 +4,8 @@ import apache_beam as beam
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms import (
-    FrequencyList,
-    IntegerPartitionMechanism,
-    PartitionBounds,
-    RandomTape,
-    ReleasedList,
-)
+from dp_transforms.mechanisms import IntegerPartitionMechanism, PartitionBounds, RandomTape
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.postprocessing.estimates import GRID
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from dp_transforms.reports.lists import plot_list

@@ -13,14 +13,9 @@ from gmpy2 import mpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms.mechanisms import (
-    Eta,
-    FrequencyList,
-    IntegerPartitionMechanism,
-    PartitionBounds,
-    PartitionTable,
-)
+from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism, PartitionBounds
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.partition.table import PartitionTable
 from dp_transforms.mechanisms.partition.walk.levels import Sampler
 from dp_transforms.mechanisms.partition.walk.transfer import independence_length
 from dp_transforms.mechanisms.partition.walk.walk import Blocks

@@ -7,12 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms import FrequencyList, PartitionBounds
+from dp_transforms.mechanisms import DistanceBoundedPartitionMechanism, PartitionBounds
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.partition.narrowed import (
-    DistanceBoundedPartitionMechanism,
-    probability_outside,
-)
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition.narrowed import probability_outside
 from tests import enumeration
 from tests.tapes import InsecureSeededTape
 

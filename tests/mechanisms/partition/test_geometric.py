@@ -12,14 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms import sample_data
-from dp_transforms.mechanisms import (
-    Eta,
-    GeometricPartitionMechanism,
-    IntegerPartitionMechanism,
-    PartitionBounds,
-)
+from dp_transforms.mechanisms import Eta, GeometricPartitionMechanism, IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition.distributions import GeometricDistribution
 from dp_transforms.mechanisms.partition.exponential import least_epsilon
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from tests import enumeration
 from tests.cases import slow_unless
 from tests.geometric_reference import frequency_distribution, probability

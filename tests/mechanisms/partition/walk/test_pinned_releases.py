@@ -5,13 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms import (
-    Eta,
-    FrequencyList,
-    GeometricPartitionMechanism,
-    IntegerPartitionMechanism,
-    PartitionBounds,
-)
+from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism, PartitionBounds
+from dp_transforms.mechanisms.partition.exponential import GeometricPartitionMechanism
 from dp_transforms.sample_data import rockyou
 from tests.tapes import InsecureSeededTape
 
