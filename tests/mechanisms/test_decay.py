@@ -1,12 +1,13 @@
 """Eta: validation, exact bases, and enclosures that are on the right side."""
 
+import math
 from decimal import Decimal
 from fractions import Fraction
 
 import gmpy2
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import Eta, IntegerPartitionMechanism, OptimalSelection
@@ -27,34 +28,26 @@ def test_base_is_the_exact_power(parameters):
 
 
 @given(etas, st.integers(2, 300))
+@example(Eta(2**500 - 1, 500, 1), 60)
 def test_log_enclosure_holds_and_is_tight(eta, precision):
     lo, hi = eta.log_enclosure(precision)
     assert lo.precision == hi.precision == precision
-    with gmpy2.context(precision=precision + 200):
+    with gmpy2.context(precision=precision + 700):
         exact = -gmpy2.log(gmpy2.mpfr(eta.x) / 2**eta.y) * eta.z
         assert lo < exact < hi
-        assert hi - lo <= 4 * exact / gmpy2.mpfr(2) ** (precision - 2)
-
-
-def test_log_enclosure_loses_nothing_where_the_base_is_near_one():
-    lo, hi = Eta(2**500 - 1, 500, 1).log_enclosure(60)
-    assert 0 < lo < hi < gmpy2.mpq(lo) * (1 + gmpy2.mpq(1, 2**57))
-    assert lo * 2**500 == pytest.approx(1)
+        assert hi - lo <= 8 * exact / gmpy2.mpfr(2) ** precision
 
 
 @given(etas)
 def test_epsilon_is_the_next_float_above(eta):
     lo, _ = eta.log_enclosure(200)
-    assert gmpy2.mpfr(eta.epsilon) > lo
-    assert gmpy2.next_below(gmpy2.mpfr(eta.epsilon)) <= lo
+    assert gmpy2.next_below(gmpy2.mpfr(eta.epsilon)) <= lo < gmpy2.mpfr(eta.epsilon)
 
 
 @given(st.one_of(st.floats(1e-6, 50), st.fractions(Fraction(1, 10**6), 50, max_denominator=10**9)))
 def test_from_epsilon_default_is_close_and_never_above(epsilon):
-    eta = Eta.from_epsilon(epsilon)
-    lo, hi = eta.log_enclosure(200)
-    assert hi <= gmpy2.mpq(epsilon)
-    assert lo >= gmpy2.mpq(epsilon) * gmpy2.mpq(999, 1000)
+    lo, hi = Eta.from_epsilon(epsilon).log_enclosure(200)
+    assert gmpy2.mpq(epsilon) * gmpy2.mpq(999, 1000) <= lo < hi <= gmpy2.mpq(epsilon)
 
 
 def test_from_epsilon_against_all_parameters_of_few_bits():
@@ -74,23 +67,21 @@ def test_from_epsilon_takes_numbers_for_what_they_are():
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.0, True, None, "1"])
-@pytest.mark.parametrize("name", ["x", "y", "z"])
-def test_bad_integers_are_named(name, bad):
-    arguments = {"x": 1, "y": 2, "z": 1} | {name: bad}
-    with pytest.raises(ValueError, match=f"{name} must be a positive integer"):
-        Eta(**arguments)
+def test_bad_integers_are_named(bad):
+    for name in "xyz":
+        with pytest.raises(ValueError, match=f"{name} must be a positive integer"):
+            Eta(**({"x": 1, "y": 2, "z": 1} | {name: bad}))
 
 
-@pytest.mark.parametrize(("x", "y"), [(2, 1), (3, 1), (8, 3)])
-def test_x_must_be_below_its_power(x, y):
-    with pytest.raises(ValueError, match=r"x must be below 2\*\*y"):
-        Eta(x, y, 1)
-
-
-@pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf"), None, "one", True])
-def test_bad_epsilons(bad):
-    with pytest.raises(ValueError, match="epsilon must be a positive finite number"):
-        Eta.from_epsilon(bad)
+def test_what_is_out_of_range_is_named():
+    for x, y in ((2, 1), (3, 1), (8, 3)):
+        with pytest.raises(ValueError, match=r"x must be below 2\*\*y"):
+            Eta(x, y, 1)
+    for bad in (0, -1.0, math.nan, math.inf, None, "one", True):
+        with pytest.raises(ValueError, match="epsilon must be a positive finite number"):
+            Eta.from_epsilon(bad)
+    with pytest.raises(ValueError, match="max_bits must be a positive integer"):
+        Eta.from_epsilon(1, max_bits=0)
 
 
 def test_too_few_bits_says_how_many_are_needed():
@@ -98,8 +89,6 @@ def test_too_few_bits_says_how_many_are_needed():
         with pytest.raises(ValueError, match=rf"max_bits={bits} .* at least 20"):
             Eta.from_epsilon(1e-6, max_bits=bits)
     assert Eta.from_epsilon(1e-6, max_bits=20).epsilon < 1e-6
-    with pytest.raises(ValueError, match="max_bits must be a positive integer"):
-        Eta.from_epsilon(1, max_bits=0)
 
 
 def test_integers_of_numpy_are_integers():

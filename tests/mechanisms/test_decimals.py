@@ -22,9 +22,10 @@ rationals = st.fractions(Fraction(1, 10**9), 10**9)
 
 @pytest.mark.parametrize("tenth", WRITTEN + TYPED, ids=repr)
 def test_however_it_is_written_one_tenth_is_one_mechanism(tenth):
-    one, other = IntegerPartitionMechanism(tenth), IntegerPartitionMechanism(Fraction(1, 10))
-    assert one == other and repr(one) == repr(other)
-    assert one.decay == other.decay
+    # The nearest double to a tenth is another number.
+    one, other, double = map(IntegerPartitionMechanism, (tenth, Fraction(1, 10), Fraction(0.1)))
+    assert one == other != double and repr(one) == repr(other) != repr(double)
+    assert one.decay == other.decay != double.decay
     assert one.decay.rate == Fraction(1, 20)
     assert one.epsilon_cost == 0.1
 
@@ -41,17 +42,10 @@ def test_however_it_is_written_one_tenth_is_one_strategy(make):
 @given(rationals, rationals)
 def test_a_repr_says_which_number_it_is(one, other):
     for value in (one, other):
-        assert ExactNumber(eval(repr(ExactNumber(value)))) == value
-        assert exact_fraction("value", str(ExactNumber(value))) == value
-        assert f"{ExactNumber(value)}" == str(ExactNumber(value))
+        number = ExactNumber(value)
+        assert ExactNumber(eval(repr(number))) == exact_fraction("value", str(number)) == value
+        assert f"{number}" == str(number)
     assert (repr(ExactNumber(one)) == repr(ExactNumber(other))) == (one == other)
-
-
-def test_the_nearest_double_to_a_tenth_is_another_mechanism():
-    tenth, double = IntegerPartitionMechanism(0.1), IntegerPartitionMechanism(Fraction(0.1))
-    assert tenth != double
-    assert tenth.decay != double.decay
-    assert repr(tenth) != repr(double)
 
 
 @given(st.one_of(rationals, st.floats(1e-9, 1e9).map(lambda x: Fraction(repr(x)))))

