@@ -4,50 +4,34 @@ import pytest
 from dp_transforms.columnar.columns import coded_table, plain, plain_table, without_nulls
 
 WORDS = ["b", "", "é", "b"]
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array(WORDS, pa.large_string()),
-        pa.array(WORDS, pa.string_view()),
-        pa.array(WORDS).dictionary_encode(),
-        pa.array(WORDS, pa.large_string()).dictionary_encode(),
-        pa.DictionaryArray.from_arrays(pa.array(range(4)), pa.array(WORDS, pa.string_view())),
-        pa.chunked_array([WORDS[:2], WORDS[2:]]),
-        pa.chunked_array(
-            [pa.array(WORDS[:2]).dictionary_encode(), pa.array(WORDS[2:]).dictionary_encode()]
-        ),
-        pa.array(["left out", *WORDS])[1:],
-    ],
-    ids=lambda column: str(column.type),
-)
-def test_strings_become_plain(column):
-    array = plain(column, "user")
-    assert array.type == pa.string()
-    assert array.to_pylist() == WORDS
-
-
-@pytest.mark.parametrize(
-    ("values", "kind"),
-    [([3, 1], kind) for kind in (pa.int8(), pa.int32(), pa.uint32(), pa.uint64())]
-    + [([b"ab", b"\xff\0"], kind) for kind in (pa.large_binary(), pa.binary(2), pa.binary_view())],
-    ids=str,
-)
-def test_integers_and_bytes_become_plain(values, kind):
-    assert plain(pa.array(values, kind), "user").equals(pa.array(values))
-
-
-def test_composites_become_plain():
-    fields = [pa.array(["x", "a", "b"], pa.large_string()), pa.array([0, 1, 2], pa.int8())]
-    struct = pa.StructArray.from_arrays(fields, names=["a", "b"])[1:]
-    array = plain(struct, "partition")
-    assert array.type == pa.struct([("a", pa.string()), ("b", pa.int64())])
-    assert array.to_pylist() == [{"a": "a", "b": 1}, {"a": "b", "b": 2}]
+HALVES = [WORDS[:2], WORDS[2:]]
+BYTES = [b"ab", b"\xff\0"]
+CODED_VIEWS = pa.DictionaryArray.from_arrays(pa.array(range(4)), pa.array(WORDS, pa.string_view()))
+PAIRS = [{"a": "x", "b": 0}, {"a": "a", "b": 1}]
 
 
 def struct_of(values):
     return pa.array([{"a": v} for v in values], pa.struct([("a", pa.string())]))
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (pa.array(WORDS, pa.large_string()), WORDS),
+        (pa.array(WORDS, pa.string_view()), WORDS),
+        (pa.array(WORDS).dictionary_encode(), WORDS),
+        (pa.array(WORDS, pa.large_string()).dictionary_encode(), WORDS),
+        (CODED_VIEWS, WORDS),
+        (pa.chunked_array(HALVES), WORDS),
+        (pa.chunked_array([pa.array(part).dictionary_encode() for part in HALVES]), WORDS),
+        (pa.array(["left out", *WORDS])[1:], WORDS),
+        *((pa.array([3, 1], kind), [3, 1]) for kind in ("int8", "int32", "uint32", "uint64")),
+        *((pa.array(BYTES, k), BYTES) for k in (pa.large_binary(), pa.binary(2), pa.binary_view())),
+        (pa.array(PAIRS, pa.struct({"a": pa.large_string(), "b": pa.int8()}))[1:], PAIRS[1:]),
+    ],
+)
+def test_columns_become_plain(column, values):
+    assert plain(column, "user").equals(pa.array(values))
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from dp_transforms.columnar import scattering
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.scattering import (
-    Route,
-    Routed,
-    buckets_of,
-    gather,
-    pack,
-    unpack,
-)
+from dp_transforms.columnar.scattering import Route, Routed, buckets_of, gather, pack, unpack
 from tests import reference
 from tests.beam_runs import rows_of, table_of
 
@@ -44,25 +37,22 @@ def test_every_row_goes_to_the_bucket_of_its_hash(records, num_buckets):
     assert sorted(rows) == sorted(records)
 
 
+def encoded(table, names):
+    columns = {name: table[name] for name in table.column_names}
+    return pa.table(columns | {name: columns[name].dictionary_encode() for name in names})
+
+
 @pytest.mark.parametrize("coded", [(), ("user",), ("partition",), ("user", "partition")])
 def test_rows_that_are_sorted_in_parts_stay_whole(monkeypatch, coded):
     monkeypatch.setattr(scattering, "_SORTED_ROWS", 64)
     records = [(f"user{i % 700}", f"item{i % 90}") for i in range(1_000)]
-    table = table_of(records)
-    for name in coded:
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, table[name].dictionary_encode())
-    pieces = scatter(table.combine_chunks(), 5)
-    assert sorted(pair for _, piece in pieces for pair in rows_of([unpack(piece)])) == sorted(
-        records
-    )
+    pieces = scatter(encoded(table_of(records), coded).combine_chunks(), 5)
+    assert sorted(rows_of(unpack(piece) for _, piece in pieces)) == sorted(records)
 
 
 def test_rows_that_reducing_leaves_none_of_give_nothing():
     table = table_of([("user", f"item{i % 9}") for i in range(10_000)])
-    for column in range(2):
-        coded = table.column(column).dictionary_encode()
-        table = table.set_column(column, table.column_names[column], coded)
+    table = encoded(table, ["user", "partition"])
     assert not list(scatter(table, 5, lambda reduced: reduced.slice(0, 0)))
 
 
@@ -77,9 +67,8 @@ def test_bounding_through_buckets_agrees_with_the_reference(batches, num_buckets
         for bucket, piece in scatter(table_of(batch), num_buckets):
             buckets.setdefault(bucket, []).append(piece)
     tables = [t for pieces in buckets.values() for t in gathered(pieces, max_bytes)]
-    pairs = [pair for table in tables for pair in rows_of([table])]
     records = [record for batch in batches for record in batch]
-    assert sorted(pairs) == sorted(reference.bound(records, 2, KEY))
+    assert sorted(rows_of(tables)) == sorted(reference.bound(records, 2, KEY))
 
 
 @pytest.mark.parametrize(
