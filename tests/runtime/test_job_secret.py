@@ -9,7 +9,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 import dp_transforms as dp
 from dp_transforms.mechanisms.selection import OptimalSelection
-from dp_transforms.runtime.job_secret import refuse_reruns
 
 SECRET = dp.JobSecret.insecure_for_testing(1)
 
@@ -56,9 +55,9 @@ def test_a_purpose_must_be_named(use):
 
 @pytest.mark.parametrize("flag", ["template_location=gs://bucket/t", "output_executable_path=j"])
 def test_what_could_be_run_again_is_refused(flag):
-    refuse_reruns(PipelineOptions([]))
+    pipeline = beam.Pipeline(Silent(), PipelineOptions([f"--{flag}"]))
     with pytest.raises(ValueError, match=f"{flag.partition('=')[0]} makes a .*, whose runs"):
-        refuse_reruns(PipelineOptions([f"--{flag}"]))
+        _ = pipeline | beam.Create(RECORDS) | dp.BoundContributions(1)
 
 
 RECORDS = [("ann", "jazz"), ("bob", "jazz")]
@@ -71,6 +70,7 @@ TRANSFORMS = {
     "select": dp.SelectPartitions(1, 1e-3, 1),
     "select in rounds": dp.SelectPartitions(1, 1e-3, 2, strategy="renyi_rounds"),
     "select from counts": dp.DeclareBounded(1) | dp.SelectFromCounts(OptimalSelection(1, 1e-3)),
+    "user degrees": dp.ReleaseUserDegrees(1),
     "groups": dp.ReleaseGroupedLists(
         [dp.Attribute("a", ("x",))], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=1
     ),

@@ -28,17 +28,11 @@ from tests.engines import NoNoise, in_process
 KEY = bytes(range(32))
 SECRET = JobSecret.insecure_for_testing(3)
 PIECES = [(i * i % 7, bytes([i]) * (i % 11)) for i in range(200)]
+PAGES = [i % 50 for i in range(500)]
 TABLES = [
-    pa.table(
-        {"user": [f"u{i * j % 97}" for i in range(500)], "partition": [i % 50 for i in range(500)]}
-    )
+    pa.table({"user": [f"u{i * j % 97}" for i in range(500)], "partition": PAGES})
     for j in range(1, 9)
 ]
-
-
-def by_bucket(buckets):
-    # Twice, as for a bucket that is gone through in parts.
-    return [(list(pieces), list(pieces)) for pieces in buckets.take()]
 
 
 @pytest.mark.parametrize("most_bytes", [0, 100, 10**6])
@@ -51,7 +45,9 @@ def test_pieces_come_back_in_order(tmp_path, monkeypatch, most_bytes, segment):
             buckets.add(PIECES[start : start + 10])
             assert buckets.held <= most_bytes
         assert (buckets._file is not None) == (most_bytes < 10**6)
-        assert by_bucket(buckets) == [(expected[b], expected[b]) for b in sorted(expected)]
+        # Twice, as for a bucket that is gone through in parts.
+        found = [(list(pieces), list(pieces)) for pieces in buckets.take()]
+        assert found == [(expected[b], expected[b]) for b in sorted(expected)]
 
 
 @pytest.mark.parametrize("num_buckets", [1, 3, 64])
@@ -82,19 +78,13 @@ def test_batches_of_many_duplicates_travel_together(monkeypatch):
 
 
 NAMES = NamesSpec(MeasuredSelection(20, 1e-3, 40), others_epsilon=5)
-GROUPS = GroupsSpec(
-    attributes=[Attribute("sex")],
-    epsilon_all=9,
-    epsilon_groups=9,
-    max_partitions_per_user=5,
-    selection=PrivacyBudget(5, 1e-3),
-)
+COUNTED = NamesSpec(OptimalSelection(5, 1e-3, 5))
+BUDGET = {"epsilon_all": 9, "epsilon_groups": 9, "selection": PrivacyBudget(5, 1e-3)}
+GROUPS = GroupsSpec(attributes=[Attribute("sex")], max_partitions_per_user=5, **BUDGET)
 HELD = {
     "rounds": lambda engine: engine.names(NAMES),
     "list and rounds": lambda engine: engine.list_and_names(ListSpec(NoNoise()), NAMES),
-    "list and counts": lambda engine: engine.list_and_names(
-        ListSpec(NoNoise()), NamesSpec(OptimalSelection(5, 1e-3, 5))
-    ),
+    "list and counts": lambda engine: engine.list_and_names(ListSpec(NoNoise()), COUNTED),
     "groups": lambda engine: engine.grouped_lists(GROUPS),
 }
 
@@ -161,11 +151,9 @@ ENDLESS = """
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_of_a_job_that_is_killed(tmp_path, sent):
+    options = {"env": os.environ | {"TMPDIR": str(tmp_path)}, "stderr": subprocess.DEVNULL}
     command = [sys.executable, "-c", textwrap.dedent(ENDLESS)]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as job:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, **options) as job:
         assert job.stdout.readline() == b"spilled\n"
         assert not list(tmp_path.iterdir())  # the file has no name
         job.send_signal(sent)
@@ -178,9 +166,7 @@ def test_a_full_disk_is_an_error_of_one_line(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "pwrite", full)
-    with Buckets(0, str(tmp_path)) as buckets, pytest.raises(SpillError) as error:
+    says = rf"cannot be written to {tmp_path} \(no space left on device\): set TMPDIR to"
+    with Buckets(0, str(tmp_path)) as buckets, pytest.raises(SpillError, match=says) as error:
         buckets.add(PIECES)
-    assert str(error.value) == (
-        f"what is shuffled cannot be written to {tmp_path} (no space left on device): set TMPDIR "
-        "to a directory of a disk with more room"
-    )
+    assert "\n" not in str(error.value)
