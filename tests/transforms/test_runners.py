@@ -18,7 +18,7 @@ from dp_transforms.runtime import job_secret
 from dp_transforms.runtime.batching import _Batch
 from dp_transforms.runtime.shuffle import OnThreads
 from tests import reference
-from tests.beam_runs import run, table_of
+from tests.beam_runs import table_of
 from tests.selection_reference import selected
 
 SECRET = dp.JobSecret.insecure_for_testing(9)
@@ -46,9 +46,7 @@ def lists(tables):
     """The steps of a list, and what comes out of each."""
     bounded = tables | dp.BoundContributions(KAPPA, secret=SECRET)
     counts = bounded | dp.CountDistinctUsers(secret=SECRET)
-    released = counts | dp.ReleaseFrequencyList(
-        epsilon=1, max_partitions_per_user=KAPPA, secret=SECRET
-    )
+    released = counts | dp.ReleaseFrequencyList(1, KAPPA, secret=SECRET)
     for name, pcoll, rows in (("Bounded", bounded, BOUNDED), ("Counts", counts, COUNTS.items())):
         flat = beam.FlatMap(lambda table: [tuple(row.values()) for row in table.to_pylist()])
         yield pcoll | name >> flat, rows
@@ -148,12 +146,3 @@ def test_a_release_that_is_lost_is_made_again(monkeypatch):
     with beam.Pipeline(runner=BundleBasedDirectRunner()) as pipeline:
         check(pipeline, lists)
     assert made == [RELEASED] * 3
-
-
-def test_a_failure_is_a_failure_if_it_stays(monkeypatch):
-    def fail(self, element):
-        raise RuntimeError("injected")
-
-    monkeypatch.setattr(OnThreads, "process", fail)
-    with pytest.raises(RuntimeError, match="injected"):
-        run(RECORDS, dp.BoundContributions(KAPPA), runner=BundleBasedDirectRunner())

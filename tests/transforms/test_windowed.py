@@ -39,22 +39,18 @@ ROWS = st.lists(
 @given(ROWS, ROWS, st.integers(1, 3), st.integers(1, 3))
 @settings(max_examples=60)
 def test_users_are_bounded_and_parts_merge(some, others, w, max_partitions):
-    whole = bounded(some + others, w, max_partitions)
+    keep = functools.partial(bounded, w=w, max_partitions=max_partitions)
+    whole = keep(some + others)
     assert len(set(whole)) == len(whole) and set(whole) <= set(some + others)
-    assert set(bounded(whole, w, max_partitions)) == set(whole)
-    merged = bounded(
-        bounded(some, w, max_partitions) + bounded(others, w, max_partitions), w, max_partitions
-    )
-    assert set(merged) == set(whole)
+    assert set(keep(whole)) == set(keep(keep(some) + keep(others))) == set(whole)
     # As many as there may be.
-    given_, kept = ({}, {})
-    for rows, found in ((some + others, given_), (whole, kept)):
-        for user, partition, period in rows:
-            found.setdefault(user, {}).setdefault(period, set()).add(partition)
-    for user, periods in given_.items():
-        assert len(kept[user]) == min(len(periods), w)
-        for period, partitions in kept[user].items():
-            assert len(partitions) == min(len(periods[period]), max_partitions)
+    has, kept = (
+        collections.Counter((user, period) for user, _, period in rows)
+        for rows in (set(some + others), whole)
+    )
+    assert kept == {pair: min(has[pair], max_partitions) for pair in kept}
+    periods, kept_periods = (collections.Counter(user for user, _ in rows) for rows in (has, kept))
+    assert kept_periods == {user: min(number, w) for user, number in periods.items()}
 
 
 CELLS = list(itertools.product((0, 1), "ab"))
@@ -111,13 +107,13 @@ def timed(records):
 def InWindows(begin, kind, size, records):
     """Records of a kind, put together from two parts, in windows of a size."""
 
+    into = beam.WindowInto(window.FixedWindows(size))
+    tables = beam.Map(lambda one: table_of([one])).with_output_types(pa.Table)
+
     def part(number):
         pcoll = begin | f"Create {number}" >> timed(records[number::2])
-        if kind == "tables":
-            pcoll |= f"Tables {number}" >> beam.Map(lambda one: table_of([one])).with_output_types(
-                pa.Table
-            )
-        return pcoll | f"Windows {number}" >> beam.WindowInto(window.FixedWindows(size))
+        pcoll = pcoll | f"Tables {number}" >> tables if kind == "tables" else pcoll
+        return pcoll | f"Windows {number}" >> into
 
     return (part(0), part(1)) | beam.Flatten() | beam.Reshuffle()
 
@@ -203,16 +199,11 @@ def test_lists_by_period_are_of_tables_in_the_global_window():
             run([table.set_column(2, "list", [names])], release)
     with pytest.raises(ValueError, match="takes Arrow tables: declare them"):
         run([(1, 2)], release)
-    fixed = window.FixedWindows(60)
     with pytest.raises(ValueError, match="in the global window"):
-        run([table], beam.WindowInto(fixed), release)
+        run([table], WINDOWED, release)
+    at = beam.Map(lambda one: window.TimestampedValue(one, 1))
     with pytest.raises(TypeError, match="records must be tuples"):
-        run(
-            ["secret"],
-            beam.Map(lambda one: window.TimestampedValue(one, 1)),
-            beam.WindowInto(fixed),
-            dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60}),
-        )
+        run(["secret"], at, WINDOWED, dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60}))
 
 
 def test_a_release_is_no_longer_any_users():
