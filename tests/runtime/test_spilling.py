@@ -128,9 +128,8 @@ def test_what_is_on_disk_is_encrypted_and_authenticated(tmp_path):
 
 
 ENDLESS = """
-    import itertools, sys
+    import itertools
     import pyarrow as pa
-    from dp_transforms import JobSecret
     from dp_transforms.columnar.bounding import distinct_pairs
     from dp_transforms.runtime import local
 
@@ -144,8 +143,7 @@ ENDLESS = """
 
     local.Buckets._write = told
     tables = (pa.table({"user": [i], "partition": ["page"]}) for i in itertools.count())
-    names = ("user", "partition")
-    list(local.reduced(tables, names, distinct_pairs, JobSecret.from_os().key("route"), 16))
+    list(local.reduced(tables, ("user", "partition"), distinct_pairs, bytes(32), 16))
 """
 
 

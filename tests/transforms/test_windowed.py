@@ -6,6 +6,7 @@ import itertools
 import math
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.transforms import trigger, window
@@ -58,40 +59,34 @@ CELLS = list(itertools.product((0, 1), "ab"))
 
 @functools.cache
 def tiny_neighbours(w, max_partitions):
-    """Lists all inputs of two users, two windows and two partitions, bounded, each without the
-    second user and with, as (partition, window) pairs."""
+    """The numbers of users in each cell, bounded, of all inputs of two users, two windows and two
+    partitions, each without the second user and with."""
     subsets = [rows for size in range(5) for rows in itertools.combinations(CELLS, size)]
 
-    def kept(*users):
-        rows = [(name, *cell) for name, cells in zip(("bob", "ann"), users, strict=False)
-                for cell in cells]  # fmt: skip
-        return [cell for _, *cell in bounded(rows, w, max_partitions)]
+    def users_of(*users):
+        rows = [(user, *cell) for user, cells in enumerate(users) for cell in cells]
+        found = collections.Counter((p, name) for _, p, name in bounded(rows, w, max_partitions))
+        return tuple(found[cell] for cell in CELLS)
 
-    return [(kept(others), kept(others, own)) for others in subsets for own in subsets]
+    return {(users_of(others), users_of(others, own)) for others in subsets for own in subsets}
 
 
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
-    release = dp.ReleaseListsByPeriod(
-        "ab", epsilon=1, max_periods_per_user=w, max_partitions_per_user=max_partitions
-    )
+    bounds = {"max_periods_per_user": w, "max_partitions_per_user": max_partitions}
+    release = dp.ReleaseListsByPeriod("ab", epsilon=1, **bounds)
 
     @functools.cache
     def price(one, other):
-        lists = [FrequencyList.from_counts(counts) for counts in (one, other)]
+        lists = [FrequencyList.from_counts(filter(None, counts)) for counts in (one, other)]
         return exact_partition_epsilon(release.spec.of_each, *lists)
 
-    def counts(rows, period):
-        users = collections.Counter(p for p, name in rows if name == period)
-        return tuple(sorted(users.values(), reverse=True))
-
     dearest = max(
-        sum(price(counts(without, name), counts(with_all, name)) for name in "ab")
+        sum(price(without[period::2], with_all[period::2]) for period in (0, 1))
         for without, with_all in tiny_neighbours(w, max_partitions)
     )
-    assert dearest <= 1 + 1e-9
     # And nothing is given away: some pair takes most of it.
-    assert dearest > 0.7
+    assert 0.7 < dearest <= 1 + 1e-9
 
 
 OTHERS = [(user, item, day * DAY + user) for user in range(4) for item in range(3 + user % 2)
@@ -242,37 +237,23 @@ def test_arguments_of_periods_and_names_are_checked_at_once():
 
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_partitions):
-    epsilon, delta = 0.5, 0.05
     bounds = {"max_periods_per_user": w, "max_partitions_per_user": max_partitions}
-    select = dp.SelectPartitionsByPeriod(
-        "ab", epsilon=epsilon, delta=delta, strategy="optimal", **bounds
-    )
+    budget = {"epsilon": 0.5, "delta": 0.05}
+    select = dp.SelectPartitionsByPeriod("ab", strategy="optimal", **budget, **bounds)
     kept = [select.spec.names.strategy.keep_probability(users) for users in range(3)]
-
-    def users_of(rows):
-        users = collections.Counter(map(tuple, rows))
-        return tuple(users[cell] for cell in CELLS)
 
     @functools.cache
     def distribution(users):
         """The probabilities of all sets of named pairs, each of which is decided by itself."""
-        chances = [kept[number] for number in users]
-        return [
-            math.prod(p if named else 1 - p for p, named in zip(chances, sets, strict=True))
-            for sets in itertools.product((False, True), repeat=4)
-        ]
+        return functools.reduce(np.kron, [[1 - kept[number], kept[number]] for number in users])
 
-    pairs = {tuple(map(users_of, pair)) for pair in tiny_neighbours(w, max_partitions)}
+    pairs = tiny_neighbours(w, max_partitions)
     dearest = max(
-        sum(
-            max(0, p - math.exp(epsilon) * q)
-            for p, q in zip(distribution(one), distribution(other), strict=True)
-        )
+        np.maximum(0, distribution(one) - math.exp(0.5) * distribution(other)).sum()
         for one, other in pairs | {pair[::-1] for pair in pairs}
     )
-    assert dearest <= delta * (1 + 1e-9)
     # And nothing is given away: some pair takes most of it.
-    assert dearest > 0.9 * delta
+    assert 0.9 * 0.05 < dearest <= 0.05 * (1 + 1e-9)
 
 
 def selected(**options):
