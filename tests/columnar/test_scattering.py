@@ -146,25 +146,15 @@ def test_many_small_chunks_are_joined_and_a_hot_user_s_are_reduced_one_by_one(mo
     assert set(rows_of([unpack(piece)])) == reference.bound(records, 2, KEY)
 
 
-TYPED_ROWS = st.lists(
-    st.tuples(st.text(max_size=300), st.binary(max_size=9), st.integers(-(2**63), 2**63 - 1))
-)
+TYPES = {"text": pa.string(), "binary": pa.binary(), "number": pa.int64()}
+ROWS = st.tuples(st.text(max_size=300), st.binary(max_size=9), st.integers(-(2**63), 2**63 - 1))
 
 
-def typed_table(rows):
-    text, binary, numbers = (list(part) for part in zip(*rows, strict=True)) if rows else ([],) * 3
-    columns = [
-        pa.array(text, pa.string()),
-        pa.array(binary, pa.binary()),
-        pa.array(numbers, pa.int64()),
-    ]
-    composite = pa.StructArray.from_arrays(columns, names=["text", "binary", "number"])
-    return pa.table([*columns, composite], names=["a", "b", "c", "d"])
-
-
-@given(TYPED_ROWS, st.integers(0, 5), st.integers(0, 20), st.booleans())
+@given(st.lists(ROWS), st.integers(0, 5), st.integers(0, 20), st.booleans())
 def test_unpacking_gives_the_table_back(rows, start, length, compress):
-    table = typed_table(rows).slice(start, length)
+    composite = pa.array([dict(zip(TYPES, row, strict=True)) for row in rows], pa.struct(TYPES))
+    table = pa.table([*composite.flatten(), composite], names=["a", "b", "c", "d"])
+    table = table.slice(start, length)
     again = unpack(pack(table, compress))
     assert again.equals(table)
     again.validate(full=True)

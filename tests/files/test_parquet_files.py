@@ -89,12 +89,8 @@ def test_few_batches_are_held_whatever_the_row_groups_are(
     assert found == users
 
 
-@pytest.mark.parametrize(
-    ("column", "says"),
-    [("page", "no column 'page': its columns are user, x, x"), ("x", "more than one column 'x'")],
-)
-def test_missing_and_repeated_columns(tmp_path, column, says):
+def test_repeated_columns_are_refused(tmp_path):
     table = pa.table([ANN_AND_BOB] * 3, names=["user", "x", "x"])
     pq.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=says):
-        ParquetFiles().schema(str(tmp_path / "a.parquet"), ("user", column))
+    with pytest.raises(InputError, match="more than one column 'x'"):
+        ParquetFiles().schema(str(tmp_path / "a.parquet"), ("user", "x"))

@@ -42,8 +42,6 @@ def through(*steps, kind="tuples"):
 
 
 def both(left, right):
-    """Two branches of the same records, put together again."""
-
     @beam.ptransform_fn
     def Both(pcoll):
         return (pcoll | "left" >> left, pcoll | "right" >> right) | beam.Flatten()
@@ -173,7 +171,6 @@ def test_a_selection_bounds_what_is_not_bounded_enough_and_nothing_else():
 
 
 def labels(pcoll):
-    """The labels of all steps of a pipeline."""
     return {step.full_label for step in steps_of(pcoll.pipeline.transforms_stack[0])}
 
 

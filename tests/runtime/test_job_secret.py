@@ -127,7 +127,5 @@ def test_a_secret_serves_one_pipeline():
 
 
 class Silent(beam.runners.PipelineRunner):
-    """Runs nothing."""
-
     def run_pipeline(self, pipeline, options):
         return beam.runners.runner.PipelineResult(beam.runners.runner.PipelineState.DONE)

@@ -21,7 +21,6 @@ DEGREES = st.sampled_from(["undirected", "in", "out"])
 
 
 def degrees_of(edges, degree):
-    """Degrees from the edges' definition, with sets."""
     directed = {(a, b) for a, b in edges if a != b}
     if degree == "undirected":
         return dict(Counter(node for edge in set(map(frozenset, directed)) for node in edge))

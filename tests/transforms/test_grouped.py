@@ -47,7 +47,6 @@ def make_records(ages):
 
 
 def expected(records, attributes, selection=None):
-    """Computes the lists that must come out, row by row."""
     pairs = reference.bound([r[:2] for r in records], KAPPA, SECRET.key("bound contributions"))
     groups = {(ALL_USERS, ALL_USERS): collections.Counter(partition for _, partition in pairs)}
     names, labels = [], {}

@@ -43,7 +43,6 @@ STRATEGIES = [
 
 
 def lists(tables):
-    """The steps of a list, and what comes out of each."""
     bounded = tables | dp.BoundContributions(KAPPA, secret=SECRET)
     counts = bounded | dp.CountDistinctUsers(secret=SECRET)
     released = counts | dp.ReleaseFrequencyList(1, KAPPA, secret=SECRET)
@@ -54,7 +53,6 @@ def lists(tables):
 
 
 def names(tables, strategies=STRATEGIES):
-    """Names that strategies of both kinds select."""
     flat = beam.FlatMap(lambda table: table["partition"].to_pylist())
     for strategy in strategies:
         select = f"Select {strategy.name}" >> dp.SelectPartitions(strategy=strategy, secret=SECRET)

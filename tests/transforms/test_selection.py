@@ -12,14 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dp_transforms as dp
-from dp_transforms.mechanisms.selection import (
-    STRATEGIES,
-    LaplaceSelection,
-    OptimalSelection,
-    RenyiRoundsSelection,
-    TruncatedGeometricSelection,
-    make_strategy,
-)
+from dp_transforms.mechanisms.selection import STRATEGIES, OptimalSelection, make_strategy
 from dp_transforms.runtime import local, shuffle
 from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_of_others
 from dp_transforms.specs import NamesSpec
@@ -103,7 +96,6 @@ def test_another_number_of_other_users_has_other_noise_under_the_same_secret():
 
 
 def names_of(records, strategy, **options):
-    """What is selected in process."""
     tables, _ = in_process(as_tables(records), SECRET).names(NamesSpec(strategy, **options))
     return rows_of(tables)
 
@@ -190,16 +182,16 @@ def test_nothing_is_selected_from_nothing(name):
 
 
 def test_purposes_and_strategies_have_numbers_of_their_own():
-    strategies = OptimalSelection(1, 1e-2), OptimalSelection(1, 1e-2, 2), LaplaceSelection(1, 1e-2)
-    assert len({repr(strategy) for strategy in strategies}) == 3
+    strategy, other = OptimalSelection(1, 1e-2, 2), OptimalSelection(1, 1e-2)
+    assert len({*map(repr, (strategy, other, make_strategy("laplace", 1, 1e-2)))}) == 3
     found = set()
     for context in ("selection", "other", "third"):
-        select = dp.SelectPartitions(strategy=strategies[1], context=context, secret=SECRET)
+        select = dp.SelectPartitions(strategy=strategy, context=context, secret=SECRET)
         found.add(frozenset(run(RECORDS, select)))
     assert len(found) > 1
 
 
-PUBLIC = TruncatedGeometricSelection(1.0, 1e-2)
+PUBLIC = make_strategy("truncated_geometric", 1.0, 1e-2)
 K = PUBLIC.distribution.threshold
 
 
@@ -228,7 +220,7 @@ def test_arguments_are_checked_at_once(arguments, message):
 
 def test_strategies_that_need_records_are_refused_on_counts():
     with pytest.raises(ValueError, match="'renyi_rounds' needs users' records"):
-        dp.SelectFromCounts(RenyiRoundsSelection(1, 1e-3))
+        dp.SelectFromCounts(make_strategy("renyi_rounds", 1, 1e-3))
     with pytest.raises(ValueError, match="'optimal' has no noisy counts"):
         dp.SelectFromCounts(OptimalSelection(1, 1e-3), noisy_counts=True)
 

@@ -24,7 +24,6 @@ def step(name, **config):
 
 
 def expand(pipeline, elements, *steps):
-    """Adds a chain of YAML transforms to a pipeline."""
     chain = {"type": "chain", "transforms": [step("Create", elements=elements), *steps]}
     expand_pipeline(pipeline, yaml.safe_dump({"pipeline": chain, "providers": PROVIDERS}))
 
