@@ -116,14 +116,12 @@ def test_limits_of_other_tables_change_no_result(monkeypatch, coded, shared_orde
 
 
 def test_a_limit_is_the_largest_of_priorities_with_equal_leading_bits(monkeypatch):
-    priorities = {0: 5, 1: 3, 2: 4}
-    monkeypatch.setattr(
-        bounding,
-        "hash_rows",
-        lambda array, key: np.array(
-            [priorities.get(value, 2**63 + value) for value in array.to_pylist()], np.uint64
-        ),
-    )
+    small = {0: 5, 1: 3, 2: 4}
+
+    def priorities(array, key):
+        return np.array([small.get(one, 2**63 + one) for one in array.to_pylist()], np.uint64)
+
+    monkeypatch.setattr(bounding, "hash_rows", priorities)
     limits, others = Limits(), [("ann", partition) for partition in range(10, 60)]
     tables = [table_of([*some, *others]) for some in ([("ann", 0), ("ann", 1)], [("ann", 2)])]
     parts = [distinct_pairs(one, 2, KEY, shared_order=True, limits=limits) for one in tables]
@@ -151,13 +149,9 @@ def test_limiting_users_per_partition(records, at_most):
     assert counts == {p: min(n, at_most) for p, n in reference.count(records).items()}
 
 
-@pytest.mark.parametrize("constant", ["hash_rows", "prf"])
-def test_ties_are_broken_by_true_values(monkeypatch, constant):
-    hashes = {
-        "hash_rows": lambda array, key: np.zeros(len(array), np.uint64),
-        "prf": lambda key, left, right: np.zeros(len(left), np.uint64),
-    }
-    monkeypatch.setattr(bounding, constant, hashes[constant])
+@pytest.mark.parametrize(("constant", "place"), [("hash_rows", 0), ("prf", 1)])
+def test_ties_are_broken_by_true_values(monkeypatch, constant, place):
+    monkeypatch.setattr(bounding, constant, lambda *args: np.zeros(len(args[place]), np.uint64))
     records = [(user, partition) for user in "ba" for partition in (5, 3, 9, 1, 7)]
     for rows in (records, records[::-1]):
         assert set(bounded(rows, 2, KEY)) == {(user, p) for user in "ab" for p in (1, 3)}

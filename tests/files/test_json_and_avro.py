@@ -132,23 +132,18 @@ def test_lines_that_another_parser_may_read(tmp_path, monkeypatch, lines):
         list(RecordFiles(str(path), "user", ["page"], drop_nulls=True).tables())
 
 
+def logical(kind, name, **more):
+    return {"type": kind, "logicalType": name} | more
+
+
+AT = datetime.datetime(2024, 1, 3, 4, 5, 6, 500_000, datetime.timezone.utc)
+LOCAL = datetime.datetime(2024, 1, 3, 4, 5, 6)
+DECIMAL = logical("bytes", "decimal", precision=9, scale=2)
 TYPED = {
-    "day": ({"type": "int", "logicalType": "date"}, datetime.date(2024, 1, 3), pa.date32()),
-    "at": (
-        {"type": "long", "logicalType": "timestamp-millis"},
-        datetime.datetime(2024, 1, 3, 4, 5, 6, 500_000, datetime.timezone.utc),
-        pa.timestamp("ns", "Asia/Tokyo"),
-    ),
-    "local": (
-        {"type": "long", "logicalType": "local-timestamp-micros"},
-        datetime.datetime(2024, 1, 3, 4, 5, 6),
-        pa.timestamp("s"),
-    ),
-    "price": (
-        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-        decimal.Decimal("1.50"),
-        pa.decimal128(12, 5),
-    ),
+    "day": (logical("int", "date"), datetime.date(2024, 1, 3), pa.date32()),
+    "at": (logical("long", "timestamp-millis"), AT, pa.timestamp("ns", "Asia/Tokyo")),
+    "local": (logical("long", "local-timestamp-micros"), LOCAL, pa.timestamp("s")),
+    "price": (DECIMAL, decimal.Decimal("1.50"), pa.decimal128(12, 5)),
     "flag": ("boolean", True, pa.bool_()),
     "kind": ({"type": "enum", "name": "E", "symbols": ["a", "b"]}, "b", pa.string()),
     "code": ({"type": "fixed", "name": "F", "size": 2}, b"ab", pa.binary(2)),
@@ -177,7 +172,7 @@ def test_types_that_are_given_by_name_where_they_are_needed_again(tmp_path):
 
 def test_uuids_are_text(tmp_path):
     record = {"user": uuid.UUID(int=7)}
-    write(tmp_path / "a.avro", [record], {"user": {"type": "string", "logicalType": "uuid"}})
+    write(tmp_path / "a.avro", [record], {"user": logical("string", "uuid")})
     found = rows_of(read(AvroFiles(), tmp_path / "a.avro", ("user",)))
     assert found == [("00000000-0000-0000-0000-000000000007",)]
 
@@ -188,7 +183,7 @@ def test_uuids_are_text(tmp_path):
         ({"user": "string", "other": "long"}, "no column 'page': its columns are user, other"),
         ({"user": "string", "page": "double"}, "'page' has a type in which it is not clear"),
         ({"user": "string", "page": ["int", "string"]}, "'page' has a type in which"),
-        ({"user": "string", "page": {"type": "long", "logicalType": "time-micros"}}, "'page' has"),
+        ({"user": "string", "page": logical("long", "time-micros")}, "'page' has"),
         ({"user": "string", "page": {"type": "array", "items": "int"}}, "'page' has a type"),
     ],
 )

@@ -3,10 +3,8 @@ import errno
 import functools
 import io
 import itertools
-import json
 import os
 
-import pyarrow as pa
 import pytest
 
 from dp_transforms.errors import InputError
@@ -17,9 +15,7 @@ from dp_transforms.files.filenames import (
     REPORT_FILES,
 )
 from dp_transforms.files.output import ReleaseDirectory, csv_lines
-from dp_transforms.files.partition_file import name_tables
 from dp_transforms.files.paths import LocalFiles
-from pipelines.release_job import Writer
 
 STATEMENT = {"epsilon": 1.0}
 ONE, TWO = (functools.partial(dict, {"list.csv": text}) for text in (b"one", b"two"))
@@ -169,13 +165,3 @@ def test_a_failure_leaves_no_part_of_a_release(
 def test_a_filesystem_that_is_not_there():
     with pytest.raises(InputError, match="no filesystem for such a path"):
         ReleaseDirectory("nosuch://bucket/release", "list.csv").check()
-
-
-@pytest.mark.parametrize("names", [[], ["b", "a", "c"]])
-def test_names_are_sorted_and_written_even_without_any(tmp_path, place, names):
-    statement = STATEMENT | {"noisy_counts": False}
-    write = Writer(place(PARTITIONS_FILE), statement, functools.partial(name_tables, statement))
-    write({"budget": 1}, [pa.table({"partition": pa.array([name])}) for name in names], [7])
-    assert (tmp_path / PARTITIONS_FILE).read_text().split() == ["partition", *sorted(names)]
-    said = json.loads((tmp_path / PRIVACY_FILE).read_text())
-    assert said == statement | {"budget": 1, "users_of_other_partitions": 7}

@@ -153,25 +153,18 @@ def test_graphs_say_whose_records_are_protected():
     assert (nodes.partitions, nodes.unit) == (6, PrivacyUnit.NODE)
 
 
+def has_step(name, *steps):
+    parts = steps_of(through(*steps).pipeline.transforms_stack[0])
+    return any(name in part.full_label.split("/") for part in parts)
+
+
 def test_a_selection_bounds_what_is_not_bounded_enough_and_nothing_else():
-    def bounds_again(pcoll, transform):
-        before = labels(pcoll)
-        _ = pcoll | "Select" >> transform
-        return any("Bound" in label.split("/") for label in labels(pcoll) - before)
-
-    def select(max_partitions=None, **options):
-        return dp.SelectPartitions(1, 1e-3, max_partitions, strategy="optimal", **options)
-
-    assert bounds_again(through(), select(2))
-    assert bounds_again(through(dp.BoundContributions(3)), select(2))
-    assert not bounds_again(through(BOUND), select(2))
-    assert not bounds_again(through(BOUND), select(5))
-    assert not bounds_again(through(BOUND), select())
-    assert not bounds_again(through(), select(2, already_bounded=True))
-
-
-def labels(pcoll):
-    return {step.full_label for step in steps_of(pcoll.pipeline.transforms_stack[0])}
+    two, five, known = (select(most, strategy="optimal") for most in (2, 5, None))
+    for steps in ([two], [dp.BoundContributions(3), two]):
+        assert has_step("Bound", *steps)
+    declared = select(2, strategy="optimal", already_bounded=True)
+    for steps in ([BOUND, two], [BOUND, five], [BOUND, known], [declared]):
+        assert not has_step("Bound", *steps)
 
 
 def test_the_default_strategy_is_that_of_the_known_bound():
@@ -179,13 +172,9 @@ def test_the_default_strategy_is_that_of_the_known_bound():
         _ = select().strategy
     with pytest.raises(ValueError, match="delta"):
         dp.SelectPartitions(1, 2)
-
-    def weighs(max_partitions):
-        selected = through(dp.BoundContributions(max_partitions), dp.SelectPartitions(1, 1e-5))
-        return any("Weigh0" in label.split("/") for label in labels(selected))
-
     # One partition each: optimal, from counts. Ten: a weighted strategy.
-    assert [weighs(max_partitions) for max_partitions in (1, 10)] == [False, True]
+    assert not has_step("Weigh0", dp.BoundContributions(1), dp.SelectPartitions(1, 1e-5))
+    assert has_step("Weigh0", dp.BoundContributions(10), dp.SelectPartitions(1, 1e-5))
 
 
 def test_the_element_type_has_no_say():

@@ -152,30 +152,16 @@ def test_tables_are_declared_as_what_they_are():
 
 
 
-@pytest.mark.parametrize(
-    "transform",
-    [
-        ALL,
-        dp.CountDistinctUsers(),
-        dp.ReleaseFrequencyList(epsilon=1, max_partitions_per_user=1),
-        dp.ReleaseUserDegrees(1),
-    ],
-)
+TRANSFORMS = [ALL, dp.CountDistinctUsers(), dp.ReleaseFrequencyList(1, 1), dp.ReleaseUserDegrees(1)]
+EARLY = trigger.Repeatedly(trigger.AfterCount(1)), trigger.AccumulationMode.DISCARDING
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("steps", [(), (beam.Map(same), beam.Reshuffle())])
-@pytest.mark.parametrize(
-    "windowing",
-    [
-        beam.WindowInto(window.FixedWindows(60)),
-        beam.WindowInto(
-            window.GlobalWindows(),
-            trigger=trigger.Repeatedly(trigger.AfterCount(1)),
-            accumulation_mode=trigger.AccumulationMode.DISCARDING,
-        ),
-    ],
-)
-def test_windows_are_refused_also_beside_the_global_one(windowing, steps, transform):
+@pytest.mark.parametrize("windows", [[window.FixedWindows(60)], [window.GlobalWindows(), *EARLY]])
+def test_windows_are_refused_also_beside_the_global_one(windows, steps, transform):
     plain = beam.Pipeline() | beam.Create([("a", 1)])
-    windowed = plain | windowing
+    windowed = plain | beam.WindowInto(*windows)
     with pytest.raises(ValueError, match="must be bounded and in the global window"):
         _ = windowed | "Windowed" >> transform
     mixed = (plain, windowed) | beam.Flatten()

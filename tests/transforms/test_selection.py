@@ -148,14 +148,6 @@ def test_counts_alone():
         found = run(given, dp.DeclareBounded(1), select)
         names = found if kind == "tuples" else [name for (name,) in rows_of(found)]
         assert set(names) == expected
-    # A pipeline of one's own: what SelectPartitions does with records.
-    capped = run(
-        RECORDS,
-        dp.BoundContributions(1, secret=SECRET),
-        dp.CountDistinctUsers(cap=strategy.saturation_count),
-        dp.SelectFromCounts(strategy, secret=SECRET),
-    )
-    assert set(capped) == selected(RECORDS, strategy)
 
 
 def test_declared_bounds_count_users_once_and_no_further_than_needed():

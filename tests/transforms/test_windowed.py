@@ -148,19 +148,13 @@ BOTH = pytest.mark.parametrize(
     [dp.ReleaseWindowedLists, functools.partial(dp.SelectWindowedPartitions, delta=1e-6)],
     ids=["lists", "names"],
 )
+EARLY = trigger.Repeatedly(trigger.AfterCount(1)), trigger.AccumulationMode.DISCARDING
 WINDOWED = beam.WindowInto(window.FixedWindows(60))
 REFUSED = {
     "global": (beam.Map(same), "must be in beam.window.FixedWindows"),
     "sliding": (beam.WindowInto(window.SlidingWindows(60, 30)), "release a record several times"),
     "sessions": (beam.WindowInto(window.Sessions(60)), "sessions tell by where they begin"),
-    "triggered": (
-        beam.WindowInto(
-            window.FixedWindows(60),
-            trigger=trigger.Repeatedly(trigger.AfterCount(1)),
-            accumulation_mode=trigger.AccumulationMode.DISCARDING,
-        ),
-        "a trigger that fires again",
-    ),
+    "triggered": (beam.WindowInto(window.FixedWindows(60), *EARLY), "a trigger that fires again"),
 }
 
 
