@@ -126,12 +126,6 @@ def test_buckets_are_in_range(num_buckets):
     assert buckets_of(hashes, num_buckets)[[0, -1]].tolist() == [0, num_buckets - 1]
 
 
-def test_records_of_different_types_do_not_mix():
-    pieces = [pack(pa.table({"user": [1], "partition": [p]})) for p in ("a", 1)]
-    with pytest.raises(TypeError, match="give all users one type"):
-        gathered(pieces)
-
-
 @pytest.mark.parametrize("rows", [1, 20_000])
 def test_many_small_chunks_are_joined_and_a_hot_user_s_are_reduced_one_by_one(monkeypatch, rows):
     monkeypatch.setattr(scattering, "_SORTED_ROWS", 1 << 12)
