@@ -9,8 +9,6 @@ import pytest
 from dp_transforms import BoundContributions, JobSecret
 from dp_transforms.columnar.columns import decoded
 from dp_transforms.errors import InputError
-from dp_transforms.files.parquet_files import ParquetFiles
-from dp_transforms.files.paths import FileRange
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.transforms.reading import ReadRecords
 from tests.beam_runs import rows_of, run
@@ -19,10 +17,7 @@ SECRET = JobSecret.insecure_for_testing(3)
 
 
 def read(path):
-    """The users of the files of a glob, whose schemas have been compared, one table for each."""
-    RecordFiles(str(path), "user", ["partition"])
-    parts = [FileRange(str(file), 0, 1 << 40) for file in sorted(path.parent.glob(path.name))]
-    return [table for part in parts for table in ParquetFiles().read(part, ("user",))]
+    return list(RecordFiles(str(path), "user", ["partition"]).tables())
 
 
 def test_small_and_large_decimals_have_a_text_of_their_own(tmp_path):

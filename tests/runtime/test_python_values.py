@@ -71,16 +71,6 @@ def test_data_frames_with_nulls(partitions, kept):
     assert sorted(found, key=str) == list(zip(["ann", "dan"], kept, strict=True))
 
 
-def test_nulls_inside_of_dictionaries_are_left_out():
-    codes = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), ["rock", None])
-    for partition in (codes, pa.StructArray.from_arrays([codes], ["name"])):
-        table = pa.table({"user": ["ann", "bob", "cyd"], "partition": partition})
-        found = rows_of(run([table], ToRecords(drop_nulls=True), BoundContributions(9)))
-        assert [user for user, _ in found] == ["ann"]
-        with pytest.raises(ValueError, match="has nulls"):
-            run([table], ToRecords(), BoundContributions(9))
-
-
 @pytest.mark.parametrize(
     ("value", "null"),
     [(None, True), ("", False), ((1, (None,)), True), ({"a": {"b": None}}, True),

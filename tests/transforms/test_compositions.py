@@ -24,22 +24,18 @@ OTHERS = [(user, item) for user in range(5) for item in ITEMS[user % 3 :: 2]]
 EPSILON, DELTA = 300, 1e-3
 
 kappas = st.integers(1, 4)
+bounds = st.tuples(st.just("bound"), kappas)
+others = st.sampled_from(["redeclare", "keep some", "reshuffle", "copy", "swap"])
+counts = st.tuples(st.just("count"), st.sampled_from([None, None, 2]))
 changes = st.recursive(
-    st.one_of(
-        st.tuples(st.just("bound"), kappas),
-        st.tuples(st.just("bound"), kappas),
-        st.tuples(st.just("count"), st.sampled_from([None, None, 2])),
-        st.tuples(st.sampled_from(["redeclare", "keep some", "reshuffle", "copy", "swap"]), kappas),
-    ),
+    st.one_of(bounds, bounds, counts, st.tuples(others, kappas)),
     lambda inner: st.tuples(st.just("both"), st.tuples(*[st.lists(inner, max_size=2)] * 2)),
     max_leaves=5,
 )
 releases = st.tuples(st.sampled_from(["release", "select", "from counts"]), st.none() | kappas)
 kinds = st.sampled_from(["tuples", "rows", "tables"])
 keepers = st.tuples(st.sampled_from(["redeclare", "keep some", "reshuffle"]), kappas)
-sensible = st.tuples(
-    st.tuples(st.just("bound"), kappas), keepers, st.tuples(st.just("count"), st.none())
-).map(list)
+sensible = st.tuples(bounds, keepers, st.just(("count", None))).map(list)
 compositions = st.tuples(kinds, st.one_of(st.lists(changes, max_size=4), sensible), releases)
 
 
@@ -107,11 +103,8 @@ def Composition(begin, kind, chain, release, records):
 
 def known_kappa(kind, chain, release):
     """The kappa of a selection: as it was told, or as is known of its records."""
-    told = release[1]
-    if release[0] == "from counts":
-        return told or 2
-    if told is not None:
-        return told
+    if release[0] == "from counts" or release[1] is not None:
+        return release[1] or 2
     records = beam.Pipeline() | beam.Create(of_kind(kind, PLANTED))
     return bound_of(composed(records, kind, chain, "main")).partitions
 

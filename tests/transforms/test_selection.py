@@ -53,21 +53,6 @@ def test_selections_agree_with_the_reference(name, max_partitions):
     assert set(found) == expected
 
 
-@pytest.mark.parametrize("name", ["optimal", "renyi_rounds"])
-def test_users_of_what_is_not_named_are_counted(name):
-    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=2)
-    named = selected(RECORDS, strategy)
-
-    def both(pipeline):
-        # At this epsilon the noise is 0, but for one run in e**500.
-        transform = dp.SelectPartitions(strategy=strategy, others_epsilon=500, secret=SECRET)
-        released = pipeline | beam.Create(RECORDS) | transform
-        return (released["partitions"], released["other_users"]) | beam.Flatten()
-
-    others = len({user for user, name in RECORDS if name not in named})
-    assert set(run(both)) == named | {others} and others > 10
-
-
 def test_one_user_moves_the_number_of_other_users_by_one():
     named = [pa.table({"partition": ["item0", "item3"]})]
     users = distinct_users(users_of_others(table_of(RECORDS), named)).num_rows
