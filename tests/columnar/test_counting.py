@@ -73,10 +73,6 @@ NAMES = st.sampled_from(["a", "b", "c", "", "ü"])
 PAIRS = st.lists(st.tuples(st.integers(0, 6), NAMES), max_size=40)
 
 
-def square(counts):
-    return counts * counts
-
-
 RECORD = {"user": pa.int64(), "partition": pa.string()}
 EDGE = {"source": pa.int64(), "target": pa.int64()}
 
@@ -102,11 +98,11 @@ def expected(pairs):
 @given(PAIRS, st.integers(0, 6))
 def test_weights_are_summed_by_partition_also_in_parts(pairs, cut):
     for table in (distinct_pairs(table_of(pairs)), table_of(sorted(set(pairs)))):
-        weighed = weigh_pairs(table, square)
+        weighed = weigh_pairs(table, np.square)
         assert as_dict(weighed) == expected(pairs)
         assert weighed.num_rows == len(expected(pairs))
     parts = [[p for p in pairs if p[0] < cut], [p for p in pairs if p[0] >= cut]]
-    tables = [weigh_pairs(distinct_pairs(table_of(part)), square) for part in parts]
+    tables = [weigh_pairs(distinct_pairs(table_of(part)), np.square) for part in parts]
     merged = sum_counts(pa.concat_tables(tables).combine_chunks())
     assert as_dict(merged) == expected(pairs)
     assert as_dict(sum_counts(merged)) == as_dict(merged)

@@ -163,18 +163,12 @@ def test_avro_and_parquet_give_the_same_values(tmp_path):
     assert found[0] == found[1]
 
 
-def test_types_that_are_given_by_name_where_they_are_needed_again(tmp_path):
-    record = {"user": {"id": 1}, "page": {"id": 2}}
-    kinds = {"user": avro_record("Node", {"id": "long"}), "page": ["null", "Node"]}
-    write(tmp_path / "a.avro", [record], kinds)
-    assert rows_of(read(AvroFiles(), tmp_path / "a.avro", ("user.id", "page.id"))) == [(1, 2)]
-
-
-def test_uuids_are_text(tmp_path):
-    record = {"user": uuid.UUID(int=7)}
-    write(tmp_path / "a.avro", [record], {"user": logical("string", "uuid")})
-    found = rows_of(read(AvroFiles(), tmp_path / "a.avro", ("user",)))
-    assert found == [("00000000-0000-0000-0000-000000000007",)]
+def test_uuids_and_types_that_are_given_by_name_where_they_are_needed_again(tmp_path):
+    node = avro_record("Node", {"id": logical("string", "uuid")})
+    record = {"user": {"id": uuid.UUID(int=7)}, "page": {"id": uuid.UUID(int=8)}}
+    write(tmp_path / "a.avro", [record], {"user": node, "page": ["null", "Node"]})
+    found = rows_of(read(AvroFiles(), tmp_path / "a.avro", ("user.id", "page.id")))
+    assert found == [tuple(f"00000000-0000-0000-0000-00000000000{n}" for n in (7, 8))]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import functools
 import io
 import itertools
 import os
+from unittest import mock
 
 import pytest
 
@@ -124,14 +125,9 @@ def test_overwrite_replaces_a_release_with_its_report_and_nothing_else(tmp_path,
 
 def fail_at(monkeypatch, method, call):
     """Makes one call of a method of LocalFiles fail, counting from 1."""
-    calls = itertools.count(1)
-    real = getattr(LocalFiles, method)
-
-    def failing(*args, **options):
-        if next(calls) == call:
-            raise OSError(28, "No space left on device")
-        return real(*args, **options)
-
+    first = [mock.DEFAULT] * (call - 1) + [OSError(28, "No space left on device")]
+    effects = itertools.chain(first, itertools.repeat(mock.DEFAULT))
+    failing = mock.Mock(wraps=getattr(LocalFiles, method), side_effect=effects)
     monkeypatch.setattr(LocalFiles, method, failing)
 
 

@@ -28,10 +28,9 @@ from tests.engines import NoNoise, in_process
 KEY = bytes(range(32))
 SECRET = JobSecret.insecure_for_testing(3)
 PIECES = [(i * i % 7, bytes([i]) * (i % 11)) for i in range(200)]
-PAGES = [i % 50 for i in range(500)]
+COLUMNS = {"partition": [i % 50 for i in range(500)], "sex": ["f", "m", None, "f", "m"] * 100}
 TABLES = [
-    pa.table({"user": [f"u{i * j % 97}" for i in range(500)], "partition": PAGES})
-    for j in range(1, 9)
+    pa.table({"user": [f"u{i * j % 97}" for i in range(500)]} | COLUMNS) for j in range(1, 9)
 ]
 
 
@@ -82,14 +81,12 @@ def test_no_release_depends_on_memory(tmp_path, monkeypatch, verb):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     written, write = [], Buckets._write
     monkeypatch.setattr(Buckets, "_write", lambda *args: written.append(args) or write(*args))
-    sexes = pa.array(["f", "m", None, "f", "m"] * 100)
-    tables = [table.append_column("sex", sexes) for table in TABLES]
-    expected = HELD[verb](in_process(tables, SECRET))
+    expected = HELD[verb](in_process(TABLES, SECRET))
     assert not written
     monkeypatch.setattr(local, "is_full", lambda *_: True)  # a batch of each table
     for limit in (0, 10**5):
         monkeypatch.setattr(local, "memory_limit", lambda limit=limit: limit)
-        assert HELD[verb](in_process(tables, SECRET)) == expected
+        assert HELD[verb](in_process(TABLES, SECRET)) == expected
     assert written and not list(tmp_path.iterdir())
 
 

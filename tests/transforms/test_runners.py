@@ -28,13 +28,9 @@ RNG = random.Random(1)
 RECORDS = [(f"user{RNG.randrange(60)}", f"item{RNG.randrange(9) ** 2}") for _ in range(2_000)]
 BOUNDED = reference.bound(RECORDS, KAPPA, SECRET.key("bound contributions"))
 COUNTS = reference.count(BOUNDED)
-RELEASED = list(
-    dp.release_frequency_list(
-        FrequencyList.from_counts(COUNTS.values()),
-        FrobeniusMechanism(epsilon=1, sensitivity=KAPPA),
-        SECRET,
-    )
-)
+PRIVATE = FrequencyList.from_counts(COUNTS.values())
+MECHANISM = FrobeniusMechanism(epsilon=1, sensitivity=KAPPA)
+RELEASED = list(dp.release_frequency_list(PRIVATE, MECHANISM, SECRET))
 
 
 STRATEGIES = [
