@@ -58,7 +58,7 @@ REFUSED = {
     "bounded after counting": ((COUNT, BOUND, release(2)), "BoundContributions takes records"),
     "counted twice": ((COUNTED, COUNT), "CountDistinctUsers takes records"),
     "counts as edges": ((COUNTED, dp.CountProjectedDegrees(2)), "Degrees takes records"),
-    "counts as users": ((COUNTED, dp.ReleaseUserDegrees(1)), "ReleaseUserDegrees takes records"),
+    "counts as users": ((COUNTED, dp.ReleaseUserDegrees(1)), "but these are counts"),
     "not counted": ((BOUND, release(2)), "takes counts, but these are records"),
     "numbers": ((beam.Map(lambda r: (r[0], 5)), BOUND, release(2)), "takes counts, but these"),
     "declared less than it is": ((BOUND, dp.DeclareBounded(1)), "contradicts"),
