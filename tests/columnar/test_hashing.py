@@ -99,16 +99,16 @@ def test_rows_that_need_no_number_change_nothing():
     assert all(some.prefix(i, 300) == everything.prefix(i, 300) for i in np.flatnonzero(needed))
 
 
+PAIRS = [pa.array(["a", "ab", "", "abc", "a"]), pa.array(["bc", "c", "abc", "", "cb"])]
+
+
 @pytest.mark.parametrize(
     "column",
     [
         pa.array([-1, 0, 1, 2**63 - 1, -(2**63)]),
         pa.array(["", "a", "b", "ab", "a\0"]),
         pa.array([b"", b"\0", b"\0\0", b"a"]),
-        pa.StructArray.from_arrays(
-            [pa.array(["a", "ab", "", "abc", "a"]), pa.array(["bc", "c", "abc", "", "cb"])],
-            names=["x", "y"],
-        ),
+        pa.StructArray.from_arrays(PAIRS, ["x", "y"]),
         pa.StructArray.from_arrays([pa.array([1, 1, 2]), pa.array(["1", "2", "1"])], ["x", "y"]),
     ],
     ids=["integers", "strings", "bytes", "pairs", "mixed pairs"],

@@ -25,6 +25,7 @@ ONE, TWO = (functools.partial(dict, {"list.csv": text}) for text in (b"one", b"t
 def contents(directory):
     return {path.name: path.read_text() for path in directory.iterdir()}
 
+
 def published(text, epsilon=1.0):
     return {"list.csv": text, PRIVACY_FILE: f'{{\n  "epsilon": {epsilon}\n}}\n'}
 

@@ -22,6 +22,7 @@ BYTES = [text.encode() for text in TEXTS[:-2]] + [b"\xff", b"\xff\xfe"]
 CODES = [i * i % 11 for i in range(200)]
 USERS = [f"user{i % 40}" for i in range(200)]
 
+
 def taken(values, kind):
     return pa.array([values[code] for code in CODES], kind)
 

@@ -97,10 +97,8 @@ def test_other_pipelines_run_as_often_as_they_like():
 
 
 def test_parts_of_a_pipeline_are_not_run_again():
-    class InteractiveRunner(Silent):
-        """Has the name of Beam's runner."""
-
-    pipeline = beam.Pipeline(runner=InteractiveRunner())
+    # With the name of Beam's runner.
+    pipeline = beam.Pipeline(runner=type("InteractiveRunner", (Silent,), {})())
     with pytest.raises(ValueError, match="the InteractiveRunner runs parts"):
         _ = pipeline | beam.Create(RECORDS) | dp.BoundContributions(1)
 

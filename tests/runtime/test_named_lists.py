@@ -63,7 +63,7 @@ def test_one_value_for_each_user_and_attribute_also_in_parts(one, other, max_par
 def test_a_user_moves_one_list_of_each_attribute(others, own, max_partitions):
     """The sensitivity that the guarantee rests on, for neighbouring inputs."""
     own = [(9, *record[1:]) for record in own]
-    before, after = (rows(bounded(table_of(some), max_partitions)) for some in (others, others + own))
+    before, after = (rows(bounded(table_of(r), max_partitions)) for r in (others, others + own))
     for group_of in (lambda row: "all", lambda row: row[2], lambda row: row[3]):
         moved = collections.Counter((group_of(row), row[1]) for row in after)
         moved.subtract((group_of(row), row[1]) for row in before)

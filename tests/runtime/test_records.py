@@ -53,14 +53,16 @@ WITH_NULLS = [
 
 @pytest.mark.parametrize("kind", ["tuples", "rows", "tables"])
 def test_nulls_are_dropped_or_refused(kind):
-    tables = [table_of(WITH_NULLS, Visit._fields)]
-    records = tables if kind == "tables" else of_kind(kind, [*map(tuple, WITH_NULLS)], Visit._fields)
+    names = Visit._fields
+    tuples = list(map(tuple, WITH_NULLS))
+    records = [table_of(tuples, names)] if kind == "tables" else of_kind(kind, tuples, names)
     columns = (0, [1, 2]) if kind == "tuples" else ("account", ["country", "device"])
     declared = {"tuples": tuple, "rows": Visit, "tables": pa.Table}[kind]
 
     def count(**options):
         steps = dp.ToRecords(*columns, **options), dp.CountDistinctUsers()
-        return run(lambda p: p | beam.Create(records, reshuffle=False), *steps, element_type=declared)
+        create = beam.Create(records, reshuffle=False)
+        return run(lambda begin: begin | create, *steps, element_type=declared)
 
     ((_, number),) = rows_of(count(drop_nulls=True))
     assert number == 1
@@ -135,7 +137,9 @@ def test_records_of_other_types_are_refused_without_showing_them(records, messag
 
 def test_an_integer_of_more_than_64_bits_is_refused():
     made = beam.Map(lambda user: (user, 2**64)).with_output_types(typing.Any)
-    with pytest.raises((TypeError, ValueError), match="'partition' (must be of one type|.*not fit)"):
+    with pytest.raises(
+        (TypeError, ValueError), match=r"'partition' (must be of one type|.*not fit)"
+    ):
         run(["secret"], made, ALL)
 
 
@@ -145,8 +149,6 @@ def test_tables_are_declared_as_what_they_are():
         run([table_of([("a", "b")])], dp.DeclareBounded(1), ALL, element_type=typing.Any)
     with pytest.raises(TypeError, match="expected Arrow tables, as declared, got tuple"):
         run([("a", "b")], ALL, element_type=pa.Table)
-
-
 
 
 TRANSFORMS = [ALL, dp.CountDistinctUsers(), dp.ReleaseFrequencyList(1, 1), dp.ReleaseUserDegrees(1)]
@@ -169,7 +171,6 @@ def test_windows_are_refused_also_beside_the_global_one(windows, steps, transfor
         _ = mixed | transform
     again = windowed | "Global" >> beam.WindowInto(window.GlobalWindows())
     _ = (plain, again) | "Flatten again" >> beam.Flatten() | "Bound" >> ALL
-
 
 
 def test_tables_travel_without_their_parents():

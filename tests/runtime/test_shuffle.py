@@ -13,7 +13,6 @@ from tests.beam_runs import rows_of, run, table_of
 KEY = bytes(range(32))
 
 
-
 def test_no_more_kernels_run_than_there_are_threads_and_one_waits(monkeypatch):
     monkeypatch.setattr(threads, "THREADS", 2)
     release = threading.Event()

@@ -29,9 +29,7 @@ KEY = bytes(range(32))
 SECRET = JobSecret.insecure_for_testing(3)
 PIECES = [(i * i % 7, bytes([i]) * (i % 11)) for i in range(200)]
 COLUMNS = {"partition": [i % 50 for i in range(500)], "sex": ["f", "m", None, "f", "m"] * 100}
-TABLES = [
-    pa.table({"user": [f"u{i * j % 97}" for i in range(500)]} | COLUMNS) for j in range(1, 9)
-]
+TABLES = [pa.table({"user": [f"u{i * j % 97}" for i in range(500)]} | COLUMNS) for j in range(1, 9)]
 
 
 @pytest.mark.parametrize("most_bytes", [0, 100, 10**6])

@@ -18,17 +18,13 @@ KEY = SECRET.key("bound contributions")
 # Few users with many duplicates, and one user, and one partition, more often than all others.
 USERS = st.sampled_from(["", "ann", "ann", "ann", "bob", "cy", "dee", "Zoë"])
 PARTITIONS = st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 6])
+RECORDS = st.lists(st.tuples(USERS, PARTITIONS))
+KAPPAS = st.integers(1, 4)
 
 
 @pytest.mark.parametrize("kind", ["tuples", "tables"])
 @few_pipelines
-@given(
-    st.lists(st.tuples(USERS, PARTITIONS)),
-    st.integers(1, 4),
-    st.none() | st.integers(1, 4),
-    st.booleans(),
-    st.sampled_from([1, 2, 64]),
-)
+@given(RECORDS, KAPPAS, st.none() | KAPPAS, st.booleans(), st.sampled_from([1, 2, 64]))
 # The second table is empty.
 @example([("ann", 1)], 1, None, True, 1)
 def test_records_and_counts_agree_with_the_reference(kind, records, kappa, cap, first, num_buckets):

@@ -121,7 +121,7 @@ def test_hints_are_for_the_release_alone():
     _ = counts | dp.ReleaseFrequencyList(epsilon=1, max_partitions_per_user=1) | beam.Map(repr)
     parts = pipeline.to_runner_api().components
     steps = [step for step in parts.transforms.values() if step.environment_id]
-    hints = {one.unique_name: parts.environments[one.environment_id].resource_hints for one in steps}
+    hints = {s.unique_name: parts.environments[s.environment_id].resource_hints for s in steps}
     assert {name: dict(some) for name, some in hints.items() if some} == {
         "ReleaseFrequencyList/Release": {
             resource_hints.MIN_RAM_BYTES.urn: b"16000000000",

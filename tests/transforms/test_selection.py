@@ -184,7 +184,7 @@ K = PUBLIC.distribution.threshold
         ({"public_partitions": "a", "strategy": "laplace"}, "public_partitions are for the strat"),
         ({"public_partitions": "a", "pre_threshold": 2}, "exclude each other"),
         ({"public_partitions": "a", "public_threshold": K + 1}, rf"\[-{K}, {K}\], got {K + 1}"),
-        ({"public_partitions": "a", "public_threshold": 0.5}, rf"integer in \[-{K}, {K}\], got 0.5"),
+        ({"public_partitions": "a", "public_threshold": 0.5}, rf"\[-{K}, {K}\], got 0.5"),
         ({"strategy": "optimal", "public_threshold": 0}, "public"),
         ({"strategy": "renyi_rounds", "public_threshold": 0}, "public"),
     ],
