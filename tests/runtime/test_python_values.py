@@ -35,7 +35,7 @@ ALONE = [
 @pytest.mark.parametrize("partitions", ALONE)
 def test_records_that_differ_are_refused_whatever_the_batches(partitions):
     def in_two(pipeline):
-        parts = (pipeline | f"{i}" >> beam.Create([(i, one)]) for i, one in enumerate(partitions))
+        parts = (pipeline | f"#{i}" >> beam.Create([(i, one)]) for i, one in enumerate(partitions))
         return tuple(parts) | beam.Flatten()
 
     for read in (lambda: run(in_two, BoundContributions(9)), lambda: column_of(partitions, "page")):

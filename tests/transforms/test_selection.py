@@ -180,7 +180,7 @@ K = PUBLIC.distribution.threshold
         ({"strategy": "best"}, "strategy must be 'auto' or one of"),
         ({"strategy": "renyi_rounds", "noisy_counts": True}, "has no noisy counts"),
         ({"strategy": OptimalSelection(1, 1e-3)}, "has its budget and bounds in it already"),
-        ({"intervals": True}, "intervals are those of noisy_counts"),
+        ({"strategy": "laplace", "intervals": True}, "intervals are those of noisy_counts"),
         ({"public_partitions": "a", "strategy": "laplace"}, "public_partitions are for the strat"),
         ({"public_partitions": "a", "pre_threshold": 2}, "exclude each other"),
         ({"public_partitions": "a", "public_threshold": K + 1}, rf"\[-{K}, {K}\], got {K + 1}"),

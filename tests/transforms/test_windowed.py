@@ -188,11 +188,12 @@ def test_lists_by_period_are_of_tables_in_the_global_window():
             run([table.set_column(2, "list", [names])], release)
     with pytest.raises(ValueError, match="takes Arrow tables: declare them"):
         run([(1, 2)], release)
+    fixed = window.FixedWindows(60)
     with pytest.raises(ValueError, match="in the global window"):
-        run([table], WINDOWED, release)
-    at = beam.Map(lambda one: window.TimestampedValue(one, 1))
+        run([table], beam.WindowInto(fixed), release)
+    into = beam.Map(lambda one: window.TimestampedValue(one, 1)) | beam.WindowInto(fixed)
     with pytest.raises(TypeError, match="records must be tuples"):
-        run(["secret"], at, WINDOWED, dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60}))
+        run(["secret"], into, dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60}))
 
 
 def test_a_release_is_no_longer_any_users():
