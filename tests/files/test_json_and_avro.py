@@ -230,7 +230,6 @@ def test_structs_that_are_null_have_null_fields(tmp_path):
     for data in (write(tmp_path / "a.avro", rows, kinds), rows):
         (table,) = records_of(data, "user.id", "page", drop_nulls=True).tables()
         assert table["user"].to_pylist() == ["a"]
-    # A null struct of Arrow's may have a value in its field.
     mask = pa.array([False, True, False])
     users = pa.StructArray.from_arrays([pa.array(["a", "b", "c"])], names=["id"], mask=mask)
     path = str(tmp_path / "a.parquet")

@@ -56,7 +56,6 @@ def values(one):
 
 
 def counted(found):
-    """Counts of any kind as sorted tuples."""
     pairs = rows_of(map(values, found))
     return sorted((*values(partition), count) for partition, count in pairs)
 

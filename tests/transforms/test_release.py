@@ -107,12 +107,9 @@ def test_arguments_are_checked_at_once(options, message):
 
 def test_display_data():
     transform = dp.ReleaseFrequencyList(0.5, 2, secret=SECRET)
-    assert {item.key: item.value for item in DisplayData.create_from(transform).items} == {
-        "mechanism": "FrobeniusMechanism",
-        "epsilon": 0.5,
-        "delta": 0.0,
-        "max_partitions_per_user": 2,
-    }
+    shown = {item.key: item.value for item in DisplayData.create_from(transform).items}
+    told = {"mechanism": "FrobeniusMechanism", "max_partitions_per_user": 2}
+    assert shown == told | {"epsilon": 0.5, "delta": 0.0}
 
 
 def test_hints_are_for_the_release_alone():

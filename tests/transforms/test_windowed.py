@@ -101,7 +101,6 @@ def timed(records):
 @beam.ptransform_fn
 def InWindows(begin, kind, size, records):
     """Records of a kind, put together from two parts, in windows of a size."""
-
     into = beam.WindowInto(window.FixedWindows(size))
     tables = beam.Map(lambda one: table_of([one])).with_output_types(pa.Table)
 

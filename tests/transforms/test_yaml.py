@@ -66,7 +66,6 @@ def test_partitions_are_selected(tmp_path):
 
 def test_lists_of_groups(tmp_path):
     """At 50 for each part a frequency changes with a probability below 1e-9."""
-    # Items 0 and 1 are of group "even" or "odd" by their size's parity; a hermit's group is alone.
     named = step("MapToFields", fields={"user": "account", "partition": "item", "size": "size"})
     records = [(f"user{u}", "item", u % 2) for u in range(USERS)] + [("hermit", "cave", 7)]
     budget = {"epsilon_all": 50.0, "epsilon_groups": 50.0, "epsilon_selection": 10.0, "delta": 1e-6}
