@@ -85,13 +85,12 @@ def test_users_with_few_partitions_in_many_records(shapes, max_partitions, share
 
 @given(RECORDS, RECORDS, st.integers(1, 5))
 def test_bounding_can_be_done_in_parts(some, others, max_partitions):
-    def bounded(table):
-        return distinct_pairs(decoded(table), max_partitions, KEY)
+    def joined(*tables):
+        return distinct_pairs(decoded(concat(tables)), max_partitions, KEY)
 
-    parts = [bounded(table_of(some)), bounded(table_of(others))]
-    whole = bounded(table_of(some + others))
-    assert set(rows_of([bounded(concat(parts))])) == set(rows_of([whole]))
-    assert sorted(rows_of([bounded(whole)])) == sorted(rows_of([whole]))
+    one, other, whole = (joined(table_of(r)) for r in (some, others, some + others))
+    assert set(rows_of([joined(one, other)])) == set(rows_of([whole]))
+    assert sorted(rows_of([joined(whole)])) == sorted(rows_of([whole]))
 
 
 @pytest.mark.parametrize("coded", [False, True])

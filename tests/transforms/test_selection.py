@@ -186,7 +186,6 @@ K = PUBLIC.distribution.threshold
         ({"public_partitions": "a", "public_threshold": K + 1}, rf"\[-{K}, {K}\], got {K + 1}"),
         ({"public_partitions": "a", "public_threshold": 0.5}, rf"\[-{K}, {K}\], got 0.5"),
         ({"strategy": "optimal", "public_threshold": 0}, "public"),
-        ({"strategy": "renyi_rounds", "public_threshold": 0}, "public"),
     ],
 )
 def test_arguments_are_checked_at_once(arguments, message):
@@ -198,8 +197,6 @@ def test_arguments_are_checked_at_once(arguments, message):
 def test_strategies_that_need_records_are_refused_on_counts():
     with pytest.raises(ValueError, match="'renyi_rounds' needs users' records"):
         dp.SelectFromCounts(make_strategy("renyi_rounds", 1, 1e-3))
-    with pytest.raises(ValueError, match="'optimal' has no noisy counts"):
-        dp.SelectFromCounts(OptimalSelection(1, 1e-3), noisy_counts=True)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
