@@ -34,7 +34,6 @@ def from_counts(max_partitions):
 
 
 def through(*steps, kind="tuples"):
-    """The output of steps on records; nothing runs."""
     pcoll = beam.Pipeline() | beam.Create(RECORDS[kind])
     for i, step in enumerate(steps):
         pcoll |= f"step {i}" >> step

@@ -13,10 +13,6 @@ from dp_transforms.mechanisms.selection import OptimalSelection
 SECRET = dp.JobSecret.insecure_for_testing(1)
 
 
-def test_secrets_of_the_system_differ():
-    assert dp.JobSecret.from_os() != dp.JobSecret.from_os()
-
-
 def test_nothing_shows_the_secret():
     for text in (repr(SECRET), str(SECRET), f"{SECRET}", repr([SECRET])):
         assert "hidden" in text
@@ -31,7 +27,8 @@ def test_a_secret_has_32_bytes(secret):
     assert "x" * 31 not in str(error.value)
 
 
-def test_it_is_frozen_and_travels():
+def test_it_is_drawn_anew_frozen_and_travels():
+    assert dp.JobSecret.from_os() != dp.JobSecret.from_os()
     with pytest.raises(dataclasses.FrozenInstanceError):
         SECRET.secret = bytes(32)
     assert pickle.loads(pickle.dumps(SECRET)) == SECRET

@@ -86,8 +86,7 @@ def test_runners_agree(runner, flags, monkeypatch):
 
 
 def test_failures_change_no_result(monkeypatch):
-    # This runner tries a bundle four times. Ours fail before an element, amid its results, after
-    # them, and likewise at the bundle's end, up to three times on end.
+    # This runner tries a bundle four times. Ours fail at any place, up to three times on end.
     rng = random.Random(3)
     failures = {"process": 0, "finish_bundle": 0}
     on_end = 0
