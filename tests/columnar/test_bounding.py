@@ -23,10 +23,13 @@ RECORDS = st.lists(
 )
 
 
-@given(RECORDS)
-def test_distinct_pairs(records):
-    pairs = rows_of([distinct_pairs(table_of(records))])
-    assert sorted(pairs) == sorted(set(records))
+def bounded(records, *options, **others):
+    return rows_of([distinct_pairs(table_of(records), *options, **others)])
+
+
+def assert_agrees(records, max_partitions, shared_order=False, key=KEY):
+    found = bounded(records, max_partitions, key, shared_order=shared_order)
+    assert sorted(found) == sorted(reference.bound(records, max_partitions, key, shared_order))
 
 
 def test_codes_of_a_dictionary_with_values_that_no_row_has():
@@ -37,10 +40,8 @@ def test_codes_of_a_dictionary_with_values_that_no_row_has():
 
 @given(RECORDS, st.integers(1, 5), st.booleans())
 def test_bounding_agrees_with_the_reference(records, max_partitions, shared_order):
-    pairs = rows_of(
-        [distinct_pairs(table_of(records), max_partitions, KEY, shared_order=shared_order)]
-    )
-    assert sorted(pairs) == sorted(reference.bound(records, max_partitions, KEY, shared_order))
+    assert sorted(bounded(records)) == sorted(set(records))
+    assert_agrees(records, max_partitions, shared_order)
 
 
 @pytest.mark.parametrize("dense", [0, 32], ids=["sorted", "looked up"])
@@ -50,8 +51,7 @@ def test_users_with_many_partitions_keep_the_smallest(monkeypatch, dense, spare,
     monkeypatch.setattr(bounding, "_DENSE", dense)
     monkeypatch.setattr(bounding, "_SPARE", spare)
     records = [(user, i * i % 89) for user in range(40) for i in range(user * 4)] * 2
-    pairs = rows_of([distinct_pairs(table_of(records), max_partitions, KEY)])
-    assert sorted(pairs) == sorted(reference.bound(records, max_partitions, KEY))
+    assert_agrees(records, max_partitions)
 
 
 @pytest.mark.parametrize("shared_order", [False, True])
@@ -62,9 +62,7 @@ def test_users_with_very_many_records_keep_the_smallest(monkeypatch, max_partiti
     records += [(6, "p1"), (6, "p2"), (7, "p3")]
     looked_at = []
     monkeypatch.setattr(bounding, "group", lambda a: looked_at.append(len(a)) or group(a))
-    table = table_of(records)
-    pairs = rows_of([distinct_pairs(table, max_partitions, KEY, shared_order=shared_order)])
-    assert sorted(pairs) == sorted(reference.bound(records, max_partitions, KEY, shared_order))
+    assert_agrees(records, max_partitions, shared_order)
     assert looked_at[0] == len(records) > looked_at[1]
 
 
@@ -82,19 +80,17 @@ def test_users_with_few_partitions_in_many_records(shapes, max_partitions, share
         for user, (partitions, repeats) in enumerate(shapes)
         for i in range(partitions * repeats)
     ]
-    found = distinct_pairs(table_of(records), max_partitions, key, shared_order=shared_order)
-    assert set(rows_of([found])) == reference.bound(records, max_partitions, key, shared_order)
+    assert_agrees(records, max_partitions, shared_order, key)
 
 
 @given(RECORDS, RECORDS, st.integers(1, 5))
 def test_bounding_can_be_done_in_parts(some, others, max_partitions):
-    def bounded(table):
-        return distinct_pairs(decoded(table), max_partitions, KEY)
+    def joined(*tables):
+        return distinct_pairs(decoded(concat(tables)), max_partitions, KEY)
 
-    parts = [bounded(table_of(some)), bounded(table_of(others))]
-    whole = bounded(table_of(some + others))
-    assert set(rows_of([bounded(concat(parts))])) == set(rows_of([whole]))
-    assert sorted(rows_of([bounded(whole)])) == sorted(rows_of([whole]))
+    one, other, whole = (joined(table_of(r)) for r in (some, others, some + others))
+    assert set(rows_of([joined(one, other)])) == set(rows_of([whole]))
+    assert sorted(rows_of([joined(whole)])) == sorted(rows_of([whole]))
 
 
 @pytest.mark.parametrize("coded", [False, True])
@@ -119,14 +115,12 @@ def test_limits_of_other_tables_change_no_result(monkeypatch, coded, shared_orde
 
 
 def test_a_limit_is_the_largest_of_priorities_with_equal_leading_bits(monkeypatch):
-    priorities = {0: 5, 1: 3, 2: 4}
-    monkeypatch.setattr(
-        bounding,
-        "hash_rows",
-        lambda array, key: np.array(
-            [priorities.get(value, 2**63 + value) for value in array.to_pylist()], np.uint64
-        ),
-    )
+    small = {0: 5, 1: 3, 2: 4}
+
+    def priorities(array, key):
+        return np.array([small.get(one, 2**63 + one) for one in array.to_pylist()], np.uint64)
+
+    monkeypatch.setattr(bounding, "hash_rows", priorities)
     limits, others = Limits(), [("ann", partition) for partition in range(10, 60)]
     tables = [table_of([*some, *others]) for some in ([("ann", 0), ("ann", 1)], [("ann", 2)])]
     parts = [distinct_pairs(one, 2, KEY, shared_order=True, limits=limits) for one in tables]
@@ -147,39 +141,19 @@ def test_limits_of_users_of_other_types_and_of_too_many(monkeypatch):
 
 @given(RECORDS, st.integers(1, 3))
 def test_limiting_users_per_partition(records, at_most):
-    pairs = rows_of([distinct_pairs(table_of(records), at_most, KEY, per="partition")])
+    pairs = bounded(records, at_most, KEY, per="partition")
     assert len(pairs) == len(set(pairs))
     assert set(pairs) <= set(records)
     counts = collections.Counter(partition for _, partition in pairs)
     assert counts == {p: min(n, at_most) for p, n in reference.count(records).items()}
 
 
-@pytest.mark.parametrize("constant", ["hash_rows", "prf"])
-def test_ties_are_broken_by_true_values(monkeypatch, constant):
-    hashes = {
-        "hash_rows": lambda array, key: np.zeros(len(array), np.uint64),
-        "prf": lambda key, left, right: np.zeros(len(left), np.uint64),
-    }
-    monkeypatch.setattr(bounding, constant, hashes[constant])
+@pytest.mark.parametrize(("constant", "place"), [("hash_rows", 0), ("prf", 1)])
+def test_ties_are_broken_by_true_values(monkeypatch, constant, place):
+    monkeypatch.setattr(bounding, constant, lambda *args: np.zeros(len(args[place]), np.uint64))
     records = [(user, partition) for user in "ba" for partition in (5, 3, 9, 1, 7)]
     for rows in (records, records[::-1]):
-        assert set(rows_of([distinct_pairs(table_of(rows), 2, KEY)])) == {
-            (user, partition) for user in "ab" for partition in (1, 3)
-        }
-
-
-def test_composite_partitions():
-    fields = [pa.array(["no", "it", "no", "no"]), pa.array([1, 1, 2, 1])]
-    partition = pa.StructArray.from_arrays(fields, names=["country", "device"])
-    table = pa.table({"user": pa.array(["a", "a", "b", "a"]), "partition": partition})
-    assert sorted(rows_of([distinct_pairs(table)]), key=str) == [
-        ("a", {"country": "it", "device": 1}),
-        ("a", {"country": "no", "device": 1}),
-        ("b", {"country": "no", "device": 2}),
-    ]
-    bounded = rows_of([distinct_pairs(table, 1, KEY)])
-    records = [("a", ("no", 1)), ("a", ("it", 1)), ("b", ("no", 2))]
-    assert {(u, tuple(p.values())) for u, p in bounded} == reference.bound(records, 1, KEY)
+        assert set(bounded(rows, 2, KEY)) == {(user, p) for user in "ab" for p in (1, 3)}
 
 
 @pytest.mark.slow

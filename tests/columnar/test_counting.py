@@ -36,23 +36,21 @@ def counts_of(table):
     return dict(zip(partitions, table["count"].to_pylist(), strict=True))
 
 
-@given(PARTITIONS, CAPS)
-def test_rows_are_counted(partitions, cap):
-    expected = capped(collections.Counter(partitions), cap)
-    for column in (pa.array(partitions), pa.array(partitions).dictionary_encode()):
-        assert counts_of(count_pairs(pa.table({"partition": column}), cap)) == expected
+@given(st.lists(PARTITIONS, min_size=1), CAPS)
+def test_rows_are_counted_and_parts_add_up_whatever_the_cap(parts, cap):
+    tables = []
+    for part in parts:
+        for column in (pa.array(part).dictionary_encode(), pa.array(part)):
+            counted = count_pairs(pa.table({"partition": column}), cap)
+            assert counts_of(counted) == capped(collections.Counter(part), cap)
+        tables.append(counted)
+    whole = collections.Counter(itertools.chain(*parts))
+    assert counts_of(sum_counts(concat(tables), cap)) == capped(whole, cap)
 
 
 def test_a_value_of_the_dictionary_alone_has_no_count():
     column = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2], pa.int32()), pa.array(list("abc")))
     assert counts_of(count_pairs(pa.table({"partition": column}))) == {"c": 2, "a": 1}
-
-
-@given(st.lists(PARTITIONS, min_size=1), CAPS)
-def test_parts_add_up_whatever_the_cap(parts, cap):
-    tables = [count_pairs(pa.table({"partition": part}), cap) for part in parts]
-    whole = collections.Counter(partition for part in parts for partition in part)
-    assert counts_of(sum_counts(concat(tables), cap)) == capped(whole, cap)
 
 
 def test_large_counts_are_exact():
@@ -75,15 +73,13 @@ NAMES = st.sampled_from(["a", "b", "c", "", "ü"])
 PAIRS = st.lists(st.tuples(st.integers(0, 6), NAMES), max_size=40)
 
 
-def square(counts):
-    return counts * counts
+RECORD = {"user": pa.int64(), "partition": pa.string()}
+EDGE = {"source": pa.int64(), "target": pa.int64()}
 
 
-def table_of(pairs):
-    users, partitions = zip(*pairs, strict=True) if pairs else ((), ())
-    return pa.table(
-        {"user": pa.array(users, pa.int64()), "partition": pa.array(partitions, pa.string())}
-    )
+def table_of(rows, columns=RECORD):
+    named = [dict(zip(columns, row, strict=True)) for row in rows]
+    return pa.Table.from_pylist(named, pa.schema(columns))
 
 
 def as_dict(table):
@@ -99,19 +95,14 @@ def expected(pairs):
     return dict(sums)
 
 
-@given(PAIRS)
-def test_weights_are_summed_by_partition(pairs):
-    distinct = distinct_pairs(table_of(pairs))
-    for table in (distinct, table_of(sorted(set(pairs)))):
-        weighed = weigh_pairs(table, square)
+@given(PAIRS, st.integers(0, 6))
+def test_weights_are_summed_by_partition_also_in_parts(pairs, cut):
+    for table in (distinct_pairs(table_of(pairs)), table_of(sorted(set(pairs)))):
+        weighed = weigh_pairs(table, np.square)
         assert as_dict(weighed) == expected(pairs)
         assert weighed.num_rows == len(expected(pairs))
-
-
-@given(PAIRS, st.integers(0, 6))
-def test_sums_of_parts_are_the_whole(pairs, cut):
     parts = [[p for p in pairs if p[0] < cut], [p for p in pairs if p[0] >= cut]]
-    tables = [weigh_pairs(distinct_pairs(table_of(part)), square) for part in parts]
+    tables = [weigh_pairs(distinct_pairs(table_of(part)), np.square) for part in parts]
     merged = sum_counts(pa.concat_tables(tables).combine_chunks())
     assert as_dict(merged) == expected(pairs)
     assert as_dict(sum_counts(merged)) == as_dict(merged)
@@ -126,18 +117,20 @@ def test_removed_partitions_leave_the_others(pairs, removed):
         assert {tuple(row.values()) for row in rest.to_pylist()} == left
 
 
-@pytest.mark.parametrize("kind", [pa.int64(), pa.binary(), pa.string()])
-def test_membership_of_plain_values(kind):
-    values = pa.array([1, 2, 3]) if kind == pa.int64() else pa.array(["1", "2", "3"]).cast(kind)
-    assert is_in(values, values.take(pa.array([1]))).to_pylist() == [False, True, False]
-
-
-def test_membership_of_pairs():
-    def pairs(x, y):
-        return pa.StructArray.from_arrays([pa.array(x), pa.array(y)], ["x", "y"])
-
-    found = is_in(pairs(["a", "ab", "a"], ["bc", "c", "b"]), pairs(["ab", "z"], ["c", "z"]))
-    assert found.to_pylist() == [False, True, False]
+@pytest.mark.parametrize(
+    ("values", "among"),
+    [
+        (pa.array([1, 2, 3]), pa.array([2])),
+        (pa.array([b"1", b"2", b"3"]), pa.array([b"2"])),
+        (pa.array(["1", "2", "3"]), pa.array(["2"])),
+        (
+            pa.array([{"x": "a", "y": "bc"}, {"x": "ab", "y": "c"}, {"x": "a", "y": "b"}]),
+            pa.array([{"x": "ab", "y": "c"}, {"x": "z", "y": "z"}]),
+        ),
+    ],
+)
+def test_membership(values, among):
+    assert is_in(values, among).to_pylist() == [False, True, False]
 
 
 def test_large_sums_are_exact():
@@ -147,13 +140,8 @@ def test_large_sums_are_exact():
     assert as_dict(weighed) == {0: (1000 * (2**53 + 1), 1000)}
 
 
-def edge_table(edges):
-    sources, targets = zip(*edges, strict=True) if edges else ((), ())
-    return pa.table({"source": pa.array(sources, pa.int64()), "target": pa.array(targets, "int64")})
-
-
 def degree_list(edges, degree, nodes):
-    counts = count_pairs(distinct_pairs(neighbours(edge_table(edges), degree)))["count"]
+    counts = count_pairs(distinct_pairs(neighbours(table_of(edges, EDGE), degree)))["count"]
     row = np.zeros(nodes, np.int64)
     row[: len(counts)] = sorted(counts.to_pylist(), reverse=True)
     return row
@@ -162,13 +150,9 @@ def degree_list(edges, degree, nodes):
 @pytest.mark.parametrize("degree", ["undirected", "in", "out"])
 def test_one_edge_moves_no_list_further_than_the_sensitivity(degree):
     """Every graph with three nodes, self-loops included, with and without each of its edges."""
-    nodes = 3
-    edges = list(itertools.product(range(nodes), repeat=2))
-    graphs = map(
-        frozenset,
-        itertools.chain.from_iterable(itertools.combinations(edges, n) for n in range(10)),
-    )
-    rows = {graph: degree_list(sorted(graph), degree, nodes) for graph in graphs}
+    edges = list(itertools.product(range(3), repeat=2))
+    graphs = [graph for n in range(10) for graph in itertools.combinations(edges, n)]
+    rows = {frozenset(graph): degree_list(graph, degree, nodes=3) for graph in graphs}
     assert len(rows) == 2**9
     worst = 0
     for graph, row in rows.items():
@@ -186,11 +170,9 @@ def test_nodes_of_two_types_never_meet():
 
 @pytest.mark.parametrize("coded", [("source",), ("target",), ("source", "target")])
 def test_dictionaries_of_the_same_values_are_of_one_type(coded):
-    edges = edge_table([(1, 2), (2, 2), (3, 1), (1, 2)])
-    for name in coded:
-        at = edges.column_names.index(name)
-        edges = edges.set_column(at, name, edges[name].dictionary_encode())
-    found = count_pairs(distinct_pairs(neighbours(edges, "undirected")))
+    edges = table_of([(1, 2), (2, 2), (3, 1), (1, 2)], EDGE)
+    columns = [edges[name].dictionary_encode() if name in coded else edges[name] for name in EDGE]
+    found = count_pairs(distinct_pairs(neighbours(pa.table(columns, list(EDGE)), "undirected")))
     assert sorted(found["count"].to_pylist()) == [1, 1, 2]
 
 

@@ -13,9 +13,7 @@ VALUES = st.lists(st.sampled_from(["", "a", "b", "é", "aa"])).map(
 
 
 def struct(*columns):
-    return pa.StructArray.from_arrays(
-        [pa.array(c) for c in columns], names=list("abc"[: len(columns)])
-    )
+    return pa.StructArray.from_arrays(list(map(pa.array, columns)), list("abc")[: len(columns)])
 
 
 def assert_groups(array):
@@ -61,14 +59,10 @@ def test_values_that_are_sorted(array):
 
 @pytest.mark.parametrize("bits", [0, 1, 64])
 def test_equal_hashes_change_nothing(monkeypatch, bits):
-    hashes = grouping.hash_rows
+    hashes, mask = grouping.hash_rows, np.uint64(-1 << 64 - bits & 2**64 - 1)
     monkeypatch.setattr(grouping, "_SAMPLE_ROWS", 0)
     monkeypatch.setattr(grouping, "_is_worth_sorting", lambda array: True)
-    monkeypatch.setattr(
-        grouping,
-        "hash_rows",
-        lambda array, key: hashes(array, key) & np.uint64(-1 << 64 - bits & 2**64 - 1),
-    )
+    monkeypatch.setattr(grouping, "hash_rows", lambda array, key: hashes(array, key) & mask)
     assert_groups(pa.array(["a", "b", "a", "c"]))
     assert_groups(pa.array([2**62, -(2**62), 2**62, 3]))
     assert_groups(struct(["a", "b", "a"], [1, 1, 1]))

@@ -9,8 +9,6 @@ import pytest
 from dp_transforms import BoundContributions, JobSecret
 from dp_transforms.columnar.columns import decoded
 from dp_transforms.errors import InputError
-from dp_transforms.files.parquet_files import ParquetFiles
-from dp_transforms.files.paths import FileRange
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.transforms.reading import ReadRecords
 from tests.beam_runs import rows_of, run
@@ -18,19 +16,12 @@ from tests.beam_runs import rows_of, run
 SECRET = JobSecret.insecure_for_testing(3)
 
 
-def read(path):
-    """The users of the files of a glob, whose schemas have been compared, one table for each."""
-    RecordFiles(str(path), "user", ["partition"])
-    parts = [FileRange(str(file), 0, 1 << 40) for file in sorted(path.parent.glob(path.name))]
-    return [table for part in parts for table in ParquetFiles().read(part, ("user",))]
-
-
 def test_small_and_large_decimals_have_a_text_of_their_own(tmp_path):
     texts = ["0", "1", "10", "1E-30", "-1E-30", "1.2E-8", "100"]
     for scale in (30, 38):
         users = pa.array(map(decimal.Decimal, texts), pa.decimal256(60, scale))
         pq.write_table(pa.table({"user": users, "partition": texts}), tmp_path / "a.parquet")
-        (found,) = read(tmp_path / "a.parquet")
+        (found,) = RecordFiles(f"{tmp_path}/a.parquet", "user", ["partition"]).tables()
         assert decoded(found)["user"].to_pylist() == texts
 
 
@@ -60,5 +51,5 @@ def test_times_that_have_no_text_are_refused(tmp_path, number, kind):
     table = pa.table({"user": pa.array([number], kind), "partition": ["p"]})
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(InputError, match="holds values that its types do not allow") as error:
-        read(tmp_path / "a.parquet")
+        list(RecordFiles(f"{tmp_path}/a.parquet", "user", ["partition"]).tables())
     assert str(FAR) not in str(error.value)

@@ -15,41 +15,38 @@ ANN_AND_BOB = pa.array(["ann", "bob"])
 
 
 @pytest.mark.parametrize(
-    ("array", "kind", "values"),
+    ("array", "values"),
     [
-        (pa.array([1, 2], pa.int8()), pa.int64(), [1, 2]),
-        (pa.array([1, 2], pa.uint32()), pa.int64(), [1, 2]),
-        (pa.array([1, 2**64 - 1], pa.uint64()), pa.string(), ["1", "18446744073709551615"]),
-        (pa.array(["a", "é"], pa.large_string()), pa.string(), ["a", "é"]),
-        (pa.array(["a", "é"]).dictionary_encode(), pa.string(), ["a", "é"]),
-        (pa.array([b"\xff", b""]), pa.binary(), [b"\xff", b""]),
-        (pa.array([b"ab", b"cd"], pa.binary(2)), pa.binary(), [b"ab", b"cd"]),
-        (pa.array([True, False]), pa.string(), ["true", "false"]),
-        (pa.array([datetime.date(2009, 12, 4)] * 2), pa.string(), ["2009-12-04"] * 2),
-        (pa.array([decimal.Decimal("1.50")] * 2), pa.string(), ["1.5"] * 2),
+        (pa.array([1, 2], pa.int8()), [1, 2]),
+        (pa.array([1, 2], pa.uint32()), [1, 2]),
+        (pa.array([1, 2**64 - 1], pa.uint64()), ["1", "18446744073709551615"]),
+        (pa.array(["a", "é"], pa.large_string()), ["a", "é"]),
+        (pa.array(["a", "é"]).dictionary_encode(), ["a", "é"]),
+        (pa.array([b"\xff", b""]), [b"\xff", b""]),
+        (pa.array([b"ab", b"cd"], pa.binary(2)), [b"ab", b"cd"]),
+        (pa.array([True, False]), ["true", "false"]),
+        (pa.array([datetime.date(2009, 12, 4)] * 2), ["2009-12-04"] * 2),
+        (pa.array([decimal.Decimal("1.50")] * 2), ["1.5"] * 2),
         (
             # Timestamps of 96 bits have any year.
             pa.array([datetime.datetime(9999, 12, 31), datetime.datetime(1600, 2, 29, 1)]),
-            pa.string(),
             ["9999-12-31 00:00:00", "1600-02-29 01:00:00"],
         ),
     ],
 )
-def test_types_and_the_number_of_rows_that_the_footer_knows(tmp_path, array, kind, values):
+def test_types_and_the_number_of_rows_that_the_footer_knows(tmp_path, array, values):
     path = str(tmp_path / "a.parquet")
     table = pa.table({"user": ANN_AND_BOB, "page": array})
     pq.write_table(table, path, use_deprecated_int96_timestamps=True)
-    assert ParquetFiles().schema(path, ("page",)).field("page").type == kind
+    assert ParquetFiles().schema(path, ("page",)).field("page").type == pa.array(values).type
     (found,) = ParquetFiles().read(FileRange.whole(path), ("page",))
     assert found.to_pydict() == {"page": values}
     assert ParquetFiles().estimated_rows(path, 99) == 2
 
 
-@pytest.mark.parametrize("coded", [False, True])
-def test_text_within_structs_of_several_row_groups(tmp_path, coded):
+def test_codes_of_text_within_structs_of_several_row_groups(tmp_path):
     ids = ["ann", "bob", "ann"] * 100
-    column = pa.array(ids).dictionary_encode() if coded else pa.array(ids)
-    users = pa.StructArray.from_arrays([column], ["id"])
+    users = pa.StructArray.from_arrays([pa.array(ids).dictionary_encode()], ["id"])
     path = str(tmp_path / "a.parquet")
     pq.write_table(pa.table({"user": users}), path, row_group_size=100)
     tables = ParquetFiles().read(FileRange.whole(path), ("user.id",))
@@ -92,12 +89,8 @@ def test_few_batches_are_held_whatever_the_row_groups_are(
     assert found == users
 
 
-@pytest.mark.parametrize(
-    ("column", "says"),
-    [("page", "no column 'page': its columns are user, x, x"), ("x", "more than one column 'x'")],
-)
-def test_missing_and_repeated_columns(tmp_path, column, says):
+def test_repeated_columns_are_refused(tmp_path):
     table = pa.table([ANN_AND_BOB] * 3, names=["user", "x", "x"])
     pq.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=says):
-        ParquetFiles().schema(str(tmp_path / "a.parquet"), ("user", column))
+    with pytest.raises(InputError, match="more than one column 'x'"):
+        ParquetFiles().schema(str(tmp_path / "a.parquet"), ("user", "x"))

@@ -24,11 +24,8 @@ def test_a_glob_finds_what_beam_finds(tmp_path, pattern):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "gone.csv").symlink_to("nowhere")
-    (found,) = FileSystems.match([f"{tmp_path}/{pattern}"])
-    expected = sorted(
-        (file.path, file.size_in_bytes, file.last_updated_in_seconds)
-        for file in found.metadata_list
-    )
+    files = FileSystems.match([f"{tmp_path}/{pattern}"])[0].metadata_list
+    expected = sorted((f.path, f.size_in_bytes, f.last_updated_in_seconds) for f in files)
     assert [astuple(file) for file in match_files(f"{tmp_path}/{pattern}")] == expected
 
 

@@ -6,14 +6,8 @@ import pytest
 from apache_beam.coders import registry
 from apache_beam.transforms import trigger, window
 
-from dp_transforms import (
-    BoundContributions,
-    CountDistinctUsers,
-    DeclareBounded,
-    ReleaseFrequencyList,
-    ToRecords,
-)
-from tests.beam_runs import rows_of, run, same, table_of
+import dp_transforms as dp
+from tests.beam_runs import of_kind, rows_of, run, same, table_of
 
 
 class Visit(typing.NamedTuple):
@@ -34,19 +28,13 @@ VISITS = [
     Visit("bob", "no", 1, "z"),
     Visit("bob", "it", 2, "z"),
 ]
-ALL = BoundContributions(9)
-
-
-def as_pairs(rows):
-    return sorted((row.user, tuple(row.partition)) for row in rows)
-
-
+ALL = dp.BoundContributions(9)
 PAIRS = [("ann", ("no", 1)), ("bob", ("it", 2)), ("bob", ("no", 1))]
 
 
 def test_named_tuples_with_a_composite_partition():
-    rows = run(VISITS, ToRecords("account", ["country", "device"]), ALL)
-    assert as_pairs(rows) == PAIRS
+    rows = run(VISITS, dp.ToRecords("account", ["country", "device"]), ALL)
+    assert sorted((row.user, tuple(row.partition)) for row in rows) == PAIRS
     assert {row.partition.device for row in rows if row.partition.country == "it"} == {2}
 
 
@@ -65,85 +53,60 @@ WITH_NULLS = [
 
 @pytest.mark.parametrize("kind", ["tuples", "rows", "tables"])
 def test_nulls_are_dropped_or_refused(kind):
-    records = {
-        "tuples": list(map(tuple, WITH_NULLS)),
-        "rows": [beam.Row(**visit._asdict()) for visit in WITH_NULLS],
-        "tables": [table_of(WITH_NULLS, Visit._fields)],
-    }[kind]
+    names = Visit._fields
+    tuples = list(map(tuple, WITH_NULLS))
+    records = [table_of(tuples, names)] if kind == "tables" else of_kind(kind, tuples, names)
     columns = (0, [1, 2]) if kind == "tuples" else ("account", ["country", "device"])
-    types = {"tuples": tuple, "rows": Visit, "tables": pa.Table}
+    declared = {"tuples": tuple, "rows": Visit, "tables": pa.Table}[kind]
 
     def count(**options):
-        chosen = ToRecords(*columns, **options)
-        return run(lambda p: p | beam.Create(records, reshuffle=False) | beam.Map(same)
-                   .with_output_types(types[kind]), chosen, CountDistinctUsers())  # fmt: skip
+        steps = dp.ToRecords(*columns, **options), dp.CountDistinctUsers()
+        create = beam.Create(records, reshuffle=False)
+        return run(lambda begin: begin | create, *steps, element_type=declared)
 
-    (counts,) = count(drop_nulls=True)
-    assert {"tuples": lambda: counts[1], "rows": lambda: counts.count,
-            "tables": lambda: counts["count"].to_pylist()[0]}[kind]() == 1  # fmt: skip
+    ((_, number),) = rows_of(count(drop_nulls=True))
+    assert number == 1
     with pytest.raises(ValueError, match=r"has nulls: drop these records") as error:
         count()
     assert "ann" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("records", "transform", "message"),
+    ("records", "columns", "message"),
     [
-        (VISITS, ToRecords(0, 1), "given by name for rows, got 0"),
-        ([("a", "b")], ToRecords("user", "partition"), "given by position for tuples, got 'user'"),
-        (
-            VISITS,
-            ToRecords("acount", "device"),
-            "rows have no field 'acount', only account, country",
-        ),
-        (
-            [table_of(VISITS, Visit._fields)],
-            ToRecords("acount"),
-            "the table has no column 'acount'",
-        ),
-        ([("a", "b")], ToRecords(0, 2), "a record has no position 2"),
-        (["ab"], ToRecords(0, 1), "must be tuples, got str"),
+        (VISITS, (0, 1), "given by name for rows, got 0"),
+        ([("a", "b")], ("user", "partition"), "given by position for tuples, got 'user'"),
+        (VISITS, ("acount", "device"), "rows have no field 'acount', only account, country"),
+        ([table_of(VISITS, Visit._fields)], ("acount",), "the table has no column 'acount'"),
+        ([("a", "b")], (0, 2), "a record has no position 2"),
+        (["ab"], (0, 1), "must be tuples, got str"),
+        (VISITS, ("user", []), "partition must name at least one column"),
     ],
 )
-def test_columns_that_are_not_there(records, transform, message):
+def test_columns_that_are_not_there(records, columns, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        run(records, transform)
-
-
-def test_a_partition_is_needed():
-    with pytest.raises(ValueError, match="partition must name at least one column"):
-        ToRecords("user", [])
+        run(records, dp.ToRecords(*columns))
 
 
 def test_every_kind_comes_back():
-    # Other tests run on the in-process runner by its own name.
-    runner = "DirectRunner"
+    def kind(one):
+        return hasattr(one, "partition"), hasattr(one, "num_rows")
+
     pairs = [("ann", 3), ("bob", 3), ("ann", 3)]
-    expected = [("ann", 3), ("bob", 3)]
-    assert sorted(run(pairs, ALL, runner=runner)) == expected
-    for make in (Plain, lambda u, p: beam.Row(user=u, partition=p)):
-        rows = run([make(*pair) for pair in pairs], ALL, runner=runner)
-        assert sorted((row.user, row.partition) for row in rows) == expected
-        (count,) = run([make(*pair) for pair in pairs], CountDistinctUsers(), runner=runner)
-        assert (count.partition, count.count) == (3, 2)
-    tables = run([table_of(pairs)], ALL, runner=runner)
-    assert {type(table) for table in tables} == {pa.Table}
-    assert sorted(rows_of(tables)) == expected
-    assert rows_of(run([table_of(pairs)], CountDistinctUsers(), runner=runner)) == [(3, 2)]
-    assert run(pairs, CountDistinctUsers(), runner=runner) == [(3, 2)]
+    named = [Plain(*pair) for pair in pairs]
+    for records in (pairs, named, of_kind("rows", pairs), [table_of(pairs)]):
+        # Other tests run on the in-process runner by its own name.
+        bounded = run(records, ALL, runner="DirectRunner")
+        counts = run(records, dp.CountDistinctUsers(), runner="DirectRunner")
+        assert {kind(one) for one in bounded + counts} == {kind(records[0])}
+        assert sorted(rows_of(bounded)) == [("ann", 3), ("bob", 3)]
+        assert rows_of(counts) == [(3, 2)]
 
 
 def test_element_types_are_declared():
-    class Missing:
-        pass
-
-    pipeline = beam.Pipeline()
-
     def types(elements):
-        records = pipeline | f"{elements}" >> beam.Create(elements)
-        bounded = records | f"bound {elements}" >> ALL
-        counts = bounded | f"count {elements}" >> CountDistinctUsers()
-        return bounded.element_type, counts.element_type
+        bounded = beam.Pipeline() | beam.Create(elements) | ALL
+        return bounded.element_type, (bounded | dp.CountDistinctUsers()).element_type
 
     pair, count = types([("a", 1)])
     assert pair == beam.typehints.Tuple[str, int]
@@ -180,44 +143,26 @@ def test_an_integer_of_more_than_64_bits_is_refused():
         run(["secret"], made, ALL)
 
 
-def test_bounded_tables_must_be_declared():
+def test_tables_are_declared_as_what_they_are():
     # A filter of these would have kept or dropped several users' records together.
     with pytest.raises(TypeError, match=r"declare the element type: .with_output_types"):
-        run([table_of([("a", "b")])], DeclareBounded(1), ALL, element_type=typing.Any)
-
-
-def test_declared_tables_must_be_tables():
+        run([table_of([("a", "b")])], dp.DeclareBounded(1), ALL, element_type=typing.Any)
     with pytest.raises(TypeError, match="expected Arrow tables, as declared, got tuple"):
         run([("a", "b")], ALL, element_type=pa.Table)
 
 
-TRANSFORMS = [ALL, CountDistinctUsers(), ReleaseFrequencyList(epsilon=1, max_partitions_per_user=1)]
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize(
-    "windowing",
-    [
-        beam.WindowInto(window.FixedWindows(60)),
-        beam.WindowInto(
-            window.GlobalWindows(),
-            trigger=trigger.Repeatedly(trigger.AfterCount(1)),
-            accumulation_mode=trigger.AccumulationMode.DISCARDING,
-        ),
-    ],
-)
-def test_windows_are_refused(windowing, transform):
-    pipeline = beam.Pipeline()
-    with pytest.raises(ValueError, match="must be bounded and in the global window"):
-        _ = pipeline | beam.Create([("a", 1)]) | windowing | transform
+TRANSFORMS = [ALL, dp.CountDistinctUsers(), dp.ReleaseFrequencyList(1, 1), dp.ReleaseUserDegrees(1)]
+EARLY = trigger.Repeatedly(trigger.AfterCount(1)), trigger.AccumulationMode.DISCARDING
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("steps", [(), (beam.Map(same), beam.Reshuffle())])
-def test_windows_beside_the_global_one_are_refused(transform, steps):
-    pipeline = beam.Pipeline()
-    plain = pipeline | beam.Create([("a", 1)])
-    windowed = plain | beam.WindowInto(window.FixedWindows(60))
+@pytest.mark.parametrize("windows", [[window.FixedWindows(60)], [window.GlobalWindows(), *EARLY]])
+def test_windows_are_refused_also_beside_the_global_one(windows, steps, transform):
+    plain = beam.Pipeline() | beam.Create([("a", 1)])
+    windowed = plain | beam.WindowInto(*windows)
+    with pytest.raises(ValueError, match="must be bounded and in the global window"):
+        _ = windowed | "Windowed" >> transform
     mixed = (plain, windowed) | beam.Flatten()
     for i, step in enumerate(steps):
         mixed |= f"{i}" >> step
@@ -226,14 +171,6 @@ def test_windows_beside_the_global_one_are_refused(transform, steps):
         _ = mixed | transform
     again = windowed | "Global" >> beam.WindowInto(window.GlobalWindows())
     _ = (plain, again) | "Flatten again" >> beam.Flatten() | "Bound" >> ALL
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_classic_templates_are_refused(transform):
-    options = beam.options.pipeline_options.PipelineOptions(template_location="gs://bucket/t")
-    pipeline = beam.Pipeline(options=options)
-    with pytest.raises(ValueError, match="classic template"):
-        _ = pipeline | beam.Create([("a", 1)]) | transform
 
 
 def test_tables_travel_without_their_parents():

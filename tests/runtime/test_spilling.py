@@ -28,17 +28,8 @@ from tests.engines import NoNoise, in_process
 KEY = bytes(range(32))
 SECRET = JobSecret.insecure_for_testing(3)
 PIECES = [(i * i % 7, bytes([i]) * (i % 11)) for i in range(200)]
-TABLES = [
-    pa.table(
-        {"user": [f"u{i * j % 97}" for i in range(500)], "partition": [i % 50 for i in range(500)]}
-    )
-    for j in range(1, 9)
-]
-
-
-def by_bucket(buckets):
-    # Twice, as for a bucket that is gone through in parts.
-    return [(list(pieces), list(pieces)) for pieces in buckets.take()]
+COLUMNS = {"partition": [i % 50 for i in range(500)], "sex": ["f", "m", None, "f", "m"] * 100}
+TABLES = [pa.table({"user": [f"u{i * j % 97}" for i in range(500)]} | COLUMNS) for j in range(1, 9)]
 
 
 @pytest.mark.parametrize("most_bytes", [0, 100, 10**6])
@@ -51,20 +42,9 @@ def test_pieces_come_back_in_order(tmp_path, monkeypatch, most_bytes, segment):
             buckets.add(PIECES[start : start + 10])
             assert buckets.held <= most_bytes
         assert (buckets._file is not None) == (most_bytes < 10**6)
-        assert by_bucket(buckets) == [(expected[b], expected[b]) for b in sorted(expected)]
-
-
-@pytest.mark.parametrize("num_buckets", [1, 3, 64])
-def test_counts_do_not_depend_on_memory(tmp_path, monkeypatch, num_buckets):
-    (expected,) = in_process(TABLES, SECRET, 16).frequency_list(ListSpec(NoNoise()))
-    assert expected.total == 97 * 5
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(local, "is_full", lambda *_: True)  # a batch of each table
-    for limit in (0, 10**5):
-        monkeypatch.setattr(local, "memory_limit", lambda limit=limit: limit)
-        engine = in_process(TABLES, SECRET, num_buckets)
-        assert engine.frequency_list(ListSpec(NoNoise())) == [expected]
-    assert not list(tmp_path.iterdir())
+        # Twice, as for a bucket that is gone through in parts.
+        found = [(list(pieces), list(pieces)) for pieces in buckets.take()]
+        assert found == [(expected[b], expected[b]) for b in sorted(expected)]
 
 
 def test_batches_of_many_duplicates_travel_together(monkeypatch):
@@ -82,34 +62,29 @@ def test_batches_of_many_duplicates_travel_together(monkeypatch):
 
 
 NAMES = NamesSpec(MeasuredSelection(20, 1e-3, 40), others_epsilon=5)
-GROUPS = GroupsSpec(
-    attributes=[Attribute("sex")],
-    epsilon_all=9,
-    epsilon_groups=9,
-    max_partitions_per_user=5,
-    selection=PrivacyBudget(5, 1e-3),
-)
+COUNTED = NamesSpec(OptimalSelection(5, 1e-3, 5))
+BUDGET = {"epsilon_all": 9, "epsilon_groups": 9, "selection": PrivacyBudget(5, 1e-3)}
+GROUPS = GroupsSpec(attributes=[Attribute("sex")], max_partitions_per_user=5, **BUDGET)
 HELD = {
+    "list": lambda engine: engine.frequency_list(ListSpec(NoNoise())),
     "rounds": lambda engine: engine.names(NAMES),
     "list and rounds": lambda engine: engine.list_and_names(ListSpec(NoNoise()), NAMES),
-    "list and counts": lambda engine: engine.list_and_names(
-        ListSpec(NoNoise()), NamesSpec(OptimalSelection(5, 1e-3, 5))
-    ),
+    "list and counts": lambda engine: engine.list_and_names(ListSpec(NoNoise()), COUNTED),
     "groups": lambda engine: engine.grouped_lists(GROUPS),
 }
 
 
 @pytest.mark.parametrize("verb", HELD)
-def test_what_is_gone_through_repeatedly_does_not_depend_on_memory(tmp_path, monkeypatch, verb):
+def test_no_release_depends_on_memory(tmp_path, monkeypatch, verb):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     written, write = [], Buckets._write
     monkeypatch.setattr(Buckets, "_write", lambda *args: written.append(args) or write(*args))
-    sexes = pa.array(["f", "m", None, "f", "m"] * 100)
-    tables = [table.append_column("sex", sexes) for table in TABLES]
-    expected = HELD[verb](in_process(tables, SECRET))
+    expected = HELD[verb](in_process(TABLES, SECRET))
     assert not written
-    monkeypatch.setattr(local, "memory_limit", lambda: 0)
-    assert HELD[verb](in_process(tables, SECRET)) == expected
+    monkeypatch.setattr(local, "is_full", lambda *_: True)  # a batch of each table
+    for limit in (0, 10**5):
+        monkeypatch.setattr(local, "memory_limit", lambda limit=limit: limit)
+        assert HELD[verb](in_process(TABLES, SECRET)) == expected
     assert written and not list(tmp_path.iterdir())
 
 
@@ -138,9 +113,8 @@ def test_what_is_on_disk_is_encrypted_and_authenticated(tmp_path):
 
 
 ENDLESS = """
-    import itertools, sys
+    import itertools
     import pyarrow as pa
-    from dp_transforms import JobSecret
     from dp_transforms.columnar.bounding import distinct_pairs
     from dp_transforms.runtime import local
 
@@ -154,18 +128,15 @@ ENDLESS = """
 
     local.Buckets._write = told
     tables = (pa.table({"user": [i], "partition": ["page"]}) for i in itertools.count())
-    names = ("user", "partition")
-    list(local.reduced(tables, names, distinct_pairs, JobSecret.from_os().key("route"), 16))
+    list(local.reduced(tables, ("user", "partition"), distinct_pairs, bytes(32), 16))
 """
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_of_a_job_that_is_killed(tmp_path, sent):
+    options = {"env": os.environ | {"TMPDIR": str(tmp_path)}, "stderr": subprocess.DEVNULL}
     command = [sys.executable, "-c", textwrap.dedent(ENDLESS)]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as job:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, **options) as job:
         assert job.stdout.readline() == b"spilled\n"
         assert not list(tmp_path.iterdir())  # the file has no name
         job.send_signal(sent)
@@ -178,9 +149,7 @@ def test_a_full_disk_is_an_error_of_one_line(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "pwrite", full)
-    with Buckets(0, str(tmp_path)) as buckets, pytest.raises(SpillError) as error:
+    says = rf"cannot be written to {tmp_path} \(no space left on device\): set TMPDIR to"
+    with Buckets(0, str(tmp_path)) as buckets, pytest.raises(SpillError, match=says) as error:
         buckets.add(PIECES)
-    assert str(error.value) == (
-        f"what is shuffled cannot be written to {tmp_path} (no space left on device): set TMPDIR "
-        "to a directory of a disk with more room"
-    )
+    assert "\n" not in str(error.value)

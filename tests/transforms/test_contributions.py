@@ -15,24 +15,27 @@ from tests.beam_runs import few_pipelines, of_kind, rows_of, run, steps_of, tabl
 SECRET = JobSecret.insecure_for_testing(5)
 KEY = SECRET.key("bound contributions")
 
-# Few users with many duplicates, and one user more often than all others.
-RECORDS = st.lists(
-    st.tuples(st.sampled_from(["", "ann", "ann", "ann", "bob", "Zoë"]), st.integers(0, 6))
-)
+# Few users with many duplicates, and one user, and one partition, more often than all others.
+USERS = st.sampled_from(["", "ann", "ann", "ann", "bob", "cy", "dee", "Zoë"])
+PARTITIONS = st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 6])
+RECORDS = st.lists(st.tuples(USERS, PARTITIONS))
+KAPPAS = st.integers(1, 4)
 
 
-KINDS = pytest.mark.parametrize("kind", ["tuples", "tables"])
-
-
-@KINDS
+@pytest.mark.parametrize("kind", ["tuples", "tables"])
 @few_pipelines
-@given(RECORDS, st.integers(1, 4), st.sampled_from([1, 2, 64]))
+@given(RECORDS, KAPPAS, st.none() | KAPPAS, st.booleans(), st.sampled_from([1, 2, 64]))
 # The second table is empty.
-@example([("ann", 1)], 1, 1)
-def test_bounded_records_agree_with_the_reference(kind, records, max_partitions, num_buckets):
-    transform = BoundContributions(max_partitions, secret=SECRET, num_buckets=num_buckets)
-    bounded = rows_of(run(of_kind(kind, records), transform))
-    assert sorted(bounded) == sorted(reference.bound(records, max_partitions, KEY))
+@example([("ann", 1)], 1, None, True, 1)
+def test_records_and_counts_agree_with_the_reference(kind, records, kappa, cap, first, num_buckets):
+    bound = BoundContributions(kappa, secret=SECRET, num_buckets=num_buckets)
+    bounded = reference.bound(records, kappa, KEY)
+    assert sorted(rows_of(run(of_kind(kind, records), bound))) == sorted(bounded)
+    count = CountDistinctUsers(cap, num_buckets=num_buckets)
+    counts = rows_of(run(of_kind(kind, records), *([bound, count] if first else [count])))
+    assert len(counts) == len(dict(counts))
+    expected = reference.count(bounded if first else records)
+    assert dict(counts) == {p: min(n, cap or n) for p, n in expected.items()}
 
 
 def test_no_user_is_in_more_than_kappa_partitions():
@@ -74,33 +77,9 @@ def test_display_data_tells_kappa_and_no_secret():
     assert items == {"max_partitions_per_user": 3}
     pipeline = beam.Pipeline()
     _ = pipeline | beam.Create([("a", "b")]) | transform
-    shown = [
-        DisplayData.create_from(step.transform).items
-        for step in steps_of(pipeline.transforms_stack[0])
-        if step.transform
-    ]
-    assert SECRET.secret.hex() not in repr(shown)
-    assert repr(SECRET.secret) not in repr(shown)
-
-
-VISITS = st.lists(
-    st.tuples(st.integers(0, 9), st.sampled_from(["", "jazz", "jazz", "jazz", "rock", "übung"]))
-)
-CAPS = st.none() | st.integers(1, 4)
-
-
-@KINDS
-@few_pipelines
-@given(VISITS, st.none() | st.integers(1, 3), CAPS, st.sampled_from([1, 64]))
-def test_counts_agree_with_the_reference(kind, records, max_partitions, cap, num_buckets):
-    steps = [CountDistinctUsers(cap, num_buckets=num_buckets)]
-    bounded = records
-    if max_partitions is not None:
-        steps.insert(0, BoundContributions(max_partitions, secret=SECRET))
-        bounded = reference.bound(records, max_partitions, KEY)
-    counts = rows_of(run(of_kind(kind, records), *steps))
-    assert len(counts) == len(dict(counts))
-    assert dict(counts) == {p: min(n, cap or n) for p, n in reference.count(bounded).items()}
+    steps = (step.transform for step in steps_of(pipeline.transforms_stack[0]))
+    shown = repr([DisplayData.create_from(step).items for step in steps if step])
+    assert SECRET.secret.hex() not in shown and repr(SECRET.secret) not in shown
 
 
 def test_nulls_in_distinct_tables_are_refused():
@@ -109,9 +88,3 @@ def test_nulls_in_distinct_tables_are_refused():
         table = pa.table(columns, names=["user", "partition"])
         with pytest.raises(ValueError, match="has nulls"):
             run([table], CountDistinctUsers(already_distinct=True))
-
-
-def test_a_cap_holds_few_users_of_a_hot_partition():
-    records = [(user, "hot") for user in range(30_000)] + [(1, "cold"), (1, "cold")]
-    tables = [table_of(records[i::3]) for i in range(3)]
-    assert sorted(rows_of(run(tables, CountDistinctUsers(cap=100)))) == [("cold", 1), ("hot", 100)]

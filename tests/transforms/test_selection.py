@@ -12,14 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dp_transforms as dp
-from dp_transforms.mechanisms.selection import (
-    STRATEGIES,
-    LaplaceSelection,
-    OptimalSelection,
-    RenyiRoundsSelection,
-    TruncatedGeometricSelection,
-    make_strategy,
-)
+from dp_transforms.mechanisms.selection import STRATEGIES, OptimalSelection, make_strategy
 from dp_transforms.runtime import local, shuffle
 from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_of_others
 from dp_transforms.specs import NamesSpec
@@ -60,24 +53,6 @@ def test_selections_agree_with_the_reference(name, max_partitions):
     assert set(found) == expected
 
 
-@pytest.mark.parametrize("name", ["optimal", "renyi_rounds"])
-def test_users_of_what_is_not_named_are_counted(name):
-    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=2)
-    named = selected(RECORDS, strategy)
-
-    def both(pipeline):
-        # At this epsilon the noise is 0, but for one run in e**500.
-        transform = dp.SelectPartitions(strategy=strategy, others_epsilon=500, secret=SECRET)
-        released = pipeline | beam.Create(RECORDS) | transform
-        others = released["other_users"] | beam.Map(lambda users: ("others", users))
-        return (released["partitions"] | beam.Map(lambda p: ("named", p)), others) | beam.Flatten()
-
-    found = run(both)
-    assert {value for kind, value in found if kind == "named"} == named
-    (others,) = (value for kind, value in found if kind == "others")
-    assert others == len({user for user, name in RECORDS if name not in named}) > 10
-
-
 def test_one_user_moves_the_number_of_other_users_by_one():
     named = [pa.table({"partition": ["item0", "item3"]})]
     users = distinct_users(users_of_others(table_of(RECORDS), named)).num_rows
@@ -105,12 +80,15 @@ def test_another_number_of_other_users_has_other_noise_under_the_same_secret():
     assert len({noisy_users(users, spec, SECRET) - users for users in range(1000, 1010)}) > 1
 
 
+def names_of(records, strategy, **options):
+    tables, _ = in_process(as_tables(records), SECRET).names(NamesSpec(strategy, **options))
+    return rows_of(tables)
+
+
 @pytest.mark.parametrize("name", NOISY)
 def test_noisy_counts_come_with_the_same_partitions(name):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=3)
-    spec = NamesSpec(strategy, noisy_counts=True)
-    tables, _ = in_process(as_tables(RECORDS), SECRET).names(spec)
-    noisy = dict(rows_of(tables))
+    noisy = dict(names_of(RECORDS, strategy, noisy_counts=True))
     assert set(noisy) == selected(RECORDS, strategy)
     counts = reference.count(reference.bound(RECORDS, 3, SECRET.key("bound contributions")))
     key = SECRET.key(f"selection by {strategy!r}")
@@ -126,7 +104,6 @@ def test_noisy_counts_come_with_the_same_partitions(name):
 
 def test_intervals_come_with_noisy_counts_in_every_kind_of_record():
     strategy = make_strategy("laplace", 2.0, 1e-2, max_partitions_per_user=3)
-
     options = {"strategy": strategy, "noisy_counts": True, "secret": SECRET}
     transform = dp.SelectPartitions(**options, intervals=True)
     plain = run(RECORDS, dp.SelectPartitions(**options))
@@ -137,8 +114,6 @@ def test_intervals_come_with_noisy_counts_in_every_kind_of_record():
         assert rows_of(found) == expected
         if kind == "rows":
             assert list(found[0].as_dict()) == ["partition", "noisy_count", "low", "high"]
-    with pytest.raises(ValueError, match="intervals are those of noisy_counts"):
-        dp.SelectPartitions(strategy=strategy, intervals=True)
 
 
 def distribution(noise, x):
@@ -158,14 +133,6 @@ def test_counts_alone():
         found = run(given, dp.DeclareBounded(1), select)
         names = found if kind == "tuples" else [name for (name,) in rows_of(found)]
         assert set(names) == expected
-    # A pipeline of one's own: what SelectPartitions does with records.
-    capped = run(
-        RECORDS,
-        dp.BoundContributions(1, secret=SECRET),
-        dp.CountDistinctUsers(cap=strategy.saturation_count),
-        dp.SelectFromCounts(strategy, secret=SECRET),
-    )
-    assert set(capped) == selected(RECORDS, strategy)
 
 
 def test_declared_bounds_count_users_once_and_no_further_than_needed():
@@ -192,13 +159,17 @@ def test_nothing_is_selected_from_nothing(name):
 
 
 def test_purposes_and_strategies_have_numbers_of_their_own():
-    strategies = OptimalSelection(1, 1e-2), OptimalSelection(1, 1e-2, 2), LaplaceSelection(1, 1e-2)
-    assert len({repr(strategy) for strategy in strategies}) == 3
+    strategy, other = OptimalSelection(1, 1e-2, 2), OptimalSelection(1, 1e-2)
+    assert len({*map(repr, (strategy, other, make_strategy("laplace", 1, 1e-2)))}) == 3
     found = set()
     for context in ("selection", "other", "third"):
-        select = dp.SelectPartitions(strategy=strategies[1], context=context, secret=SECRET)
+        select = dp.SelectPartitions(strategy=strategy, context=context, secret=SECRET)
         found.add(frozenset(run(RECORDS, select)))
     assert len(found) > 1
+
+
+PUBLIC = make_strategy("truncated_geometric", 1.0, 1e-2)
+K = PUBLIC.distribution.threshold
 
 
 @pytest.mark.parametrize(
@@ -209,80 +180,49 @@ def test_purposes_and_strategies_have_numbers_of_their_own():
         ({"strategy": "best"}, "strategy must be 'auto' or one of"),
         ({"strategy": "renyi_rounds", "noisy_counts": True}, "has no noisy counts"),
         ({"strategy": OptimalSelection(1, 1e-3)}, "has its budget and bounds in it already"),
+        ({"strategy": "laplace", "intervals": True}, "intervals are those of noisy_counts"),
+        ({"public_partitions": "a", "strategy": "laplace"}, "public_partitions are for the strat"),
+        ({"public_partitions": "a", "pre_threshold": 2}, "exclude each other"),
+        ({"public_partitions": "a", "public_threshold": K + 1}, rf"\[-{K}, {K}\], got {K + 1}"),
+        ({"public_partitions": "a", "public_threshold": 0.5}, rf"\[-{K}, {K}\], got 0.5"),
+        ({"strategy": "optimal", "public_threshold": 0}, "public"),
     ],
 )
 def test_arguments_are_checked_at_once(arguments, message):
+    usual = {"epsilon": 1, "delta": 1e-2, "max_partitions_per_user": 1}
     with pytest.raises(ValueError, match=message):
-        dp.SelectPartitions(
-            **{"epsilon": 1, "delta": 1e-3, "max_partitions_per_user": 2, **arguments}
-        )
+        dp.SelectPartitions(**usual | arguments)
 
 
 def test_strategies_that_need_records_are_refused_on_counts():
     with pytest.raises(ValueError, match="'renyi_rounds' needs users' records"):
-        dp.SelectFromCounts(RenyiRoundsSelection(1, 1e-3))
-    with pytest.raises(ValueError, match="'optimal' has no noisy counts"):
-        dp.SelectFromCounts(OptimalSelection(1, 1e-3), noisy_counts=True)
+        dp.SelectFromCounts(make_strategy("renyi_rounds", 1, 1e-3))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_pre_thresholds_are_never_undercut(name):
     records = [(f"{p}/{user}", p) for p in range(200) for user in range(p % 8)]
-    strategy = make_strategy(name, 30, 0.5, pre_threshold=5)
-    tables, _ = in_process(as_tables(records), SECRET).names(NamesSpec(strategy))
-    found = {name for (name,) in rows_of(tables)}
-    assert found and min(p % 8 for p in found) >= 5
+    found = names_of(records, make_strategy(name, 30, 0.5, pre_threshold=5))
+    assert found and min(p % 8 for (p,) in found) >= 5
 
 
-class TestPublicPartitions:
-    strategy = TruncatedGeometricSelection(1.0, 1e-2)
-    k = strategy.distribution.threshold
-
-    def test_distributions_of_both_kinds_hold_in_one_release(self):
-        names = [f"public {i}" for i in range(3000)]
-        records = [(f"{n}/{u}", n) for n in names[:1500] for u in range(2)]
-        records += [(f"other {i}/{u}", f"other {i}") for i in range(3000) for u in range(4)]
-        transform = dp.SelectPartitions(
-            1.0, 1e-2, 1, noisy_counts=True, public_partitions=names, secret=SECRET
-        )
-        noisy = dict(run(records, transform))
-        distribution = self.strategy.public_distribution(0)
-        groups = ((names[:1500], 2, distribution), (names[1500:], 0, distribution))
-        others = [f"other {i}" for i in range(3000)]
-        for group, users, kept in (*groups, (others, 4, self.strategy.distribution)):
-            found = sum(name in noisy for name in group)
-            distributions.assert_probability(
-                found, len(group), kept.keep_enclosure(users, 128), 1e-7
-            )
-        assert min(noisy[name] for name in noisy if name.startswith("public")) == 1
-        assert min(noisy[name] for name in noisy if name.startswith("other")) > self.k
-
-    def test_intervals_follow_the_distribution_of_each_kind(self):
-        names = ["listed", "empty"]
-        records = [(f"{name}/{user}", name) for name in ("listed", "item0") for user in range(60)]
-        public = {"public_partitions": names, "public_threshold": -self.k}
-        transform = dp.SelectPartitions(
-            1.0, 1e-2, 1, noisy_counts=True, intervals=True, **public, secret=SECRET
-        )
-        found = {name: counts for name, *counts in run(records, transform)}
-        assert {"listed", "item0"} <= set(found)
-        of_names = self.strategy.public_distribution(-self.k)
-        for name, (noisy, *ends) in found.items():
-            kept = of_names if name in names else self.strategy.distribution
-            low, high = kept.count_intervals(np.array([noisy]))
-            assert ends == [low[0], high[0]]
-        # A name that nobody has may be public.
-        assert "empty" not in found or found["empty"][1] == 0
-
-    def test_wrong_combinations_are_refused(self):
-        some, k = {"public_partitions": ["a"]}, self.k
-        for options, message in (
-            (some | {"strategy": "laplace"}, "public_partitions are for the strategy"),
-            (some | {"pre_threshold": 2}, "exclude each other"),
-            (some | {"public_threshold": k + 1}, rf"integer in \[-{k}, {k}\], got {k + 1}"),
-            (some | {"public_threshold": 0.5}, rf"integer in \[-{k}, {k}\], got 0.5"),
-            ({"strategy": "optimal", "public_threshold": 0}, "public"),
-            ({"strategy": "renyi_rounds", "public_threshold": 0}, "public"),
-        ):
-            with pytest.raises(ValueError, match=message):
-                dp.SelectPartitions(1, 1e-2, 1, **options)
+def test_distributions_of_both_kinds_hold_in_one_release():
+    listed, empty = ([f"{kind} {i}" for i in range(1500)] for kind in ("listed", "empty"))
+    others = [f"other {i}" for i in range(3000)]
+    records = [(f"{name}/{u}", name) for name in listed for u in range(2)]
+    records += [(f"{name}/{u}", name) for name in others for u in range(4)]
+    options = {"public_partitions": listed + empty, "public_threshold": 1, "secret": SECRET}
+    select = dp.SelectPartitions(1.0, 1e-2, 1, noisy_counts=True, intervals=True, **options)
+    found = {name: counts for name, *counts in run(records, select)}
+    public = PUBLIC.public_distribution(1)
+    for names, users, kept, least in (
+        (listed, 2, public, 2),
+        (empty, 0, public, 2),
+        (others, 4, PUBLIC.distribution, K + 1),
+    ):
+        counts = [found[name] for name in names if name in found]
+        chance = kept.keep_enclosure(users, 128)
+        distributions.assert_probability(len(counts), len(names), chance, 1e-7)
+        noisy, *ends = np.transpose(counts)
+        assert noisy.min() == least
+        assert np.array_equal(ends, kept.count_intervals(noisy))

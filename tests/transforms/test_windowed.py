@@ -6,6 +6,7 @@ import itertools
 import math
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.transforms import trigger, window
@@ -39,22 +40,18 @@ ROWS = st.lists(
 @given(ROWS, ROWS, st.integers(1, 3), st.integers(1, 3))
 @settings(max_examples=60)
 def test_users_are_bounded_and_parts_merge(some, others, w, max_partitions):
-    whole = bounded(some + others, w, max_partitions)
+    keep = functools.partial(bounded, w=w, max_partitions=max_partitions)
+    whole = keep(some + others)
     assert len(set(whole)) == len(whole) and set(whole) <= set(some + others)
-    assert set(bounded(whole, w, max_partitions)) == set(whole)
-    merged = bounded(
-        bounded(some, w, max_partitions) + bounded(others, w, max_partitions), w, max_partitions
-    )
-    assert set(merged) == set(whole)
+    assert set(keep(whole)) == set(keep(keep(some) + keep(others))) == set(whole)
     # As many as there may be.
-    given_, kept = ({}, {})
-    for rows, found in ((some + others, given_), (whole, kept)):
-        for user, partition, period in rows:
-            found.setdefault(user, {}).setdefault(period, set()).add(partition)
-    for user, periods in given_.items():
-        assert len(kept[user]) == min(len(periods), w)
-        for period, partitions in kept[user].items():
-            assert len(partitions) == min(len(periods[period]), max_partitions)
+    has, kept = (
+        collections.Counter((user, period) for user, _, period in rows)
+        for rows in (set(some + others), whole)
+    )
+    assert kept == {pair: min(has[pair], max_partitions) for pair in kept}
+    periods, kept_periods = (collections.Counter(user for user, _ in rows) for rows in (has, kept))
+    assert kept_periods == {user: min(number, w) for user, number in periods.items()}
 
 
 CELLS = list(itertools.product((0, 1), "ab"))
@@ -62,40 +59,34 @@ CELLS = list(itertools.product((0, 1), "ab"))
 
 @functools.cache
 def tiny_neighbours(w, max_partitions):
-    """Lists all inputs of two users, two windows and two partitions, bounded, each without the
-    second user and with, as (partition, window) pairs."""
+    """The numbers of users in each cell, bounded, of all inputs of two users, two windows and two
+    partitions, each without the second user and with."""
     subsets = [rows for size in range(5) for rows in itertools.combinations(CELLS, size)]
 
-    def kept(*users):
-        rows = [(name, *cell) for name, cells in zip(("bob", "ann"), users, strict=False)
-                for cell in cells]  # fmt: skip
-        return [cell for _, *cell in bounded(rows, w, max_partitions)]
+    def users_of(*users):
+        rows = [(user, *cell) for user, cells in enumerate(users) for cell in cells]
+        found = collections.Counter((p, name) for _, p, name in bounded(rows, w, max_partitions))
+        return tuple(found[cell] for cell in CELLS)
 
-    return [(kept(others), kept(others, own)) for others in subsets for own in subsets]
+    return {(users_of(others), users_of(others, own)) for others in subsets for own in subsets}
 
 
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
-    release = dp.ReleaseListsByPeriod(
-        "ab", epsilon=1, max_periods_per_user=w, max_partitions_per_user=max_partitions
-    )
+    bounds = {"max_periods_per_user": w, "max_partitions_per_user": max_partitions}
+    release = dp.ReleaseListsByPeriod("ab", epsilon=1, **bounds)
 
     @functools.cache
     def price(one, other):
-        lists = [FrequencyList.from_counts(counts) for counts in (one, other)]
+        lists = [FrequencyList.from_counts(filter(None, counts)) for counts in (one, other)]
         return exact_partition_epsilon(release.spec.of_each, *lists)
 
-    def counts(rows, period):
-        users = collections.Counter(p for p, name in rows if name == period)
-        return tuple(sorted(users.values(), reverse=True))
-
     dearest = max(
-        sum(price(counts(without, name), counts(with_all, name)) for name in "ab")
+        sum(price(without[period::2], with_all[period::2]) for period in (0, 1))
         for without, with_all in tiny_neighbours(w, max_partitions)
     )
-    assert dearest <= 1 + 1e-9
     # And nothing is given away: some pair takes most of it.
-    assert dearest > 0.7
+    assert 0.7 < dearest <= 1 + 1e-9
 
 
 OTHERS = [(user, item, day * DAY + user) for user in range(4) for item in range(3 + user % 2)
@@ -110,14 +101,13 @@ def timed(records):
 @beam.ptransform_fn
 def InWindows(begin, kind, size, records):
     """Records of a kind, put together from two parts, in windows of a size."""
+    into = beam.WindowInto(window.FixedWindows(size))
+    tables = beam.Map(lambda one: table_of([one])).with_output_types(pa.Table)
 
     def part(number):
         pcoll = begin | f"Create {number}" >> timed(records[number::2])
-        if kind == "tables":
-            pcoll |= f"Tables {number}" >> beam.Map(lambda one: table_of([one])).with_output_types(
-                pa.Table
-            )
-        return pcoll | f"Windows {number}" >> beam.WindowInto(window.FixedWindows(size))
+        pcoll = pcoll | f"Tables {number}" >> tables if kind == "tables" else pcoll
+        return pcoll | f"Windows {number}" >> into
 
     return (part(0), part(1)) | beam.Flatten() | beam.Reshuffle()
 
@@ -157,19 +147,13 @@ BOTH = pytest.mark.parametrize(
     [dp.ReleaseWindowedLists, functools.partial(dp.SelectWindowedPartitions, delta=1e-6)],
     ids=["lists", "names"],
 )
+EARLY = trigger.Repeatedly(trigger.AfterCount(1)), trigger.AccumulationMode.DISCARDING
 WINDOWED = beam.WindowInto(window.FixedWindows(60))
 REFUSED = {
     "global": (beam.Map(same), "must be in beam.window.FixedWindows"),
     "sliding": (beam.WindowInto(window.SlidingWindows(60, 30)), "release a record several times"),
     "sessions": (beam.WindowInto(window.Sessions(60)), "sessions tell by where they begin"),
-    "triggered": (
-        beam.WindowInto(
-            window.FixedWindows(60),
-            trigger=trigger.Repeatedly(trigger.AfterCount(1)),
-            accumulation_mode=trigger.AccumulationMode.DISCARDING,
-        ),
-        "a trigger that fires again",
-    ),
+    "triggered": (beam.WindowInto(window.FixedWindows(60), *EARLY), "a trigger that fires again"),
 }
 
 
@@ -206,13 +190,9 @@ def test_lists_by_period_are_of_tables_in_the_global_window():
     fixed = window.FixedWindows(60)
     with pytest.raises(ValueError, match="in the global window"):
         run([table], beam.WindowInto(fixed), release)
+    into = beam.Map(lambda one: window.TimestampedValue(one, 1)) | beam.WindowInto(fixed)
     with pytest.raises(TypeError, match="records must be tuples"):
-        run(
-            ["secret"],
-            beam.Map(lambda one: window.TimestampedValue(one, 1)),
-            beam.WindowInto(fixed),
-            dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60}),
-        )
+        run(["secret"], into, dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60}))
 
 
 def test_a_release_is_no_longer_any_users():
@@ -251,37 +231,23 @@ def test_arguments_of_periods_and_names_are_checked_at_once():
 
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_partitions):
-    epsilon, delta = 0.5, 0.05
     bounds = {"max_periods_per_user": w, "max_partitions_per_user": max_partitions}
-    select = dp.SelectPartitionsByPeriod(
-        "ab", epsilon=epsilon, delta=delta, strategy="optimal", **bounds
-    )
+    budget = {"epsilon": 0.5, "delta": 0.05}
+    select = dp.SelectPartitionsByPeriod("ab", strategy="optimal", **budget, **bounds)
     kept = [select.spec.names.strategy.keep_probability(users) for users in range(3)]
-
-    def users_of(rows):
-        users = collections.Counter(map(tuple, rows))
-        return tuple(users[cell] for cell in CELLS)
 
     @functools.cache
     def distribution(users):
         """The probabilities of all sets of named pairs, each of which is decided by itself."""
-        chances = [kept[number] for number in users]
-        return [
-            math.prod(p if named else 1 - p for p, named in zip(chances, sets, strict=True))
-            for sets in itertools.product((False, True), repeat=4)
-        ]
+        return functools.reduce(np.kron, [[1 - kept[number], kept[number]] for number in users])
 
-    pairs = {tuple(map(users_of, pair)) for pair in tiny_neighbours(w, max_partitions)}
+    pairs = tiny_neighbours(w, max_partitions)
     dearest = max(
-        sum(
-            max(0, p - math.exp(epsilon) * q)
-            for p, q in zip(distribution(one), distribution(other), strict=True)
-        )
+        np.maximum(0, distribution(one) - math.exp(0.5) * distribution(other)).sum()
         for one, other in pairs | {pair[::-1] for pair in pairs}
     )
-    assert dearest <= delta * (1 + 1e-9)
     # And nothing is given away: some pair takes most of it.
-    assert dearest > 0.9 * delta
+    assert 0.9 * 0.05 < dearest <= 0.05 * (1 + 1e-9)
 
 
 def selected(**options):

@@ -1,4 +1,3 @@
-import csv
 import json
 import pathlib
 
@@ -25,7 +24,6 @@ def step(name, **config):
 
 
 def expand(pipeline, elements, *steps):
-    """Adds a chain of YAML transforms to a pipeline."""
     chain = {"type": "chain", "transforms": [step("Create", elements=elements), *steps]}
     expand_pipeline(pipeline, yaml.safe_dump({"pipeline": chain, "providers": PROVIDERS}))
 
@@ -53,45 +51,29 @@ def test_counts_of_composite_partitions(tmp_path):
     ]
     rows = run(steps, tmp_path, RECORDS)
     assert sum(row["count"] for row in rows) == 3 * USERS
-    assert {(r["partition"]["item"], r["partition"]["size"]) for r in rows} == {
-        (f"item{i}", i) for i in range(4)
-    }
+    found = {(row["partition"]["item"], row["partition"]["size"]) for row in rows}
+    assert found == {(f"item{i}", i) for i in range(4)}
 
 
 def test_partitions_are_selected(tmp_path):
-    select = step(
-        "SelectPartitions", epsilon=4.0, delta=1e-6, max_partitions_per_user=4, noisy_counts=True
-    )
+    budget = {"epsilon": 4.0, "delta": 1e-6, "max_partitions_per_user": 4}
     # At an epsilon of 1 for each partition, 300 users are missed with a probability below e**-250.
-    lonely = [("hermit", "cave", 0)]
-    rows = run([NAMED, select], tmp_path, RECORDS + lonely)
+    select = step("SelectPartitions", **budget, noisy_counts=True)
+    rows = run([NAMED, select], tmp_path, [*RECORDS, ("hermit", "cave", 0)])
     assert {row["partition"] for row in rows} == {f"item{i}" for i in range(4)}
     assert all(isinstance(row["noisy_count"], int) for row in rows)
 
 
 def test_lists_of_groups(tmp_path):
     """At 50 for each part a frequency changes with a probability below 1e-9."""
-    # Items 0 and 1 are of group "even" or "odd" by their size's parity; a hermit's group is alone.
-    fields = {"user": "account", "partition": "item", "size": "size"}
-    named = step("MapToFields", fields=fields)
+    named = step("MapToFields", fields={"user": "account", "partition": "item", "size": "size"})
     records = [(f"user{u}", "item", u % 2) for u in range(USERS)] + [("hermit", "cave", 7)]
-    release = step(
-        "ReleaseGroupedLists",
-        attributes=["size"],
-        epsilon_all=50.0,
-        epsilon_groups=50.0,
-        max_partitions_per_user=1,
-        epsilon_selection=10.0,
-        delta=1e-6,
-    )
+    budget = {"epsilon_all": 50.0, "epsilon_groups": 50.0, "epsilon_selection": 10.0, "delta": 1e-6}
+    release = step("ReleaseGroupedLists", attributes=["size"], max_partitions_per_user=1, **budget)
     rows = run([named, release], tmp_path, records)
     lists = {(r["attribute"], r["group"], r["frequency"], r["multiplicity"]) for r in rows}
-    assert lists == {
-        ("", "", USERS, 1),
-        ("", "", 1, 1),
-        ("size", "0", USERS // 2, 1),
-        ("size", "1", USERS // 2, 1),
-    }
+    of_all = {("", "", USERS, 1), ("", "", 1, 1)}
+    assert lists == of_all | {("size", group, USERS // 2, 1) for group in "01"}
 
 
 @pytest.mark.parametrize(
@@ -110,10 +92,8 @@ def test_degrees(epsilon, bound, degrees, tmp_path):
 
 
 def test_the_example_runs(tmp_path, monkeypatch):
-    with open(tmp_path / "visits.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["visitor", "page", "hour"])
-        writer.writerows((f"v{v}", f"p{p}", 3) for v in range(50) for p in range(2))
+    visits = (f"v{v},p{p},3\n" for v in range(50) for p in range(2))
+    (tmp_path / "visits.csv").write_text("visitor,page,hour\n" + "".join(visits))
     variables = {"input": str(tmp_path / "visits.csv"), "output": str(tmp_path / "released")}
     flags = [f"--yaml_pipeline_file={ROOT / 'examples' / 'frequency_list.yaml'}"]
     flags += [f"--runner={IN_PROCESS}", f"--jinja_variables={json.dumps(variables)}"]
@@ -137,12 +117,12 @@ def build(*steps):
 
 def test_wrong_parameters_are_named():
     sizes = {"attributes": ["size"], "epsilon_all": 1.0, "epsilon_groups": 1.0}
-    sizes["max_partitions_per_user"] = 1
+    one = {"max_partitions_per_user": 1}
     for name, config, message in (
-        ("ReleaseGroupedLists", sizes | {"groups": {"gender": ["f"]}}, "not one of attributes"),
-        ("ReleaseGroupedLists", sizes | {"delta": 1e-6}, "epsilon_selection and delta"),
+        ("ReleaseGroupedLists", sizes | one | {"groups": {"gender": ["f"]}}, "not one of attrib"),
+        ("ReleaseGroupedLists", sizes | one | {"delta": 1e-6}, "epsilon_selection and delta"),
         ("BoundContributions", {"max_partitions_per_user": 0}, "must be a positive integer"),
-        ("BoundContributions", {"max_partitions_per_user": 1, "secret": "x"}, "secret"),
+        ("BoundContributions", one | {"secret": "x"}, "secret"),
     ):
         with pytest.raises(Exception, match=message):
             build(step(name, **config))
