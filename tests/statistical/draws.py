@@ -2,19 +2,17 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.walk.levels import Sampler
 from tests.tapes import InsecureSeededTape
 
 RELEASES = int(os.environ.get("LAW_RELEASES", "10000"))
 """The number of draws from each list by ``make test-laws``."""
 
 
-def drawn_lists(sampler: Sampler, count: int, first: int = 0) -> Counter[FrequencyList]:
+def drawn_lists(sampler, count, first=0):
     """Counts the lists that the tapes of ``count`` seeds from ``first`` on release.
 
     A list is a function of where its walk moves, and is made once for each.
@@ -27,25 +25,14 @@ def drawn_lists(sampler: Sampler, count: int, first: int = 0) -> Counter[Frequen
 
 
 class Numbers:
-    """Numbers of each release, in one order.
+    """Numbers of each release, in one order, from {list: how often it was released}: the 8 largest
+    values or more, a row for each release; how many are positive; their sum; and the L1 distance
+    from the private list."""
 
-    Args:
-      lists: what was released, and how often.
-      private: the private list, descending.
-
-    Attributes:
-      values: the 8 largest values or more, one row for each release.
-      distinct: how many are positive.
-      total: their sum.
-      distance: the L1 distance from the private list.
-    """
-
-    def __init__(self, lists: Mapping[FrequencyList, int], private: Sequence[int]):
-        ranks = max(8, len(private))
-        rows = [released.at_ranks(np.arange(1, ranks + 1)) for released in lists]
+    def __init__(self, lists, private):
+        ranks, own = max(8, len(private)), FrequencyList.from_counts(private)
         times = list(lists.values())
-        self.values = np.repeat(rows, times, axis=0)
+        self.values = np.repeat([x.at_ranks(np.arange(1, ranks + 1)) for x in lists], times, axis=0)
         self.distinct = np.repeat([x.distinct for x in lists], times)
         self.total = np.repeat([x.total for x in lists], times)
-        own = FrequencyList.from_counts(private)
         self.distance = np.repeat([x.l1_distance(own) for x in lists], times)

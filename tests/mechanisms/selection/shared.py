@@ -4,7 +4,6 @@ import mpmath
 import numpy as np
 
 from dp_transforms.mechanisms.selection import STRATEGIES
-from dp_transforms.mechanisms.selection.keep_distribution import as_float
 
 COUNTS = list(STRATEGIES.values())[:4]
 """The optimal one, and those with truncated geometric, Laplace and Gaussian noise."""
@@ -16,11 +15,6 @@ def as_mpf(value):
     """An exact number in the current precision of mpmath."""
     numerator, denominator = value.as_integer_ratio()
     return mpmath.mpf(int(numerator)) / int(denominator)
-
-
-def drop_probability(distribution, statistic):
-    """1 - pi(statistic), to the precision of a float."""
-    return as_float(lambda precision: distribution.drop_enclosure(statistic, precision))
 
 
 def drop_recursion(epsilon, delta):
@@ -62,9 +56,6 @@ def bound(budgets, epsilon, users_changed=1):
     # The least eta that is enough at every ratio of the earlier rounds.
     late = noise(last) * RATIOS**order
     eta = max((shown_last * RATIOS - late) / RATIOS ** (1 - order))
-    kept_apart = (
-        sum(shown)
-        + noise(sum(early) + last * (users_changed - 1) / 2)
-        + max(0, eta) * np.exp((order - 1) * sum(early))
-    )
+    before_last = noise(sum(early) + last * (users_changed - 1) / 2)
+    kept_apart = sum(shown) + before_last + max(0, eta) * np.exp((order - 1) * sum(early))
     return noise(sum(early) + last) + min(sum(shown) + shown_last, kept_apart)

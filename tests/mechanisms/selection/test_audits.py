@@ -6,6 +6,7 @@ distributions allow at epsilon, max over events of P[S] - e**epsilon P'[S], is c
 orders. It must not exceed delta, and for strategies that use their budget fully it comes close.
 """
 
+import collections
 import functools
 import itertools
 
@@ -22,34 +23,19 @@ BITS = 160
 ROUNDING = mpmath.mpf(10) ** -35
 
 
-def exact(value):
-    with mpmath.workprec(200):
-        return as_mpf(value)
-
-
-def worst_delta(distributions, neighbours, epsilon=EPSILON):
-    """The largest delta over pairs of neighbouring inputs, in both orders.
-
-    Args:
-      distributions: maps each input to {output: probability}.
-      neighbours: pairs of inputs.
-    """
-    with mpmath.workprec(200):
-        grown = mpmath.exp(mpmath.mpf(epsilon))
-        return max(
-            mpmath.fsum(max(0, p - grown * there.get(output, 0)) for output, p in here.items())
-            for a, b in neighbours
-            for here, there in itertools.permutations((distributions[a], distributions[b]))
-        )
-
-
-def product(one, other):
-    with mpmath.workprec(200):
-        return {(x, y): p * q for x, p in one.items() for y, q in other.items()}
+def worst_delta(distributions, neighbours):
+    """The largest delta over pairs of neighbouring inputs, in both orders, from {input: {output:
+    probability}}."""
+    grown = mpmath.exp(mpmath.mpf(EPSILON))
+    return max(
+        mpmath.fsum(max(0, p - grown * there.get(output, 0)) for output, p in here.items())
+        for a, b in neighbours
+        for here, there in itertools.permutations((distributions[a], distributions[b]))
+    )
 
 
 def names_distribution(strategy, users):
-    keep = exact(strategy.keep_enclosure(users, BITS)[0])
+    keep = as_mpf(strategy.keep_enclosure(users, BITS)[0])
     return {True: keep, False: 1 - keep}
 
 
@@ -58,11 +44,10 @@ def counts_distribution(strategy, users):
     if users == 0:
         return {None: mpmath.mpf(1)}
     noise, threshold, far = strategy.distribution.noise, strategy.distribution.threshold, 60
-    with mpmath.workprec(200):
-        masses = {y: exact(noise.probability(y - users, BITS)[0]) for y in range(threshold, far)}
-        masses[threshold] *= exact(strategy.distribution.tie)
-        masses["far"] = exact(noise.tail(far - users - 1, BITS)[0])
-        masses[None] = 1 - mpmath.fsum(masses.values())
+    masses = {y: as_mpf(noise.probability(y - users, BITS)[0]) for y in range(threshold, far)}
+    masses[threshold] *= as_mpf(strategy.distribution.tie)
+    masses["far"] = as_mpf(noise.tail(far - users - 1, BITS)[0])
+    masses[None] = 1 - mpmath.fsum(masses.values())
     return masses
 
 
@@ -73,60 +58,49 @@ def neighbouring_counts(most):
             yield before, tuple(n + a for n, a in zip(before, added, strict=True))
 
 
-def of_both(distribution, chosen, most):
-    """The distributions of two partitions of up to so many users each."""
-    single = [distribution(chosen, n) for n in range(most + 1)]
-    both = itertools.product(range(most + 1), repeat=2)
-    return {(a, b): product(single[a], single[b]) for a, b in both}
+@mpmath.workprec(200)
+def delta_of_names(chosen, neighbours, most=12, distribution=names_distribution):
+    """The smallest delta of what two partitions of up to so many users each release."""
+    single = [distribution(chosen, n).items() for n in range(most + 1)]
+    both = {
+        (a, b): {(x, y): p * q for (x, p), (y, q) in itertools.product(single[a], single[b])}
+        for a, b in itertools.product(range(most + 1), repeat=2)
+    }
+    return worst_delta(both, neighbours)
 
 
-def delta_of_names(chosen, neighbours, most=12):
-    """The smallest delta of which partitions are selected."""
-    return worst_delta(of_both(names_distribution, chosen, most), neighbours)
+COMING = list(neighbouring_counts(12))
+# One user's partition is exchanged for another.
+MOVING = [((a + 1, b), (a, b + 1)) for a, b in itertools.product(range(12), repeat=2)]
 
 
-@pytest.mark.parametrize("strategy", COUNTS)
-@pytest.mark.parametrize("options", [{}, {"pre_threshold": 3}], ids=["plain", "pre-threshold"])
-def test_names_selected_by_counts(strategy, options):
-    delta = delta_of_names(strategy(EPSILON, DELTA, 2, **options), neighbouring_counts(12))
+@pytest.mark.parametrize(
+    ("strategy", "max_partitions", "options", "neighbours"),
+    [
+        *itertools.product(COUNTS, [2], [{}, {"pre_threshold": 3}], [COMING]),
+        *itertools.product(SPLIT, [2], [{"composition": "naive"}], [COMING]),
+        *itertools.product(COUNTS, [1], [{"neighbours": "replace"}], [MOVING]),
+    ],
+)
+def test_names_selected_by_counts(strategy, max_partitions, options, neighbours):
+    delta = delta_of_names(strategy(EPSILON, DELTA, max_partitions, **options), neighbours)
     # The optimal distribution's delta is the stated one exactly, and is computed at 200 bits.
     assert DELTA / 2 < delta <= DELTA + ROUNDING
-
-
-@pytest.mark.parametrize("strategy", SPLIT)
-def test_naive_splitting(strategy):
-    chosen = strategy(EPSILON, DELTA, 2, composition="naive")
-    assert delta_of_names(chosen, neighbouring_counts(12)) <= DELTA + ROUNDING
-
-
-def test_replacing_a_users_records():
-    """Neighbours with one user's partitions exchanged for another's, at kappa = 1."""
-    pairs = [((a + 1, b), (a, b + 1)) for a, b in itertools.product(range(12), repeat=2)]
-    for strategy in COUNTS:
-        chosen = strategy(EPSILON, DELTA, 1, neighbours="replace")
-        assert delta_of_names(chosen, pairs) <= DELTA + ROUNDING
 
 
 @pytest.mark.parametrize("strategy", slow_unless(NOISY, NOISY[:1]))
 def test_names_with_noisy_counts(strategy):
     chosen, most = strategy(EPSILON, DELTA, 2), 5
-    distributions = of_both(counts_distribution, chosen, most)
-    # The delta of a pair of distributions does not change if one partition's distribution is the
-    # same in both.
-    pairs = [pair for pair in neighbouring_counts(most) if 0 not in pair[0][1:]]
-    fresh = [(a, b) for a, b in neighbouring_counts(most) if a[1] == 0]
-    assert worst_delta(distributions, [*pairs[::3], *fresh]) <= DELTA + ROUNDING
+    # The others exchange the two partitions.
+    pairs = [pair for pair in neighbouring_counts(most) if pair[0][0] <= pair[0][1]]
+    assert delta_of_names(chosen, pairs, most, counts_distribution) <= DELTA + ROUNDING
 
 
 # Weighted strategies: an input is how many users have each set of partitions.
 KINDS = ((0,), (1,), (0, 1))
-UNITS = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
-KINDS_OF_THREE = tuple(
-    kind for size in (1, 2, 3) for kind in itertools.combinations(range(3), size)
-)
 
 
-def transcript_distribution(strategy, users, kinds=KINDS):
+def transcript_distribution(strategy, users, kinds):
     """{the round that selected each partition, or None: probability} by enumeration of rounds.
 
     Args:
@@ -135,92 +109,78 @@ def transcript_distribution(strategy, users, kinds=KINDS):
     partitions = range(1 + max(map(max, kinds)))
     states = {(None,) * len(partitions): mpmath.mpf(1)}
     for index in range(len(strategy.rounds)):
-        following = {}
+        following = collections.defaultdict(mpmath.mpf)
         for state, probability in states.items():
             named = len(partitions) - state.count(None)
-            sums, counts = [0] * len(partitions), [0] * len(partitions)
+            given = [[0, 0] for _ in partitions]
             for kind, number in zip(kinds, users, strict=True):
                 left = [place for place in kind if state[place] is None]
                 for place in left:
                     # What was selected leaves more weight to the others.
                     (weight,) = strategy.weights(index, [len(left)], named).tolist()
-                    sums[place] += number * weight
-                    counts[place] += number
-            keeps = [
-                round_keep(strategy, index, *one, named) for one in zip(sums, counts, strict=True)
-            ]
-            for picks in itertools.product((True, False), repeat=len(partitions)):
-                pairs = zip(picks, keeps, strict=True)
-                with mpmath.workprec(200):
-                    p = mpmath.fprod([probability, *(k if pick else 1 - k for pick, k in pairs)])
-                if p:
-                    after = tuple(
-                        index if pick else old for pick, old in zip(picks, state, strict=True)
-                    )
-                    following[after] = following.get(after, 0) + p
+                    given[place][0] += number * weight
+                    given[place][1] += number
+            keeps = [round_keep(strategy, index, named, *one) for one in given]
+            for hits in itertools.product((True, False), repeat=len(partitions)):
+                chances = (keep if hit else 1 - keep for hit, keep in zip(hits, keeps, strict=True))
+                after = tuple(index if hit else old for hit, old in zip(hits, state, strict=True))
+                if p := mpmath.fprod([probability, *chances]):
+                    following[after] += p
         states = following
     return states
 
 
 @functools.cache
-def round_keep(strategy, index, total, users, named):
+def round_keep(strategy, index, named, total, users):
     distribution = strategy.round_after(index, named)
     beyond = total - (strategy.pre_threshold - 1) * distribution.step(1)
     if users < strategy.pre_threshold or beyond <= 0:
         return mpmath.mpf(0)
-    return exact(distribution.keep_enclosure(beyond, BITS)[0])
+    return as_mpf(distribution.keep_enclosure(beyond, BITS)[0])
+
+
+def moved_by(*moves):
+    """Pairs of inputs of up to three users of each kind that differ by one of these."""
+    pairs = itertools.combinations(itertools.product(range(4), repeat=3), 2)
+    return [(a, b) for a, b in pairs if tuple(np.subtract(b, a)) in moves]
+
+
+ONE_MORE = moved_by((1, 0, 0), (0, 1, 0), (0, 0, 1))
+REPLACED = moved_by((1, -1, 0), (1, 0, -1), (0, 1, -1))
+
+
+@mpmath.workprec(200)
+def worst_transcript_delta(strategy, pairs=ONE_MORE, kinds=KINDS):
+    inputs = set(itertools.chain(*pairs))
+    return worst_delta(
+        {users: transcript_distribution(strategy, users, kinds) for users in inputs}, pairs
+    )
 
 
 @pytest.mark.parametrize(
-    "chosen",
+    ("options", "pairs"),
     [
-        RenyiRoundsSelection(EPSILON, DELTA, 2, number_of_rounds=1),
-        RenyiRoundsSelection(EPSILON, DELTA, 2),
-        RenyiRoundsSelection(EPSILON, DELTA, 2, number_of_rounds=2, growth=1),
-        RenyiRoundsSelection(EPSILON, DELTA, 2, pre_threshold=2),
+        ({}, ONE_MORE),
+        ({"number_of_rounds": 1}, ONE_MORE),
+        ({"number_of_rounds": 2, "growth": 1}, ONE_MORE),
+        ({"pre_threshold": 2}, ONE_MORE),
+        ({"neighbours": "replace"}, REPLACED),
+        ({"neighbours": "replace", "number_of_rounds": 1}, REPLACED),
     ],
-    ids=["one round", "rounds", "two equal rounds", "pre-threshold"],
 )
-def test_weighted_rounds_with_their_transcript(chosen):
-    assert DELTA / 10 < worst_transcript_delta(chosen) <= DELTA
-
-
-ONE_MORE = [(unit, (0, 0, 0)) for unit in UNITS]
-
-
-def worst_transcript_delta(strategy, moves=ONE_MORE):
-    """The largest delta of up to three users of each kind, and others that come while some go."""
-    inputs = list(itertools.product(range(4), repeat=3))
-    distributions = {users: transcript_distribution(strategy, users) for users in inputs}
-    pairs = [
-        (users, moved)
-        for users in inputs
-        for come, gone in moves
-        if (moved := tuple(np.add(users, come) - gone)) in distributions
-    ]
-    return worst_delta(distributions, pairs)
+def test_weighted_rounds_with_their_transcript(options, pairs):
+    strategy = RenyiRoundsSelection(EPSILON, DELTA, 2, **options)
+    assert DELTA / 10 < worst_transcript_delta(strategy, pairs) <= DELTA
 
 
 @pytest.mark.slow
 def test_weighted_rounds_of_three_partitions():
     """Users of up to three partitions of three: one more of each kind beside up to two kinds."""
-    chosen = RenyiRoundsSelection(EPSILON, DELTA, 3, number_of_rounds=2)
-    distribution = functools.cache(
-        functools.partial(transcript_distribution, chosen, kinds=KINDS_OF_THREE)
-    )
-    worst = mpmath.mpf(0)
-    places = range(len(KINDS_OF_THREE))
-    for first, second in itertools.combinations(places, 2):
+    kinds = [kind for size in (1, 2, 3) for kind in itertools.combinations(range(3), size)]
+    pairs = []
+    for first, second in itertools.combinations(range(7), 2):
         for a, b in itertools.product((0, 1, 4, 8), repeat=2):
-            users = tuple({first: a, second: b}.get(i, 0) for i in places)
-            for more in places:
-                other = tuple(n + (i == more) for i, n in enumerate(users))
-                both = {users: distribution(users), other: distribution(other)}
-                worst = max(worst, worst_delta(both, [(users, other)]))
-    assert DELTA / 10 < worst <= DELTA
-
-
-@pytest.mark.parametrize("options", [{}, {"number_of_rounds": 1}], ids=str)
-def test_weighted_rounds_when_a_user_is_replaced(options):
-    chosen = RenyiRoundsSelection(EPSILON, DELTA, 2, neighbours="replace", **options)
-    assert worst_transcript_delta(chosen, list(itertools.permutations(UNITS, 2))) <= DELTA
+            users = tuple({first: a, second: b}.get(i, 0) for i in range(7))
+            pairs += [(users, tuple(np.add(users, one).tolist())) for one in np.eye(7, dtype=int)]
+    strategy = RenyiRoundsSelection(EPSILON, DELTA, 3, number_of_rounds=2)
+    assert DELTA / 10 < worst_transcript_delta(strategy, pairs, kinds) <= DELTA

@@ -9,12 +9,12 @@ import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.mechanisms.selection import MeasuredSelection
-from dp_transforms.mechanisms.selection.measured import users_in_classes
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from dp_transforms.runtime.selecting import users_by_partitions
 from tests.beam_runs import table_of
 from tests.mechanisms.selection.shared import bound
+from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
 RECORDS = [(0, "a"), (1, "a"), (1, "b"), (2, "b"), (2, "b"), (3, "a"), (3, "b"), (3, "c")]
@@ -30,26 +30,22 @@ class _NoisyCounts(MeasuredSelection):
 @pytest.mark.parametrize("neighbours", ["add_or_remove", REPLACE])
 @pytest.mark.parametrize("max_partitions", [1, 3])
 def test_every_count_has_the_noise_of_the_whole_statistic(max_partitions, neighbours):
-    # 4,000 draws of each of 3 or 7 counts; the mean of |X| is 2 q / (1 - q**2) and that of X**2
-    # 2 q / (1 - q)**2. Within 5 standard errors: false alarms in 1 of 250,000 runs.
     strategy = _NoisyCounts(100, 1e-5, max_partitions, neighbours=neighbours)
     assert strategy.statistic_epsilon == 1
     exact = list(range(len(strategy.edges) + 1))
     draws = 4000
     noise = np.array([strategy.plan(exact, InsecureSeededTape(i)) for i in range(draws)]) - exact
     q = math.exp(-1 / (2 if neighbours == REPLACE else 1))
-    mean, square = 2 * q / (1 - q**2), 2 * q / (1 - q) ** 2
-    error = 5 * math.sqrt((square - mean**2) / draws)
-    assert np.all(np.abs(np.abs(noise).mean(axis=0) - mean) < error)
-    # No two counts share a draw.
+    expected = {x: (1 - q) / (1 + q) * q ** abs(x) for x in range(-50, 51)}
+    distributions.assert_follows(noise.ravel(), expected)
+    # No two counts share a draw: 5 standard errors.
     assert np.all(np.abs(np.corrcoef(noise.T) - np.eye(len(exact))) < 5 / math.sqrt(draws))
 
 
 def test_other_users_have_other_noise_on_the_same_tape():
     counts, tape = _NoisyCounts(1, 1e-5, 3), InsecureSeededTape(0)
-    first, second = ([0] * (len(counts.edges) + 1) for _ in range(2))
-    second[0] = 1
-    assert counts.plan(second, tape)[1:] != counts.plan(first, tape)[1:]
+    first, second = (counts.plan([n] + [0] * len(counts.edges), tape) for n in (0, 1))
+    assert first[1:] != second[1:]
 
 
 @pytest.mark.parametrize(
@@ -96,45 +92,32 @@ def test_one_user_moves_one_count_by_one():
             assert sorted(moved) == [0] * len(edges) + [1]
 
 
-def test_users_decide_which_rounds_are_taken():
-    # 4,000 users against noise of 20 and 100 at most: a wrong choice has probability below 1e-20.
-    tape = InsecureSeededTape(1)
-    for has, max_partitions, rounds, growth in (
-        (1, 1, 1, 1),
-        (2, 1, 3, 128),
-        (4, 1, 3, 128),
-        (5, 1, 6, 1),
-        (2, 2, 3, 16),
-        (3, 2, 3, 16),
-        (9, 2, 6, 1),
-        (1, 9, 1, 1),
-        (4, 9, 3, 32),
-    ):
-        strategy = MeasuredSelection(5 if max_partitions == 1 else 1, 1e-5, max_partitions)
-        plan = strategy.plan(users_in_classes(np.full(4000, has), strategy.edges), tape)
-        assert (plan.rounds, plan.growth) == (rounds, growth)
-
-
 def test_the_plan_follows_from_the_counts():
-    strategy = MeasuredSelection(1, 1e-5, 100)
-    edges = (1, 2, 4, 8, 12, 18, 25, 37, 50, 75, 100, 175, 250, 400)
-    assert strategy.edges == edges
     usual = RoundPlan(100, 3, 32, 6)
-    for users, plan in (
+    for max_partitions, users, plan in (
+        (1, {1: 4000}, RoundPlan(1, 1, 1)),
+        (1, {4: 4000}, RoundPlan(1, 3, 128)),
+        (1, {math.inf: 4000}, RoundPlan(1, 6, 1)),
+        (2, {2: 4000}, RoundPlan(2, 3, 16, 2)),
+        (2, {3: 4000}, RoundPlan(2, 3, 16, 2)),
+        (2, {math.inf: 4000}, RoundPlan(2, 6, 1)),
+        (9, {1: 4000}, RoundPlan(1, 1, 1)),
+        (9, {4: 4000}, RoundPlan(4, 3, 32)),
         # Numbers that may all be noise.
-        ({}, usual),
-        ({1: 200, 100: 100}, usual),
-        ({math.inf: 1000}, RoundPlan(100, 6, 1, 6)),
-        ({400: 600, math.inf: 500}, RoundPlan(100, 6, 2, 6)),
-        ({250: 600, math.inf: 500}, RoundPlan(100, 6, 2, 6)),
+        (100, {}, usual),
+        (100, {1: 200, 100: 100}, usual),
+        (100, {math.inf: 1000}, RoundPlan(100, 6, 1, 6)),
+        (100, {400: 600, math.inf: 500}, RoundPlan(100, 6, 2, 6)),
+        (100, {250: 600, math.inf: 500}, RoundPlan(100, 6, 2, 6)),
         # Equally many: 50 of 100, by few users and by many.
-        ({50: 1900}, RoundPlan(50, 3, 32, 6)),
-        ({50: 19_000}, RoundPlan(30, 3, 32, 3)),
-        ({175: 1900}, usual),
+        (100, {50: 1900}, RoundPlan(50, 3, 32, 6)),
+        (100, {50: 19_000}, RoundPlan(30, 3, 32, 3)),
+        (100, {175: 1900}, usual),
         # Most have one or two, and then more and more.
-        ({1: 9_000, 2: 3_000, 8: 300}, RoundPlan(1, 1, 1)),
-        ({1: 9_000, 12: 30_000}, RoundPlan(8, 3, 32, 3)),
-        ({25: 3_000, 50: 3_000, 100: 3_000, 175: 9_000}, usual),
+        (100, {1: 9_000, 2: 3_000, 8: 300}, RoundPlan(1, 1, 1)),
+        (100, {1: 9_000, 12: 30_000}, RoundPlan(8, 3, 32, 3)),
+        (100, {25: 3_000, 50: 3_000, 100: 3_000, 175: 9_000}, usual),
     ):
-        counts = [users.get(edge, 0) for edge in (*edges, math.inf)]
+        strategy = MeasuredSelection(1, 1e-5, max_partitions)
+        counts = [users.get(edge, 0) for edge in (*strategy.edges, math.inf)]
         assert strategy.plan_of(counts) == plan, users
