@@ -1,5 +1,3 @@
-"""Bounds on the epsilon of a pair of neighbours, from draws and by enumeration."""
-
 import itertools
 import math
 

@@ -1,5 +1,3 @@
-"""The fault script's bookkeeping, without a cluster."""
-
 import pytest
 
 from tests.clusters import faults

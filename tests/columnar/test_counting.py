@@ -1,5 +1,3 @@
-"""Counts and sums of weights against rows of plain Python, and edges against their sensitivity."""
-
 import collections
 import itertools
 

@@ -1,5 +1,3 @@
-"""Keyed hashes row by row, and uniform numbers by name: repeatable, whatever the table."""
-
 import hashlib
 
 import numpy as np

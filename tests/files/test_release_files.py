@@ -1,5 +1,3 @@
-"""Releases read back, and those of periods in one file."""
-
 import csv
 import shutil
 

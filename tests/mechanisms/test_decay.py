@@ -1,5 +1,3 @@
-"""Eta: validation, exact bases, and enclosures that are on the right side."""
-
 import math
 from decimal import Decimal
 from fractions import Fraction

@@ -1,5 +1,3 @@
-"""Exact integer noise: thresholds, distributions, and what each draw depends on."""
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,5 +1,3 @@
-"""Arithmetic of enclosures against exact rational numbers."""
-
 import itertools
 import operator
 from fractions import Fraction

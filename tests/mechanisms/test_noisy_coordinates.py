@@ -1,5 +1,3 @@
-"""Frobenius coordinates, against the cells of diagrams."""
-
 import copy
 import itertools
 import pickle

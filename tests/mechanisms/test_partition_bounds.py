@@ -1,5 +1,3 @@
-"""Bounds on the i-th largest frequency, against the definition on all small lists."""
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings

@@ -1,5 +1,3 @@
-"""Functions of float arrays against MPFR."""
-
 import gmpy2
 import numpy as np
 import pytest

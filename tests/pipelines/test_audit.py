@@ -1,5 +1,3 @@
-"""The command that audits a mechanism on a pair of neighbours."""
-
 import decimal
 import itertools
 import re

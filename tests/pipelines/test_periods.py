@@ -1,5 +1,3 @@
-"""A list for each period of time, with a budget over all of them."""
-
 import datetime
 
 import pyarrow as pa

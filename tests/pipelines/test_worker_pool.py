@@ -1,5 +1,3 @@
-"""Worker pools and workers, and what a runner hears of them."""
-
 import contextlib
 import socket
 import subprocess

@@ -1,5 +1,3 @@
-"""The selecting transforms against rows of plain Python."""
-
 import hashlib
 import math
 import random

@@ -1,5 +1,3 @@
-"""A list for each window, with a budget over all of them."""
-
 import collections
 import functools
 import itertools

@@ -1,5 +1,3 @@
-"""The base-2 exponential mechanism: exact distributions, privacy ratios, precision, errors."""
-
 import itertools
 import math
 from collections import Counter

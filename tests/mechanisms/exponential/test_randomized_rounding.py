@@ -1,5 +1,3 @@
-"""Randomised rounding: exact probabilities, clamping, and which numbers it takes."""
-
 import math
 from decimal import Decimal
 from fractions import Fraction

@@ -1,5 +1,3 @@
-"""Which mechanism releases a list, by public numbers alone."""
-
 import pytest
 
 from dp_transforms.mechanisms import Eta, PartitionBounds, partition_mechanism

@@ -1,5 +1,3 @@
-"""The exact expectation against enumeration, and against the mean of releases."""
-
 import numpy as np
 import pytest
 

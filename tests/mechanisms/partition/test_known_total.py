@@ -1,5 +1,3 @@
-"""The mechanisms over lists of a public total: their distribution, levels and errors."""
-
 import itertools
 import math
 

@@ -1,5 +1,3 @@
-"""What all mechanisms over lists say of their cost."""
-
 from fractions import Fraction
 
 import mpmath

@@ -1,5 +1,3 @@
-"""The table mechanism against enumeration of all lists within the bounds."""
-
 from collections import Counter
 
 import pytest

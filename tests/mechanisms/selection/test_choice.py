@@ -1,5 +1,3 @@
-"""Strategies by name, the automatic choice, and its explanation."""
-
 import json
 import math
 from fractions import Fraction

@@ -1,5 +1,3 @@
-"""What partitions may spend together, against enumeration and another accountant."""
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,5 +1,3 @@
-"""Intervals of noisy counts, against the exact distributions of the counts that are named."""
-
 import functools
 from fractions import Fraction
 

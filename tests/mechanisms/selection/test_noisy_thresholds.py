@@ -1,5 +1,3 @@
-"""Noise and thresholds: their definitions, consistency at equality, and distributions."""
-
 import math
 from fractions import Fraction
 

@@ -1,5 +1,3 @@
-"""The optimal distribution against its recursion and its inequalities."""
-
 import itertools
 from fractions import Fraction
 

@@ -1,5 +1,3 @@
-"""The walk's bookkeeping: blocks, choices, and the way back from moves to a list."""
-
 import numpy as np
 import pytest
 from hypothesis import given
