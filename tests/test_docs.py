@@ -171,7 +171,9 @@ def test_the_errors_of_the_three_stories_are_those_of_plan():
     assert told["epsilon and delta of names"]["pages"].split(" and ")[0] == "0.5"
 
 
-@pytest.mark.parametrize(("page", "count"), [("comparison", 4), ("method", 1), ("accuracy", 1)])
+@pytest.mark.parametrize(
+    ("page", "count"), [("comparison", 4), ("method", 1), ("accuracy", 1), ("selection", 2)]
+)
 def test_tables_beside_a_page_are_its_rows(page, count):
     """Each table after a link to a page has heads and rows of one of that page's tables."""
     link = r"\[the page\]\(\.\./(benchmarks/results/\w+\.md)\)[^|]*\n\n((?:\|.*\|\n)+)"
