@@ -289,4 +289,4 @@ def zcdp_of(epsilon: Number, delta: Number) -> Fraction:
         per_order = (log_delta + gmpy2.log(a)) / (a - 1) - gmpy2.log1p(-1 / a)
         rho = Fraction(*((gmpy2.mpq(exact_epsilon) + per_order) / a).as_integer_ratio())
     # No intermediate result exceeds 2**30, so the rounding errors are far below 2**-80.
-    return max(Fraction(0), round_down(rho - Fraction(1, 2**80), _DIGITS))
+    return round_down(max(Fraction(0), rho - Fraction(1, 2**80)), _DIGITS)

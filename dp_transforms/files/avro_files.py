@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import fields_at, record_schema, record_table
 from dp_transforms.files.paths import FileRange, discreet, open_bytes
 from dp_transforms.files.record_files import RecordFormat
@@ -78,12 +79,18 @@ def _opened(path: str, reader: str, file: Any) -> Any:
         return getattr(fastavro, reader)(file)
 
 
-def _undamaged(path: str) -> contextlib.AbstractContextManager[None]:
-    # Damaged bytes make fastavro, a codec or Arrow raise errors of any type.
-    return discreet(
+@contextlib.contextmanager
+def _undamaged(path: str) -> Iterator[None]:
+    fault = (
         f"{path} cannot be read to its end: it is damaged, or holds values that its types do not "
         "allow"
     )
+    try:
+        # Damaged bytes make fastavro, a codec or Arrow raise errors of any type.
+        with discreet(fault):
+            yield
+    except MemoryError:
+        raise InputError(f"{fault}, or blocks that are larger than the memory") from None
 
 
 def _fields(reader: Any) -> pa.Schema:

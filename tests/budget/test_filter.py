@@ -82,6 +82,10 @@ def test_the_rho_limit_is_valid_and_nearly_the_best(epsilon, delta):
     assert library_epsilon(rho * 1.001) > epsilon
 
 
+def test_no_rho_is_left_of_a_tiny_delta():
+    assert zcdp_of(0, 1e-250) == zcdp_of(1e-12, 1e-300) == 0
+
+
 def test_composition_delta_is_a_part_of_delta():
     with pytest.raises(ValueError, match=r"composition_delta must be between 0 and delta=0.000001"):
         PrivacyFilter(PrivacyBudget(1, 1e-6), composition_delta=1e-5)

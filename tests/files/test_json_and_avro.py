@@ -199,6 +199,11 @@ def test_avro_that_is_none_or_cut_short(tmp_path):
     with pytest.raises(InputError, match="cannot be read to its end") as error:
         read(AvroFiles(), path, ("user",))
     assert "secret" not in str(error.value)
+    # A block of one record that would have 2**62 bytes.
+    write(path, [], {"user": "string"})
+    path.write_bytes(path.read_bytes() + b"\x02\xfe" + b"\xff" * 7 + b"\x7f")
+    with pytest.raises(InputError, match="or blocks that are larger than the memory"):
+        read(AvroFiles(), path, ("user",))
 
 
 NESTED = [{"user": {"id": f"u{i % 90}", "deep": {"page": i % 7}}} for i in range(200)]

@@ -1,5 +1,3 @@
-"""The exponential mechanism: its parameters, and its exact price against sums over all lists."""
-
 import itertools
 import math
 from fractions import Fraction

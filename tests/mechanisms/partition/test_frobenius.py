@@ -1,5 +1,3 @@
-"""The Frobenius mechanism: its loss by enumeration, its noise, where drawing ends, and releases."""
-
 import itertools
 import math
 from fractions import Fraction

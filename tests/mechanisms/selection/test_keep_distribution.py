@@ -1,5 +1,3 @@
-"""Decisions by 64 bits and by more of them, at equality, and in distribution."""
-
 from fractions import Fraction
 
 import gmpy2

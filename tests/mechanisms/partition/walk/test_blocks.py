@@ -1,5 +1,3 @@
-"""Flips inside a block, by its two ends: distributions and thresholds in exact rationals."""
-
 import itertools
 from fractions import Fraction
 

@@ -1,5 +1,3 @@
-"""A level's messages and thresholds against the recurrence, and levels against each other."""
-
 import contextlib
 import itertools
 from fractions import Fraction
