@@ -72,25 +72,29 @@ def _opened(path: str, reader: str, file: Any) -> Any:
     # Imported here so that other formats do not wait for it.
     import fastavro
 
-    with discreet(
+    with _told(
         f"{path} is not an Avro file, is cut short, or is compressed by a codec that is not "
         "installed: check it and --input_format"
     ):
         return getattr(fastavro, reader)(file)
 
 
-@contextlib.contextmanager
-def _undamaged(path: str) -> Iterator[None]:
-    fault = (
+def _undamaged(path: str) -> contextlib.AbstractContextManager[None]:
+    return _told(
         f"{path} cannot be read to its end: it is damaged, or holds values that its types do not "
         "allow"
     )
+
+
+@contextlib.contextmanager
+def _told(fault: str) -> Iterator[None]:
+    """Raises an InputError for the errors of any type that fastavro, a codec or Arrow raises on
+    damaged bytes. Lengths in these may be larger than the memory."""
     try:
-        # Damaged bytes make fastavro, a codec or Arrow raise errors of any type.
         with discreet(fault):
             yield
     except MemoryError:
-        raise InputError(f"{fault}, or blocks that are larger than the memory") from None
+        raise InputError(fault) from None
 
 
 def _fields(reader: Any) -> pa.Schema:

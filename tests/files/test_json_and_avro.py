@@ -199,10 +199,14 @@ def test_avro_that_is_none_or_cut_short(tmp_path):
     with pytest.raises(InputError, match="cannot be read to its end") as error:
         read(AvroFiles(), path, ("user",))
     assert "secret" not in str(error.value)
-    # A block of one record that would have 2**62 bytes.
+    # A length of 2**62 bytes, of the schema and of a block.
+    length = b"\xfe" + b"\xff" * 7 + b"\x7f"
+    path.write_bytes(b"Obj\x01\x02" + length)
+    with pytest.raises(InputError, match="is not an Avro file"):
+        AvroFiles().schema(str(path), ("user",))
     write(path, [], {"user": "string"})
-    path.write_bytes(path.read_bytes() + b"\x02\xfe" + b"\xff" * 7 + b"\x7f")
-    with pytest.raises(InputError, match="or blocks that are larger than the memory"):
+    path.write_bytes(path.read_bytes() + b"\x02" + length)
+    with pytest.raises(InputError, match="cannot be read to its end"):
         read(AvroFiles(), path, ("user",))
 
 
