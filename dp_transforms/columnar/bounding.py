@@ -145,7 +145,7 @@ class _Rule:
         """Returns the priorities of pairs, given codes of owners and hashes of members."""
         if self.shared_order:
             return hashes
-        if _SPARE * len(self.owners) <= len(owner):
+        if len(self.owners) <= _FEW_OWNERS * len(owner):
             of_owners = hash_rows(self.owners, self.key)
         else:
             # Most owners may be within the limit, and need no hash.
