@@ -18,25 +18,19 @@ from pipelines import INTERRUPTED, INTERRUPTED_TEXT, SUCCESS, USAGE_ERROR, faile
 _NAME = "dp-frequency-lists"
 
 COMMANDS = {
-    "plan": ("plan", "what a release would be worth, from public numbers alone: start here"),
-    "release": ("release_frequency_list", "how many users partitions have, without names"),
-    "select": ("select_partitions", "the names of partitions that enough users have"),
-    "release-groups": (
-        "release_grouped_lists",
-        "the list of all users and of each group, from one budget",
-    ),
-    "degrees": ("release_degree_list", "how many nodes of a graph have each degree"),
-    "release-all": ("release_all", "both, from one read and one budget"),
-    "choose-kappa": (
-        "choose_kappa",
-        "how many partitions users have, and which kappa to take: before the others",
-    ),
-    "ledger": ("ledger", "a budget that several jobs share: make one, see what is left"),
-    "show": ("show", "what a release says: its rows, numbers with intervals, and guarantee"),
-    "report": ("report", "draw a release, or two beside each other: a page and pictures"),
-    "evaluate": ("evaluate", "a release beside the list it was made from: PRIVATE"),
-    "audit": ("audit", "how much epsilon two neighbouring inputs show: PRIVATE"),
-    "sample": ("sample_records", "made-up records to try the others on"),
+    "plan": ("plan", "predict the error of a release, from public numbers alone: start here"),
+    "release": ("release_frequency_list", "release how many users partitions have, without names"),
+    "select": ("select_partitions", "release the names of partitions that enough users have"),
+    "release-all": ("release_all", "release the list and names, from one read and one budget"),
+    "release-groups": ("release_grouped_lists", "release the lists of all users and of each group"),
+    "degrees": ("release_degree_list", "release how many nodes of a graph have each degree"),
+    "choose-kappa": ("choose_kappa", "release how many partitions users have, to choose kappa"),
+    "ledger": ("ledger", "make a budget that several jobs share, or see what is left"),
+    "show": ("show", "print a release: its rows, numbers with intervals, and guarantee"),
+    "report": ("report", "draw a release, or compare two: a page and pictures"),
+    "evaluate": ("evaluate", "compare a release with the true list: PRIVATE"),
+    "audit": ("audit", "certify a lower bound on epsilon for two neighbouring inputs: PRIVATE"),
+    "sample": ("sample_records", "write made-up records to try the commands on"),
 }
 """The module of each command, with a ``main(argv) -> exit code``, and a line of help. To add a
 command, write its module and a line here."""
@@ -49,15 +43,15 @@ def usage() -> str:
     return f"""\
 usage: {_NAME} COMMAND [options]
 
-Publish statistics of users under differential privacy, exactly sampled, on Apache Beam.
+Release statistics of users under differential privacy.
 
 commands:
 {commands}
 
-{_NAME} COMMAND --help explains one; {_NAME} --version prints the version.
+{_NAME} COMMAND --help explains it; {_NAME} --version prints the version.
 {_NAME} --completion SHELL prints a script that completes commands and flags
 by TAB in bash, zsh, fish and others (extra: completion).
-Exit codes: 0 done, 1 failed, 2 a fault in the command line, 3 released before, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 error in the command line, 3 released before, 130 interrupted.
 
 A first release, from made-up records:
   {_NAME} sample --users=100000 --output=records.csv

@@ -56,8 +56,8 @@ _MOST_ENUMERATED = 12
 _ROUNDING = 1e-9
 
 _EPILOG = """\
-What is printed is PRIVATE. The exit code is 1 if the promise is broken for this pair. That it is
-kept for one pair does not show that it is kept for all.
+The output is PRIVATE. The exit code is 1 if the guarantee is broken for this pair. A guarantee that
+holds for one pair may still be broken for another.
 
 examples:
   python -m pipelines.audit --mechanism=frequency_list --input=visits.csv --user_column=visitor
@@ -72,26 +72,26 @@ examples:
 def make_parser() -> command_line.OneLineParser:
     parser = command_line.OneLineParser(
         prog="python -m pipelines.audit",
-        description="Bound from below how much epsilon a mechanism spends on two neighbours.",
+        description="Certify a lower bound on a mechanism's epsilon for two neighbouring inputs.",
         epilog=_EPILOG,
     )
     parser.add_argument(
         "--mechanism",
         required=True,
         choices=(FREQUENCY_LIST, *STRATEGIES),
-        help="the frequency list, or a strategy that selects partitions",
+        help="frequency_list, or a strategy of the command select",
     )
     records = parser.add_argument_group("neighbours: records, and the same without one user")
     records.add_argument("--input", metavar="FILE", help="CSV, TSV, JSON lines, Parquet or Avro")
     records.add_argument("--user_column", metavar="COLUMN", default=USER)
     records.add_argument("--partition_column", metavar="COLUMN", default=PARTITION)
-    records.add_argument("--user", metavar="NAME", help="whose records the neighbour does not have")
+    records.add_argument("--user", metavar="NAME", help="the user missing from the neighbour")
     lists = parser.add_argument_group("neighbours: two frequency lists")
     lists.add_argument("--frequency_list", metavar="FILE.csv")
     lists.add_argument("--neighbour", metavar="FILE.csv")
     promise = parser.add_argument_group("what is promised")
     promise.add_argument("--epsilon", type=job_flags.epsilon, required=True)
-    promise.add_argument("--delta", type=job_flags.proportion, help="of strategies only")
+    promise.add_argument("--delta", type=job_flags.proportion, help="for strategies only")
     promise.add_argument(
         "--max_partitions_per_user", type=job_flags.positive_integer, default=1, metavar="KAPPA"
     )
@@ -101,13 +101,13 @@ def make_parser() -> command_line.OneLineParser:
         "--draws",
         type=job_flags.positive_integer,
         default=10_000,
-        help="releases of each input (default: 10,000)",
+        help="number of releases of each input (default: 10,000)",
     )
     test.add_argument(
         "--error_rate",
         type=job_flags.proportion,
         default=1e-6,
-        help="how often the bound may be too large (default: 1e-6)",
+        help="the probability that the bound is too large (default: 1e-6)",
     )
     command_line.add_json_flag(parser)
     return parser

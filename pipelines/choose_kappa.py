@@ -21,9 +21,9 @@ from pipelines.release_job import Release, job, release_of
 
 _MANY = 100_000
 _EPILOG = f"""\
-The output directory receives {DEGREES_FILE} (partitions_from,users: about how many users have so
-many partitions or more, up to the next line's) and privacy.json, which states the guarantee. Values
-of kappa for the release that follows are printed. Its cost and that of this release add up.
+The output directory receives {DEGREES_FILE} (partitions_from,users: the noisy number of users with
+at least partitions_from partitions, and fewer than on the next line) and privacy.json (the
+guarantee). The job prints a comparison of kappas. The costs of both releases add up.
 
 examples:
   python -m pipelines.choose_kappa --input='logs/*.csv' --user_column=account
@@ -41,28 +41,31 @@ def make_parser() -> command_line.JobParser:
         _EPILOG,
     )
     job_flags.add_input_flags(parser)
-    earlier = parser.add_argument_group("or an earlier release of this job, at no further cost")
+    earlier = parser.add_argument_group("an earlier release of this job, at no further cost")
     earlier.add_argument("--released", metavar="DIR", help="the --output of that job")
     privacy = job_flags.add_release_flags(
-        parser, cost="what this release costs; a tenth of the next one is much", lists=False
+        parser, cost="what this release costs; a tenth of EPSILON is usually enough", lists=False
     )
     privacy.add_argument(
         "--max_degree",
         type=job_flags.positive_integer,
         default=MAX_DEGREE,
         metavar="N",
-        help="more partitions than this count as this many, and no larger kappa is tried; public: "
-        f"choose it without looking at the records (default: {MAX_DEGREE})",
+        help="the largest kappa to try; public: choose it without looking at the records "
+        f"(default: {MAX_DEGREE})",
     )
-    following = parser.add_argument_group("the release that follows")
+    following = parser.add_argument_group("the next release")
     following.add_argument(
-        "--for_epsilon", type=job_flags.epsilon, metavar="EPSILON", help="what it will cost"
+        "--for_epsilon",
+        type=job_flags.epsilon,
+        metavar="EPSILON",
+        help="epsilon of the next release",
     )
     following.add_argument(
         "--for_delta",
         type=job_flags.proportion,
         metavar="DELTA",
-        help="names are to be selected, with this delta; without it a frequency list is released",
+        help="its delta, if it is a selection of names; without this flag it is a frequency list",
     )
     following.add_argument(
         "--plot", metavar="FILE.png", help="draw the comparison (matplotlib, extra: report)"

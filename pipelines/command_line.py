@@ -165,8 +165,8 @@ class JobParser(OneLineParser):
             "--config",
             metavar="FILE.yaml",
             action="append",
-            help="flags as a YAML mapping, one 'flag: value' on each line; the command line wins. "
-            "A file of runner_configs goes by its name there, such as flink/session.yaml",
+            help="read flags from a YAML file, one 'flag: value' on each line; the command line "
+            "wins. Files of runner_configs are found by name, such as flink/session.yaml",
         )
         group.add_argument(
             "--dry_run",
@@ -176,7 +176,7 @@ class JobParser(OneLineParser):
         group.add_argument(
             "--progress",
             action="store_true",
-            help="show stages, rates and, of what the size is known, the time left on stderr",
+            help="show stages, rates and, if the size is known, the time left on stderr",
         )
         group.add_argument(
             "--log_level",

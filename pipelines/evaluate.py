@@ -15,8 +15,8 @@ from dp_transforms.reports.page import text_table
 from pipelines.command_line import OneLineParser, add_json_flag, command
 
 _EPILOG = """\
-Both files have the header frequency,multiplicity. What is printed is PRIVATE: not part of the
-release. The metrics are those of Table III of Blocki, Datta and Bonneau (NDSS 2016), in bits.
+Both files have the header frequency,multiplicity. The output is PRIVATE, and not part of the
+release. lambda and G are the metrics of Blocki, Datta and Bonneau (NDSS 2016, Table III), in bits.
 
 example:
   python -m pipelines.evaluate --original=counts.csv --released=release/released_frequencies.csv
@@ -30,9 +30,9 @@ def make_parser() -> OneLineParser:
         epilog=_EPILOG,
     )
     parser.add_argument(
-        "--original", metavar="FILE.csv", required=True, help="what was released; PRIVATE"
+        "--original", metavar="FILE.csv", required=True, help="the true list; PRIVATE"
     )
-    parser.add_argument("--released", metavar="FILE.csv", required=True, help="the release of it")
+    parser.add_argument("--released", metavar="FILE.csv", required=True, help="the released list")
     add_json_flag(parser)
     return parser
 

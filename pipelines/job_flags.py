@@ -72,9 +72,9 @@ def _number(text: str) -> ExactNumber:
 
 
 _COLUMNS = {
-    "user_column": "whose record it is: the column's name, or its position from 1 with --no_header",
-    "partition_column": "what is counted (a password, a page, a product), likewise; give it "
-    "several times for partitions of several columns",
+    "user_column": "the column of users: its name, or its position from 1 with --no_header",
+    "partition_column": "the column of partitions, the things that are counted (such as pages), "
+    "likewise; repeat the flag for partitions of several columns",
 }
 
 
@@ -84,14 +84,13 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
     group.add_argument(
         "--input",
         metavar="GLOB",
-        help="files of records, of any Beam filesystem; or, with --query, a database: "
+        help="files of records, on any filesystem of Beam; or, with --query, a database: "
         "postgresql://USER@HOST/NAME, duckdb:FILE or sqlite:FILE",
     )
     group.add_argument(
         "--query",
         metavar="SQL",
-        help="read the records that this query gives, whose columns are then named by the flags "
-        "below (extra: database)",
+        help="read the records from this query; the flags below name its columns (extra: database)",
     )
     for name, told in columns.items():
         action = "append" if name == "partition_column" else "store"
@@ -100,8 +99,8 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
         "--input_format",
         choices=("auto", *FORMATS),
         default="auto",
-        help="csv is any delimited text, jsonl an object on each line; auto goes by the first "
-        "file's name (default)",
+        help="csv is any delimited text, jsonl has a JSON object on each line; auto (default) "
+        "decides by the first file's name",
     )
     group.add_argument(
         "--drop_nulls",
@@ -112,25 +111,25 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
         "--num_buckets",
         type=_num_buckets,
         metavar="N",
-        help="how many parts the records are shuffled in (default: by the files' sizes); more "
-        "parts need less memory each",
+        help="number of parts in which records are shuffled (default: by the files' sizes); more "
+        "parts need less memory",
     )
     text = parser.add_argument_group("records in delimited text (also .gz, .bz2 and .zst)")
     text.add_argument(
         "--delimiter",
         metavar="CHAR",
-        help="between fields: one character, or 'tab' (default: comma, tab for .tsv)",
+        help="the character between fields, or 'tab' (default: comma, tab for .tsv)",
     )
     text.add_argument(
-        "--no_header", action="store_true", help="the first line is a record; columns by position"
+        "--no_header", action="store_true", help="the first line is a record; columns are positions"
     )
     text.add_argument(
-        "--no_quotes", action="store_true", help='the character " has no meaning of its own'
+        "--no_quotes", action="store_true", help='the character " is an ordinary character'
     )
     text.add_argument(
         "--multiline", action="store_true", help="quoted fields may contain line breaks (slower)"
     )
-    text.add_argument("--encoding", metavar="CODEC", help="of the text (default: utf-8)")
+    text.add_argument("--encoding", metavar="CODEC", help="encoding of the text (default: utf-8)")
 
 
 def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> RecordSource:
@@ -177,26 +176,28 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a release for each period."""
     periods = parser.add_argument_group("a release for each period (optional)")
     periods.add_argument(
-        "--period", choices=PERIODS, help="make a release for each, in a directory of its name"
+        "--period",
+        choices=PERIODS,
+        help="make a release for each period, in a directory of its name",
     )
     periods.add_argument(
         "--time_column",
         metavar="COLUMN",
-        help="when it was: 2026-01-31 or 2026-01-31 23:59, taken as written; in Parquet and Avro a "
-        "date or a timestamp, in UTC if it has a zone",
+        help="the column of times: 2026-01-31 or 2026-01-31 23:59, taken as written; in Parquet "
+        "and Avro also dates and timestamps, in UTC if they have a zone",
     )
     periods.add_argument(
         "--periods",
         metavar="FIRST..LAST",
-        help="the days from which to which there is one for each period; public: choose them "
-        "without looking at the records, of which others are left out",
+        help="the first and the last day; public: choose them without looking at the records. "
+        "Records of other days are left out",
     )
     periods.add_argument(
         "--max_periods_per_user",
         type=positive_integer,
         metavar="N",
-        help="keep at most N periods of each user, at random, and KAPPA partitions in each: the "
-        "budget is that of all periods together",
+        help="keep at most N periods of each user, chosen at random, and KAPPA partitions in each; "
+        "epsilon and delta are the cost of all periods together",
     )
 
 
@@ -220,8 +221,8 @@ def add_release_flags(
         group.add_argument(
             "--delta",
             type=proportion,
-            help=f"the probability with which epsilon may fail{delta}; far below 1 / number of "
-            "users",
+            help=f"roughly the probability that epsilon fails; keep it far below 1 / number of "
+            f"users{delta}",
         )
     if max_partitions is not None:
         group.add_argument(
@@ -233,11 +234,11 @@ def add_release_flags(
     group.add_argument(
         "--ledger",
         metavar="FILE",
-        help="a privacy ledger that several jobs share (pipelines.ledger makes one): what this job "
-        "releases is reserved there, or refused, before data are read",
+        help="a privacy ledger that several jobs share (the command ledger makes one): this job's "
+        "cost is reserved there before data are read, or the job is refused",
     )
     group.add_argument(
-        "--label", metavar="WORDS", help="words for the ledger's rows of this job; not private"
+        "--label", metavar="WORDS", help="words for this job's rows in the ledger; not private"
     )
     group.add_argument(
         "--job_id",
@@ -249,8 +250,8 @@ def add_release_flags(
         "--if_exists",
         choices=("fail", "skip"),
         default="fail",
-        help="what a job does whose release is there already: fail, with exit code 3 (default), or "
-        "nothing, with exit code 0",
+        help="if the release exists already: fail, with exit code 3 (default), or do nothing, with "
+        "exit code 0",
     )
     group.add_argument(
         "--output", metavar="DIR", help="directory for the release, on any filesystem"
@@ -270,8 +271,7 @@ def add_release_flags(
             "--mechanism",
             choices=MECHANISMS,
             default=AUTO,
-            help="what releases lists; auto is the most accurate one that epsilon and the bound "
-            "allow",
+            help="the mechanism for lists; auto takes the most accurate one for epsilon and KAPPA",
         )
         group.add_argument(
             "--report",

@@ -20,19 +20,19 @@ from pipelines import job_flags
 from pipelines.command_line import OneLineParser, add_json_flag, command
 
 _EPILOG = """\
-A reservation counts as spent from before its job reads data. A job on this machine that fails, is
-interrupted or killed before it begins to write its release gives it back, at the latest when the
-next job reserves. A ledger is never replaced, and none is made but by 'create'.
+A job reserves its cost before it reads data. If it fails, is interrupted or killed on this machine
+before it begins to write its release, the cost is given back, at the latest when the next job
+reserves. Only 'create' makes a ledger, and nothing replaces one.
 
 example:
   python -m pipelines.ledger create budget.ledger --epsilon=1 --delta=1e-6
-  python -m pipelines.release_frequency_list ... --epsilon=0.25 --ledger=budget.ledger
+  dp-frequency-lists release ... --epsilon=0.25 --ledger=budget.ledger
   python -m pipelines.ledger show budget.ledger
 """
 _WARNING = (
     "this gives budget back on your word. If anything that depends on the data came out of the "
-    "job (a file, a log, an error, a decision that somebody saw), or will, because it still runs "
-    "somewhere, the guarantee of all releases under this ledger is void. Look for its output, and "
+    "job (a file, a log, an error, a decision that somebody saw), or will because the job still "
+    "runs, the guarantee of all releases under this ledger is void. Look for the job's output, and "
     "for files there that begin with a dot and end with .part; then repeat with --nothing_came_out"
 )
 
@@ -40,8 +40,8 @@ _WARNING = (
 def make_parser() -> OneLineParser:
     parser = OneLineParser(
         prog="python -m pipelines.ledger",
-        description="Make a privacy ledger that several jobs share, show what is left in it, or "
-        "free what a job reserved and did not use.",
+        description="Make a privacy ledger that several jobs share, show how much budget is left, "
+        "or give back a cost that a job reserved and did not use.",
         epilog=_EPILOG,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="create|show|abandon")
@@ -57,7 +57,7 @@ def make_parser() -> OneLineParser:
         "--delta",
         type=job_flags.proportion,
         default=0,
-        help="the probability with which epsilon may fail (default: 0)",
+        help="roughly the probability that epsilon fails (default: 0)",
     )
     create.add_argument(
         "--composition_delta",
@@ -70,19 +70,19 @@ def make_parser() -> OneLineParser:
         "--unit",
         choices=[unit.value for unit in PrivacyUnit],
         default=PrivacyUnit.USER.value,
-        help="what neighbours differ in: one user's records that are there or not (user), or are "
-        "others (replaced-user), one edge, one node. A ledger has one unit (default: user)",
+        help="the unit in which neighbouring data differ: the records of one user are added or "
+        "removed (user, the default), or replaced (replaced-user); one edge; one node",
     )
-    show = commands.add_parser("show", help="print the reservations and what is left")
+    show = commands.add_parser("show", help="print the reservations and the budget that is left")
     show.add_argument("file", metavar="FILE")
     add_json_flag(show)
-    abandon = commands.add_parser("abandon", help="give back what a job reserved and did not use")
+    abandon = commands.add_parser("abandon", help="give back a cost that a job did not use")
     abandon.add_argument("file", metavar="FILE")
-    abandon.add_argument("ids", metavar="ID", type=int, nargs="+", help="of 'show'")
+    abandon.add_argument("ids", metavar="ID", type=int, nargs="+", help="a row's id in 'show'")
     abandon.add_argument(
         "--nothing_came_out",
         action="store_true",
-        help="you vouch that nothing that depends on the data came out of the job, nor will",
+        help="you confirm that nothing that depends on the data came out of the job, or will",
     )
     return parser
 

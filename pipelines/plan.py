@@ -43,8 +43,8 @@ def make_parser() -> OneLineParser:
     parser = OneLineParser(
         prog="python -m pipelines.plan",
         usage="%(prog)s (--users=N | --reference=FILE.csv) --epsilon=E[,E...] [--delta=D] ...",
-        description="Say what releases would be worth, before any data is touched: the expected\n"
-        "error, the number of users that a partition needs to be named, time and memory.",
+        description="Predict the expected error of releases from public numbers alone, the users\n"
+        "that a partition needs to be named, and the time. No private data are read.",
         epilog=_EPILOG,
     )
     source = parser.add_argument_group("what is public about the data")
@@ -53,7 +53,7 @@ def make_parser() -> OneLineParser:
         "--users",
         type=job_flags.positive_integer,
         metavar="N",
-        help="number of users, KAPPA partitions each; their list is taken to follow Zipf's law",
+        help="number of users, with KAPPA partitions each; the list is taken to follow Zipf's law",
     )
     either.add_argument(
         "--reference",
@@ -80,7 +80,7 @@ def make_parser() -> OneLineParser:
         type=_epsilons,
         required=True,
         metavar="E[,E...]",
-        help="budgets to compare; the list and the selection cost so much each",
+        help="budgets to compare; the list and the selection cost one of them each",
     )
     privacy.add_argument(
         "--delta", type=job_flags.proportion, help="plan a selection of partitions as well"
@@ -90,11 +90,11 @@ def make_parser() -> OneLineParser:
         type=job_flags.positive_integer,
         default=1,
         metavar="KAPPA",
-        help="how many partitions of each user are kept at most (default: 1)",
+        help="at most KAPPA partitions of each user are kept (default: 1)",
     )
     add_json_flag(parser)
     parser.add_argument(
-        "--plot", metavar="FILE.png", help="draw the same (matplotlib, extra: report)"
+        "--plot", metavar="FILE.png", help="draw the errors (matplotlib, extra: report)"
     )
     return parser
 
@@ -117,9 +117,9 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
     text = "Frequency list (dist is half the L1 distance to the true list, in users)\n"
     if others:
         text = (
-            "Frequency list (dist is half the L1 distance to the true list, in users: of a Zipf "
-            f"list, and\nof lists of other kinds, {' and '.join(others)}; yours may be anywhere "
-            "between, or beyond)\n"
+            "Frequency list (dist is half the L1 distance to the true list, in users, for a Zipf "
+            f"list and\nfor two other kinds of lists, {' and '.join(others)}; yours may be between "
+            "or beyond them)\n"
         )
     text += f"{text_table(rows)}\n\n{_mechanism_table(plans)}\n{why}"
     if not plans[0].selections:
@@ -133,8 +133,8 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
         marked = [c + " *" * one.chosen for c, one in zip(cells, plan.selections, strict=True)]
         rows.append([f"{plan.epsilon:g}", *marked])
     return (
-        f"{text}\n\nSelection: users from which a partition is named half of the time (and how "
-        f"many have them)\n{text_table(rows)}\n"
+        f"{text}\n\nSelection: users with which a partition is named half of the time (how "
+        f"many partitions have them)\n{text_table(rows)}\n"
         '* is what strategy="auto" takes; renyi_rounds and measured do better where users have '
         "fewer partitions"
     )
@@ -159,9 +159,8 @@ def _why_the_default(
     """Says from which epsilon on each mechanism works, and the geometric one's error there."""
     least = least_epsilon(max_partitions)
     text = (
-        "* is the default, --mechanism=auto: of the mechanisms that work at this epsilon and "
-        "KAPPA,\nwhich alone decide, the one with the least error on most lists. All are "
-        "epsilon-DP.\n"
+        "* is the default, --mechanism=auto: the mechanism with the least error on most lists, "
+        "chosen by\nepsilon and KAPPA alone. All are epsilon-DP.\n"
         f"geometric works from {least} on (ln 3 * KAPPA), frobenius and exponential everywhere."
     )
     if min(plan.epsilon for plan in plans) < least:

@@ -30,8 +30,8 @@ from pipelines.release_job import Release, job, write_each, writer
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
-{PARTITIONS_DIRECTORY}/{PARTITIONS_FILE}, each with a privacy.json, which says what was
-promised and how the budget was split.
+{PARTITIONS_DIRECTORY}/{PARTITIONS_FILE}, each with a privacy.json (the guarantee and how
+the budget was split).
 
 example:
   python -m pipelines.release_all --input='logs/*.csv' --user_column=account
@@ -52,19 +52,21 @@ def make_parser() -> JobParser:
     privacy = job_flags.add_release_flags(
         parser,
         cost="what both releases cost together",
-        delta=", all of it for the selection",
-        max_partitions="how many partitions of each user are kept at most, chosen at random",
+        delta=". All of it is for the selection",
+        max_partitions="keep at most KAPPA partitions of each user, chosen at random",
     )
     privacy.add_argument(
         "--selection_share",
         type=job_flags.proportion,
         default=ExactNumber(0.5),
         metavar="PART",
-        help="the part of epsilon that the selection gets; the list gets the rest (default: 0.5)",
+        help="the selection's part of epsilon; the list gets the rest (default: 0.5)",
     )
-    selection = parser.add_argument_group("selection, as of pipelines.select_partitions")
+    selection = parser.add_argument_group("selection: see the command select")
     selection.add_argument("--strategy", choices=(AUTO, *STRATEGIES), default=AUTO)
-    selection.add_argument("--noisy_counts", action="store_true")
+    selection.add_argument(
+        "--noisy_counts", action="store_true", help="release noisy numbers of users with the names"
+    )
     parser.add_common_flags()
     return parser
 

@@ -25,12 +25,11 @@ from pipelines.command_line import JobParser, refuse, require
 from pipelines.release_job import Release, job, release_of
 
 _EPILOG = f"""\
-The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number of nodes of
-each degree) and privacy.json, which states the guarantee.
+The output directory receives {FREQUENCIES_FILE} (multiplicity nodes have degree frequency) and
+privacy.json (the guarantee).
 
 An edge counts once, however many records it has, and a self-loop does not count. For undirected
-degrees a record (a, b) is the same edge as (b, a). Nodes without an edge are not in the list, and
-how many there are is not released.
+degrees, records (a, b) and (b, a) are the same edge. The list leaves out nodes without an edge.
 
 examples:
   python -m pipelines.release_degree_list --input='links/*.csv' --source_column=from
@@ -40,9 +39,9 @@ examples:
 """
 
 _COLUMNS = {
-    "source_column": "one end of an edge: the column's name, or its position from 1 with "
+    "source_column": "the column of an edge's source: its name, or its position from 1 with "
     "--no_header",
-    "target_column": "the other end, likewise",
+    "target_column": "the column of an edge's target, likewise",
 }
 
 
@@ -61,27 +60,27 @@ def make_parser() -> JobParser:
         "--degree",
         choices=DEGREES,
         default=UNDIRECTED,
-        help="neighbours in any direction (default), edges into a node, or edges out of it",
+        help="count all edges of a node (default), edges into it, or edges out of it",
     )
     privacy.add_argument(
         "--privacy_unit",
         choices=(EDGE, NODE),
         default=EDGE,
-        help="what is protected: one edge (default), or one node with all its edges",
+        help="neighbouring graphs differ in one edge (default), or in one node with all its edges",
     )
     privacy.add_argument(
         "--degree_bound",
         type=job_flags.positive_integer,
         metavar="D",
-        help="for nodes: edges beyond D at a node are dropped, and the noise grows with it. "
+        help="for --privacy_unit=node: keep at most D edges of each node; the noise grows with D. "
         "Public: choose it without looking at the graph",
     )
     privacy.add_argument(
         "--nodes",
         type=job_flags.positive_integer,
         metavar="N",
-        help="the number of nodes, if it is public, for --privacy_unit=edge: the list has no more, "
-        "which costs nothing",
+        help="the number of nodes, if it is public, for --privacy_unit=edge: the released list has "
+        "no more, at no cost",
     )
     parser.add_common_flags()
     return parser

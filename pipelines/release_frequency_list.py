@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dp_transforms import mechanisms
-from dp_transforms.files.filenames import FREQUENCIES_FILE
+from dp_transforms.files.filenames import COORDINATES_FILE, FREQUENCIES_FILE
 from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import (
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
 _EPILOG = f"""\
-The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number
-of partitions that have this number of users) and privacy.json, which states the guarantee.
+The output directory receives {FREQUENCIES_FILE} (multiplicity partitions have frequency
+users each), privacy.json (the guarantee) and, below epsilon = ln 3 * KAPPA, {COORDINATES_FILE}
+(the noisy numbers from which the list is computed). All are public.
 
 examples:
   python -m pipelines.release_frequency_list --input='logs/*.csv' --user_column=account
@@ -49,16 +50,16 @@ def make_parser() -> JobParser:
         _EPILOG,
     )
     job_flags.add_input_flags(parser)
-    counted = parser.add_argument_group("or counts that exist already, instead of records")
+    counted = parser.add_argument_group("counts that exist already, instead of records")
     counted.add_argument(
         "--frequency_list",
         metavar="FILE.csv",
-        help="header frequency,multiplicity; descending. No records are read",
+        help="counts, instead of records; header frequency,multiplicity, descending",
     )
     privacy = job_flags.add_release_flags(
         parser,
-        max_partitions="keep at most KAPPA partitions of each user, at random; with "
-        "--frequency_list, how many entries one user may have contributed to (default there: 1)",
+        max_partitions="keep at most KAPPA partitions of each user, chosen at random; with "
+        "--frequency_list, the most partitions in which one user is counted (default there: 1)",
     )
     cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(
@@ -68,7 +69,7 @@ def make_parser() -> JobParser:
         "--eta",
         type=_eta,
         metavar="X,Y,Z",
-        help="the cost in base 2: a change of 1 in L1 weighs (X / 2**Y)**Z, instead of --epsilon",
+        help="the cost in base 2, instead of --epsilon: a unit of L1 distance weighs (X / 2**Y)**Z",
     )
     job_flags.add_period_flags(parser)
     _add_public_knowledge_flags(parser)
@@ -124,7 +125,7 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
     integer(
         "--exact_total",
         metavar="N",
-        help="the sum of all frequencies is public: only lists of this total are released",
+        help="the sum of all frequencies, if it is public: only lists of this total are released",
     )
     integer("--max_total", metavar="N", help="a public upper bound on the sum of all frequencies")
     integer(
@@ -135,18 +136,18 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
     variants.add_argument(
         "--bounds_reference",
         metavar="FILE.csv",
-        help="a public list (frequency,multiplicity) that the released one is near, at every rank",
+        help="a public list (frequency,multiplicity) near the private list, rank by rank",
     )
     integer(
         "--bounds_width",
         metavar="W",
-        help="with --bounds_reference: at most so far from it at every rank",
+        help="with --bounds_reference: the largest difference from it at every rank",
     )
     integer(
         "--bounds_distance",
         metavar="D",
-        help="with --bounds_reference: between the least and the largest values that ranks have in "
-        "lists within an L1 distance of D",
+        help="with --bounds_reference: bound each rank by its least and largest values in lists "
+        "within an L1 distance of D",
     )
 
 

@@ -20,13 +20,12 @@ from pipelines.release_job import Release, job, release_of
 LARGE_ERROR = 0.1
 
 _EPILOG = f"""\
-The output directory receives {LISTS_FILE} (attribute,group,frequency,multiplicity: the number
-of partitions that have this number of users of the group, or 0,0 in the only row of an empty list;
-the rows of all users have neither attribute nor group) and privacy.json, which states the
-guarantee.
+The output directory receives {LISTS_FILE} (attribute,group,frequency,multiplicity: in this
+group, multiplicity partitions have frequency users each) and privacy.json (the guarantee). Rows
+about all users have neither attribute nor group. An empty list has one row, with 0,0.
 
-A user with several values of an attribute counts in one of these groups, chosen at random; a user
-without a value, or with one that is not among --groups, counts in none.
+A user with several values of an attribute counts in one of these groups, chosen at random. A user
+counts in no group without a value, or if the value is not among --groups.
 
 example:
   python -m pipelines.release_grouped_lists --input='users/*.csv' --user_column=account
@@ -49,7 +48,7 @@ def make_parser() -> JobParser:
         "--group_by",
         type=_names,
         metavar="COLUMN,...",
-        help="the attributes: columns, likewise, whose values are the groups",
+        help="the columns whose values are groups of users (attributes), named likewise",
     )
     groups.add_argument(
         "--groups",
@@ -57,8 +56,8 @@ def make_parser() -> JobParser:
         action="append",
         default=[],
         metavar="COLUMN=NAME,...",
-        help="the names of an attribute's groups, which are public; once for each attribute. The "
-        "names of other attributes' groups are selected",
+        help="public names of an attribute's groups; repeat the flag for each attribute. Names of "
+        "other attributes' groups are selected",
     )
     groups.add_argument(
         "--group_sizes",
@@ -66,13 +65,13 @@ def make_parser() -> JobParser:
         action="append",
         default=[],
         metavar="COLUMN=USERS,...",
-        help="about how many users these have, in the same order, from public sources: warns, "
-        "before anything is spent, of groups that are too small",
+        help="public estimates of the users of these groups, in the same order; the job warns of "
+        "groups that are too small before it spends anything",
     )
     privacy = job_flags.add_release_flags(
         parser,
-        delta=", all of it for the names of groups",
-        max_partitions="how many partitions of each user are kept at most, chosen at random",
+        delta=". All of it is for the names of groups",
+        max_partitions="keep at most KAPPA partitions of each user, chosen at random",
     )
     privacy.add_argument(
         "--epsilon_all", type=job_flags.epsilon, help="what the list of all users costs"
@@ -85,7 +84,7 @@ def make_parser() -> JobParser:
     privacy.add_argument(
         "--epsilon_selection",
         type=job_flags.epsilon,
-        help="what the names of groups cost that are not public",
+        help="what the selection of group names costs, if they are not public",
     )
     parser.add_common_flags()
     return parser

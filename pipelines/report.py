@@ -54,8 +54,8 @@ def add_degrees_flag(parser: OneLineParser) -> None:
     parser.add_argument(
         "--degrees",
         metavar="DIR",
-        help="what choose-kappa has released of the same records: tells what part of them the "
-        "bound on users' partitions has dropped",
+        help="the directory of a choose-kappa release of the same records: adds a sentence on the "
+        "part of them that KAPPA has kept",
     )
 
 
@@ -72,27 +72,28 @@ def kept(directory: str, degrees: str) -> str:
 def make_parser() -> OneLineParser:
     parser = OneLineParser(
         prog="python -m pipelines.report",
+        usage="%(prog)s DIR [DIR] ...",
         description="Draw a release of lists or names, with error bars from the release alone: "
-        f"{REPORT_FILE} (one self-contained page) and its pictures beside it. Of two lists, "
-        f"{COMPARISON_FILE} beside the second.",
+        f"writes {REPORT_FILE} (one self-contained page) and pictures into its directory. Two "
+        f"lists are compared, in {COMPARISON_FILE} in the second directory.",
         formatter_class=argparse.HelpFormatter,
     )
     parser.add_argument(
         "releases",
         metavar="DIR",
         nargs="+",
-        help="where a job has written a release, or one for each period; or two, to compare them",
+        help="the directory of a release, or of a release for each period; two lists to compare",
     )
-    parser.add_argument("--title", metavar="WORDS", help="of the page")
-    parser.add_argument("--data_name", metavar="WORDS", help="what to call the data")
+    parser.add_argument("--title", metavar="WORDS", help="title of the page")
+    parser.add_argument("--data_name", metavar="WORDS", help="a name for the data")
     parser.add_argument(
         "--about",
         metavar="WORD",
-        help="what partitions are, such as pages; the report speaks of guessing if it is passwords "
-        "(default: by the columns' names)",
+        help="a word for partitions, such as pages; for passwords the report has numbers on "
+        "guessing (default: by the columns' names)",
     )
     parser.add_argument(
-        "--users", metavar="WORD", default="users", help="what users are, such as accounts"
+        "--users", metavar="WORD", default="users", help="a word for users, such as accounts"
     )
     add_degrees_flag(parser)
     return parser

@@ -58,11 +58,11 @@ def make_parser() -> OneLineParser:
         description="Write a CSV file of synthetic users with passwords as frequent as RockYou's.",
     )
     parser.add_argument(
-        "--users", type=int, default=1_000_000, help="how many (default: a million)"
+        "--users", type=int, default=1_000_000, help="number of users (default: a million)"
     )
     parser.add_argument("--seed", type=int, default=2009, help="the same seed makes the same file")
     parser.add_argument("--output", required=True, metavar="FILE.csv")
-    parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
     return parser
 
 

@@ -21,10 +21,9 @@ from pipelines.release_job import Release, job, period_release, release_of
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
---noisy_counts, about how many users they have, and from low to high with 95% confidence) and
-privacy.json, which states the guarantee and, with --others_share, about how many users have other
-partitions. The command report makes a page of them. How many users a partition needs is known
-before there are any: --explain prints it, and --plot draws it.
+--noisy_counts, noisy numbers of their users with 95% intervals from low to high) and privacy.json
+(the guarantee and, with --others_share, the noisy number of users with other partitions). The
+command report makes a page of them. --explain prints how many users a partition needs.
 
 examples:
   python -m pipelines.select_partitions --input='logs/*.csv' --user_column=account
@@ -47,25 +46,25 @@ def make_parser() -> JobParser:
         parser,
         cost="what the release costs; smaller is more private",
         delta="",
-        max_partitions="in how many partitions each user counts at most, chosen at random",
+        max_partitions="keep at most KAPPA partitions of each user, chosen at random",
         lists=False,
     )
     privacy.add_argument(
         "--already_bounded",
         action="store_true",
-        help="declare that no user has more than KAPPA partitions, instead of seeing to it",
+        help="declare that no user has more than KAPPA partitions, instead of enforcing it",
     )
     privacy.add_argument(
         "--neighbours",
         choices=(ADD_OR_REMOVE, REPLACE),
-        help="what is protected: that a user's records are there (default), or what they are",
+        help="neighbouring data add or remove all records of one user (default), or replace them",
     )
     selection = parser.add_argument_group("selection")
     selection.add_argument(
         "--strategy",
         choices=(AUTO, *STRATEGIES),
         default=AUTO,
-        help="how partitions are decided on; auto takes the one that should name the most",
+        help="how partitions are selected; auto takes the strategy that should name the most",
     )
     selection.add_argument(
         "--noisy_counts",
@@ -76,8 +75,8 @@ def make_parser() -> JobParser:
         "--others_share",
         type=job_flags.proportion,
         metavar="PART",
-        help="also release about how many users have partitions that are not named, for this part "
-        "of epsilon",
+        help="also release a noisy number of users who have unnamed partitions, for this part of "
+        "epsilon",
     )
     selection.add_argument(
         "--pre_threshold",
@@ -89,23 +88,23 @@ def make_parser() -> JobParser:
         "--public_partitions",
         metavar="FILE.csv",
         help="names that are public anyway, one on each line without a header; they may be "
-        "released without having users",
+        "released even without users",
     )
     selection.add_argument(
         "--public_threshold",
         type=int,
         metavar="T",
-        help="public partitions are released if their noisy count exceeds this (default: 0); the "
-        "lower, the fewer are missed and the more without users are released",
+        help="release public partitions whose noisy count exceeds T (default: 0); a lower T misses "
+        "fewer, and releases more without users",
     )
     planning = parser.add_argument_group("planning, without any data")
     planning.add_argument(
         "--explain",
         action="store_true",
-        help="print how likely each strategy keeps a partition, by its number of users, and exit",
+        help="print each strategy's probability of keeping a partition, by its number of users",
     )
     planning.add_argument(
-        "--plot", metavar="FILE.png", help="with --explain, draw the same as curves (matplotlib)"
+        "--plot", metavar="FILE.png", help="with --explain, draw these curves (matplotlib)"
     )
     job_flags.add_period_flags(parser)
     parser.add_common_flags()

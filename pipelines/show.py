@@ -17,11 +17,11 @@ from pipelines.report import add_degrees_flag, kept
 def make_parser() -> OneLineParser:
     parser = OneLineParser(
         prog="python -m pipelines.show",
-        description="Print what a release says: its first rows, its numbers with intervals, and "
-        "its guarantee. What is printed is public.",
+        description="Print a release: its first rows, its numbers with intervals, and its "
+        "guarantee. The output is public.",
     )
     parser.add_argument(
-        "release", metavar="DIR", help="where a job has written a release, or one for each period"
+        "release", metavar="DIR", help="directory of a release, or of one for each period"
     )
     add_degrees_flag(parser)
     return parser

@@ -140,7 +140,7 @@ def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch):
         command = ["bash", "-c", ask]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
-    assert completed("rel") == ["release", "release-groups", "release-all"]
+    assert completed("rel") == ["release", "release-all", "release-groups"]
     assert completed("release", "--max_part") == ["--max_partitions_per_user"]
     assert "--strategy" in completed("select", "--")
     for arguments in (["--completion"], ["--completion=cmd"], ["--completion", "zsh", "fish"]):
