@@ -75,8 +75,8 @@ class ListRelease(Release, Answers):
       statement: the guarantee, as in privacy.json.
 
     Raises:
-      ValueError: by every question, if a confidence is not between 0 and 1, a rank or number is
-        below 1, or public bounds have narrowed a release of the exponential mechanism.
+      ValueError: a confidence is not between 0 and 1, a rank or number is below 1, or public bounds
+        have narrowed a release of the exponential mechanism.
 
     >>> import dp_transforms as dp
     >>> visits = [(user, page) for user in range(500) for page in range(user % 3)]
@@ -141,8 +141,8 @@ class ListRelease(Release, Answers):
 
     @cached_property
     def model(self) -> Answers:
-        """Answers with the shorter intervals of the decoder's model, which are not proved but as
-        good as the model; raises a ValueError if the list has no noisy coordinates."""
+        """Answers with shorter intervals, which are not proved: they are as good as the decoder's
+        model of lists. Raises a ValueError if the list has no noisy coordinates."""
         return model_intervals_of(self.released)
 
     def plot(
@@ -238,7 +238,7 @@ class NamesRelease(Release):
 
 @dataclass(frozen=True, repr=False)
 class Comparison(PicturedTable):
-    """A comparison shows numbers of two lists, and the differences of the second from the first.
+    """A comparison shows numbers of two lists, and the second number minus the first.
 
     Attributes:
       lists: the two lists.

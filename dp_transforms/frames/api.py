@@ -50,7 +50,7 @@ def release(
     Args:
       data: an object with ``__arrow_c_stream__``, such as a frame of pandas (2.2 or later) or
         polars, a relation of DuckDB or a table of pyarrow; a dictionary of columns; an iterable of
-        dictionaries, or of tuples whose columns are positions from 0; or a path as jobs take it.
+        dictionaries, or of tuples whose columns are positions from 0; or the path of a file.
       user: the column that identifies the user of a record.
       partition: the column, or columns, by which users are counted.
       epsilon: the privacy loss of the release; positive.
@@ -58,7 +58,7 @@ def release(
         more, a random choice of kappa is kept.
       mechanism: see ``partition_mechanism``.
       drop_nulls: leave out records without a user or a partition, instead of refusing them.
-      session: pays for the release from its budget; by default nothing keeps account.
+      session: pays for the release from its budget; by default no budget is checked.
       secret: makes all random decisions of this one release; a fresh one by default.
 
     Raises:
@@ -391,7 +391,7 @@ def choose_kappa(
 
     Args:
       data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
-      epsilon: the cost of this comparison; a tenth of ``for_epsilon`` is plenty.
+      epsilon: the cost of this comparison; a tenth of ``for_epsilon`` is usually enough.
       for_epsilon: the epsilon of the later release.
       for_delta: the delta of a later selection of names; by default a list follows.
       max_degree: the largest value to try. Public: choose it without looking at the data.
@@ -430,8 +430,8 @@ def plan(
 
     Args:
       epsilons: one, or several to compare.
-      users: the approximate number of users, each with ``max_partitions_per_user`` partitions that
-        follow Zipf's law; a plan's ``other_dists`` are for lists of other shapes.
+      users: the approximate number of users, each with ``max_partitions_per_user`` partitions. The
+        list is taken to follow Zipf's law; a plan's ``other_dists`` are for two other kinds.
       reference: a public list like the one to release, instead of ``users``.
       delta: of a selection of names, if one is planned too.
       max_partitions_per_user: kappa.

@@ -31,11 +31,11 @@ _SHOWN_ROWS = 20
 
 
 class FrequencyList:
-    """An integer partition in run-length form has ``multiplicities[i]`` items of ``frequencies[i]``
-    users.
+    """A frequency list is an integer partition in run-length form: ``multiplicities[i]`` items have
+    ``frequencies[i]`` users each.
 
-    It is immutable and hashable. A list of N users has at most sqrt(2 N) distinct frequencies. A
-    list is treated as private, and has no text; mechanisms return a ``ReleasedList``.
+    It is immutable and hashable. It has at most sqrt(2 N) distinct frequencies, for a total of N.
+    It is treated as private, so printing it shows nothing; mechanisms return a ``ReleasedList``.
 
     Args:
       frequencies: distinct positive integers, strictly descending.
@@ -232,9 +232,9 @@ class FrequencyList:
 
 
 class ReleasedList(FrequencyList):
-    """A frequency list released by a mechanism serves wherever a FrequencyList does.
+    """A released list can be used like any FrequencyList.
 
-    Unlike a private list it shows its contents: as text it is the lines of its CSV file.
+    Unlike a private list it shows its contents: as text it has the lines of its CSV file.
 
     Args:
       frequencies, multiplicities: see ``FrequencyList``.
@@ -277,8 +277,8 @@ class ReleasedList(FrequencyList):
 
     @property
     def cost(self) -> dict[str, Any] | None:
-        """Returns the release's epsilon and delta, true if no user has more partitions than
-        declared, which a mechanism cannot check. None if the mechanism is not known.
+        """Returns the release's epsilon and delta, which hold if no user has more partitions than
+        declared: a mechanism cannot check that. None if the mechanism is not known.
 
         >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
         >>> mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)

@@ -27,10 +27,10 @@ _FLEX_LAUNCH = re.compile(r"/template_launches/[^/]+/job_object$")
 
 @dataclass(frozen=True)
 class JobSecret:
-    """A secret has 32 bytes from which every random decision of a job follows.
+    """A secret has 32 bytes from which every random decision of a job is derived.
 
-    It serves a single pipeline, which runs once, since the same noise on changed data would cancel.
-    By default each job draws a fresh one. It travels to the workers inside the job's description,
+    It serves one pipeline, which runs once, since the same noise on changed data would cancel. By
+    default each job draws a fresh secret. On Beam the secret is part of the job's description,
     which is therefore as confidential as the data.
 
     Decisions for different purposes are independent. A retried bundle repeats its decisions, and

@@ -237,7 +237,7 @@ def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
 
 
 class ToRecords(beam.PTransform):
-    """Takes the user and the partition out of each record, and gives records of the same kind.
+    """Takes the user and the partition out of each record; returns records of the same kind.
 
     Args:
       user: the user's column, field or key; for tuples, its position.

@@ -23,16 +23,15 @@ from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
 class BoundContributions(TellsBound, beam.PTransform):
     """Keeps at most ``max_partitions_per_user`` distinct partitions of each user.
 
-    They are a uniform sample, decided by a pseudorandom function of (secret, user, partition).
-    Duplicates are dropped.
+    The partitions kept are a uniform sample, decided by a pseudorandom function of (secret, user,
+    partition). Duplicates are dropped.
 
-    Afterwards adding or removing all records of one user changes the number of users of at most
-    ``max_partitions_per_user`` partitions, each by one: for every value of the secret, a user's own
-    records alone decide which of them are kept. Later steps know the bound (see
-    ``runtime.bounds``).
+    In the output, adding or removing all records of one user changes the number of users of at most
+    ``max_partitions_per_user`` partitions, by one each: for every value of the secret, only the
+    user's own records decide which are kept. Later steps know the bound (see ``runtime.bounds``).
 
-    Takes and gives tuples, rows or Arrow tables (see ``records``). The columns of tables come back
-    dictionary-encoded, in their plain types.
+    Takes tuples, rows or Arrow tables, and returns the same kind (see ``records``). Columns of
+    returned tables are dictionary-encoded.
 
     Args:
       max_partitions_per_user: kappa, at least 1.
@@ -125,13 +124,13 @@ class DeclareBounded(TellsBound, beam.PTransform):
 
 
 class CountDistinctUsers(TellsBound, beam.PTransform):
-    """Counts the distinct users of each partition; gives (partition, count) of the records' kind.
+    """Counts the distinct users of each partition; returns (partition, count), of the same kind.
 
     The counts are exact and private, and have the bound of the records (see ``runtime.bounds``).
 
     Args:
-      cap: K, at which a count stops. Unless pairs are distinct already, memory for one partition is
-        then O(K), whatever the number of its users.
+      cap: counts stop at this number. Unless pairs are distinct already, memory for one partition
+        is then O(cap), whatever the number of its users.
       already_distinct: whether each (user, partition) pair occurs once. By default only the output
         of ``BoundContributions`` is known to be distinct. If this is wrongly declared, duplicates
         are counted, and a release from the counts is less private than it says.

@@ -31,17 +31,17 @@ from dp_transforms.transforms.release import ON_ONE_WORKER
 
 
 class CountDegrees(TellsBound, beam.PTransform):
-    """Counts the degree of each node: takes edges (source, target), gives (node, degree).
+    """Counts the degree of each node: takes edges (source, target), returns (node, degree).
 
     The degrees are exact and private. Self-loops and repeated edges are dropped. For the undirected
-    degree (a, b) and (b, a) are the same edge. A node without an edge does not come out.
+    degree (a, b) and (b, a) are the same edge. A node without an edge is left out.
 
     Privacy is per edge: adding or removing all records of one edge moves the sorted list of degrees
     by ``edge_private_sensitivity(degree)`` in L1, which ``ReleaseFrequencyList`` knows. For the
     privacy of nodes see ``CountProjectedDegrees``.
 
-    Takes tuples (source, target), rows with these fields or Arrow tables with these columns. Gives
-    the same kind, with the parts of ``CountDistinctUsers``: partition (the node) and count.
+    Takes tuples (source, target), rows with these fields or Arrow tables with these columns.
+    Returns the same kind, with the fields partition (the node) and count.
 
     Args:
       degree: "undirected", "in" or "out".
@@ -97,7 +97,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
     ``node_private_sensitivity(degree_bound, directed)``: see ``mechanisms.degree_projection`` for
     the projection and the proof. One worker holds all distinct edges, in some 300 bytes each.
 
-    Takes edges, self-loops and repeats as ``CountDegrees`` does. Gives Arrow tables for
+    Takes edges, self-loops and repeats as ``CountDegrees`` does. Returns Arrow tables for
     ``ReleaseFrequencyList``, with the column ``count`` and a row for each node that keeps an edge.
 
     Args:

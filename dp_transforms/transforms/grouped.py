@@ -49,19 +49,19 @@ from dp_transforms.transforms.selection import SelectPartitions
 
 
 class ReleaseGroupedLists(Releases, beam.PTransform):
-    """Releases the list of all users and that of each group.
+    """Releases the list of all users and the list of each group.
 
-    Gives (attribute, group, ReleasedList); the list of all users has the attribute "" and the group
-    "". See the module for the guarantee and its proof.
+    Returns (attribute, group, ReleasedList); the list of all users has attribute "" and group "".
+    See the module for the guarantee and its proof.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and one for each attribute; rows
     with such fields; or tuples (user, partition, value, ...) in the order of the attributes. A user
-    with several values of an attribute is in the group of one of them, at random.
+    with several values of an attribute is in the group of one value, chosen at random.
 
     Args:
-      attributes: one at least.
-      epsilon_all: for the list of all users.
-      epsilon_groups: for the lists of all groups; each attribute gets an equal part.
+      attributes: at least one ``Attribute``.
+      epsilon_all: the cost of the list of all users.
+      epsilon_groups: the cost of the lists of all groups; each attribute gets an equal part.
       max_partitions_per_user: kappa.
       selection: the budget for the names of groups, if any attribute's are not public.
       mechanism: see ``partition_mechanism``.

@@ -34,7 +34,7 @@ ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
 
 
 class ReleaseFrequencyList(Releases, beam.PTransform):
-    """Releases the sorted list of counts without the partitions; gives one ReleasedList.
+    """Releases the sorted list of counts without the partitions; returns one ReleasedList.
 
     It is epsilon-differentially private, with delta = 0 unless the mechanism says otherwise, for
     adding or removing all records of one user: that moves the sorted list by at most kappa in L1,
@@ -126,7 +126,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
 
 
 class ReleaseUserDegrees(Releases, beam.PTransform):
-    """Releases how many users have how many partitions: takes records, gives a ReleasedDegrees.
+    """Releases how many users have how many partitions: takes records, returns ReleasedDegrees.
 
     It is epsilon-DP, with delta = 0, for adding or removing all records of one user: see
     ``mechanisms.user_degrees``. ``postprocessing.kappa_choice`` recommends a kappa from it.

@@ -41,42 +41,41 @@ class SelectPartitions(Releases, beam.PTransform):
     Neighbours add or remove all records of one user. Each user counts in at most
     ``max_partitions_per_user`` partitions, and once in each: the transform bounds contributions,
     unless they are known to be bounded (see ``runtime.bounds``) or ``already_bounded`` declares it.
-    A partition that no record has is never selected, unless it is public.
+    A partition without records is never selected, unless it is public.
 
-    Takes tuples (user, partition), rows or Arrow tables. Gives the partitions themselves for
-    tuples, rows with the field ``partition``, or tables with that column. ``noisy_counts`` add
-    ``noisy_count``, and ``intervals`` then ``low`` and ``high``. With ``others_epsilon`` it gives a
-    dictionary: ``"partitions"`` has the partitions, and ``"other_users"`` one integer, the noisy
-    number of users who have a partition that is not selected.
+    Takes tuples (user, partition), rows or Arrow tables. Returns plain partitions for tuples, rows
+    with the field ``partition``, or tables with this column. ``noisy_counts`` adds ``noisy_count``,
+    and ``intervals`` adds ``low`` and ``high``. With ``others_epsilon`` it returns a dictionary:
+    ``"partitions"`` has the partitions, and ``"other_users"`` one integer, the noisy number of
+    users who have a partition that is not selected.
 
-    Every decision is exact and follows from the secret and the partition's name, so that a retried
-    bundle repeats it (see ``mechanisms.selection``). Partitions that fit in one table come in the
-    order of their names, which tells nothing else of the records.
+    Every decision is exact, and is a function of the secret, the partition and its users, so that a
+    retried bundle repeats it. Partitions that fit in one table are sorted by name, so their order
+    tells nothing else of the records.
 
     Args:
       epsilon, delta: the budget of the whole selection.
       max_partitions_per_user: kappa; by default the known bound of the records.
-      strategy: "auto", for the one that should name the most partitions; a name of
-        ``mechanisms.selection.STRATEGIES``; or a strategy of your own making, which replaces
+      strategy: "auto", for the strategy that should name the most partitions; a name of
+        ``mechanisms.selection.STRATEGIES``; or a strategy object, which replaces
         epsilon, delta, max_partitions_per_user, pre_threshold and neighbours.
       noisy_counts: release noisy counts with the names, at no further cost.
-      intervals: give ``low`` and ``high`` with noisy counts: each interval holds the partition's
-        number of users after bounding, with 95% confidence given that it is selected (see
-        ``count_intervals``).
+      intervals: add the ends of 95% intervals for the partition's number of users after bounding.
+        Each interval holds given that its partition is selected (see ``count_intervals``).
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
         does. Repeated records are still counted once.
       others_epsilon: also release the noisy number of users with a partition that is not selected,
         at this cost beside epsilon.
       pre_threshold: partitions with fewer users than this are never selected.
-      neighbours: "replace" protects the exchange of one user's records for another's, at twice the
-        cost.
+      neighbours: "replace" is for neighbours that replace one user's records by others (bounded
+        DP), which counts as two users changing.
       public_partitions: names that are public anyway, of the partitions' type. They are selected if
         their noisy count exceeds ``public_threshold``, even without users. Only the strategy
         "truncated_geometric" takes them, and "auto" then chooses it.
       public_threshold: from -k to k, the bound of that strategy's noise: at -k no public partition
         with users is missed, at k none without users is selected.
-      context: tells several selections under one secret apart. Two with the same context and
-        strategy would use the same random numbers, so that their noise could be compared away.
+      context: tells several selections under one secret apart. With the same context and strategy
+        they would use the same random numbers, and the noise would cancel.
       secret, num_buckets: see ``BoundContributions``.
 
     Raises:
@@ -202,7 +201,7 @@ class SelectPartitions(Releases, beam.PTransform):
 
 
 class SelectFromCounts(Releases, beam.PTransform):
-    """Selects partitions by their counts: takes (partition, count), gives partitions.
+    """Selects partitions by their counts: takes (partition, count), returns partitions.
 
     The privacy is that of the strategy, if the counts are of distinct users and no user is counted
     in more than its ``max_partitions_per_user`` partitions. Counts without a known bound are

@@ -103,7 +103,7 @@ class _ByPeriod(Releases, beam.PTransform):
 
 
 class ReleaseListsByPeriod(_ByPeriod):
-    """Releases a list for each public period: takes tables, gives (period, ReleasedList).
+    """Releases a list for each public period: takes tables, returns (period, ReleasedList).
 
     It is epsilon-DP, with delta = 0, over all periods together: see the module. Takes Arrow tables
     with the columns ``user``, ``partition`` and ``list``, the period's name.
@@ -202,12 +202,12 @@ class _ByWindow(Releases, beam.PTransform):
 
 
 class ReleaseWindowedLists(_ByWindow):
-    """Releases a list for each fixed window: takes records, gives (start, ReleasedList).
+    """Releases a list for each fixed window: takes records, returns (start, ReleasedList).
 
     It is epsilon-DP, with delta = 0, over all windows together, for adding or removing all records
-    of one user. The input is bounded, in ``FixedWindows`` with the default trigger, and of any kind
-    that ``BoundContributions`` takes; an Arrow table belongs to one window as a whole. The starts
-    of windows are text, as 2026-01-31T00:00:00Z.
+    of one user. The input is a bounded PCollection in ``FixedWindows`` with the default trigger, of
+    any kind that ``BoundContributions`` takes; an Arrow table is in one window as a whole. The
+    start of a window is text, such as 2026-01-31T00:00:00Z.
 
     Args:
       epsilon: the cost of all releases together; each costs epsilon / max_windows_per_user.
@@ -244,10 +244,10 @@ class ReleaseWindowedLists(_ByWindow):
 
 
 class SelectPartitionsByPeriod(_ByPeriod):
-    """Selects the partitions that may be named in each public period: takes and gives tables.
+    """Selects the partitions that may be named in each public period: takes and returns tables.
 
     It is (epsilon, delta)-DP over all periods together: see the module. Takes tables as
-    ``ReleaseListsByPeriod`` does. Gives tables with the columns ``list``, ``partition`` and, if
+    ``ReleaseListsByPeriod`` does. Returns tables with the columns ``list``, ``partition`` and, if
     asked for, ``noisy_count``, ``low`` and ``high``.
 
     Args:
@@ -283,9 +283,9 @@ def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:
 
 
 class SelectWindowedPartitions(_ByWindow):
-    """Selects the partitions that may be named in each fixed window: gives (start, partition).
+    """Selects the partitions that may be named in each fixed window: returns (start, partition).
 
-    With ``noisy_counts`` it gives (start, partition, noisy_count). For records, start, stop and
+    With ``noisy_counts`` it returns (start, partition, noisy_count). For records, start, stop and
     max_windows_per_user see ``ReleaseWindowedLists``; for all else ``SelectPartitionsByPeriod``.
 
     >>> visits = [(user, "home", 5) for user in range(50)] + [(1, "home", 70)]

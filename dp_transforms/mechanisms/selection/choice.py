@@ -92,8 +92,8 @@ def choose_strategy(
 
     It compares rounds with the best single round: the strategy that needs the fewest users to keep
     a partition half of the time. Rounds are ``measured``, or ``renyi_rounds`` if users are known to
-    have at most kappa partitions. From kappa = 2 on, rounds are taken if they need at most half as
-    many users again in their worst case: every user has kappa partitions, and early rounds gain
+    have at most kappa partitions. From kappa = 2 on, rounds are taken if they need at most 1.5
+    times as many users in their worst case: every user has kappa partitions, and early rounds gain
     nothing. At kappa = 1 ``measured`` is taken, but ``optimal`` if users are known to have one
     partition. Rounds have no noisy counts, and are left out if they refuse the parameters. The
     choice costs no privacy.

@@ -109,8 +109,8 @@ class Tuning:
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """Takes the rounds of ``renyi_rounds``, or ``optimal``, as suggested by noisy numbers of users
-    by their number of partitions; see the module.
+    """Runs the rounds of ``renyi_rounds``, or ``optimal``, as a noisy histogram of users by their
+    number of partitions decides; see the module.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=100)
     >>> strategy.edges
