@@ -35,7 +35,7 @@ class FrequencyList:
     ``frequencies[i]`` users each.
 
     It is immutable and hashable. It has at most sqrt(2 N) distinct frequencies, for a total of N.
-    It is treated as private, so printing it shows nothing; mechanisms return a ``ReleasedList``.
+    It is treated as private: to print it is an error. Mechanisms return a ``ReleasedList``.
 
     Args:
       frequencies: distinct positive integers, strictly descending.
