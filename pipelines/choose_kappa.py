@@ -56,10 +56,7 @@ def make_parser() -> command_line.JobParser:
     )
     following = parser.add_argument_group("the next release")
     following.add_argument(
-        "--for_epsilon",
-        type=job_flags.epsilon,
-        metavar="EPSILON",
-        help="epsilon of the next release",
+        "--for_epsilon", type=job_flags.epsilon, metavar="EPSILON", help="the next release's cost"
     )
     following.add_argument(
         "--for_delta",

@@ -130,6 +130,8 @@ class Release(PagedTable):
         cost = f"epsilon {told['epsilon']:g}"
         if told["delta"] > 0:
             cost += f" and delta {told['delta']:g}"
+        if others := told.get("other_partitions"):
+            cost += f", and epsilon {others['epsilon']:g} for users of other partitions"
         periods = told.get("periods", {})
         if "epsilon_of_all" in periods:
             together = f"epsilon {periods['epsilon_of_all']:g} for all {periods['of']}s together"

@@ -146,8 +146,8 @@ def _groups_words(statement: dict[str, Any]) -> list[str]:
     return [
         f"These lists were released together under {kind}. The privacy unit is one user; "
         f"neighbouring data sets: {statement['neighbours']}.",
-        f"Epsilon adds up from: {', '.join(parts)}. Of each attribute a user counts in one group "
-        "at most, so that its groups together cost no more than one of them.",
+        f"Epsilon adds up from: {', '.join(parts)}. A user counts in at most one group of each "
+        "attribute, so its groups together cost no more than one of them.",
         _bound_words(statement),
         _mechanism_words(statement["lists"], "users"),
     ]
@@ -158,18 +158,23 @@ def _names_words(statement: dict[str, Any]) -> list[str]:
     strategy = f"selection strategy {statement['strategy']}"
     paragraphs = [
         f"These names were released under ({epsilon:g}, {delta:g})-differential privacy. The "
-        f"privacy unit is one user; neighbouring data sets: {statement['neighbours']}. Whatever "
-        f"may be released is at most e^{epsilon:g} times as likely with one of these data sets as "
-        f"with the other, and {delta:g} more.",
+        f"privacy unit is one user; neighbouring data sets: {statement['neighbours']}. Any set "
+        f"of outputs has at most e^{epsilon:g} times the probability with one of these data sets "
+        f"that it has with the other, plus {delta:g}.",
         _bound_words(statement) + _period_words(statement),
     ]
+    if more := statement.get("other_partitions", {}).get("epsilon"):
+        paragraphs[0] += (
+            f" Beside the names, the number of users of other partitions costs epsilon = {more:g} "
+            f"more, {epsilon + more:g} in all."
+        )
     if statement["pre_threshold"] > 1:
         least = statement["pre_threshold"]
         paragraphs.append(f"Partitions of fewer than {least:,} users are never named.")
     if statement.get("public_partitions"):
         paragraphs.append(
-            f"{statement['public_partitions']:,} names were public before: of these the release "
-            "tells no more than the numbers of their users."
+            f"{statement['public_partitions']:,} names were public before: about these the release "
+            "tells only the numbers of their users."
         )
     return [*paragraphs, _MECHANISM_WORDS.format(strategy, "users")]
 
@@ -187,16 +192,16 @@ def _period_words(statement: dict[str, Any]) -> str:
     span = f"each {periods['of']} from {periods['first']} to {periods['last']}"
     most = periods["max_periods_per_user"]
     if "strategy" in statement:
-        which = f"the names of {one}, one" if one else "the names"
+        which = f" These are the names of {one}; there are names" if one else " These are the names"
         return (
-            f" These are {which} of the releases of {span}. The numbers above are for all of them "
-            f"together: a user counts in at most {most}, in each with at most "
-            f"{periods['max_partitions_per_user_and_period']} partitions, chosen at random."
+            f"{which} of {span}. The numbers above are for all of these periods together: a user "
+            f"counts in at most {most} of them, and in at most "
+            f"{periods['max_partitions_per_user_and_period']} partitions of each, chosen at random."
         )
-    which = f"This is the list of {one}, one of those" if one else "These are the lists"
+    which = f"This is the list of {one}; there is a list" if one else "These are the lists"
     return (
-        f" {which} of {span}, whose partitions are bounded so each. A user counts in at most "
-        f"{most} of them, chosen at random, so that all lists together are under epsilon = "
+        f" {which} of {span}. The bound on partitions is for each list. A user counts in at most "
+        f"{most} of these lists, chosen at random, so all lists together cost epsilon = "
         f"{periods['epsilon_of_all']:g}."
     )
 
@@ -215,7 +220,7 @@ def _bound_words(statement: dict[str, Any]) -> str:
     if not drops_records(statement):
         return f"{counts}; this is the publisher's declaration about the data."
     return (
-        f"{counts}, chosen at random; the job that made this release saw to it. Where users have "
+        f"{counts}, chosen at random; the job that made this release enforced it. If users have "
         "more, numbers of partitions, totals and counts are lower here than in all records."
     )
 

@@ -245,7 +245,7 @@ def test_periods_are_those_of_the_job_and_are_saved_all_or_none(tmp_path):
     assert dp.load(tmp_path / names[1]) == days[names[1]]
     loaded = dp.load(tmp_path)
     assert dict(loaded) == dict(days) and loaded.to_arrow() == days.to_arrow()
-    assert "lists together are under epsilon = 1" in loaded.privacy and names[2] in repr(loaded)
+    assert "lists together cost epsilon = 1" in loaded.privacy and names[2] in repr(loaded)
     for one in (loaded, loaded[names[1]]):
         assert "epsilon 1 for all days together, 0.5 for each" in repr(one)
     series = loaded.series("total", 0.9)

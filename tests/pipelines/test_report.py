@@ -204,6 +204,11 @@ def test_a_page_of_names_without_counts(tmp_path, capsys):
     assert "1 names" not in page and "1 name of a partition was released" in page
     assert "<td>home</td>" in page and "users, about" not in page
     assert "Partitions of fewer than 7 users are never named" in page
+    # A publisher pastes these words, and shows these lines: all of the cost is in both.
+    all_of_it = "the number of users of other partitions costs epsilon = 10 more, 20 in all"
+    assert all_of_it in page and "epsilon 10 and delta 1e-06, and epsilon 10 for" in repr(
+        load(names)
+    )
     others = json.loads((names / "privacy.json").read_text())["users_of_other_partitions"]
     # The ends that noise of rate 10 leaves with less than 2.5%: P[X >= 1] = q / (1 + q) is less.
     assert f"between {others} and {others} (95% confidence)" in page
@@ -306,7 +311,7 @@ def test_a_page_of_days_has_the_numbers_of_their_series(days, capsys):
         series = found.series(number)
         for one in (*series.estimates, *series.changes):
             assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in page
-    assert "all lists together are under epsilon = 4" in words_of(page)
+    assert "all lists together cost epsilon = 4" in words_of(page)
     assert "with epsilon = 4" in words_of(page)
     copy = shutil.copytree(days, days.parent / "copy")
     shutil.rmtree(copy / "2026-01-08")
