@@ -37,12 +37,12 @@ _ALPHAS = ("0.25", "0.5")
 _TOP = 10
 _HEADS = ("Proved", "By the model")
 _EACH = (
-    f"The interval below each number holds that of the true list with {CONFIDENCE:.0%} confidence, "
-    "over the noise alone, each by itself."
+    "The interval below each number contains the number of the true list with "
+    f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
 )
 _ABOUT_MODEL = (
-    " On the right are the shorter intervals of a model of what lists look like: they hold as far "
-    "as the model does, and are not proved."
+    " On the right are shorter intervals, which are not proved: they are as good as a model of "
+    "lists."
 )
 
 
@@ -68,8 +68,8 @@ def list_page(release: ListRelease, words: Words) -> page.Page:
     if said.bound:
         counted = (
             f"There are at least {number.low:,} {said.things}: {between} in this list{said.bound}, "
-            f"chosen at random ({CONFIDENCE:.0%} confidence). Where {said.users} have more, the "
-            "true numbers are larger than all of this page."
+            f"chosen at random ({CONFIDENCE:.0%} confidence). If {said.users} have more, the "
+            "true numbers are larger than those on this page."
         )
     elif "degree" not in release.statement:
         counted = f"There are {between} {said.things} ({CONFIDENCE:.0%} confidence)."
@@ -89,7 +89,7 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     for label, said in zip(comparison.labels, told, strict=True):
         if said.bound:
             bounds += (
-                f" The list {label} is{said.bound[1:]}, chosen at random: where {said.users} have "
+                f" The list {label} is{said.bound[1:]}, chosen at random: if {said.users} have "
                 "more, true numbers are larger."
             )
     answers = (comparison.first, comparison.second, comparison.differences)
@@ -107,9 +107,9 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
         f"{CONFIDENCE:.0%} confidence."
     )
     about = (
-        "The difference is the second less the first. The interval below each holds the true one "
-        f"with {confidence:.0%} confidence, over the noise of both lists, each by itself. An "
-        "interval without 0 in it tells that there is a difference."
+        "The difference is the second number minus the first. The interval below it contains the "
+        f"true difference with {confidence:.0%} confidence, over the noise of both lists. Each "
+        "interval holds by itself. If it does not contain 0, the true numbers differ."
     )
     picture = page.figure(pictures[COMPARISON_PICTURE], caption)
     heads = ("", *comparison.labels, "Difference")

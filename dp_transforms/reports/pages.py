@@ -89,8 +89,8 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
         f"confidence, over the noise alone{'; bars without an end go on' * said.guessing}."
     )
     each = (
-        "Below each number is the interval that holds that of the true lists with "
-        f"{CONFIDENCE:.0%} confidence, over the noise alone, each by itself."
+        "The interval below each number contains the number of the true list with "
+        f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
     )
     content = f"<p>{html.escape(intro)}</p>\n{page.figure(picture, caption)}\n"
     series = releases.series("partitions"), releases.series("total")
@@ -100,7 +100,7 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
     if not groups and len(releases) > 1:
         changes = (map(page.count_text, one.changes) for one in series)
         rows: Iterable[Sequence[str]] = zip([*labelled][1:], *changes, strict=True)
-        about = f"{each} Each is the number less that of the {releases.kind} before."
+        about = f"{each} A change is the number minus that of the {releases.kind} before."
         content += page.section("Changes", about, [heads, *rows])
     lists = {name: one for name, one in labelled.items() if len(one.released)}
     if not (groups and said.guessing):
