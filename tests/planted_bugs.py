@@ -127,6 +127,9 @@ a second run of a pipeline repeats the secret
 -     _run_only_once(pipeline)
 a secret serves any number of pipelines
 -     secret.claim(pipeline)
+a secret serves any number of selections
+- if self._claims.setdefault(use, weakref.ref(data))() is not data:
++ if self._claims.setdefault("pipeline", weakref.ref(data))() is not data and use == "pipeline":
 # dp_transforms/runtime/job_secret.py: transforms/test_release.py
 a retry draws the list's noise again
 - return release_frequency_list(frequency_list, mechanism, secret, context)

@@ -118,6 +118,20 @@ def test_a_secret_serves_one_pipeline():
         bounded(pipeline, SECRET, "tests")
 
 
+def test_a_secret_serves_one_selection_of_each_context():
+    secret, pipeline = dp.JobSecret.from_os(), beam.Pipeline(runner=Silent())
+    one, other = (pipeline | name >> beam.Create(RECORDS) for name in ("one", "other"))
+    counts = other | dp.DeclareBounded(1) | dp.CountDistinctUsers()
+    made = {"strategy": OptimalSelection(1, 1e-3), "secret": secret}
+    for label in ("first", "again"):
+        _ = one | label >> dp.SelectPartitions(**made)
+    for select, data in ((dp.SelectPartitions, other), (dp.SelectFromCounts, counts)):
+        name = select.__name__
+        with pytest.raises(ValueError, match="serves another selection by OptimalSelection"):
+            _ = data | f"changed {name}" >> select(**made)
+        _ = data | name >> select(**made, context=name)
+
+
 class Silent(beam.runners.PipelineRunner):
     def run_pipeline(self, pipeline, options):
         return beam.runners.runner.PipelineResult(beam.runners.runner.PipelineState.DONE)
