@@ -80,8 +80,8 @@ class JobSecret:
         ValueError if that use is about other data."""
         if self._claims.setdefault(use, weakref.ref(data))() is not data:
             raise ValueError(
-                f"this secret serves another {use}, and the same noise on changed data would "
-                "cancel: draw one for each with JobSecret.from_os(), or give none"
+                f"this secret serves another {use}, and equal random numbers would show how both "
+                "differ: draw one for each with JobSecret.from_os(), or give none"
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
