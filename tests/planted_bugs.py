@@ -127,6 +127,9 @@ a second run of a pipeline repeats the secret
 -     _run_only_once(pipeline)
 a secret serves any number of pipelines
 -     secret.claim(pipeline)
+a secret serves any number of selections
+- if self._claims.setdefault(use, weakref.ref(data))() is not data:
++ if self._claims.setdefault("pipeline", weakref.ref(data))() is not data and use == "pipeline":
 # dp_transforms/runtime/job_secret.py: transforms/test_release.py
 a retry draws the list's noise again
 - return release_frequency_list(frequency_list, mechanism, secret, context)
@@ -330,6 +333,14 @@ a step that may do anything keeps the bound
 a filter of declared counts keeps the bound
 - and before.counted is False
 + and not before.counted
+# dp_transforms/transforms/degrees.py: runtime/test_bounds.py
+edges that were chosen by other edges are counted as if they were all
+- if refuse_counts(edges, transform).partitions is not None:
++ if refuse_counts(edges, transform).partitions == 0:
+# dp_transforms/mechanisms/selection/strategy.py: mechanisms/test_released_list.py
+a tape serves any number of selections
+- tape.claim(channel).words
++ tape.words
 # dp_transforms/runtime/records.py
 windows beside the global one slip through a Flatten
 - merged += before

@@ -37,7 +37,8 @@ _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 def statement_of(
     spec: specs.Spec, fields: Sequence[pa.Field] | None, bounded_by_job: bool = True
 ) -> dict[str, Any]:
-    """Returns the statement of one release, without its budget. It does not depend on the data.
+    """Returns the statement of one release, without its budget. Of the data it depends on the names
+    and types of columns alone.
 
     Args:
       spec: of the release; for periods the statement is about all of them.

@@ -47,7 +47,7 @@ class JobSecret:
     """
 
     secret: bytes = field(repr=False)
-    _pipeline: Any = field(default=None, init=False, repr=False, compare=False)
+    _claims: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.secret, bytes) or len(self.secret) != SECRET_BYTES:
@@ -75,14 +75,13 @@ class JobSecret:
             raise ValueError("purpose must name what the key is for, got an empty string")
         return hashlib.blake2b(context.encode(), key=self.secret, digest_size=32).digest()
 
-    def claim(self, pipeline: beam.Pipeline) -> None:
-        """Notes that the secret serves a pipeline; raises a ValueError if it serves another."""
-        if self._pipeline is None:
-            object.__setattr__(self, "_pipeline", weakref.ref(pipeline))
-        elif self._pipeline() is not pipeline:
+    def claim(self, data: Any, use: str = "pipeline") -> None:
+        """Notes that a use of the secret is about some data, of which it keeps no copy; raises a
+        ValueError if that use is about other data."""
+        if self._claims.setdefault(use, weakref.ref(data))() is not data:
             raise ValueError(
-                "this secret serves another pipeline, and the same noise on changed data would "
-                "cancel: draw one for each with JobSecret.from_os(), or give none"
+                f"this secret serves another {use}, and equal random numbers would show how both "
+                "differ: draw one for each with JobSecret.from_os(), or give none"
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -93,7 +92,7 @@ class JobSecret:
 
 
 class _InsecureSecret(JobSecret):
-    def claim(self, pipeline: beam.Pipeline) -> None:
+    def claim(self, data: Any, use: str = "pipeline") -> None:
         pass
 
 

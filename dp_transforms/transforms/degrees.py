@@ -48,7 +48,7 @@ class CountDegrees(TellsBound, beam.PTransform):
       secret, num_buckets: see ``CountDistinctUsers``, with nodes for users and partitions.
 
     Raises:
-      ValueError, TypeError: as ``BoundContributions``, likewise.
+      ValueError, TypeError: as ``BoundContributions``, likewise; or edges are bounded.
 
     >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("a", "b"), ("b", "a"), ("a", "a"), ("c", "a")])
@@ -71,6 +71,7 @@ class CountDegrees(TellsBound, beam.PTransform):
 
     def expand(self, edges: beam.PCollection) -> beam.PCollection:
         refuse_windows(edges)
+        _refuse_part(edges, "CountDegrees")
         return (
             edges
             | "ToTables" >> ToTables((SOURCE, TARGET))
@@ -130,7 +131,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
 
     def expand(self, edges: beam.PCollection) -> beam.PCollection:
         refuse_windows(edges)
-        refuse_counts(edges, "CountProjectedDegrees")
+        _refuse_part(edges, "CountProjectedDegrees")
         secret = secret_for(edges.pipeline, self._secret)
         tables = (
             edges
@@ -165,6 +166,16 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return {"degree": self._degree, "degree_bound": self._degree_bound}
+
+
+def _refuse_part(edges: beam.PCollection, transform: str) -> None:
+    """Refuses counts, and bounded edges: one edge less lets another in, and one node less lets
+    one in at each of its neighbours."""
+    if refuse_counts(edges, transform).partitions is not None:
+        raise ValueError(
+            f"{transform} takes all edges, but these are bounded, and which are kept depends on "
+            "others: leave BoundContributions or DeclareBounded out"
+        )
 
 
 def _projected(

@@ -51,7 +51,8 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
       mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or
         between bounds. Its sensitivity must be at least kappa.
       secret: see ``BoundContributions``.
-      context: tells several lists under one secret apart, see ``release_frequency_list``.
+      context: tells several lists under one secret apart, see ``release_frequency_list``; with one
+        context those of different counts are refused.
 
     Raises:
       ValueError: an argument is out of range, neither or both of epsilon and mechanism are given,
@@ -91,6 +92,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         secret = secret_for(counts.pipeline, self._secret)
         max_partitions = known_bound(counts, self._max_partitions, "ReleaseFrequencyList")
         mechanism = self._mechanism_for(max_partitions)
+        secret.claim(counts, f"{self._context} by {mechanism!r}")
         return (
             counts
             | "Histogram" >> beam.Map(_histogram, RecordKind.of(counts))
@@ -138,7 +140,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
       max_degree: larger numbers of partitions count as this one. Public: choose it without looking
         at the records.
       secret, num_buckets: see ``BoundContributions``.
-      context: tells several of these releases under one secret apart.
+      context: tells several of these releases under one secret apart, as for lists.
 
     Raises:
       ValueError, TypeError: an argument is out of range; or as ``BoundContributions``.
@@ -167,6 +169,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         secret = secret_for(records.pipeline, self._secret)
+        secret.claim(records, f"{self._context} by {self._mechanism!r}")
         bound = BoundContributions(
             self._mechanism.max_degree, secret=secret, num_buckets=self._num_buckets
         )
@@ -202,7 +205,10 @@ def release_named_lists(
     public, or in tables of selected partitions. A wanted name that no pair has gets an empty list,
     which is released like any other.
     """
-    names = [pairs.pipeline | "Public" >> beam.Create(list(public), reshuffle=False)]
+    public = list(public)
+    for one in map(of_name, public):
+        secret.claim(pairs, f"{one.context} by {one.mechanism!r}")
+    names = [pairs.pipeline | "Public" >> beam.Create(public, reshuffle=False)]
     if selected is not None:
         of_table = beam.FlatMap(lambda table: table[PARTITION].to_pylist())
         names.append(selected | "Selected" >> of_table)

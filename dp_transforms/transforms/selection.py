@@ -74,8 +74,8 @@ class SelectPartitions(Releases, beam.PTransform):
         "truncated_geometric" takes them, and "auto" then chooses it.
       public_threshold: from -k to k, the bound of that strategy's noise: at -k no public partition
         with users is missed, at k none without users is selected.
-      context: tells several selections under one secret apart. With the same context and strategy
-        they would use the same random numbers, and the noise would cancel.
+      context: tells several selections under one secret apart. Two with the same context and
+        strategy would use the same random numbers, and are refused for different data.
       secret, num_buckets: see ``BoundContributions``.
 
     Raises:
@@ -174,6 +174,7 @@ class SelectPartitions(Releases, beam.PTransform):
             max_partitions = known_bound(records, None, "SelectPartitions", of_counts=False)
         spec = self._resolved(max_partitions, known)
         secret = secret_for(records.pipeline, self._secret)
+        secret.claim(records, f"{spec.context} by {spec.strategy!r}")
         tables = records | "ToTables" >> ToTables()
         if spec.already_bounded:
             tables |= "Declare" >> DeclareBounded(max_partitions)
@@ -270,6 +271,7 @@ class SelectFromCounts(Releases, beam.PTransform):
                 f"{unit.value}: count the users of records that are bounded by user"
             )
         secret = secret_for(counts.pipeline, self._secret)
+        secret.claim(counts, f"{spec.context} by {spec.strategy!r}")
         tables = counts | "ToTables" >> ToTables((PARTITION, COUNT))
         selected = _selected_by_counts(tables, spec, secret, self._num_buckets)
         like_names = (PARTITION, COUNT)

@@ -4,8 +4,15 @@ import apache_beam as beam
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms import IntegerPartitionMechanism, PartitionBounds, RandomTape
+from dp_transforms.mechanisms import (
+    Eta,
+    IntegerPartitionMechanism,
+    PartitionBounds,
+    PartitionTable,
+    RandomTape,
+)
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.selection import OptimalSelection
 from dp_transforms.postprocessing.estimates import GRID
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from dp_transforms.reports.lists import plot_list
@@ -72,6 +79,11 @@ def test_a_tape_serves_one_release():
     for again in (PRIVATE, FrequencyList()):
         with pytest.raises(ValueError, match="has claimed this tape"):
             MECHANISM.release_many(again, 2, iter([RandomTape.from_os(), tape]))
+    table = PartitionTable(FrequencyList([2], [1]), Eta(1, 1, 1), upper=[3])
+    for draw in (table.sample, lambda tape: OptimalSelection(1, 0.1).select(np.array([3]), tape)):
+        draw(tape)
+        with pytest.raises(ValueError, match="has claimed this tape"):
+            draw(tape)
 
 
 def test_the_picture_has_the_proven_error_bars():

@@ -57,6 +57,8 @@ REFUSED = {
     "bounded after counting": ((COUNT, BOUND, release(2)), "BoundContributions takes records"),
     "counted twice": ((COUNTED, COUNT), "CountDistinctUsers takes records"),
     "counts as edges": ((COUNTED, dp.CountProjectedDegrees(2)), "Degrees takes records"),
+    "bounded edges": ((BOUND, dp.CountDegrees("in")), "CountDegrees takes all edges"),
+    "bounded edges of nodes": ((BOUND, FILTER, dp.CountProjectedDegrees(2)), "takes all edges"),
     "counts as users": ((COUNTED, dp.ReleaseUserDegrees(1)), "but these are counts"),
     "not counted": ((BOUND, release(2)), "takes counts, but these are records"),
     "numbers": ((beam.Map(lambda r: (r[0], 5)), BOUND, release(2)), "takes counts, but these"),

@@ -118,6 +118,33 @@ def test_a_secret_serves_one_pipeline():
         bounded(pipeline, SECRET, "tests")
 
 
+USES = {
+    "selection by Measured": lambda **use: dp.SelectPartitions(1, 1e-3, 1, **use),
+    "selection by": lambda **use: (
+        dp.DeclareBounded(1) | dp.SelectFromCounts(OptimalSelection(1, 1e-3), **use)
+    ),
+    "frequency list by": lambda **use: dp.DeclareBounded(1) | dp.ReleaseFrequencyList(1, **use),
+    "user degrees by": lambda **use: dp.ReleaseUserDegrees(1, **use),
+    "frequency list of": lambda context="a", **use: dp.ReleaseGroupedLists(
+        [dp.Attribute(context, ("x",))],
+        epsilon_all=len(context),
+        epsilon_groups=1,
+        max_partitions_per_user=1,
+        **use,
+    ),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_secret_serves_one_release_of_each_context(use):
+    secret, pipeline = dp.JobSecret.from_os(), beam.Pipeline(runner=Silent())
+    one, other = (pipeline | name >> beam.Create(RECORDS) for name in ("one", "other"))
+    _ = one | "first" >> USES[use](secret=secret)
+    with pytest.raises(ValueError, match=f"this secret serves another {use}"):
+        _ = other | "changed" >> USES[use](secret=secret)
+    _ = other | "its own" >> USES[use](secret=secret, context="another")
+
+
 class Silent(beam.runners.PipelineRunner):
     def run_pipeline(self, pipeline, options):
         return beam.runners.runner.PipelineResult(beam.runners.runner.PipelineState.DONE)

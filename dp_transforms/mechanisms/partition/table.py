@@ -147,7 +147,11 @@ class PartitionTable:
         Args:
           tape: the source of randomness: ``RandomTape.from_os()`` for a release.
           channel: the address of this release on the tape; every release needs one of its own.
+
+        Raises:
+          ValueError: a release on this channel has claimed the tape.
         """
+        tape.claim(channel)
         released: list[int] = []
         for rank, row in enumerate(self._rows):
             total = row.sums[row.at(released[-1]) if released else -1]

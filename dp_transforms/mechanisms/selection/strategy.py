@@ -178,8 +178,9 @@ class CountStrategy(SelectionStrategy):
         return self.distribution.decide(self._beyond(users), words, extend)
 
     def select(self, users: IntArray, tape: RandomTape, channel: str = "selection") -> BoolArray:
-        """Decides which partitions are kept: ``decide`` with numbers of a tape's channel."""
-        words = tape.words(channel, len(users))
+        """Decides which partitions are kept: ``decide`` with numbers of a tape's channel; raises a
+        ValueError if that is claimed."""
+        words = tape.claim(channel).words(channel, len(users))
         return self.decide(users, words, lambda i, bits: tape.prefix(channel, i, bits))
 
     def _beyond(self, users: IntArray) -> IntArray:
