@@ -109,8 +109,7 @@ def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]
         if flags.plot is not None:
             plot_kappas(choice, flags.plot)
     except (ImportError, OSError, ValueError) as error:
-        where = f"{', '.join(files)} was written, but " if files else ""
-        raise InputError(f"{where}there is no comparison: {error}") from None
+        raise InputError(f"there is no comparison: {error}") from None
     if flags.json:
         print(json.dumps({"files": files} | dataclasses.asdict(choice), indent=2))
     else:

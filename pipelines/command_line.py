@@ -25,11 +25,11 @@ from pipelines import (
     DONE_BEFORE,
     FAILURE,
     INTERRUPTED,
-    INTERRUPTED_AFTER_TEXT,
     INTERRUPTED_TEXT,
     SUCCESS,
     USAGE_ERROR,
     failed,
+    printing,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +50,13 @@ _FIRST_FLAGS = (
 _BEAMS_OWN = ("labels",)
 """Beam's options whose names look like misspelt flags of a job."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
+
+_INTERRUPTED = {
+    False: ": no release was written",
+    None: ": the output directory tells whether a release was written",
+    True: " after the release was written",
+}
+"""What is said of an interrupt, by ``flags.written``: None while a release may be written."""
 
 Job = Callable[[], None]
 Options = Callable[[], "PipelineOptions"]
@@ -130,12 +137,19 @@ class OneLineParser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"error: {self.as_typed(' '.join(message.split()))}\n")
+        self.exit(failed(self.as_typed(message), USAGE_ERROR))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        try:
+            with printing():
+                print(message, end="", file=file)
+        except InputError as error:
+            self.exit(failed(str(error)))
 
 
 class _HelpAll(argparse.Action):
     def __call__(self, parser: Any, *_: Any) -> None:
-        print(parser.format_whole_help(), end="")
+        parser._print_message(parser.format_whole_help(), sys.stdout)
         parser.exit()
 
 
@@ -384,14 +398,15 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
             # Beam and C extensions turn an interrupt into other errors.
             told = type(error).__name__, str(error).partition(" ")[0]
             if interrupts or "KeyboardInterrupt" in told:
-                text = INTERRUPTED_AFTER_TEXT if flags.written else INTERRUPTED_TEXT
-                return failed(text, INTERRUPTED)
+                return failed(f"{INTERRUPTED_TEXT}{_INTERRUPTED[flags.written]}", INTERRUPTED)
             if flags.show_private_errors:
                 traceback.print_exc()
             message = input_error_message(error) or (
                 f"the job failed with {type(error).__name__}; its text may hold private records, "
                 f"so it is only printed with --show_private_errors"
             )
+            if flags.written:
+                message = f"the release was made, but {message}"
             code = DONE_BEFORE if isinstance(error, DoneError) else FAILURE
             return failed(parser.as_typed(message), code)
     return SUCCESS
@@ -407,12 +422,15 @@ def command(
         def run_command(argv: Sequence[str] | None = None) -> int:
             parser = make_parser()
             flags = parser.parse_args(argv)
+            code = SUCCESS
             try:
-                return act(flags) or SUCCESS
+                with printing():
+                    code = act(flags) or SUCCESS
             except InputError as error:
                 return failed(str(error))
             except ValueError as error:
                 return failed(parser.as_typed(str(error)), USAGE_ERROR)
+            return code
 
         return run_command
 
