@@ -234,9 +234,16 @@ class JobParser(OneLineParser):
     def _from_config(self, path: str) -> Iterator[str]:
         import yaml
 
+        # Numbers and dates stay as they are written, as on the command line.
+        resolvers = {
+            first: [kind for kind in kinds if kind[0].endswith(("bool", "null", "merge"))]
+            for first, kinds in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+        loader = type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": resolvers})
+
         try:
-            with open(_option_file(path), encoding="utf-8") as file:
-                settings = yaml.safe_load(file)
+            with open(_option_file(os.path.expanduser(path)), encoding="utf-8") as file:
+                settings = yaml.load(file, loader)
         except OSError as error:
             self.error(f"--config={path} cannot be read: {(error.strerror or '').lower()}")
         except Exception:
@@ -248,12 +255,19 @@ class JobParser(OneLineParser):
             if name == "config":
                 self.error(f"--config={path} names another option file: give each with --config")
             values = value if isinstance(value, list) else [value]
-            if any(isinstance(one, dict | list) for one in values):
-                self.error(f"--config={path}: {name} must be a value or a list of values")
+            if not values or any(one is None or isinstance(one, dict | list) for one in values):
+                # Left out, a ledger would not be charged.
+                self.error(
+                    f"--config={path}: {name} must be a value or a list of values; leave out the "
+                    "line of what has none"
+                )
+            flag = self._option_string_actions.get(self._underscored(f"--{name}"))
             for one in values:
+                if isinstance(one, bool) and flag is not None and flag.nargs != 0:
+                    self.error(f"--config={path}: {name} takes a text: put its value in quotes")
                 if one is True:
                     yield f"--{name}"
-                elif one is not False and one is not None:
+                elif one is not False:
                     yield f"--{name}={one}"
 
     def _beam_options(self, flags: argparse.Namespace, others: list[str]) -> PipelineOptions:
