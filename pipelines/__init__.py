@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import importlib.util
+import io
 import logging
 import os
 import sys
@@ -27,7 +28,9 @@ def failed(message: str, exit_code: int = FAILURE) -> int:
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
     """Flushes standard output in the end; an InputError says that it cannot be written. A reader
-    that has seen enough, such as head, is no fault."""
+    that has seen enough, such as head, is no fault, nor are characters that its encoding lacks."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         yield
         if sys.stdout is not None:  # as where it is closed

@@ -10,6 +10,7 @@ import sys
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import DEGREES_FILE
+from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import read_degrees
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
@@ -65,7 +66,10 @@ def make_parser() -> command_line.JobParser:
         help="names are to be selected, with this delta; without it a frequency list is released",
     )
     following.add_argument(
-        "--plot", metavar="FILE.png", help="draw the comparison (matplotlib, extra: report)"
+        "--plot",
+        type=local_path,
+        metavar="FILE.png",
+        help="draw the comparison (matplotlib, extra: report)",
     )
     command_line.add_json_flag(parser)
     parser.add_common_flags()

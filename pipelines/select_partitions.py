@@ -10,6 +10,7 @@ from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import PARTITIONS_FILE
+from dp_transforms.files.paths import local_path
 from dp_transforms.mechanisms.selection import STRATEGIES, WeightedStrategy, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
@@ -105,7 +106,10 @@ def make_parser() -> JobParser:
         help="print how likely each strategy keeps a partition, by its number of users, and exit",
     )
     planning.add_argument(
-        "--plot", metavar="FILE.png", help="with --explain, draw the same as curves (matplotlib)"
+        "--plot",
+        type=local_path,
+        metavar="FILE.png",
+        help="with --explain, draw the same as curves (matplotlib)",
     )
     job_flags.add_period_flags(parser)
     parser.add_common_flags()

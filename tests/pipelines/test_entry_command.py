@@ -169,6 +169,32 @@ def test_samples_replace_no_file_unless_told_to(tmp_path, capsys):
     assert len(path.read_text().splitlines()) == 11
 
 
+def test_a_home_directory_in_paths(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    explain = "select --explain --epsilon=1 --delta=1e-5 --max_partitions_per_user=1"
+    for name, command in {
+        "a.csv": "sample --users=10 --output",
+        "b.png": "plan --users=10 --epsilon=4 --plot",
+        "c.png": f"{explain} --plot",
+    }.items():
+        assert main([*f"{command}=~/{name}".split()]) == 0
+        assert (tmp_path / "home" / name).exists() and not (tmp_path / "~").exists()
+    assert main(["sample", "--users=10", "--output=~/a.csv"]) == 1
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_standard_output_that_lacks_characters(tmp_path):
+    counts, out = tmp_path / "counts.csv", tmp_path / "ü"
+    counts.write_text("frequency,multiplicity\n3,1\n")
+    release = ["release", *job_flags(tmp_path, f"--frequency_list={counts}", f"--output={out}")]
+    for command in (release, ["show", str(out)]):
+        done = python("-m", "pipelines", *command, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "\\xfc" in done.stdout or command != release
+
+
 def test_a_reader_that_has_seen_enough_is_no_fault():
     command = [sys.executable, "-m", "pipelines", "plan", "--users=10", "--epsilon=4"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
