@@ -125,6 +125,9 @@ class OneLineParser(argparse.ArgumentParser):
         self.has_dashes |= flag != known
         return known + equals + value
 
+    def _name(self, argument: str) -> str:
+        return self._underscored(argument).partition("=")[0]
+
     def as_typed(self, message: str) -> str:
         """Returns a message with flags as they were typed."""
         if not self.has_dashes:
@@ -215,7 +218,9 @@ class JobParser(OneLineParser):
         config_flag = OneLineParser(add_help=False)
         config_flag.add_argument("--config", action="append", default=[])
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
-            arguments = [*self._from_config(path), *arguments]
+            # Of a flag that may be given several times, all values would be taken.
+            given = set(map(self._name, arguments)) & self._option_string_actions.keys()
+            arguments[:0] = (one for one in self._from_config(path) if self._name(one) not in given)
         if "--" in arguments:
             # What follows would be dropped, be it a --ledger.
             self.error("there is no place for '--': give flags as --name=value")
@@ -261,7 +266,7 @@ class JobParser(OneLineParser):
                     f"--config={path}: {name} must be a value or a list of values; leave out the "
                     "line of what has none"
                 )
-            flag = self._option_string_actions.get(self._underscored(f"--{name}"))
+            flag = self._option_string_actions.get(self._name(f"--{name}"))
             for one in values:
                 if isinstance(one, bool) and flag is not None and flag.nargs != 0:
                     self.error(f"--config={path}: {name} takes a text: put its value in quotes")

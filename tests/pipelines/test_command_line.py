@@ -63,6 +63,18 @@ def test_what_yaml_reads_in_its_own_way_is_taken_as_written(parser, tmp_path, fa
         assert code == 2 and ("job_id must be a value or" in err or "job_id takes a text" in err)
 
 
+def test_the_command_line_wins_for_flags_that_may_be_given_twice(parser, tmp_path):
+    parser.add_argument("--partition_column", action="append")
+    for name, column in (("first", "a"), ("second", "b, c")):
+        (tmp_path / name).write_text(f"partition_column: [{column}]\nexperiments: {name}\n")
+    files = [f"--config={tmp_path}/{name}" for name in ("first", "second")]
+    flags, options = parser.parse_job(files)
+    assert flags.partition_column == ["b", "c"]
+    assert options().get_all_options()["experiments"] == ["first", "second"]
+    for given in (["--partition-column=d"], ["--partition_column", "d"]):
+        assert parser.parse_job([*given, *files])[0].partition_column == ["d"]
+
+
 def test_a_home_directory_in_the_path_of_an_option_file(parser, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "options.yaml").write_text("epsilon: 3")
