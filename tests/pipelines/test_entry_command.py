@@ -275,6 +275,11 @@ def test_an_interrupt_after_the_end_is_no_traceback():
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
+def test_a_process_without_standard_output_ends_with_its_exit_code():
+    end = "import sys; from dp_transforms.__main__ import leave; sys.stdout = None; leave(3)"
+    assert python("-c", end).returncode == 3
+
+
 def test_threads_of_grpc_do_not_keep_the_command_from_ending():
     done = python(
         "-c",
