@@ -133,7 +133,7 @@ def main(flags: argparse.Namespace) -> Release | Job:
     _spec(flags, ())
     source = job_flags.records(flags)
     public: Sequence[Any] = ()
-    if flags.public_partitions:
+    if flags.public_partitions is not None:
         from dp_transforms.files.partition_file import read_public_partitions
 
         public = read_public_partitions(flags.public_partitions, source.partition_fields)
@@ -182,7 +182,7 @@ def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
     if flags.others_share is not None:
         others = PrivacyBudget(whole.epsilon * flags.others_share)
     names = whole if others is None else whole - others
-    later = flags.public_partitions and not len(public)
+    later = flags.public_partitions is not None and not len(public)
     return NamesSpec.of(
         epsilon=names.epsilon,
         delta=names.delta,

@@ -207,6 +207,7 @@ FAULTS_OF_FLAGS = [
     usage(KAPPA, "no flag --max_partitions_per_user", "--max_partitions_per_user=3"),
     # Names that are public, plots, ledgers.
     only("select", "cannot be read", "--public_partitions=none.csv"),
+    only("select", "cannot be read", "--public_partitions="),  # as of a variable that is not set
     only("select", "write one on each line", "--public_partitions={tmp}/blank.csv"),
     only("select", "expected 1 fields", "--public_partitions={tmp}/records.csv"),
     only("select", "CSV in UTF-8", "--public_partitions={tmp}/bytes.parquet"),

@@ -169,6 +169,15 @@ def test_samples_replace_no_file_unless_told_to(tmp_path, capsys):
     assert len(path.read_text().splitlines()) == 11
 
 
+@pytest.mark.parametrize("command", ["show", "report"])
+def test_an_empty_path_is_not_left_out(tmp_path, capsys, command):
+    counts, out = tmp_path / "counts.csv", str(tmp_path / "out")
+    counts.write_text("frequency,multiplicity\n3,1\n")
+    assert main(["release", *job_flags(tmp_path, f"--frequency_list={counts}")]) == 0
+    assert main([command, out, "--degrees="]) == 2
+    assert "--degrees is for a job that bounds users" in capsys.readouterr().err
+
+
 def test_a_home_directory_in_paths(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
