@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from dp_transforms.columnar.columns import PARTITION, concat, single
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
 from dp_transforms.files.logical_types import from_text
-from dp_transforms.files.output import csv_lines
+from dp_transforms.files.output import csv_lines, csv_rows
 from dp_transforms.files.paths import discreet, faults, local_path, read_bytes
 
 _TYPES = {"integer": pa.int64(), "binary": pa.binary()}
@@ -76,7 +75,7 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
     """Parses a file of names into a table: columns with the names and types of its privacy.json, or
     else those of the file, as text; then noisy counts with their intervals, if there are any. Bytes
     that are no such file raise a ValueError, KeyError or csv.Error."""
-    header, *rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
+    header, *rows = csv_rows(content.decode(), strict=True)
     width = len(header) - len(COUNTS) * bool(statement["noisy_counts"])
     names = statement.get("partition_columns", header[:width])
     types = statement.get("partition_types", ["string"] * width)
@@ -100,7 +99,7 @@ def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
         f"{path} cannot be read as CSV in UTF-8: convert it, or close quotes around whole fields",
         (csv.Error, UnicodeDecodeError),
     ):
-        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        rows = csv_rows(content.decode("utf-8-sig"), strict=True)
         for row in filter(None, rows):
             if len(row) != len(fields):
                 raise InputError(
