@@ -7,7 +7,7 @@ transforms make a release from the same specification, on either engine.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
@@ -391,7 +391,8 @@ class Attribute:
             raise ValueError(f"an attribute cannot be called {self.name!r}: rename the column")
         if self.groups is None:
             return
-        if isinstance(self.groups, str):  # its letters are not groups
+        # The letters of a text are not groups.
+        if isinstance(self.groups, str) or not isinstance(self.groups, Iterable):
             raise ValueError(f"groups of {self.name!r} must be several names, got {self.groups!r}")
         object.__setattr__(self, "groups", tuple(self.groups))
         named = all(isinstance(group, str) and group for group in self.groups)
