@@ -65,6 +65,19 @@ def test_a_statement_that_lacks_something_is_refused_on_load(tmp_path, mechanism
             dp.load(tmp_path)
 
 
+def test_coordinates_that_were_cut_are_refused_on_load(tmp_path):
+    release = dp.release(VISITS, **LIST)
+    release.save(tmp_path)
+    path = tmp_path / "noisy_coordinates.csv"
+    head, *lines = path.read_text().splitlines()
+    rows, columns = ([one for one in lines if arm in one] for arm in ("rows", "columns"))
+    longer = f"columns,{len(columns) + 1},0"
+    for kept in ([*rows[:1], *columns], [*rows, *columns[:-1]], rows, [*lines, longer]):
+        path.write_text("\n".join([head, *kept, ""]))
+        with pytest.raises(ValueError, match=r"noisy_coordinates\.csv is not as it was released"):
+            dp.load(tmp_path)
+
+
 def test_the_table_has_every_rank_once_between_the_bands():
     release = dp.release(VISITS, **LIST, secret=SECRET)
     table = release.to_pandas()
