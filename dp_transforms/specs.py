@@ -425,6 +425,10 @@ class GroupsSpec(Spec):
             raise ValueError(f"attributes must have different names, one at least, got {names}")
         positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         _ = self.for_all, self.for_group
+        if not isinstance(self.selection, PrivacyBudget | None):
+            raise TypeError(
+                f"selection must be a PrivacyBudget, got {type(self.selection).__name__}"
+            )
         if (self.selection is None) != (not self.to_select):
             raise ValueError(
                 "selection must be given if, and only if, an attribute has no public groups"

@@ -117,6 +117,8 @@ class FrameRecords(RecordSource):
         elif isinstance(data, (pa.Table, pa.RecordBatch)):
             labels = data.schema.names
         elif isinstance(data, Mapping):
+            if not all(isinstance(values, Iterable) for values in data.values()):
+                raise _unknown(data)  # a Counter, whose keys may be private
             labels = list(data)
         if labels is not None:
             # Other columns may have types that Arrow lacks.

@@ -322,7 +322,7 @@ def release_groups(
                 str(name),
                 values
                 if isinstance(values, str) or not isinstance(values, Iterable)
-                else tuple(map(str, values)),
+                else tuple(one if one is None else str(one) for one in values),
             )
             for name, values in groups.items()
         ],
@@ -455,5 +455,11 @@ def plan(
     if isinstance(epsilons, str) or not isinstance(epsilons, Sequence):
         epsilons = [epsilons]
     kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
-    made = reference or zipf_list(positive_integer("users", users) * kappa)
-    return plan_releases(made, epsilons, delta, kappa, reference is None)
+    if reference is None:
+        reference = zipf_list(positive_integer("users", users) * kappa)
+    elif not isinstance(reference, FrequencyList):
+        raise TypeError(
+            "reference must be a FrequencyList, such as the attribute released of a release, got "
+            f"{type(reference).__name__}"
+        )
+    return plan_releases(reference, epsilons, delta, kappa, users is not None)

@@ -151,6 +151,8 @@ def test_a_session_spends_and_refuses_before_it_reads():
             session.release(data, **LIST | {"epsilon": 0.26})
     with pytest.raises(BudgetExceededError):
         session.select(VISITS, **NAMES | {"epsilon": 0.1, "delta": 1e-5})
+    with pytest.raises(ValueError, match="unit must be one of user, replaced-user, edge, node"):
+        dp.Session(1, unit="users")
     with pytest.raises(PrivacyUnitError):
         session.degrees([("a", "b")], source=0, target=1, epsilon=0.1)
     with pytest.raises(ValueError, match="no column"):
@@ -250,6 +252,8 @@ def test_periods_are_those_of_the_job_and_are_saved_all_or_none(tmp_path):
     table = days.to_pandas()
     assert table.columns.tolist()[:3] == ["day", "rank", "frequency"]
     assert table["day"].unique().tolist() == names
+    with pytest.raises(ValueError, match="periods must be FIRST"):
+        dp.release_by_period(VISITS, **columns, **periods | {"periods": names}, **options)
     days[names[1]].save(tmp_path / names[1])
     with pytest.raises(ValueError, match=f"{names[1]}/released_frequencies"):
         days.save(tmp_path)
@@ -297,6 +301,10 @@ def test_kappa_and_plans(capsys):
     assert len(repr(choice).splitlines()) == len(choice.plans) + 6
     with pytest.raises(ValueError, match="either users or reference"):
         dp.plan(1)
+    with pytest.raises(ValueError, match="reference is empty"):
+        dp.plan(1, reference=FrequencyList())
+    with pytest.raises(TypeError, match="attribute released of a release, got ListRelease"):
+        dp.plan(1, reference=dp.release(VISITS, **LIST))
     assert [one.epsilon for one in dp.plan(["0.5", 1], users=1_000)] == [0.5, 1]
     options = {"users": 1_000, "max_partitions_per_user": 3}
     (plan,) = dp.plan("0.5", **options)

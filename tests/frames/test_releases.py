@@ -228,6 +228,7 @@ BAD = [
     ({"who": ["a"], "page": [{PRIVATE: 1}]}, r"the type struct \(int64\), in which"),
     ({"who": ["a"], "page": [decimal.Decimal("1e40")]}, "the type decimal of so many digits, in"),
     (PRIVATE.encode(), "must be a data frame"),
+    (collections.Counter([PRIVATE]), "must be a data frame.* got Counter"),
     (7, "must be a data frame"),
     ("nowhere.csv", "nowhere.csv"),
 ]
@@ -398,6 +399,7 @@ def test_names_of_groups_are_those_that_records_can_have():
     session = dp.Session(epsilon=200)
     for wrong, message in (
         (["02025"], "has the text '2025'"),
+        ([None], "must be different names, as text"),
         (["next"], "is not of the type"),
         ("2025", "must be several names, got '2025'"),
         (2025, "must be several names, got 2025"),
