@@ -84,8 +84,8 @@ class UserDegreeMechanism:
         object.__setattr__(self, "max_degree", positive_integer("max_degree", self.max_degree))
         if self.max_degree > _LARGEST_DEGREE:
             raise ValueError(
-                f"max_degree must be at most {_LARGEST_DEGREE:,}, got {self.max_degree:,}: users of "
-                "more partitions count as those of that many"
+                f"max_degree must be at most {_LARGEST_DEGREE:,}, got {self.max_degree:,}: users "
+                "with more partitions count as those with that many"
             )
         # This refuses a scale out of range now.
         _ = self.noise
