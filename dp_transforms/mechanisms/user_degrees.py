@@ -33,7 +33,7 @@ from dp_transforms.mechanisms.randomness import RandomTape
 MAX_DEGREE = 1_000  # the largest degree with a cell, by default
 
 _CHANNEL = "user degrees"
-_LARGEST_DEGREE = 10**7  # A choice of kappa looks at every degree.
+_LARGEST_DEGREE = 10**6  # A selection takes no larger kappa, and choosing one looks at each degree.
 
 
 @dataclass(frozen=True)
