@@ -1,5 +1,7 @@
 import json
 import pickle
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 
 import apache_beam as beam
@@ -105,9 +107,21 @@ def test_the_top_holds_together():
     with pytest.raises(ValueError, match="k = 1000000000000 intervals cannot"):
         release.top(10**12)
     for ask in (partial(release.top, 2), partial(dp.compare, release, release)):
-        for level in (0, 95):
+        for level in (0, 95, None, "high"):
             with pytest.raises(ValueError, match=f"between 0 and 1, got {level}$"):
                 ask(level)
+
+
+@pytest.mark.parametrize("mechanism", ["frobenius", "geometric"])
+@pytest.mark.parametrize("kind", [Decimal, Fraction, np.float32, str])
+def test_a_confidence_is_a_number_of_any_kind(kind, mechanism):
+    release = dp.release_counts([90, 3], epsilon=2, max_partitions_per_user=1, mechanism=mechanism)
+    for ask in (release.total, partial(release.share_of_top, 1), release.guesswork_bits):
+        assert str(ask(confidence=kind("0.75"))) == str(ask(confidence=0.75))
+    assert repr(release.top(2, kind("0.75"))) == repr(release.top(2, 0.75))
+    assert repr(dp.compare(release, release, kind("0.75"))) == repr(
+        dp.compare(release, release, 0.75)
+    )
 
 
 def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
