@@ -34,7 +34,8 @@ def name_tables(statement: Mapping[str, Any], found: Iterable[pa.Table]) -> dict
 def names_table(found: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.Table:
     """Returns selected names as ``read_names`` gives them, in the order of the job's file."""
     selected = concat(list(found))
-    rows = {line: row for row, line in enumerate(_lines(_columns(selected)))}
+    # As Latin-1 any bytes are text, and in the order of their UTF-8.
+    rows = {line: row for row, line in enumerate(_lines(_columns(selected), "latin-1"))}
     names = [*statement["partition_columns"], *COUNTS * statement["noisy_counts"]]
     if not rows:  # there is no type to keep
         return read_names(csv_lines([names]), statement)
@@ -54,8 +55,8 @@ def _columns(selected: pa.Table) -> list[pa.Array]:
     return [*parts, *(single(selected[name]) for name in COUNTS if name in selected.column_names)]
 
 
-def _lines(columns: Sequence[Any]) -> Iterator[bytes]:
-    for values in zip(*map(_texts, columns), strict=True):
+def _lines(columns: Sequence[Any], encoding: str = "utf-8") -> Iterator[bytes]:
+    for values in zip(*(_texts(column, encoding) for column in columns), strict=True):
         yield csv_lines([values])
 
 
@@ -119,9 +120,10 @@ def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
     return pa.StructArray.from_arrays(arrays, names=[field.name for field in fields])
 
 
-def _texts(values: Any) -> list[Any]:
+def _texts(values: Any, encoding: str) -> list[Any]:
+    texts: list[Any] = values.to_pylist()
     with discreet(
         "partitions are bytes that are not UTF-8, which text cannot hold: cast the column",
-        (pa.ArrowInvalid, UnicodeDecodeError),
+        (UnicodeDecodeError,),
     ):
-        return (values.cast(pa.string()) if pa.types.is_binary(values.type) else values).to_pylist()
+        return [one.decode(encoding) for one in texts] if pa.types.is_binary(values.type) else texts

@@ -48,6 +48,7 @@ from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoordinates
+from dp_transforms.mechanisms.partition.frobenius import EndingRule
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.specs import ALL_USERS
 
@@ -276,6 +277,12 @@ def _lists(
         if is_decoded(price):
             # They must lie beside a decoded list.
             coordinates = NoisyCoordinates(*arms[label], _decay(price), statement["sensitivity"])
+            ends = EndingRule(coordinates.decay).end
+            if any(ends(arm, 0) != len(arm) for arm in arms[label]):
+                raise InputError(
+                    f"{join(directory, COORDINATES_FILE)} is not as it was released: rows are "
+                    "missing, or there are too many"
+                )
         found[label] = ReleasedList(one.frequencies, one.multiplicities, None, coordinates)
     return found, statement
 
