@@ -37,8 +37,6 @@ FORMATS = ("parquet", JSON_LINES)
 
 _PROBE_BYTES = 1 << 18
 
-csv.field_size_limit(2**31 - 1)  # Names may be longer than 131,072 characters.
-
 
 @dataclass(frozen=True)
 class ReleaseDirectory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,8 +15,6 @@ from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
 from dp_transforms.files.logical_types import from_text
 from dp_transforms.files.output import csv_lines, csv_rows
 from dp_transforms.files.paths import discreet, faults, local_path, read_bytes
-
-_TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
 
 def name_tables(statement: Mapping[str, Any], found: Iterable[pa.Table]) -> dict[str, bytes]:
@@ -34,8 +33,7 @@ def name_tables(statement: Mapping[str, Any], found: Iterable[pa.Table]) -> dict
 def names_table(found: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.Table:
     """Returns selected names as ``read_names`` gives them, in the order of the job's file."""
     selected = concat(list(found))
-    # As Latin-1 any bytes are text, and in the order of their UTF-8.
-    rows = {line: row for row, line in enumerate(_lines(_columns(selected), "latin-1"))}
+    rows = {line: row for row, line in enumerate(_lines(_columns(selected)))}
     names = [*statement["partition_columns"], *COUNTS * statement["noisy_counts"]]
     if not rows:  # there is no type to keep
         return read_names(csv_lines([names]), statement)
@@ -55,8 +53,8 @@ def _columns(selected: pa.Table) -> list[pa.Array]:
     return [*parts, *(single(selected[name]) for name in COUNTS if name in selected.column_names)]
 
 
-def _lines(columns: Sequence[Any], encoding: str = "utf-8") -> Iterator[bytes]:
-    for values in zip(*(_texts(column, encoding) for column in columns), strict=True):
+def _lines(columns: Sequence[Any]) -> Iterator[bytes]:
+    for values in zip(*map(_texts, columns), strict=True):
         yield csv_lines([values])
 
 
@@ -86,7 +84,9 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
     kinds = [*types, *["integer"] * (len(header) - width)]
     for place, (name, kind) in enumerate(zip([*names, *header[width:]], kinds, strict=True)):
         text = pa.array([row[place] for row in rows], pa.string())
-        table[name] = text.cast(_TYPES.get(kind, pa.string()))
+        if kind == "integer":
+            text = text.cast(pa.int64())
+        table[name] = _binary(text) if kind == "binary" else text
     return pa.table(table)
 
 
@@ -120,10 +120,16 @@ def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
     return pa.StructArray.from_arrays(arrays, names=[field.name for field in fields])
 
 
-def _texts(values: Any, encoding: str) -> list[Any]:
-    texts: list[Any] = values.to_pylist()
-    with discreet(
-        "partitions are bytes that are not UTF-8, which text cannot hold: cast the column",
-        (UnicodeDecodeError,),
-    ):
-        return [one.decode(encoding) for one in texts] if pa.types.is_binary(values.type) else texts
+def _texts(values: Any) -> list[Any]:
+    """Returns values for a text file. Bytes that are not UTF-8 become ``\\xff``, and so a backslash
+    before an x in binary names becomes ``\\x5c``."""
+    found: list[Any] = values.to_pylist()
+    if not pa.types.is_binary(values.type):
+        return found
+    return [one.replace(b"\\x", b"\\x5cx").decode("utf-8", "backslashreplace") for one in found]
+
+
+def _binary(texts: pa.Array) -> pa.Array:
+    """Inverts ``_texts``."""
+    escaped, byte = re.compile(rb"\\x([0-9a-f]{2})"), lambda found: bytes.fromhex(found[1].decode())
+    return pa.array([escaped.sub(byte, one.encode()) for one in texts.to_pylist()], pa.binary())
