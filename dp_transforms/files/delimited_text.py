@@ -115,7 +115,7 @@ class DelimitedText(text_lines.TextFormat):
                     tables = map_ahead(functools.partial(self._table, part.path, layout), blocks)
                 for table in tables:
                     yield table.rename_columns(list(columns))
-            except (pa.ArrowException, UnicodeError) as error:
+            except (pa.ArrowInvalid, UnicodeError) as error:
                 raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
 
     def _layout(self, path: str, columns: Sequence[str]) -> _Layout:

@@ -186,6 +186,8 @@ def test_the_number_of_rows_is_estimated_from_the_first_lines(write):
         ("a.csv", b"PAR1" + bytes(range(256)), "a.csv"),
         # A damaged file is not read in part.
         ("a.csv.gz", gzip.compress(b"user,page\nann,home\n", mtime=0) + b"x", "cut short, damaged"),
+        # Arrow does not read on after an empty member of bzip2.
+        ("a.csv.bz2", bz2.compress(b"") * 2 + bz2.compress(b"user,page\n"), "cut short, damaged"),
         ("a.csv.xz", b"", "gzip, bzip2 or zstd"),
     ],
 )

@@ -93,7 +93,9 @@ def test_names_are_those_of_the_calendar():
         found = periods_of("a.csv", times, period).to_pylist()
         assert found == names
         assert set(found) <= set(period_names(period, "2024-12-30..2025-01-02"))
-    # Up to the last day.
+    # From the first day up to the last.
+    for period, name in (("hour", "0999-12-31T23"), ("week", "0999-12-30"), ("month", "0999-12")):
+        assert period_names(period, "0999-12-31..0999-12-31")[-1] == name
     assert period_names("day", "9999-12-30..9999-12-31") == ["9999-12-30", "9999-12-31"]
     assert period_names("hour", "9999-12-31..9999-12-31")[-1] == "9999-12-31T23"
 
