@@ -124,12 +124,11 @@ def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from dp_transforms.columnar.columns import single
+    from dp_transforms.columnar.columns import decoded_array, single
     from dp_transforms.files.paths import discreet
 
-    values = single(times)
-    if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
+    # Codes may have values that no row has, or nulls.
+    values = decoded_array(single(times)).dictionary_encode()
     text = values.dictionary
     hour = period == "hour"
     pattern, example = (_HOUR, "") if hour else (_TIME, "2026-01-31 or ")
@@ -138,7 +137,7 @@ def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
         "write it so",
         (pa.ArrowInvalid,),
     ):
-        if times.null_count or False in pc.match_substring_regex(text, pattern).to_pylist():
+        if values.null_count or False in pc.match_substring_regex(text, pattern).to_pylist():
             raise pa.ArrowInvalid
         days = pc.utf8_slice_codeunits(text, 0, 10).cast(pa.date32())
     if period == "week":
