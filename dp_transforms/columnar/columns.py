@@ -316,7 +316,17 @@ def decoded_array(array: pa.Array) -> pa.Array:
 
 def single(column: pa.ChunkedArray) -> pa.Array:
     """Returns the column as one array, copied only if it has several chunks."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        # Codes of 8 bits may not be enough for the values of all chunks.
+        kind = pa.dictionary(pa.int32(), column.type.value_type)
+        chunks = [
+            pa.DictionaryArray.from_arrays(one.indices.cast(pa.int32()), one.dictionary)
+            for one in column.chunks
+        ]
+        column = pa.chunked_array(chunks, kind)
+    return column.combine_chunks()
 
 
 def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -134,7 +135,8 @@ def _table(records: list[Any], fields: pa.Schema, columns: Sequence[str]) -> pa.
         for key in name.split("."):
             values = [None if value is None else value[key] for value in values]
         if kind == pa.string():
-            # fastavro gives UUIDs as objects.
+            # fastavro gives UUIDs as objects, and those of fixed size as bytes.
+            values = [uuid.UUID(bytes=one) if isinstance(one, bytes) else one for one in values]
             values = [value if value is None else str(value) for value in values]
         found[name] = pa.array(values, kind)
     return pa.table(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import functools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from dp_transforms.files.paths import FileRange
 from dp_transforms.runtime.threads import map_ahead
 
 _QUOTE = b'"'
+_FIRST_RECORD: Any = re.compile(rb'(?:[^"\n]+|"[^"]*"?)*\n?')
 _BYTE_ORDER_MARK = "\ufeff"
 _CARRIAGE_RETURNS = "has carriage returns inside a line: end lines with \\n or \\r\\n"
 _STRUCTURE = ',"\r\n'
@@ -115,7 +117,7 @@ class DelimitedText(text_lines.TextFormat):
                     tables = map_ahead(functools.partial(self._table, part.path, layout), blocks)
                 for table in tables:
                     yield table.rename_columns(list(columns))
-            except (pa.ArrowException, UnicodeError) as error:
+            except (pa.ArrowInvalid, UnicodeError) as error:
                 raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
 
     def _layout(self, path: str, columns: Sequence[str]) -> _Layout:
@@ -132,6 +134,8 @@ class DelimitedText(text_lines.TextFormat):
                     raise InputError(f"{path} {fault}")
             while not self.header and line and not line.strip(b"\r\n"):
                 line = text_lines.line(path, file)
+            if self.multiline and line.count(_QUOTE) % 2:
+                line = _FIRST_RECORD.match(line + file.read(text_lines.BLOCK_BYTES))[0]
         if not line.strip(b"\r\n"):
             if self.header:
                 raise InputError(
@@ -139,12 +143,16 @@ class DelimitedText(text_lines.TextFormat):
                     "--no_header"
                 )
             return _Layout(len(columns), tuple(range(len(columns))), 0)
-        if line.count(b"\r") != line.count(b"\r\n"):
-            raise InputError(f"{path} {_CARRIAGE_RETURNS}")
         read = pa.csv.ReadOptions(
             encoding=self.encoding, use_threads=False, block_size=len(line) + 2
         )
         try:
+            if self.multiline:
+                checked = _StrictQuotes(path, self, has_mark=True)
+                for piece in (line, b""):
+                    checked(piece)
+            elif line.count(b"\r") != line.count(b"\r\n"):
+                raise InputError(f"{path} {_CARRIAGE_RETURNS}")
             file = pa.BufferReader(line + b"\n")
             names = pa.csv.read_csv(file, read, self._parse_options).column_names
         except (pa.ArrowException, UnicodeError) as error:

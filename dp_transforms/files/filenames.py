@@ -76,8 +76,8 @@ RELEASED_FILES = (FREQUENCIES_FILE, PARTITIONS_FILE, LISTS_FILE, DEGREES_FILE)
 
 PERIODS = ("hour", "day", "week", "month")
 MOST_PERIODS = 10_000
-FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%Y-%m-%d", "month": "%Y-%m"}
-"""A period is named by its first day, or hour, in the form of its kind."""
+# A period is named by its first day, or hour: by so many characters of 2026-01-31T23.
+_LENGTHS = {"hour": 13, "day": 10, "week": 10, "month": 7}
 
 _TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
 _HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"
@@ -106,7 +106,7 @@ def period_names(period: str, span: str) -> list[str]:
     for steps in range((last - first + datetime.timedelta(days=1)) // step):
         moment = first + steps * step
         monday = moment - datetime.timedelta(days=moment.weekday() if period == "week" else 0)
-        names[monday.strftime(FORMS[period])] = None
+        names[monday.isoformat()[: _LENGTHS[period]]] = None
         if len(names) > MOST_PERIODS:
             raise ValueError(f"periods has more than {MOST_PERIODS:,} periods: give fewer")
     return list(names)
@@ -124,12 +124,11 @@ def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from dp_transforms.columnar.columns import single
+    from dp_transforms.columnar.columns import decoded_array, single
     from dp_transforms.files.paths import discreet
 
-    values = single(times)
-    if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
+    # Codes may have values that no row has, or nulls.
+    values = decoded_array(single(times)).dictionary_encode()
     text = values.dictionary
     hour = period == "hour"
     pattern, example = (_HOUR, "") if hour else (_TIME, "2026-01-31 or ")
@@ -138,12 +137,10 @@ def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
         "write it so",
         (pa.ArrowInvalid,),
     ):
-        if times.null_count or False in pc.match_substring_regex(text, pattern).to_pylist():
+        if values.null_count or False in pc.match_substring_regex(text, pattern).to_pylist():
             raise pa.ArrowInvalid
         days = pc.utf8_slice_codeunits(text, 0, 10).cast(pa.date32())
-    if hour:
-        names = pc.replace_substring(pc.utf8_slice_codeunits(text, 0, 13), " ", "T")
-    else:
-        begin = pc.floor_temporal(days.cast(pa.timestamp("s")), unit=period)
-        names = pc.strftime(begin, FORMS[period])
-    return names.take(values.indices)
+    if period == "week":
+        text = pc.floor_temporal(days, unit=period).cast(pa.string())
+    names = pc.utf8_slice_codeunits(text, 0, _LENGTHS[period])
+    return pc.replace_substring(names, " ", "T").take(values.indices)

@@ -76,7 +76,8 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
         if len(found) > 1:
             raise InputError(f"{path} has more than one column {column!r}: rename all but one")
         kind = found[0].type
-        logical = _logical(kind.value_type if pa.types.is_dictionary(kind) else kind)
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        logical = _logical(kind)
         if logical is None:
             # Names of fields, and numbers of digits, may reveal values.
             named = "decimal of so many digits" if pa.types.is_decimal(kind) else described(kind)

@@ -113,7 +113,7 @@ def _read_groups(
             file,
             metadata=metadata,
             coerce_int96_timestamp_unit=_UNIT_OF_INT96,
-            read_dictionary=_dictionaries(metadata, groups[0], schema),
+            read_dictionary=_dictionaries(metadata, groups, schema),
             # Without a buffer, all pages of a column are held.
             buffer_size=_BUFFER_BYTES if large else 0,
         )
@@ -126,15 +126,21 @@ def _read_groups(
             yield record_table(table, schema)
 
 
-def _dictionaries(metadata: Any, group: int, schema: pa.Schema) -> list[str]:
-    """Returns the columns that have a dictionary in a row group, with few values for its rows.
-    Arrow cannot read codes of several row groups within structs."""
+def _dictionaries(metadata: Any, groups: list[int], schema: pa.Schema) -> list[str]:
+    """Returns the columns that have a dictionary in the first row group, with few values for its
+    rows. Arrow cannot read codes of several row groups within structs, nor of delta encodings."""
     columns = map(metadata.schema.column, range(metadata.num_columns))
     top = {column.path for column in columns if column.path == column.name}
+    chunks = [_chunks(metadata, group, schema) for group in groups]
+    deltas = {
+        chunk.path_in_schema
+        for chunk in itertools.chain(*chunks)
+        if any(encoding.startswith("DELTA") for encoding in chunk.encodings)
+    }
     return [
         chunk.path_in_schema
-        for chunk in _chunks(metadata, group, schema)
-        if chunk.path_in_schema in top
+        for chunk in chunks[0]
+        if chunk.path_in_schema in top - deltas
         and chunk.has_dictionary_page
         and 2 * (chunk.data_page_offset - chunk.dictionary_page_offset)
         <= chunk.total_compressed_size

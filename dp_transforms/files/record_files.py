@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.columns import PARTITION, USER, without_nulls
+from dp_transforms.columnar.columns import PARTITION, USER, single, without_nulls
 from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FORMATS, periods_of
@@ -145,8 +145,7 @@ class RecordSource(ABC):
             )
         user, *parts = whole.columns[: self._needed]
         if len(parts) > 1:
-            arrays = [part.combine_chunks() for part in parts]
-            parts = [pa.StructArray.from_arrays(arrays, names=needed[1:])]
+            parts = [pa.StructArray.from_arrays(list(map(single, parts)), names=needed[1:])]
         names, attributes = [USER, PARTITION, *more], whole.columns[self._needed :]
         if self._period is not None:
             names[-1], attributes[-1] = LIST, periods_of(self.pattern, attributes[-1], self._period)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dp_transforms.errors import InputError
-from dp_transforms.files.paths import FileRange, open_bytes
+from dp_transforms.files.paths import FileRange, discreet, open_bytes
 from dp_transforms.files.record_files import RecordFormat
 
 BLOCK_BYTES = 4 << 20
@@ -68,13 +68,9 @@ def text_bytes(path: str) -> Iterator[Any]:
     if codec is not None:
         # Beam's own reader ends silently at the cut of a truncated file; Arrow's raises an error.
         opened = io.BufferedReader(pa.CompressedInputStream(opened, codec), 1 << 20)
-    try:
-        with opened as file:
-            yield file
-    except OSError:
-        raise InputError(
-            f"{path} cannot be read to its end: it is cut short, damaged or not what its name says"
-        ) from None
+    fault = f"{path} cannot be read to its end: it is cut short, damaged or not what its name says"
+    with discreet(fault, (OSError, pa.ArrowException)), opened as file:
+        yield file
 
 
 def line(path: str, file: Any) -> bytes:

@@ -8,6 +8,7 @@ HALVES = [WORDS[:2], WORDS[2:]]
 BYTES = [b"ab", b"\xff\0"]
 CODED_VIEWS = pa.DictionaryArray.from_arrays(pa.array(range(4)), pa.array(WORDS, pa.string_view()))
 PAIRS = [{"a": "x", "b": 0}, {"a": "a", "b": 1}]
+MANY = list(map(str, range(198)))
 
 
 STRUCT = pa.struct([("a", pa.string())])
@@ -15,6 +16,10 @@ STRUCT = pa.struct([("a", pa.string())])
 
 def struct_of(values):
     return pa.array([{"a": value} for value in values], STRUCT)
+
+
+def _in_bytes(values):
+    return pa.DictionaryArray.from_arrays(pa.array(range(len(values)), pa.int8()), values)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +32,7 @@ def struct_of(values):
         (CODED_VIEWS, WORDS),
         (pa.chunked_array(HALVES), WORDS),
         (pa.chunked_array([pa.array(part).dictionary_encode() for part in HALVES]), WORDS),
+        (pa.chunked_array([_in_bytes(MANY[:99]), _in_bytes(MANY[99:])]), MANY),
         (pa.array(["left out", *WORDS])[1:], WORDS),
         *((pa.array([3, 1], kind), [3, 1]) for kind in ("int8", "int32", "uint32", "uint64")),
         *((pa.array(BYTES, k), BYTES) for k in (pa.large_binary(), pa.binary(2), pa.binary_view())),

@@ -81,6 +81,28 @@ def test_columns_line_ends_and_files_without_records(write, multiline, content, 
     assert records(DelimitedText(multiline=multiline), write(content), columns) == expected
 
 
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("name", ["a\nb", 'a ""\r\nb""', "a\rb\n\n"])
+def test_the_first_record_may_have_several_lines(write, header, name):
+    path = write(f'"{name}",page\nann,home\n')
+    found = name.replace('""', '"')
+    columns = (found, "page") if header else ("1", "2")
+    first = [] if header else [(found, "page")]
+    assert records(DelimitedText(header=header, multiline=True), path, columns) == first + TWO[:1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f'user,"{SECRET}\nann,home\n', "not closed"),
+        (f'user,pa"ge\nann,{SECRET}"\n', "inside a field"),
+        ("user,page\rann,home\r", "carriage returns"),
+    ],
+)
+def test_quotes_and_line_ends_of_the_header_are_as_strict_as_those_of_records(write, text, says):
+    assert says in fault(DelimitedText(multiline=True), write(text))
+
+
 @pytest.mark.parametrize(
     ("suffix", "compress"),
     [
@@ -186,6 +208,8 @@ def test_the_number_of_rows_is_estimated_from_the_first_lines(write):
         ("a.csv", b"PAR1" + bytes(range(256)), "a.csv"),
         # A damaged file is not read in part.
         ("a.csv.gz", gzip.compress(b"user,page\nann,home\n", mtime=0) + b"x", "cut short, damaged"),
+        # Arrow does not read on after an empty member of bzip2.
+        ("a.csv.bz2", bz2.compress(b"") * 2 + bz2.compress(b"user,page\n"), "cut short, damaged"),
         ("a.csv.xz", b"", "gzip, bzip2 or zstd"),
     ],
 )

@@ -174,9 +174,14 @@ def test_avro_and_parquet_give_the_same_values(tmp_path):
     assert found[0] == found[1]
 
 
-def test_uuids_and_types_that_are_given_by_name_where_they_are_needed_again(tmp_path):
-    node = avro_record("Node", {"id": logical("string", "uuid")})
-    record = {"user": {"id": uuid.UUID(int=7)}, "page": {"id": uuid.UUID(int=8)}}
+@pytest.mark.parametrize("fixed", [False, True])
+def test_uuids_and_types_that_are_given_by_name_where_they_are_needed_again(tmp_path, fixed):
+    id_kind = logical("string", "uuid")
+    if fixed:
+        id_kind |= {"type": "fixed", "name": "Id", "size": 16}
+    node = avro_record("Node", {"id": id_kind})
+    ids = [one.bytes if fixed else one for one in (uuid.UUID(int=7), uuid.UUID(int=8))]
+    record = {"user": {"id": ids[0]}, "page": {"id": ids[1]}}
     write(tmp_path / "a.avro", [record], {"user": node, "page": ["null", "Node"]})
     found = rows_of(read(AvroFiles(), tmp_path / "a.avro", ("user.id", "page.id")))
     assert found == [tuple(f"00000000-0000-0000-0000-00000000000{n}" for n in (7, 8))]

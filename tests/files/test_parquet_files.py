@@ -1,6 +1,7 @@
 import datetime
 import decimal
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -51,6 +52,17 @@ def test_codes_of_text_within_structs_of_several_row_groups(tmp_path):
     pq.write_table(pa.table({"user": users}), path, row_group_size=100)
     tables = ParquetFiles().read(FileRange.whole(path), ("user.id",))
     assert [user for table in tables for user in table["user.id"].to_pylist()] == ids
+
+
+def test_some_row_groups_have_dictionaries_and_others_delta_encodings(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    duckdb.sql(
+        "COPY (SELECT if(n < 2048, 'same', 'user ' || n) AS user FROM range(4096) AS rows(n)) "
+        f"TO '{path}' (ROW_GROUP_SIZE 2048, PARQUET_VERSION V2)"
+    )
+    (found,) = ParquetFiles().read(FileRange.whole(path), ("user",))
+    users = ["same"] * 2048 + [f"user {n}" for n in range(2048, 4096)]
+    assert found["user"].to_pylist() == users
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,10 @@ BAD = [
     ([{"who": "a", "page": "b"}, PRIVATE], "not all records have who, page"),
     ({"who": ["a"], "page": [{PRIVATE: 1}]}, r"the type struct \(int64\), in which"),
     ({"who": ["a"], "page": [decimal.Decimal("1e40")]}, "the type decimal of so many digits, in"),
+    (
+        {"who": ["a"], "page": pa.array([decimal.Decimal("1e40")]).dictionary_encode()},
+        "the type decimal of so many digits, in",
+    ),
     (PRIVATE.encode(), "must be a data frame"),
     (collections.Counter([PRIVATE]), "must be a data frame.* got Counter"),
     (7, "must be a data frame"),

@@ -2,8 +2,10 @@ import datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from dp_transforms.budget import Ledger
+from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import period_names, periods_of
 from dp_transforms.mechanisms import FrequencyList
 from pipelines import release_frequency_list, select_partitions, show
@@ -117,9 +119,18 @@ def test_names_are_those_of_the_calendar():
         found = periods_of("a.csv", times, period).to_pylist()
         assert found == names
         assert set(found) <= set(period_names(period, "2024-12-30..2025-01-02"))
-    # Up to the last day.
+    # From the first day up to the last.
+    for period, name in (("hour", "0999-12-31T23"), ("week", "0999-12-30"), ("month", "0999-12")):
+        assert period_names(period, "0999-12-31..0999-12-31")[-1] == name
     assert period_names("day", "9999-12-30..9999-12-31") == ["9999-12-30", "9999-12-31"]
     assert period_names("hour", "9999-12-31..9999-12-31")[-1] == "9999-12-31T23"
+
+
+def test_only_codes_that_rows_have_are_times():
+    days = pa.DictionaryArray.from_arrays(pa.array([0, 1]), ["2026-01-31", None, "never"])
+    assert periods_of("a", pa.chunked_array([days[:1]]), "month").to_pylist() == ["2026-01"]
+    with pytest.raises(InputError, match="not all records have a time"):
+        periods_of("a", pa.chunked_array([days]), "month")
 
 
 def test_each_period_has_its_names_and_all_have_one_price(tmp_path, capsys):
