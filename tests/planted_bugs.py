@@ -263,6 +263,10 @@ users of other partitions are not paid for
 both releases get the whole budget
 - for_list = whole - for_selection
 + for_list = PrivacyBudget(whole.epsilon)
+# pipelines/worker_pool.py
+ports for the workers of a local run are open to a network
+- if multi_processing:
++ if False:
 # dp_transforms/budget/budget.py: test_ledger.py
 what is reserved but not committed is spent again
 - costs = [*spent, cost]
