@@ -6,9 +6,11 @@ import weakref
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.display import DisplayData
 
 import dp_transforms as dp
 from dp_transforms.mechanisms.selection import OptimalSelection
+from tests.beam_runs import steps_of
 
 SECRET = dp.JobSecret.insecure_for_testing(1)
 
@@ -143,6 +145,16 @@ def test_a_secret_serves_one_release_of_each_context(use):
     with pytest.raises(ValueError, match=f"this secret serves another {use}"):
         _ = other | "changed" >> USES[use](secret=secret)
     _ = other | "its own" >> USES[use](secret=secret, context="another")
+
+
+@pytest.mark.parametrize("use", USES)
+def test_no_step_shows_the_secret(use):
+    pipeline = beam.Pipeline(runner=Silent())
+    _ = pipeline | beam.Create(RECORDS) | USES[use](secret=SECRET)
+    steps = [step.transform for step in steps_of(pipeline.transforms_stack[0]) if step.transform]
+    items = [item for step in steps for item in DisplayData.create_from(step).items]
+    shown = repr([steps, *map(vars, items)])
+    assert SECRET.secret.hex() not in shown and repr(SECRET.secret) not in shown
 
 
 class Silent(beam.runners.PipelineRunner):
