@@ -128,8 +128,11 @@ a second run of a pipeline repeats the secret
 a secret serves any number of pipelines
 -     secret.claim(pipeline)
 a secret serves any number of selections
-- if self._claims.setdefault(use, weakref.ref(data))() is not data:
-+ if self._claims.setdefault("pipeline", weakref.ref(data))() is not data and use == "pipeline":
+- served = self._claims.setdefault(use, weakref.ref(data))()
++ served = self._claims.setdefault(use, weakref.ref(data))() if use == "pipeline" else data
+a copy of a secret serves another release
+- if served is not data or self._process != os.getpid():
++ if served is not data:
 # dp_transforms/runtime/job_secret.py: transforms/test_release.py
 a retry draws the list's noise again
 - return release_frequency_list(frequency_list, mechanism, secret, context)

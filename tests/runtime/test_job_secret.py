@@ -1,5 +1,7 @@
+import copy
 import dataclasses
 import gc
+import os
 import pickle
 import weakref
 
@@ -118,6 +120,18 @@ def test_a_secret_serves_one_pipeline():
         bounded(second, secret, "again")
     for pipeline in (second, beam.Pipeline(runner=Silent())):
         bounded(pipeline, SECRET, "tests")
+
+
+def test_copies_and_forks_of_a_secret_serve_nothing(monkeypatch):
+    secret = dp.JobSecret.from_os()
+    travelled = pickle.loads(pickle.dumps(secret))
+    for copied in (copy.copy(secret), copy.deepcopy(secret), travelled, copy.copy(travelled)):
+        assert copied == secret
+        with pytest.raises(ValueError, match="or is a copy"):
+            copied.claim(monkeypatch)
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    with pytest.raises(ValueError, match="or is a copy"):
+        secret.claim(monkeypatch)
 
 
 USES = {
