@@ -7,6 +7,7 @@ package of that name in the current directory or on PYTHONPATH.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import os
 import runpy
@@ -56,8 +57,9 @@ def main() -> int:
 
 def leave(code: int) -> NoReturn:
     """Ends the process with this exit code, whatever its threads do."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError):  # closed, or its reader is gone
+            stream.flush()
     os._exit(code)
 
 

@@ -7,7 +7,7 @@ transforms make a release from the same specification, on either engine.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
@@ -391,7 +391,8 @@ class Attribute:
             raise ValueError(f"an attribute cannot be called {self.name!r}: rename the column")
         if self.groups is None:
             return
-        if isinstance(self.groups, str):  # its letters are not groups
+        # The letters of a text are not groups.
+        if isinstance(self.groups, str) or not isinstance(self.groups, Iterable):
             raise ValueError(f"groups of {self.name!r} must be several names, got {self.groups!r}")
         object.__setattr__(self, "groups", tuple(self.groups))
         named = all(isinstance(group, str) and group for group in self.groups)
@@ -424,6 +425,10 @@ class GroupsSpec(Spec):
             raise ValueError(f"attributes must have different names, one at least, got {names}")
         positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         _ = self.for_all, self.for_group
+        if not isinstance(self.selection, PrivacyBudget | None):
+            raise TypeError(
+                f"selection must be a PrivacyBudget, got {type(self.selection).__name__}"
+            )
         if (self.selection is None) != (not self.to_select):
             raise ValueError(
                 "selection must be given if, and only if, an attribute has no public groups"

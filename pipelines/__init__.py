@@ -3,14 +3,15 @@
 import contextlib
 import glob
 import importlib.util
+import io
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from types import TracebackType
 
 SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
-INTERRUPTED_TEXT = "interrupted: no release was written"
-INTERRUPTED_AFTER_TEXT = "interrupted after the release was written"
+INTERRUPTED_TEXT = "interrupted"
 
 # Without the gcp extra, Beam warns about BigQuery whenever it is imported. No job here uses it.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
@@ -22,6 +23,28 @@ def failed(message: str, exit_code: int = FAILURE) -> int:
         with contextlib.suppress(OSError):
             print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return exit_code
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Flushes standard output in the end; an InputError says that it cannot be written. A reader
+    that has seen enough, such as head, is no fault, nor are characters that its encoding lacks."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        yield
+        if sys.stdout is not None:  # as where it is closed
+            sys.stdout.flush()
+    except OSError as error:
+        if sys.stdout is None or error.filename is not None:
+            raise  # not of standard output
+        from dp_transforms.errors import InputError
+        from dp_transforms.files.paths import reason
+
+        # What is left to write would fail again when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise InputError(f"standard output cannot be written: {reason(error)}") from None
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

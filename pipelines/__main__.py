@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
 from dp_transforms import __version__
-from pipelines import INTERRUPTED, INTERRUPTED_TEXT, SUCCESS, USAGE_ERROR, failed
+from pipelines import INTERRUPTED, INTERRUPTED_TEXT, SUCCESS, USAGE_ERROR, failed, printing
 
 _NAME = "dp-frequency-lists"
 
@@ -111,22 +110,14 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     name, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    code = SUCCESS
     try:
-        code = _run(name, arguments)
-        if sys.stdout is not None:  # as when it is closed
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of the output, such as head, has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return SUCCESS
+        with printing():
+            code = _run(name, arguments)
     except KeyboardInterrupt:
         return failed(INTERRUPTED_TEXT, INTERRUPTED)
-    except OSError as error:
-        from dp_transforms.files.paths import reason
-
-        # An error of standard output, or of a command that is no job.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return failed(f"{name} failed: {reason(error)}")
+    except ValueError as error:  # of standard output
+        return failed(str(error))
     return code
 
 

@@ -130,8 +130,14 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
                 "--frequency_list needs --neighbour and --mechanism=frequency_list; strategies "
                 "need --input and --user"
             )
-        lists = map(read_frequency_list, (flags.frequency_list, flags.neighbour))
-        return list_audit(partition_mechanism(flags.epsilon, max_partitions), *lists)
+        one, other = map(read_frequency_list, (flags.frequency_list, flags.neighbour))
+        if (distance := one.l1_distance(other)) > max_partitions:
+            raise ValueError(
+                f"--frequency_list and --neighbour are {distance:,} apart in L1, and neighbours "
+                f"at most {max_partitions:,}: give two that one user tells apart, or the "
+                "--max_partitions_per_user that was promised"
+            )
+        return list_audit(partition_mechanism(flags.epsilon, max_partitions), one, other)
     if flags.neighbour is not None:
         raise ValueError("--neighbour is for --frequency_list; --user makes that of --input")
     if flags.user is None:

@@ -10,6 +10,7 @@ import sys
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import DEGREES_FILE
+from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import read_degrees
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
@@ -65,7 +66,10 @@ def make_parser() -> command_line.JobParser:
         help="its delta, if it is a selection of names; without this flag it is a frequency list",
     )
     following.add_argument(
-        "--plot", metavar="FILE.png", help="draw the comparison (matplotlib, extra: report)"
+        "--plot",
+        type=local_path,
+        metavar="FILE.png",
+        help="draw the comparison (matplotlib, extra: report)",
     )
     command_line.add_json_flag(parser)
     parser.add_common_flags()
@@ -109,8 +113,7 @@ def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]
         if flags.plot is not None:
             plot_kappas(choice, flags.plot)
     except (ImportError, OSError, ValueError) as error:
-        where = f"{', '.join(files)} was written, but " if files else ""
-        raise InputError(f"{where}there is no comparison: {error}") from None
+        raise InputError(f"there is no comparison: {error}") from None
     if flags.json:
         print(json.dumps({"files": files} | dataclasses.asdict(choice), indent=2))
     else:

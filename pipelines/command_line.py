@@ -25,11 +25,11 @@ from pipelines import (
     DONE_BEFORE,
     FAILURE,
     INTERRUPTED,
-    INTERRUPTED_AFTER_TEXT,
     INTERRUPTED_TEXT,
     SUCCESS,
     USAGE_ERROR,
     failed,
+    printing,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +50,13 @@ _FIRST_FLAGS = (
 _BEAMS_OWN = ("labels",)
 """Beam's options whose names look like misspelt flags of a job."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
+
+_INTERRUPTED = {
+    False: ": no release was written",
+    None: ": the output directory tells whether a release was written",
+    True: " after the release was written",
+}
+"""What is said of an interrupt, by ``flags.written``: None while a release may be written."""
 
 Job = Callable[[], None]
 Options = Callable[[], "PipelineOptions"]
@@ -118,6 +125,9 @@ class OneLineParser(argparse.ArgumentParser):
         self.has_dashes |= flag != known
         return known + equals + value
 
+    def _name(self, argument: str) -> str:
+        return self._underscored(argument).partition("=")[0]
+
     def as_typed(self, message: str) -> str:
         """Returns a message with flags as they were typed."""
         if not self.has_dashes:
@@ -130,12 +140,19 @@ class OneLineParser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"error: {self.as_typed(' '.join(message.split()))}\n")
+        self.exit(failed(self.as_typed(message), USAGE_ERROR))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        try:
+            with printing():
+                print(message, end="", file=file)
+        except InputError as error:
+            self.exit(failed(str(error)))
 
 
 class _HelpAll(argparse.Action):
     def __call__(self, parser: Any, *_: Any) -> None:
-        print(parser.format_whole_help(), end="")
+        parser._print_message(parser.format_whole_help(), sys.stdout)
         parser.exit()
 
 
@@ -201,7 +218,9 @@ class JobParser(OneLineParser):
         config_flag = OneLineParser(add_help=False)
         config_flag.add_argument("--config", action="append", default=[])
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
-            arguments = [*self._from_config(path), *arguments]
+            # Of a flag that may be given several times, all values would be taken.
+            given = set(map(self._name, arguments)) & self._option_string_actions.keys()
+            arguments[:0] = (one for one in self._from_config(path) if self._name(one) not in given)
         if "--" in arguments:
             # What follows would be dropped, be it a --ledger.
             self.error("there is no place for '--': give flags as --name=value")
@@ -220,9 +239,16 @@ class JobParser(OneLineParser):
     def _from_config(self, path: str) -> Iterator[str]:
         import yaml
 
+        # Numbers and dates stay as they are written, as on the command line.
+        resolvers = {
+            first: [kind for kind in kinds if kind[0].endswith(("bool", "null", "merge"))]
+            for first, kinds in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+        loader = type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": resolvers})
+
         try:
-            with open(_option_file(path), encoding="utf-8") as file:
-                settings = yaml.safe_load(file)
+            with open(_option_file(os.path.expanduser(path)), encoding="utf-8") as file:
+                settings = yaml.load(file, loader)
         except OSError as error:
             self.error(f"--config={path} cannot be read: {(error.strerror or '').lower()}")
         except Exception:
@@ -234,12 +260,19 @@ class JobParser(OneLineParser):
             if name == "config":
                 self.error(f"--config={path} names another option file: give each with --config")
             values = value if isinstance(value, list) else [value]
-            if any(isinstance(one, dict | list) for one in values):
-                self.error(f"--config={path}: {name} must be a value or a list of values")
+            if not values or any(one is None or isinstance(one, dict | list) for one in values):
+                # Left out, a ledger would not be charged.
+                self.error(
+                    f"--config={path}: {name} must be a value or a list of values; leave out the "
+                    "line of what has none"
+                )
+            flag = self._option_string_actions.get(self._name(f"--{name}"))
             for one in values:
+                if isinstance(one, bool) and flag is not None and flag.nargs != 0:
+                    self.error(f"--config={path}: {name} takes a text: put its value in quotes")
                 if one is True:
                     yield f"--{name}"
-                elif one is not False and one is not None:
+                elif one is not False:
                     yield f"--{name}={one}"
 
     def _beam_options(self, flags: argparse.Namespace, others: list[str]) -> PipelineOptions:
@@ -384,14 +417,15 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
             # Beam and C extensions turn an interrupt into other errors.
             told = type(error).__name__, str(error).partition(" ")[0]
             if interrupts or "KeyboardInterrupt" in told:
-                text = INTERRUPTED_AFTER_TEXT if flags.written else INTERRUPTED_TEXT
-                return failed(text, INTERRUPTED)
+                return failed(f"{INTERRUPTED_TEXT}{_INTERRUPTED[flags.written]}", INTERRUPTED)
             if flags.show_private_errors:
                 traceback.print_exc()
             message = input_error_message(error) or (
                 f"the job failed with {type(error).__name__}; its text may hold private records, "
                 f"so it is only printed with --show_private_errors"
             )
+            if flags.written:
+                message = f"the release was made, but {message}"
             code = DONE_BEFORE if isinstance(error, DoneError) else FAILURE
             return failed(parser.as_typed(message), code)
     return SUCCESS
@@ -407,12 +441,15 @@ def command(
         def run_command(argv: Sequence[str] | None = None) -> int:
             parser = make_parser()
             flags = parser.parse_args(argv)
+            code = SUCCESS
             try:
-                return act(flags) or SUCCESS
+                with printing():
+                    code = act(flags) or SUCCESS
             except InputError as error:
                 return failed(str(error))
             except ValueError as error:
                 return failed(parser.as_typed(str(error)), USAGE_ERROR)
+            return code
 
         return run_command
 

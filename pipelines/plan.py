@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
@@ -94,7 +95,10 @@ def make_parser() -> OneLineParser:
     )
     add_json_flag(parser)
     parser.add_argument(
-        "--plot", metavar="FILE.png", help="draw the errors (matplotlib, extra: report)"
+        "--plot",
+        type=local_path,
+        metavar="FILE.png",
+        help="draw the errors (matplotlib, extra: report)",
     )
     return parser
 

@@ -96,7 +96,7 @@ def main(flags: argparse.Namespace) -> Release:
 
 
 def _release_of_counts(flags: argparse.Namespace) -> Release:
-    of_records = ("user_column", "partition_column", "period", "time_column", "periods")
+    of_records = ("user_column", "partition_column", "query", "period", *job_flags.PERIOD_FLAGS)
     refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
 

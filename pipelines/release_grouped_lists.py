@@ -169,7 +169,10 @@ def _by_attribute(
 
 
 def _names(text: str) -> list[str]:
-    names = next(csv.reader([text]), [])
+    try:
+        names = next(csv.reader([text]), [])
+    except csv.Error:  # of a line end without quotes
+        names = []
     if not names or not all(names) or len(set(names)) < len(names):
         raise argparse.ArgumentTypeError(
             f"must be different names with commas in between, got {text!r}"

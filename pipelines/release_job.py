@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +13,10 @@ from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.errors import DoneError, InputError
 from dp_transforms.files import filenames, release_files
 from dp_transforms.files.output import ReleaseDirectory
-from dp_transforms.files.paths import join, reason
+from dp_transforms.files.paths import join
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
+from pipelines import printing
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, require, run
 from pipelines.job_flags import PERIOD_FLAGS, records
 from pipelines.spending import check_job, origin_of, price, spending
@@ -76,6 +74,7 @@ class Release:
       source: the records; None if there are none.
       whole: for a ledger of this job alone, if there is to be one.
       read: reads other files than records, before anything is spent.
+      combine: makes a file of all directories, or may ``keep`` one; returns its path.
       done: prints a summary; ``say_done`` by default.
     """
 
@@ -86,6 +85,7 @@ class Release:
     source: RecordSource | None = None
     whole: PrivacyBudget | None = None
     read: Callable[[], object] | None = None
+    combine: Callable[..., str] | None = None
     done: Callable[[], None] | None = None
 
 
@@ -177,13 +177,11 @@ def period_release(
     every = [replace(write, directory=directory) for directory in directories]
     writers = dict(zip(spec.periods, every, strict=True))
 
-    def done() -> None:
-        say_done(flags, directories)
-        file_name = write.directory.file_name
-        print(release_files.write_all_periods(flags.output, spec.periods, file_name))
-
+    combine = functools.partial(
+        release_files.write_all_periods, flags.output, spec.periods, write.directory.file_name
+    )
     make, write_all = functools.partial(_made, spec), functools.partial(_write_periods, writers)
-    return Release(spec.requests, directories, make, write_all, source, done=done)
+    return Release(spec.requests, directories, make, write_all, source, combine=combine)
 
 
 def _made(spec: specs.Spec, engine: Any) -> Sequence[Any]:
@@ -200,7 +198,9 @@ def job(
     def decorate(prepare: Callable[[argparse.Namespace], Release | Job]) -> Callable[..., int]:
         def prepared(flags: argparse.Namespace, options: Options) -> Job:
             made = prepare(flags)
-            return release_job(flags, options, made) if isinstance(made, Release) else made
+            if isinstance(made, Release):
+                return release_job(flags, options, made)
+            return printing()(made)
 
         return lambda argv=None: run(prepared, make_parser(), argv)
 
@@ -216,6 +216,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
 
         page.check_available()
     origin = origin_of(flags)
+    skips = flags.if_exists == "skip"
     try:
         statements = [directory.statement() for directory in release.directories]
         if origin.job_id:
@@ -226,16 +227,17 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
                 "another --output, --overwrite to replace it, or --if_exists=skip"
             )
     except DoneError:
-        if flags.if_exists == "skip":
-            return lambda: print("the release is there already: nothing was done")
+        if release.combine is not None and not flags.dry_run and (skips or origin.job_id):
+            release.combine(keep=not origin.job_id)  # a run that was killed may not have come to it
+        if skips:
+            return printing()(lambda: print("the release is there already: nothing was spent"))
         raise
     for directory in release.directories:
         directory.check()
     if flags.dry_run:
         lines = price(flags.ledger, release.requests)
-        return lambda: print(
-            *lines, "dry run: no record was read, and nothing spent or written", sep="\n"
-        )
+        told = [*lines, "dry run: no record was read, and nothing spent or written"]
+        return printing()(lambda: print(*told, sep="\n"))
     if release.read is not None:
         release.read()
     pipeline = None
@@ -251,34 +253,26 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
     def job() -> None:
         with spending(flags.ledger, release.whole, release.requests, origin, announces) as budget:
             write = functools.partial(release.write, budget)
+
+            def begin(*collections: Any) -> None:
+                flags.written = None
+                write(*collections)
+
             if release.source is None:
-                write(*release.make(None))
+                begin(*release.make(None))
             elif pipeline is None:
-                _run_here(flags, release, write)
+                _run_here(flags, release, begin)
             else:
+                flags.written = None
                 _run_on_beam(flags, release, write, pipeline)
             flags.written = True
-        with _after_release():
+        combined = release.combine and release.combine()
+        with printing():
             (release.done or functools.partial(say_done, flags, release.directories))()
+            if combined:
+                print(combined)
 
     return job
-
-
-@contextlib.contextmanager
-def _after_release() -> Iterator[None]:
-    """Makes errors of standard output say that the release was made, and paid for."""
-    try:
-        yield
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of the output, such as head, has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise InputError(
-            f"the release was made, but standard output cannot be written: {reason(error)}"
-        ) from None
 
 
 def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., None]) -> None:

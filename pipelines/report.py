@@ -105,7 +105,7 @@ def main(flags: argparse.Namespace) -> None:
     page.check_available()
     if len(flags.releases) > 2:
         raise ValueError("give one directory, or two to compare")
-    for one in flags.releases if flags.degrees else ():
+    for one in flags.releases if flags.degrees is not None else ():
         for directory in release_directories(one):
             print(f"{directory}: {kept(directory, flags.degrees)}")
     if len(flags.releases) == 2:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from dp_transforms.errors import InputError
+from dp_transforms.files.paths import local_path
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.sample_data import rockyou
@@ -61,7 +62,7 @@ def make_parser() -> OneLineParser:
         "--users", type=int, default=1_000_000, help="number of users (default: a million)"
     )
     parser.add_argument("--seed", type=int, default=2009, help="the same seed makes the same file")
-    parser.add_argument("--output", required=True, metavar="FILE.csv")
+    parser.add_argument("--output", type=local_path, required=True, metavar="FILE.csv")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
     return parser
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import PARTITIONS_FILE
+from dp_transforms.files.paths import local_path
 from dp_transforms.mechanisms.selection import STRATEGIES, WeightedStrategy, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
@@ -104,7 +105,10 @@ def make_parser() -> JobParser:
         help="print each strategy's probability of keeping a partition, by its number of users",
     )
     planning.add_argument(
-        "--plot", metavar="FILE.png", help="with --explain, draw these curves (matplotlib)"
+        "--plot",
+        type=local_path,
+        metavar="FILE.png",
+        help="with --explain, draw these curves (matplotlib)",
     )
     job_flags.add_period_flags(parser)
     parser.add_common_flags()
@@ -128,7 +132,7 @@ def main(flags: argparse.Namespace) -> Release | Job:
     _spec(flags, ())
     source = job_flags.records(flags)
     public: Sequence[Any] = ()
-    if flags.public_partitions:
+    if flags.public_partitions is not None:
         from dp_transforms.files.partition_file import read_public_partitions
 
         public = read_public_partitions(flags.public_partitions, source.partition_fields)
@@ -177,7 +181,7 @@ def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
     if flags.others_share is not None:
         others = PrivacyBudget(whole.epsilon * flags.others_share)
     names = whole if others is None else whole - others
-    later = flags.public_partitions and not len(public)
+    later = flags.public_partitions is not None and not len(public)
     return NamesSpec.of(
         epsilon=names.epsilon,
         delta=names.delta,

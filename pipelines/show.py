@@ -43,7 +43,7 @@ def main(flags: argparse.Namespace) -> None:
     directories = release_directories(flags.release)
     for directory in directories:
         head = f"{directory}\n\n" if len(directories) > 1 else ""
-        end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees else ""
+        end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees is not None else ""
         print(f"{head}{shown(directory)}{end}")
 
 

@@ -215,8 +215,7 @@ def _commit(ledger: Ledger, ids: Sequence[int]) -> None:
         ledger.commit(*ids)
     except (ValueError, OSError):
         raise InputError(
-            f"the release was made and its budget is spent, but {ledger.path} cannot be written "
-            "any more to say that it is complete"
+            f"{ledger.path} cannot be written any more to say that what was reserved is spent"
         ) from None
 
 

@@ -31,7 +31,6 @@ import subprocess
 import sys
 import threading
 import types
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -57,8 +56,8 @@ from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 from dp_transforms.__main__ import RUN_MODULE
 from dp_transforms.errors import InputError
-from pipelines import SUCCESS, failed
-from pipelines.command_line import DEFAULT_RUNNER, OneLineParser
+from pipelines import SUCCESS, printing
+from pipelines.command_line import DEFAULT_RUNNER, OneLineParser, command
 from pipelines.worker import FORKS
 
 LOOPBACK = "127.0.0.1"
@@ -266,7 +265,7 @@ def _check(flag: str, given: str, endpoint: str) -> None:
         )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def make_parser() -> OneLineParser:
     parser = OneLineParser(
         prog="python -m pipelines.worker_pool",
         description="Start Python workers for the runner of a cluster, on one of its nodes.",
@@ -276,17 +275,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--host", default=LOOPBACK, help="where to listen; whoever reaches it can run code here"
     )
-    flags = parser.parse_args(argv)
+    return parser
+
+
+@command(make_parser)
+def main(flags: argparse.Namespace) -> None:
     try:
         pool = WorkerPool(flags.host, flags.port)
     except OSError as error:
-        return failed(f"{flags.host}:{flags.port}: {error}")
+        raise InputError(f"{flags.host}:{flags.port}: {error}") from None
     # A container ends by SIGTERM. The workers are stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(SUCCESS))
-    print(f"serving workers at {pool.address}", flush=True)
+    with printing():
+        print(f"serving workers at {pool.address}")
     with contextlib.suppress(KeyboardInterrupt):
         pool.wait()
-    return SUCCESS
 
 
 if __name__ == "__main__":

@@ -49,6 +49,12 @@ class PrivacyUnit(enum.Enum):
     EDGE = "edge"
     NODE = "node"
 
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(
+            f"unit must be one of {', '.join(one.value for one in cls)}, got {value!r}"
+        )
+
     @property
     def neighbours(self) -> str:
         """Returns the neighbours in words, for statements."""

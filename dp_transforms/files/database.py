@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import os
 import re
 import sqlite3
@@ -40,7 +41,7 @@ class _Query(RecordSource):
 
     def __init__(self, query: str, *columns: Any, **options: Any):
         super().__init__("--query", *columns, **options)
-        names = ", ".join('"{}"'.format(name.replace('"', '""')) for name in self._columns)
+        names = ", ".join(map(_quoted, self._columns))
         self._of_all = f"SELECT * FROM ({query.strip().rstrip(';')}\n) AS records"
         self._of_records = self._of_all.replace("*", names, 1)
 
@@ -134,8 +135,15 @@ class SqliteQuery(_Query):
         self._schema_of(names)
         self._types = dict.fromkeys(self._columns, pa.null())
         with discreet(_FAILED):
-            for table in self._read(f" LIMIT {_SAMPLE_ROWS}"):
-                self._types = dict(zip(table.column_names, table.schema.types, strict=True))
+            # Where the first rows have no value, the first one behind them tells the type.
+            behind = (
+                f" WHERE {_quoted(name)} IS NOT NULL LIMIT 1"
+                for name in self._columns
+                if pa.types.is_null(self._types[name])
+            )
+            for end in itertools.chain([f" LIMIT {_SAMPLE_ROWS}"], behind):
+                for table in self._read(end):
+                    self._types = dict(zip(table.column_names, table.schema.types, strict=True))
         for name, kind in self._types.items():
             self._types[name] = pa.string() if pa.types.is_null(kind) else kind
         self._schema = self._schema_of(pa.schema(self._types))
@@ -167,6 +175,10 @@ def query_of(database: str, *arguments: Any, **options: Any) -> RecordSource:
     if kind == "sqlite":
         return SqliteQuery(path, *arguments, **options)
     return RecordQuery(database, *arguments, **options)
+
+
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
 
 
 def _existing(path: str) -> str:

@@ -96,7 +96,7 @@ def period_names(period: str, span: str) -> list[str]:
         first, last = (datetime.datetime.strptime(day, "%Y-%m-%d") for day in span.split(".."))
         if first > last:
             raise ValueError
-    except ValueError:
+    except (AttributeError, ValueError):
         raise ValueError(
             f"periods must be FIRST..LAST, two days such as 2026-01-01..2026-01-31, got {span!r}"
         ) from None

@@ -17,14 +17,14 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import fields_at, logical_name, record_schema, record_table
 from dp_transforms.files.paths import discreet
 from dp_transforms.files.record_files import RecordFiles, RecordSource
-from dp_transforms.runtime.python_values import column_of, frame_column
+from dp_transforms.runtime.python_values import column_of, frame_column, several_names
 
 _CHUNK_RECORDS = 1 << 17
 _BATCH_ROWS = 1 << 20
 _FRAMES = ("pandas", "polars")
 _SEVERAL_TYPES = (
-    "the table has a column with values of several types, or of none that Arrow knows: give it one "
-    "type"
+    "the table has a column with values of several types (text, if the first 131,072 records have "
+    "none), or of none that Arrow knows: give it one type"
 )
 
 Names = str | int | Sequence[str | int]
@@ -43,11 +43,10 @@ def records_of(
     columns are kept; a ``period`` such as "day" replaces the times in the last of them. The other
     arguments are those of ``dp_transforms.release``, and errors those of ``FrameRecords`` and
     ``RecordFiles``, or a ValueError if there is no column for partitions."""
-    partitions = [partition] if isinstance(partition, (str, int)) else list(partition)
-    if not partitions:
-        raise ValueError("partition must name at least one column")
-    columns = str(user), [*map(str, partitions)]
-    options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(more)}
+    if user is None:
+        raise ValueError("user must name a column, got None")
+    columns = str(user), [*map(str, several_names(partition))]
+    options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(map(str, more))}
     source: RecordSource
     if isinstance(data, (str, os.PathLike)):
         source = RecordFiles(os.fspath(data), *columns, **options)
@@ -79,7 +78,7 @@ class FrameRecords(RecordSource):
         self.estimated_rows, tables = self._read(data)
         # Without records there are no types to check.
         untyped = pa.schema([(name, pa.string()) for name in self._columns])
-        first = next(tables, untyped.empty_table())
+        first = _typed(next(tables, untyped.empty_table()), untyped)
         for column in self._columns:
             if any(pa.types.is_floating(field.type) for field in fields_at(first.schema, column)):
                 raise InputError(
@@ -88,7 +87,8 @@ class FrameRecords(RecordSource):
                     "with missing values, which .astype('Int64') undoes"
                 )
         self._schema = record_schema(self.pattern, first.schema, self._columns)
-        self._tables: Iterator[pa.Table] = itertools.chain([first], tables)
+        rest = (_typed(table, first.schema) for table in tables)
+        self._tables: Iterator[pa.Table] = itertools.chain([first], rest)
 
     def tables(self) -> Iterator[pa.Table]:
         """Yields the records; it can be called once."""
@@ -117,6 +117,8 @@ class FrameRecords(RecordSource):
         elif isinstance(data, (pa.Table, pa.RecordBatch)):
             labels = data.schema.names
         elif isinstance(data, Mapping):
+            if not all(isinstance(values, Iterable) for values in data.values()):
+                raise _unknown(data)  # a Counter, whose keys may be private
             labels = list(data)
         if labels is not None:
             # Other columns may have types that Arrow lacks.
@@ -209,6 +211,16 @@ def _unknown(data: Any) -> TypeError:
         "the data must be a data frame or another object with __arrow_c_stream__, a dictionary "
         f"of columns, an iterable of records, or a path, got {type(data).__name__}"
     )
+
+
+def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Gives the table's columns without any value the types of a schema, or that of text."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_null(field.type):
+            known = schema.get_field_index(field.name)
+            kind = schema.field(known).type if known >= 0 else pa.string()
+            table = table.set_column(place, field.name, pa.nulls(table.num_rows, kind))
+    return table
 
 
 def _table_of(columns: Mapping[str, Any]) -> pa.Table:

@@ -18,10 +18,10 @@ from dp_transforms.files.logical_types import record_schema, record_table, typed
 from dp_transforms.files.paths import FileRange
 from dp_transforms.runtime.threads import map_ahead
 
-_SAMPLE_LINES = 1000
+_SAMPLE_LINES, _MOST_SAMPLES = 1000, 100
 _BYTE_ORDER_MARK = "\ufeff"
 _MISSING = object()
-_KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+_KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), type(None): None}
 # Within these limits, on bytes and brackets of a line, Python can read every integer and every
 # nesting.
 _SHORT_LINE, _FEW_BRACKETS = 4096, 500
@@ -58,21 +58,32 @@ class JsonLines(text_lines.TextFormat):
 
 def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
     """Returns the type of each column's first value, or text if the first lines have none."""
+    kinds: dict[str, pa.DataType | None] = {}
+    some = False
     with text_lines.text_bytes(path) as file:
-        lines = [text_lines.line(path, file) for _ in range(_SAMPLE_LINES)]
-    records = _records(path, b"".join(lines))
-    kinds: dict[str, pa.DataType] = {}
+        for _ in range(_MOST_SAMPLES):
+            lines = [text_lines.line(path, file) for _ in range(_SAMPLE_LINES)]
+            records = _records(path, b"".join(lines))
+            some |= bool(records)
+            for column in columns:
+                there = [one for one in _values(records, column, _MISSING) if one is not _MISSING]
+                if there and kinds.get(column) is None:
+                    kinds[column] = _kind(path, column, there)
+            if not lines[-1] or None not in map(kinds.get, columns):
+                break
     for column in columns:
-        values = _values(records, column)
-        if records and all(value is _MISSING for value in _values(records, column, _MISSING)):
+        if some and column not in kinds:
             # The names of the keys may be private.
             raise InputError(f"{path}: the first records have no key {column!r}: check the name")
-        first = next((value for value in values if value is not None), "")
-        # Arrow's own conversion of Python values would import pandas, which takes as long as a job.
-        if type(first) not in _KINDS or (type(first) is int and not -(2**63) <= first < 2**63):
-            raise _mixed_types(path, column)
-        kinds[column] = _KINDS[type(first)]
-    return kinds
+    return {column: kinds.get(column) or pa.string() for column in columns}
+
+
+def _kind(path: str, column: str, values: list[Any]) -> pa.DataType | None:
+    first = next((value for value in values if value is not None), None)
+    # Arrow's own conversion of Python values would import pandas, which takes as long as a job.
+    if type(first) not in _KINDS or (type(first) is int and not -(2**63) <= first < 2**63):
+        raise _mixed_types(path, column)
+    return _KINDS[type(first)]
 
 
 def _values(records: list[dict[str, Any]], name: str, missing: Any = None) -> list[Any]:
@@ -177,6 +188,7 @@ def _column(path: str, name: str, values: list[Any], kind: pa.DataType) -> pa.Ar
 
 def _mixed_types(path: str, name: str) -> InputError:
     return InputError(
-        f"{path}: not all values of key {name!r} are of the type of the first one, text, booleans "
-        "or integers of 64 bits: store them as strings"
+        f"{path}: not all values of key {name!r} are of the type of the first one (text, if the "
+        "first 100,000 lines have none), text, booleans or integers of 64 bits: store them as "
+        "strings"
     )

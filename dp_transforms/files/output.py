@@ -145,7 +145,7 @@ class ReleaseDirectory:
 
     def _appeared(self, name: str) -> InputError:
         return InputError(
-            f"{self.file(name)} has appeared while the job ran: nothing was written; give "
+            f"{self.file(name)} has appeared while the job ran, and is another release: give "
             f"another --output"
         )
 
@@ -220,6 +220,12 @@ def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
     return "".join(f"{line[:-2]}\n" for line in lines).encode()
 
 
+def csv_rows(text: str, **options: Any) -> Any:
+    """Returns a reader of the rows of a CSV file, whose names may be of any length."""
+    csv.field_size_limit(2**31 - 1)  # of the process; by itself Python refuses 131,073 characters
+    return csv.reader(io.StringIO(text, newline=""), **options)
+
+
 def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:
     """Returns the names of the files beside a CSV file.
 
@@ -235,7 +241,7 @@ def converted(text: bytes, name: str, numbers: int) -> bytes:
     >>> print(converted(b"page,users\\nhome,7\\n", "jsonl", 1).decode(), end="")
     {"page": "home", "users": 7}
     """
-    header, *rows = csv.reader(io.StringIO(text.decode(), newline=""))
+    header, *rows = csv_rows(text.decode())
     texts = len(header) - numbers
     records = [(*row[:texts], *map(int, row[texts:])) for row in rows]
     if name == JSON_LINES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,10 +13,8 @@ from dp_transforms.columnar.columns import PARTITION, concat, single
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
 from dp_transforms.files.logical_types import from_text
-from dp_transforms.files.output import csv_lines
+from dp_transforms.files.output import csv_lines, csv_rows
 from dp_transforms.files.paths import discreet, faults, local_path, read_bytes
-
-_TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
 
 def name_tables(statement: Mapping[str, Any], found: Iterable[pa.Table]) -> dict[str, bytes]:
@@ -76,7 +74,7 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
     """Parses a file of names into a table: columns with the names and types of its privacy.json, or
     else those of the file, as text; then noisy counts with their intervals, if there are any. Bytes
     that are no such file raise a ValueError, KeyError or csv.Error."""
-    header, *rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
+    header, *rows = csv_rows(content.decode(), strict=True)
     width = len(header) - len(COUNTS) * bool(statement["noisy_counts"])
     names = statement.get("partition_columns", header[:width])
     types = statement.get("partition_types", ["string"] * width)
@@ -86,7 +84,9 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
     kinds = [*types, *["integer"] * (len(header) - width)]
     for place, (name, kind) in enumerate(zip([*names, *header[width:]], kinds, strict=True)):
         text = pa.array([row[place] for row in rows], pa.string())
-        table[name] = text.cast(_TYPES.get(kind, pa.string()))
+        if kind == "integer":
+            text = text.cast(pa.int64())
+        table[name] = _binary(text) if kind == "binary" else text
     return pa.table(table)
 
 
@@ -100,7 +100,7 @@ def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
         f"{path} cannot be read as CSV in UTF-8: convert it, or close quotes around whole fields",
         (csv.Error, UnicodeDecodeError),
     ):
-        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        rows = csv_rows(content.decode("utf-8-sig"), strict=True)
         for row in filter(None, rows):
             if len(row) != len(fields):
                 raise InputError(
@@ -121,8 +121,15 @@ def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
 
 
 def _texts(values: Any) -> list[Any]:
-    with discreet(
-        "partitions are bytes that are not UTF-8, which text cannot hold: cast the column",
-        (pa.ArrowInvalid, UnicodeDecodeError),
-    ):
-        return (values.cast(pa.string()) if pa.types.is_binary(values.type) else values).to_pylist()
+    """Returns values for a text file. Bytes that are not UTF-8 become ``\\xff``, and so a backslash
+    before an x in binary names becomes ``\\x5c``."""
+    found: list[Any] = values.to_pylist()
+    if not pa.types.is_binary(values.type):
+        return found
+    return [one.replace(b"\\x", b"\\x5cx").decode("utf-8", "backslashreplace") for one in found]
+
+
+def _binary(texts: pa.Array) -> pa.Array:
+    """Inverts ``_texts``."""
+    escaped, byte = re.compile(rb"\\x([0-9a-f]{2})"), lambda found: bytes.fromhex(found[1].decode())
+    return pa.array([escaped.sub(byte, one.encode()) for one in texts.to_pylist()], pa.binary())

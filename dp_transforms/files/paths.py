@@ -55,7 +55,8 @@ def local_path(path: str) -> str:
     """Expands a leading ~ in a path, which shells leave alone in `--flag=~/file`."""
     path = os.path.expanduser(path)
     # Beam finds nothing by a glob without a directory.
-    return os.path.join(os.curdir, path) if "*" in path and not os.path.dirname(path) else path
+    is_glob = re.search(r"[*?\[]", path) and not os.path.dirname(path)
+    return os.path.join(os.curdir, path) if is_glob else path
 
 
 class LocalFiles:

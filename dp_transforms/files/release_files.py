@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import glob
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -34,7 +33,7 @@ from dp_transforms.files.filenames import (
     PRIVACY_FILE,
     period_names,
 )
-from dp_transforms.files.output import csv_lines, is_decoded
+from dp_transforms.files.output import csv_lines, csv_rows, is_decoded
 from dp_transforms.files.paths import (
     discreet,
     faults,
@@ -49,6 +48,7 @@ from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoordinates
+from dp_transforms.mechanisms.partition.frobenius import EndingRule
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.specs import ALL_USERS
 
@@ -108,7 +108,7 @@ def degree_tables(released: Sequence[ReleasedDegrees]) -> Tables:
 def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
     """Parses the rows below the header of a job's file; raises a ValueError or csv.Error if these
     are not the bytes of one."""
-    found, *rows = _rows(content)
+    found, *rows = csv_rows(content.decode())
     if csv_lines([found]) != header:
         raise ValueError(f"the file must begin with the line {header.decode().strip()}")
     return rows
@@ -181,17 +181,22 @@ def read_degrees(directory: str) -> ReleasedDegrees:
         return ReleasedDegrees(lowest, users, float(read_statement(directory)["epsilon"]))
 
 
-def write_all_periods(directory: str, periods: Sequence[str], file_name: str) -> str:
+def write_all_periods(
+    directory: str, periods: Sequence[str], file_name: str, keep: bool = False
+) -> str:
     """Writes the releases of all periods into one file beside their directories, with the period as
-    the first column; returns its path."""
+    the first column; returns its path. It may ``keep`` a file that is there."""
     directory = local_path(directory)
     header, table = b"", []
     with reading(directory, "a release for each period"):
         for period in periods:
-            head, *rows = _rows(read_file(join(directory, period), file_name))
+            head, *rows = csv_rows(read_file(join(directory, period), file_name).decode())
             header = csv_lines([("period", *head)])
             table += [(period, *row) for row in rows]
-    return write_files(directory, {ALL_PERIODS_FILE: header + csv_lines(table)})
+    content, path = header + csv_lines(table), join(directory, ALL_PERIODS_FILE)
+    if _is_there(directory, ALL_PERIODS_FILE) and (keep or read_bytes(path) == content):
+        return path
+    return write_files(directory, {ALL_PERIODS_FILE: content})
 
 
 def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
@@ -229,10 +234,6 @@ def read_file(directory: str, name: str) -> bytes:
 
 def _is_there(directory: str, name: str) -> bool:
     return bool(filesystem(directory).exists(join(directory, name)))
-
-
-def _rows(content: bytes) -> Iterable[list[str]]:
-    return csv.reader(io.StringIO(content.decode(), newline=""))
 
 
 def _periods(directory: str) -> tuple[Any, Statement] | None:
@@ -276,6 +277,12 @@ def _lists(
         if is_decoded(price):
             # They must lie beside a decoded list.
             coordinates = NoisyCoordinates(*arms[label], _decay(price), statement["sensitivity"])
+            ends = EndingRule(coordinates.decay).end
+            if any(ends(arm, 0) != len(arm) for arm in arms[label]):
+                raise InputError(
+                    f"{join(directory, COORDINATES_FILE)} is not as it was released: rows are "
+                    "missing, or there are too many"
+                )
         found[label] = ReleasedList(one.frequencies, one.multiplicities, None, coordinates)
     return found, statement
 

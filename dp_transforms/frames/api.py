@@ -23,7 +23,8 @@ from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanis
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.in_process import InProcess, enough_memory
-from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
+from dp_transforms.runtime.job_secret import JobSecret, claimed, release_frequency_list
+from dp_transforms.runtime.python_values import several_names
 
 if TYPE_CHECKING:
     from dp_transforms.frames.session import Session
@@ -112,7 +113,7 @@ def release_counts(
             raise ValueError(
                 "counts must be integers from 1 with a total below 2**63, and no mapping"
             ) from None
-    secret = _serving(secret, spec)
+    secret = claimed(secret, spec)
     with charge as told:
         released = release_frequency_list(counts, spec.mechanism, secret)
     return ListRelease(released, statement_of(spec, None, bounded_by_job=False) | told)
@@ -161,8 +162,8 @@ def select(
         noisy_counts=counts,
         intervals=counts,
     )
-    named = [partition] if isinstance(partition, (str, int)) else partition
-    added = {*COUNTS} & {str(name) for name in named}
+    partition = several_names(partition)
+    added = {*COUNTS} & {*map(str, partition)}
     if counts and added:
         raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
     (selected, _), statement = _made(spec, session, secret, data, user, partition, drop_nulls)
@@ -184,7 +185,7 @@ def _made(
         source = records_of(*records)
         if isinstance(spec, specs.GroupsSpec):
             source.check_groups([attribute.groups or () for attribute in spec.attributes])
-        engine = InProcess(source, _serving(secret, source))
+        engine = InProcess(source, claimed(secret, source))
         with charge as told:
             released = getattr(engine, spec.verb)(spec)
     return released, statement_of(spec, source.partition_fields) | told
@@ -197,14 +198,13 @@ def _charge(
     spend more than is left."""
     if session is None:
         return contextlib.nullcontext({})
+    if not hasattr(session, "spending"):
+        raise TypeError(
+            "session must be a Session, such as Session.open(PATH) of a ledger, got "
+            f"{type(session).__name__}"
+        )
     session.check(requests)
     return session.spending(requests)
-
-
-def _serving(secret: JobSecret | None, records: Any) -> JobSecret:
-    secret = secret or JobSecret.from_os()
-    secret.claim(records)
-    return secret
 
 
 def release_by_period(
@@ -308,6 +308,8 @@ def release_groups(
     >>> list(lists["", ""].released), list(lists["sex", "m"].released)
     ([(2, 1), (1, 1)], [(1, 2)])
     """
+    if not isinstance(groups, Mapping):
+        raise TypeError("groups must map columns to their values, such as {'sex': ['f', 'm']}")
     selection = None
     if epsilon_selection is not None and delta is not None:
         selection = PrivacyBudget(epsilon_selection, delta)
@@ -317,8 +319,10 @@ def release_groups(
     spec = specs.GroupsSpec(
         attributes=[
             specs.Attribute(
-                name,
-                values if values is None or isinstance(values, str) else tuple(map(str, values)),
+                str(name),
+                values
+                if isinstance(values, str) or not isinstance(values, Iterable)
+                else tuple(one if one is None else str(one) for one in values),
             )
             for name, values in groups.items()
         ],
@@ -451,5 +455,11 @@ def plan(
     if isinstance(epsilons, str) or not isinstance(epsilons, Sequence):
         epsilons = [epsilons]
     kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
-    made = reference or zipf_list(positive_integer("users", users) * kappa)
-    return plan_releases(made, epsilons, delta, kappa, reference is None)
+    if reference is None:
+        reference = zipf_list(positive_integer("users", users) * kappa)
+    elif not isinstance(reference, FrequencyList):
+        raise TypeError(
+            "reference must be a FrequencyList, such as the attribute released of a release, got "
+            f"{type(reference).__name__}"
+        )
+    return plan_releases(reference, epsilons, delta, kappa, users is not None)

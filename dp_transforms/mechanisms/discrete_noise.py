@@ -36,7 +36,7 @@ from dp_transforms.mechanisms.taylor import exp_minus, one_minus_exp_minus
 Extend = Callable[[int, int], int]
 """(element, bits) -> floor(U * 2**bits) for the uniform number U of that element."""
 
-_LARGEST_SCALE = 2**48
+LARGEST_SCALE = 2**48
 RELATIVE_ERROR = 2.0**-43
 """The relative error of float tails is at most this. A tail multiplies at most two functions of
 ``taylor``, which err by 2**-46 each. Their argument s = x / scale is off by at most 2**-51 of
@@ -196,7 +196,7 @@ class DiscreteLaplace(GeometricNoise):
 
     def __post_init__(self) -> None:
         exact = positive_rational("scale", self.scale)
-        if exact > _LARGEST_SCALE:
+        if exact > LARGEST_SCALE:
             raise ValueError("scale must be at most 2**48: raise epsilon, if it is 1 / epsilon")
         object.__setattr__(self, "scale", exact)
 

@@ -33,6 +33,7 @@ from dp_transforms.mechanisms.randomness import RandomTape
 MAX_DEGREE = 1_000  # the largest degree with a cell, by default
 
 _CHANNEL = "user degrees"
+_LARGEST_DEGREE = 10**6  # A selection takes no larger kappa, and choosing one looks at each degree.
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,11 @@ class UserDegreeMechanism:
         epsilon = positive_rational("epsilon", self.epsilon)
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "max_degree", positive_integer("max_degree", self.max_degree))
+        if self.max_degree > _LARGEST_DEGREE:
+            raise ValueError(
+                f"max_degree must be at most {_LARGEST_DEGREE:,}, got {self.max_degree:,}: users "
+                "with more partitions count as those with that many"
+            )
         # This refuses a scale out of range now.
         _ = self.noise
 

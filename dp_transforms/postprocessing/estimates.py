@@ -53,6 +53,9 @@ class Estimate:
     confidence: float = 0.95
     kind: str = PROVED
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "confidence", float(self.confidence))
+
     def __str__(self) -> str:
         value, low, high = (
             f"{one:,}" if isinstance(one, int) else f"{one:,.4g}"
@@ -239,10 +242,15 @@ def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
 
 
 def failure_probability(confidence: float) -> float:
-    """Returns 1 - confidence; a ValueError if that is not between 0 and 1."""
-    if not 0 < confidence < 1:
+    """Returns 1 - confidence, which may be a number of any kind; a ValueError if that is not
+    between 0 and 1."""
+    try:
+        given = float(confidence)
+    except (TypeError, ValueError):
+        given = math.nan
+    if not 0 < given < 1:
         raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-    return 1 - confidence
+    return 1 - given
 
 
 class ModelIntervals(Answers):

@@ -159,6 +159,7 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
     Raises:
       ValueError: the pipeline could run again, since its description is kept (see
         ``refuse_reruns``) or its runner runs parts of it; the secret serves another pipeline.
+      TypeError: the secret is no JobSecret.
     """
     refuse_reruns(pipeline.options)
     # Asked for by name, since importing the class needs IPython.
@@ -168,7 +169,17 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
             "random numbers of the first: name another runner"
         )
     _run_only_once(pipeline)
-    secret = secret or JobSecret.from_os()
+    return claimed(secret, pipeline)
+
+
+def claimed(secret: JobSecret | None, pipeline: Any) -> JobSecret:
+    """Returns the secret, or by default a fresh one, which serves a pipeline or a source from now
+    on; see ``secret_for`` for errors."""
+    secret = JobSecret.from_os() if secret is None else secret
+    if not isinstance(secret, JobSecret):
+        raise TypeError(
+            f"secret must be a JobSecret, such as JobSecret.from_os(), got {type(secret).__name__}"
+        )
     secret.claim(pipeline)
     return secret
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import numbers
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,18 @@ def is_row(kind: type) -> bool:
 def _is_beam_row(kind: type) -> bool:
     # There are no such rows unless Beam is imported.
     return kind is getattr(sys.modules.get("apache_beam"), "Row", object)
+
+
+def several_names(partition: Any) -> list[Any]:
+    """Returns the columns of a partition, which may be one or several, as a list; a ValueError if
+    there is none."""
+    one = isinstance(partition, str) or not isinstance(partition, Iterable)
+    names = [partition] if one else list(partition)
+    if not names or None in names:
+        raise ValueError(
+            f"partition must name at least one column, got {partition!r}: give its name, or a list"
+        )
+    return names
 
 
 def has_null(value: Any) -> bool:

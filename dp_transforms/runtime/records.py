@@ -35,7 +35,7 @@ from apache_beam.typehints.typehints import DictHint, TupleConstraint
 
 from dp_transforms.columnar import columns
 from dp_transforms.columnar.columns import PARTITION, USER
-from dp_transforms.runtime.python_values import frame_column, has_null, is_row
+from dp_transforms.runtime.python_values import frame_column, has_null, is_row, several_names
 
 _PARQUET_TABLES = (beam.io.ReadFromParquetBatched,)
 _AVRO = (beam.io.ReadFromAvro,)
@@ -266,10 +266,7 @@ class ToRecords(beam.PTransform):
         super().__init__()
         # All are names, or all are positions, as expand checks.
         self._user: Any = user
-        single = isinstance(partition, (str, int))
-        self._partition: list[Any] = [partition] if single else list(partition)  # type: ignore[arg-type]
-        if not self._partition:
-            raise ValueError("partition must name at least one column")
+        self._partition = several_names(partition)
         self._drop_nulls = drop_nulls
 
     @property

@@ -198,6 +198,8 @@ class _ByWindow(Releases, beam.PTransform):
         if (self._stop.micros - self._start.micros) // size > MOST_PERIODS:
             raise ValueError(f"there are more than {MOST_PERIODS:,} windows from start to stop")
         begins = range(first * size + offset, self._stop.micros, size)
+        if not begins:
+            raise ValueError("no window begins from start on and before stop")
         return {micros: Timestamp(micros=micros).to_rfc3339() for micros in begins}
 
 

@@ -80,6 +80,17 @@ def test_lines_that_are_no_records(tmp_path, lines, message):
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.parametrize("before", [{"user": "b", "page": None}, {"user": "b"}])
+def test_nulls_before_a_column_s_first_value(tmp_path, monkeypatch, before):
+    path = write(tmp_path / "a.jsonl", [before] * 3000 + VISITS)
+    reader = RecordFiles(path, "user", ["page"], drop_nulls=True)
+    assert sorted(rows_of(reader.tables())) == PAIRS
+    # Further on, they are not looked for.
+    monkeypatch.setattr(json_lines, "_MOST_SAMPLES", 3)
+    with pytest.raises(InputError, match=r"no key 'page'|'page' are of .* \(text, if the first"):
+        list(RecordFiles(path, "user", ["page"], drop_nulls=True).tables())
+
+
 NASTY = [
     *('{"a": 1}', '{"a": 1}, {"a": 2}', '{"a": [{"b": 1}', '{"c": 2}]}', '{"a": "x', 'y"}'),
     *("3}", '{"a": 1, "a": 2}', '{"a": -1e400}', '{"a": 12345678901234567890}', "[", "]", "{}"),

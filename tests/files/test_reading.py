@@ -32,7 +32,8 @@ def test_a_glob_finds_what_beam_finds(tmp_path, pattern):
 def test_a_glob_needs_no_directory(tmp_path, monkeypatch):
     (tmp_path / "a.csv").touch()
     monkeypatch.chdir(tmp_path)
-    assert [file.path for file in match_files(local_path("*.csv"))] == ["./a.csv"]
+    for glob in ("*.csv", "?.csv", "[ab].csv"):
+        assert [file.path for file in match_files(local_path(glob))] == ["./a.csv"]
 
 
 @pytest.mark.parametrize(("given", "few", "parts"), [(4, 2, 4), (4, 3, 1), (1, 3, 1), (-1, 3, -1)])

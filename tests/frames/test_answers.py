@@ -1,5 +1,7 @@
 import json
 import pickle
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 
 import apache_beam as beam
@@ -65,6 +67,19 @@ def test_a_statement_that_lacks_something_is_refused_on_load(tmp_path, mechanism
             dp.load(tmp_path)
 
 
+def test_coordinates_that_were_cut_are_refused_on_load(tmp_path):
+    release = dp.release(VISITS, **LIST)
+    release.save(tmp_path)
+    path = tmp_path / "noisy_coordinates.csv"
+    head, *lines = path.read_text().splitlines()
+    rows, columns = ([one for one in lines if arm in one] for arm in ("rows", "columns"))
+    longer = f"columns,{len(columns) + 1},0"
+    for kept in ([*rows[:1], *columns], [*rows, *columns[:-1]], rows, [*lines, longer]):
+        path.write_text("\n".join([head, *kept, ""]))
+        with pytest.raises(ValueError, match=r"noisy_coordinates\.csv is not as it was released"):
+            dp.load(tmp_path)
+
+
 def test_the_table_has_every_rank_once_between_the_bands():
     release = dp.release(VISITS, **LIST, secret=SECRET)
     table = release.to_pandas()
@@ -92,9 +107,21 @@ def test_the_top_holds_together():
     with pytest.raises(ValueError, match="k = 1000000000000 intervals cannot"):
         release.top(10**12)
     for ask in (partial(release.top, 2), partial(dp.compare, release, release)):
-        for level in (0, 95):
+        for level in (0, 95, None, "high"):
             with pytest.raises(ValueError, match=f"between 0 and 1, got {level}$"):
                 ask(level)
+
+
+@pytest.mark.parametrize("mechanism", ["frobenius", "geometric"])
+@pytest.mark.parametrize("kind", [Decimal, Fraction, np.float32, str])
+def test_a_confidence_is_a_number_of_any_kind(kind, mechanism):
+    release = dp.release_counts([90, 3], epsilon=2, max_partitions_per_user=1, mechanism=mechanism)
+    for ask in (release.total, partial(release.share_of_top, 1), release.guesswork_bits):
+        assert str(ask(confidence=kind("0.75"))) == str(ask(confidence=0.75))
+    assert repr(release.top(2, kind("0.75"))) == repr(release.top(2, 0.75))
+    assert repr(dp.compare(release, release, kind("0.75"))) == repr(
+        dp.compare(release, release, 0.75)
+    )
 
 
 def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
@@ -138,6 +165,8 @@ def test_a_session_spends_and_refuses_before_it_reads():
             session.release(data, **LIST | {"epsilon": 0.26})
     with pytest.raises(BudgetExceededError):
         session.select(VISITS, **NAMES | {"epsilon": 0.1, "delta": 1e-5})
+    with pytest.raises(ValueError, match="unit must be one of user, replaced-user, edge, node"):
+        dp.Session(1, unit="users")
     with pytest.raises(PrivacyUnitError):
         session.degrees([("a", "b")], source=0, target=1, epsilon=0.1)
     with pytest.raises(ValueError, match="no column"):
@@ -237,6 +266,8 @@ def test_periods_are_those_of_the_job_and_are_saved_all_or_none(tmp_path):
     table = days.to_pandas()
     assert table.columns.tolist()[:3] == ["day", "rank", "frequency"]
     assert table["day"].unique().tolist() == names
+    with pytest.raises(ValueError, match="periods must be FIRST"):
+        dp.release_by_period(VISITS, **columns, **periods | {"periods": names}, **options)
     days[names[1]].save(tmp_path / names[1])
     with pytest.raises(ValueError, match=f"{names[1]}/released_frequencies"):
         days.save(tmp_path)
@@ -284,6 +315,10 @@ def test_kappa_and_plans(capsys):
     assert len(repr(choice).splitlines()) == len(choice.plans) + 6
     with pytest.raises(ValueError, match="either users or reference"):
         dp.plan(1)
+    with pytest.raises(ValueError, match="reference is empty"):
+        dp.plan(1, reference=FrequencyList())
+    with pytest.raises(TypeError, match="attribute released of a release, got ListRelease"):
+        dp.plan(1, reference=dp.release(VISITS, **LIST))
     assert [one.epsilon for one in dp.plan(["0.5", 1], users=1_000)] == [0.5, 1]
     options = {"users": 1_000, "max_partitions_per_user": 3}
     (plan,) = dp.plan("0.5", **options)

@@ -19,6 +19,7 @@ import dp_transforms as dp
 from dp_transforms import JobSecret
 from dp_transforms.budget import Ledger
 from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.files import frame_records
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import ListSpec
@@ -227,6 +228,7 @@ BAD = [
     ({"who": ["a"], "page": [{PRIVATE: 1}]}, r"the type struct \(int64\), in which"),
     ({"who": ["a"], "page": [decimal.Decimal("1e40")]}, "the type decimal of so many digits, in"),
     (PRIVATE.encode(), "must be a data frame"),
+    (collections.Counter([PRIVATE]), "must be a data frame.* got Counter"),
     (7, "must be a data frame"),
     ("nowhere.csv", "nowhere.csv"),
 ]
@@ -253,6 +255,9 @@ def test_a_want_of_memory_is_told_as_one():
         ({"epsilon": 0}, "epsilon"),
         ({"max_partitions_per_user": 0}, "max_partitions_per_user"),
         ({"partition": []}, "partition must name"),
+        ({"partition": None}, "partition must name at least one column, got None"),
+        ({"user": None}, "user must name a column, got None"),
+        ({"session": "budget.db"}, "must be a Session, .* got str"),
         ({"partition": "who"}, "must be different columns"),
         ({"mechanism": "magic"}, "mechanism must be one of"),
     ],
@@ -260,7 +265,7 @@ def test_a_want_of_memory_is_told_as_one():
 def test_arguments_are_checked_before_data_are_read(more, message):
     # 7 would be refused as soon as it is looked at.
     data = pl.DataFrame(schema=["who", "page"]) if "who" in more.values() else 7
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         dp.release(data, **LIST | more)
 
 
@@ -269,12 +274,29 @@ def test_a_secret_serves_one_release():
     dp.release(FRAME, **LIST, secret=secret)
     with pytest.raises(ValueError, match="serves another"):
         dp.release(FRAME, **LIST, secret=secret)
+    for no_secret in (bytes(32), b"", "0" * 32):
+        with pytest.raises(TypeError, match=r"must be a JobSecret, such as JobSecret\.from_os\(\)"):
+            dp.release(FRAME, **LIST, secret=no_secret)
 
 
 def test_nulls_can_be_left_out():
     data = pl.DataFrame({"who": [1, None, 2, 3], "page": ["a", "a", None, "a"]})
     released = dp.release(data, **LIST | {"epsilon": 99}, drop_nulls=True)
     assert list(released.released) == [(2, 1)]
+
+
+def test_columns_without_a_value_have_any_type(monkeypatch):
+    monkeypatch.setattr(frame_records, "_CHUNK_RECORDS", 2)
+    options = LIST | {"epsilon": 99, "drop_nulls": True}
+    nulls = {"who": [1, 2], "page": [None, None]}
+    for hold in (dict, pd.DataFrame, pl.DataFrame, pa.table):
+        assert dp.release(hold(nulls), **options).released == ReleasedList()
+    pages = [*"ab", None, None, "a"]
+    rows = [{"who": user, "page": page} for user, page in enumerate(pages)]
+    assert list(dp.release(rows, **options).released) == [(2, 1), (1, 1)]
+    assert list(dp.release(rows[2:], **options).released) == [(1, 1)]
+    with pytest.raises(ValueError, match=r"\(text, if the first"):
+        dp.release([*rows[2:], {"who": 1, "page": 7}], **options)
 
 
 def test_nothing_private_comes_back():
@@ -338,6 +360,15 @@ def test_names_that_are_integers_stay_names(tmp_path):
         dp.select(clash, **NAMES | {"partition": "low"}, counts=True)
 
 
+@pytest.mark.parametrize("name", ["x" * 200_000, b"\xc3\xa9", b"\xff", b"\\x41\\\xe2", b',"\n'])
+def test_names_of_any_length_and_bytes(tmp_path, name):
+    data = {"who": range(3_000), "page": [name, name[:1]] * 1_500}
+    names = dp.select(data, **NAMES, counts=True)
+    assert sorted(names.names["page"].to_pylist()) == sorted({name, name[:1]})
+    names.save(tmp_path / "names")
+    assert dp.load(tmp_path / "names") == names
+
+
 def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
     monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
     sexes = ["fm"[int(user[5:]) % 2] for user in USERS]
@@ -377,11 +408,18 @@ def test_names_of_groups_are_those_that_records_can_have():
     session = dp.Session(epsilon=200)
     for wrong, message in (
         (["02025"], "has the text '2025'"),
+        ([None], "must be different names, as text"),
         (["next"], "is not of the type"),
         ("2025", "must be several names, got '2025'"),
+        (2025, "must be several names, got 2025"),
     ):
         with pytest.raises(ValueError, match=message):
             session.release_groups(data, **options, groups={"year": wrong})
+    with pytest.raises(TypeError, match="groups must map columns to their values"):
+        session.release_groups(data, **options, groups=["year"])
+    rows = [*zip(*data.values(), strict=True)]
+    by_position = options | {"user": 0, "partition": 1, "groups": {2: [2025]}}
+    assert list(dp.release_groups(rows, **by_position)["2", "2025"].released) == [(2, 1)]
     for wrong in ({"groups": {"year": None}}, {"epsilon_selection": 1}, {"delta": 0.1}):
         with pytest.raises(ValueError, match="epsilon_selection and delta go with None"):
             session.release_groups(data, **options | {"groups": {"year": ["2025"]}} | wrong)

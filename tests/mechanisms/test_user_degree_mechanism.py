@@ -70,6 +70,7 @@ def test_a_tape_serves_once():
     [
         (lambda: UserDegreeMechanism(0), "epsilon must be a positive"),
         (lambda: UserDegreeMechanism(1, 0), "max_degree must be a positive integer"),
+        (lambda: UserDegreeMechanism(1, 10**6 + 1), "max_degree must be at most 1,000,000"),
         (lambda: UserDegreeMechanism(2**-60), "scale must be at most"),
         (lambda: UserDegreeMechanism(1).release({0: 3}), "must be positive integers"),
         (lambda: ReleasedDegrees((2, 3), (1, 1), 1.0), "lowest must ascend from 1"),

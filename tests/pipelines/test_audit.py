@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_transforms.mechanisms import partition_mechanism
 from pipelines import audit
 from tests.cases import slow_unless
 from tests.statistical.distributions import SIGNIFICANCE
@@ -46,14 +47,20 @@ def test_no_mechanism_is_accused(tmp_path, capsys, mechanism, max_partitions):
         assert 0.1 < epsilon(said.out, "exact") <= 1
 
 
-def test_a_broken_promise_is_seen(tmp_path, capsys):
-    """Lists 24 apart, for a mechanism that promises to hide a difference of one.
+def test_a_broken_promise_is_seen(tmp_path, monkeypatch, capsys):
+    """Lists 24 apart, for a mechanism that forgets that a user has 24 partitions.
 
     Not seeded: what is certified is 1.7 with a standard deviation of 0.07, nine of these above 1.
     """
     for name, entries in {"a.csv": "7,3\n2,3\n", "b.csv": "11,3\n6,3\n"}.items():
         (tmp_path / name).write_text(f"frequency,multiplicity\n{entries}")
     lists = [f"--frequency_list={tmp_path}/a.csv", f"--neighbour={tmp_path}/b.csv"]
+    # Without the flag they are no neighbours, and the mechanism is not to blame.
+    code, said = run(capsys, "frequency_list", *lists, "--epsilon=1")
+    assert code == 2 and "are 24 apart in L1, and neighbours at most 1: give" in said.err
+    forgetful = partition_mechanism(1, 1)
+    monkeypatch.setattr(audit, "partition_mechanism", lambda *_: forgetful)
+    lists.append("--max_partitions_per_user=24")
     code, said = run(capsys, "frequency_list", *lists, "--epsilon=1", "--draws=300")
     assert code == 1
     assert "two lists, 24 apart in L1" in said.out and "THE PROMISE IS BROKEN" in said.out

@@ -156,6 +156,7 @@ FAULTS_OF_FLAGS = [
     counted("contradicts total: give a public number", "--exact_total=90000", code=FAILURE),
     counted("the list contradicts max_total", "--max_total=5", EXPONENTIAL, code=FAILURE),
     counted("--exact_total does not go with --mechan", "--exact_total=5", "--mechanism=geometric"),
+    counted("--query is for --input", "--query=SELECT 1"),
     # Periods.
     by_period("release", FIRST_LAST, "--periods=2026-01-05"),
     by_period("select", FIRST_LAST, "--periods=2026"),
@@ -189,6 +190,7 @@ FAULTS_OF_FLAGS = [
     usage(GROUPS, "--groups is given twice for 'device'", "--groups=device=a", "--groups=device=b"),
     usage(GROUPS, "must be COLUMN=NAME,..., got 'tv'", "--groups=tv"),
     usage(GROUPS, "must be different names", "--groups=device=a,a"),
+    usage(GROUPS, "must be different names", "--groups=device=a\nb"),
     usage(GROUPS, "3 sizes for device, but --groups 1 names", "--group_sizes=device=1,2,3"),
     usage(GROUPS, COUNT, "--group_sizes=device=x"),
     usage(GROUPS, "--group_sizes is for 'age'", "--group_sizes=age=1"),
@@ -205,6 +207,7 @@ FAULTS_OF_FLAGS = [
     usage(KAPPA, "no flag --max_partitions_per_user", "--max_partitions_per_user=3"),
     # Names that are public, plots, ledgers.
     only("select", "cannot be read", "--public_partitions=none.csv"),
+    only("select", "cannot be read", "--public_partitions="),  # as of a variable that is not set
     only("select", "write one on each line", "--public_partitions={tmp}/blank.csv"),
     only("select", "expected 1 fields", "--public_partitions={tmp}/records.csv"),
     only("select", "CSV in UTF-8", "--public_partitions={tmp}/bytes.parquet"),

@@ -50,6 +50,37 @@ def test_options_from_files_and_the_command_line_wins(parser, tmp_path, failure)
         assert code == 2 and "did you mean --epsilon?" in err
 
 
+def test_what_yaml_reads_in_its_own_way_is_taken_as_written(parser, tmp_path, failure):
+    path = tmp_path / "options.yaml"
+    parser.add_argument("--job_id")
+    for written in ("2024_11", "0x10", "010", "1.10", "12:30", "2026-11-01", "1e-6"):
+        path.write_text(f"job_id: {written}")
+        assert parser.parse_job([f"--config={path}"])[0].job_id == written
+    # What is silently left out is not charged, or paid for again.
+    for written in ("", "null", "[]", "[a, null]", "no", "off", "true"):
+        path.write_text(f"job_id: {written}")
+        code, err = failure(parser.parse_job, [f"--config={path}"])
+        assert code == 2 and ("job_id must be a value or" in err or "job_id takes a text" in err)
+
+
+def test_the_command_line_wins_for_flags_that_may_be_given_twice(parser, tmp_path):
+    parser.add_argument("--partition_column", action="append")
+    for name, column in (("first", "a"), ("second", "b, c")):
+        (tmp_path / name).write_text(f"partition_column: [{column}]\nexperiments: {name}\n")
+    files = [f"--config={tmp_path}/{name}" for name in ("first", "second")]
+    flags, options = parser.parse_job(files)
+    assert flags.partition_column == ["b", "c"]
+    assert options().get_all_options()["experiments"] == ["first", "second"]
+    for given in (["--partition-column=d"], ["--partition_column", "d"]):
+        assert parser.parse_job([*given, *files])[0].partition_column == ["d"]
+
+
+def test_a_home_directory_in_the_path_of_an_option_file(parser, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "options.yaml").write_text("epsilon: 3")
+    assert parser.parse_job(["--config=~/options.yaml"])[0].epsilon == 3
+
+
 def test_workers_do_not_log_unless_asked_to(parser):
     def level(*argv):
         return parser.parse_job(argv)[1]().get_all_options()["default_sdk_harness_log_level"]

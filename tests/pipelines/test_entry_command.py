@@ -156,7 +156,7 @@ def test_an_interrupt_while_modules_are_imported_is_one_line(module, tmp_path):
     (tmp_path / "numpy.py").write_text("raise KeyboardInterrupt")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.getcwd()])}
     done = python("-m", *module, "--help", env=environment)
-    assert done.stderr == "error: interrupted: no release was written\n"
+    assert done.stderr == "error: interrupted\n"
     assert done.returncode == 130
 
 
@@ -169,6 +169,41 @@ def test_samples_replace_no_file_unless_told_to(tmp_path, capsys):
     assert len(path.read_text().splitlines()) == 11
 
 
+@pytest.mark.parametrize("command", ["show", "report"])
+def test_an_empty_path_is_not_left_out(tmp_path, capsys, command):
+    counts, out = tmp_path / "counts.csv", str(tmp_path / "out")
+    counts.write_text("frequency,multiplicity\n3,1\n")
+    assert main(["release", *job_flags(tmp_path, f"--frequency_list={counts}")]) == 0
+    assert main([command, out, "--degrees="]) == 2
+    assert "--degrees is for a job that bounds users" in capsys.readouterr().err
+
+
+def test_a_home_directory_in_paths(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    explain = "select --explain --epsilon=1 --delta=1e-5 --max_partitions_per_user=1"
+    for name, command in {
+        "a.csv": "sample --users=10 --output",
+        "b.png": "plan --users=10 --epsilon=4 --plot",
+        "c.png": f"{explain} --plot",
+    }.items():
+        assert main([*f"{command}=~/{name}".split()]) == 0
+        assert (tmp_path / "home" / name).exists() and not (tmp_path / "~").exists()
+    assert main(["sample", "--users=10", "--output=~/a.csv"]) == 1
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_standard_output_that_lacks_characters(tmp_path):
+    counts, out = tmp_path / "counts.csv", tmp_path / "ü"
+    counts.write_text("frequency,multiplicity\n3,1\n")
+    release = ["release", *job_flags(tmp_path, f"--frequency_list={counts}", f"--output={out}")]
+    for command in (release, ["show", str(out)]):
+        done = python("-m", "pipelines", *command, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "\\xfc" in done.stdout or command != release
+
+
 def test_a_reader_that_has_seen_enough_is_no_fault():
     command = [sys.executable, "-m", "pipelines", "plan", "--users=10", "--epsilon=4"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -177,13 +212,19 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
     assert process.wait() == 0
 
 
-def printed_to(output, *arguments):
+def printed_to(output, *arguments, module="pipelines", **more):
     """The exit code of a command whose standard output is a file, or closed, and its errors."""
-    command = [sys.executable, "-m", "pipelines", *arguments]
+    command = [sys.executable, "-m", module, *arguments]
     closed = (lambda: os.close(1)) if output is None else None
     with open(output or os.devnull, "w") as file:
         done = subprocess.run(
-            command, stdout=file, stderr=subprocess.PIPE, text=True, check=False, preexec_fn=closed
+            command,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            preexec_fn=closed,
+            env=os.environ | more,
         )
     return done.returncode, done.stderr
 
@@ -201,9 +242,22 @@ def test_standard_output_that_cannot_be_written(tmp_path):
     book = str(tmp_path / "book")
     Ledger.create(book, 1)
     plan, show = ["plan", "--users=10", "--epsilon=4"], ["ledger", "show", book]
-    for command in (plan, show, ["--help"], ["--version"]):
-        told = f"error: {command[0]} failed: no space left on device\n"
+    told = "error: standard output cannot be written: no space left on device\n"
+    for command in (plan, show, ["--help"], ["--version"], ["plan", "--help"]):
         assert printed_to("/dev/full", *command) == (1, told)
+    explain = ["--explain", "--epsilon=1", "--delta=1e-5", "--max_partitions_per_user=1"]
+    for module, *command in (
+        ("plan", *plan[1:]),
+        ("plan", "--version"),
+        ("release_all", "--help-all"),
+        ("release_frequency_list", *release[1:], f"--output={tmp_path}/none", "--dry_run"),
+        ("select_partitions", *explain),
+        ("worker_pool", "--port=0"),
+    ):
+        for more in ({}, {"PYTHONUNBUFFERED": "1"}):
+            # Where nothing is buffered, argparse itself drops what it cannot print.
+            found = printed_to("/dev/full", *command, module=f"pipelines.{module}", **more)
+            assert found in [(1, told), (0, "")][: 1 + ("PYTHONUNBUFFERED" in more)]
 
 
 def test_standard_error_that_cannot_be_written(tmp_path):
@@ -228,6 +282,11 @@ def test_an_interrupt_after_the_end_is_no_traceback():
         "os.kill(os.getpid(), signal.SIGINT)",
     )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+def test_a_process_without_standard_output_ends_with_its_exit_code():
+    end = "import sys; from dp_transforms.__main__ import leave; sys.stdout = None; leave(3)"
+    assert python("-c", end).returncode == 3
 
 
 def test_threads_of_grpc_do_not_keep_the_command_from_ending():

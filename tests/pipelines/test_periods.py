@@ -7,7 +7,7 @@ from dp_transforms.budget import Ledger
 from dp_transforms.files.filenames import period_names, periods_of
 from dp_transforms.mechanisms import FrequencyList
 from pipelines import release_frequency_list, select_partitions, show
-from pipelines.command_line import FAILURE, SUCCESS
+from pipelines.command_line import DONE_BEFORE, FAILURE, SUCCESS
 from tests.jobs import flags_over, job_flags, statement
 
 PERIODS = {
@@ -60,6 +60,30 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, capsys):
     assert command(tmp_path, "--periods=2026-01-06..2026-01-09", "--overwrite") == SUCCESS
     assert show.main([f"{tmp_path}/out"]) == FAILURE
     assert "out holds periods of several jobs" in capsys.readouterr().err
+
+
+def test_a_rerun_writes_the_file_of_all_periods_that_a_killed_job_has_not(tmp_path, capsys):
+    (tmp_path / "records.csv").write_text(VISITS)
+    book = Ledger.create(tmp_path / "book.ledger", 100)
+    named = [f"--ledger={book.path}", "--job_id=january"]
+    assert command(tmp_path, *named) == SUCCESS
+    combined = tmp_path / "out" / "all_periods.csv"
+    text = combined.read_text()
+    for code, *flags in (
+        (SUCCESS, "--if_exists=skip"),
+        (DONE_BEFORE, *named),
+        (SUCCESS, *named, "--if_exists=skip"),
+    ):
+        combined.unlink()
+        assert command(tmp_path, *flags, "--dry_run") == code and not combined.exists()
+        assert command(tmp_path, *flags) == code and combined.read_text() == text
+    # Of another release, which this job has replaced, or of other periods.
+    combined.write_text("period\n")
+    assert command(tmp_path, "--if_exists=skip") == SUCCESS and combined.read_text() == "period\n"
+    assert command(tmp_path, *named) == DONE_BEFORE and combined.read_text() == text
+    combined.unlink()
+    assert command(tmp_path) == DONE_BEFORE and not combined.exists()
+    assert book.remaining().epsilon == 10
 
 
 def test_times_of_parquet_files(tmp_path):

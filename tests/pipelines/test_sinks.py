@@ -121,3 +121,21 @@ def test_a_terminal_hears_of_what_takes_long(monkeypatch, screen):
         while screen.isatty() and screen.getvalue().count(line) < 3:
             threading.Event().wait(0.001)
     assert (line in screen.getvalue()) == screen.isatty()
+
+
+def test_names_of_any_length(tmp_path):
+    name = 200_000 * "n"
+    lines = (f"{user},{name},2026-01-05" for user in range(80))
+    (tmp_path / "records.csv").write_text("\n".join(["user,page,at", *lines]))
+    (tmp_path / "public.csv").write_text(f"{name}\n")
+    select = ["select", *job_flags(tmp_path, "--epsilon=30", "--delta=1e-3")]
+    formats = ["--output_format=parquet", "--output_format=jsonl"]
+    days = "--period=day --time_column=at --periods=2026-01-05..2026-01-05".split()
+    for file, *more in (
+        ("released_partitions.csv", *formats),
+        ("released_partitions.csv", f"--public_partitions={tmp_path}/public.csv"),
+        ("all_periods.csv", *days, "--max_periods_per_user=1"),
+    ):
+        assert main([*select, *more, f"--output={tmp_path}/{len(more)}"]) == SUCCESS
+        assert main(["show", f"{tmp_path}/{len(more)}"]) == SUCCESS
+        assert name in (tmp_path / str(len(more)) / file).read_text()

@@ -20,6 +20,7 @@ from dp_transforms.files import output
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import LocalFiles
 from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError
+from dp_transforms.runtime.in_process import InProcess
 from pipelines import ledger as ledger_command
 from pipelines import release_job
 from pipelines.release_frequency_list import main
@@ -108,8 +109,8 @@ def test_a_disk_that_is_full_for_the_ledger(tmp_path, path, monkeypatch, capsys,
     else:
         monkeypatch.setattr(ledger_file, "write", full)
     assert main(flags(tmp_path, path)) == 1
-    told = ["the ledger cannot be written: no space left", "was made and its budget is spent"]
-    assert told[released] in capsys.readouterr().err
+    told = "the release was made, but " if released else "the ledger cannot be written: no space"
+    assert capsys.readouterr().err.startswith(f"error: {told}")
     monkeypatch.undo()
     out = tmp_path / "out"
     assert out.exists() == (out / "released_frequencies.csv").exists() == released
@@ -170,11 +171,21 @@ def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
 
 
 @ENGINES
-def test_ctrl_c_before_anything_is_written_costs_nothing(tmp_path, path, engine):
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_ctrl_c_costs_nothing_before_anything_is_written(tmp_path, path, engine, when):
     job = flags(tmp_path, path) + engine
-    stopped = stopped_job(tmp_path, "publish", "before", signal.SIGINT, job)
-    assert stopped == (130, "error: interrupted: no release was written\n")
-    assert states(path) == ["abandoned"]
+    stopped = stopped_job(tmp_path, "publish", when, signal.SIGINT, job)
+    told = "error: interrupted: the output directory tells whether a release was written\n"
+    assert stopped == (130, told)
+    assert states(path) == ["abandoned" if when == "before" else "reserved"]
+
+
+def test_an_interrupt_while_records_are_read_says_that_there_is_no_release(
+    tmp_path, path, monkeypatch, capsys
+):
+    monkeypatch.setattr(InProcess, "frequency_list", mock.Mock(side_effect=KeyboardInterrupt))
+    assert main(flags(tmp_path, path)) == 130
+    assert "interrupted: no release was written\n" in capsys.readouterr().err
 
 
 @ENGINES
@@ -242,7 +253,7 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     assert "--job_id=november has run, and its release is in" in capsys.readouterr().err
     assert main([*job, "--overwrite"]) == 3
     assert main([*job, "--if_exists=skip"]) == 0
-    assert "nothing was done" in capsys.readouterr().out
+    assert "nothing was spent" in capsys.readouterr().out
     (line,) = Ledger.open(path).lines()
     assert line.state.value == "committed"
     told = "release_frequency_list", str(tmp_path / "out"), "first try", "november"

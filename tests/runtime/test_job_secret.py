@@ -120,6 +120,8 @@ def test_a_secret_serves_one_pipeline():
         bounded(second, secret, "again")
     for pipeline in (second, beam.Pipeline(runner=Silent())):
         bounded(pipeline, SECRET, "tests")
+    with pytest.raises(TypeError, match=r"be a JobSecret, .* got bytes"):
+        bounded(second, bytes(32), "no secret")
 
 
 def test_copies_and_forks_of_a_secret_serve_nothing(monkeypatch):

@@ -81,6 +81,7 @@ def test_nulls_are_dropped_or_refused(kind):
         ([("a", "b")], (0, 2), "a record has no position 2"),
         (["ab"], (0, 1), "must be tuples, got str"),
         (VISITS, ("user", []), "partition must name at least one column"),
+        (VISITS, ("user", None), "partition must name at least one column, got None"),
     ],
 )
 def test_columns_that_are_not_there(records, columns, message):

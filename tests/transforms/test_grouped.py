@@ -135,6 +135,7 @@ def test_values_of_tuples_are_read_as_those_of_tables():
         (lambda: release([Attribute("a")]), "selection must be given if, and only if"),
         (lambda: release([Attribute("a", ("x",))], selection=SELECTION), "selection must be given"),
         (lambda: release([Attribute("a")], selection=PrivacyBudget(1)), "delta"),
+        (lambda: release([Attribute("a")], selection=1), "must be a PrivacyBudget, got int"),
         (lambda: Attribute("user"), "cannot be called 'user': rename"),
         (lambda: Attribute("a", ()), "groups of 'a' must be different names"),
         (lambda: Attribute("a", ("x", "x")), "groups of 'a' must be different names"),
@@ -144,7 +145,7 @@ def test_values_of_tuples_are_read_as_those_of_tables():
     ],
 )
 def test_arguments_are_checked_when_it_is_made(make, says):
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises((TypeError, ValueError), match=says):
         make()
 
 

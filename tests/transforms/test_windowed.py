@@ -167,6 +167,8 @@ def test_other_windows_are_refused_with_the_reason(transform, name):
     fixed = records.pipeline | "More" >> beam.Create([("a", 1)]) | WINDOWED
     with pytest.raises(ValueError, match="put different windows together"):
         _ = (fixed, records) | beam.Flatten() | "Again" >> release
+    with pytest.raises(ValueError, match="no window begins from start on and before stop"):
+        _ = fixed | "None" >> transform(**ALL | ONCE | {"start": 1, "stop": 2})
     records.is_bounded = False
     with pytest.raises(ValueError, match="unbounded input has no last window"):
         _ = records | "Unbounded" >> release

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ def choose_strategy(
     have at most kappa partitions. From kappa = 2 on, rounds are taken if they need at most 1.5
     times as many users in their worst case: every user has kappa partitions, and early rounds gain
     nothing. At kappa = 1 ``measured`` is taken, but ``optimal`` if users are known to have one
-    partition. Rounds have no noisy counts, and are left out if they refuse the parameters. The
+    partition. Rounds have no noisy counts. Strategies that refuse the parameters are left out. The
     choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
@@ -108,13 +109,14 @@ def choose_strategy(
     'gaussian'
     """
     has_zero = 0 in (exact_fraction("epsilon", epsilon), exact_fraction("delta", delta))
-    single = [
-        strategy(epsilon, delta, **options)
-        for strategy in STRATEGIES.values()
-        if issubclass(strategy, NoisyCountStrategy if noisy_counts else CountStrategy)
-        and not (has_zero and strategy.needs_positive_budget)
-    ]
-    medians = {strategy: strategy.median_users for strategy in single if strategy.median_users}
+    medians: dict[SelectionStrategy, int] = {}
+    for strategy in STRATEGIES.values():
+        able = issubclass(strategy, NoisyCountStrategy if noisy_counts else CountStrategy)
+        if able and not (has_zero and strategy.needs_positive_budget):
+            with contextlib.suppress(StrategyRefusal):
+                made = strategy(epsilon, delta, **options)
+                if made.median_users:
+                    medians[made] = made.median_users
     if not medians:
         raise ValueError(
             "no partition could ever be selected: delta and, for noisy counts, epsilon must be "

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import gmpy2
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.discrete_noise import LARGEST_SCALE, DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.selection.gaussian import (
     GaussianBudget,
@@ -42,7 +42,11 @@ from dp_transforms.mechanisms.selection.keep_distribution import (
     OptimalDistribution,
     truncation_ratio,
 )
-from dp_transforms.mechanisms.selection.strategy import CountStrategy, NoisyCountStrategy
+from dp_transforms.mechanisms.selection.strategy import (
+    CountStrategy,
+    NoisyCountStrategy,
+    StrategyRefusal,
+)
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     ThresholdDistribution,
     calibrated_distribution,
@@ -186,6 +190,14 @@ class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
     """
 
     name: ClassVar[str] = "laplace"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 1 / self.share[0] > LARGEST_SCALE:
+            raise StrategyRefusal(
+                "this strategy would need more noise than there are users at "
+                f"epsilon={float(self.epsilon):g}; take a larger epsilon"
+            )
 
     @cached_property
     def distribution(self) -> ThresholdDistribution:
