@@ -30,6 +30,7 @@ import socket
 import subprocess
 import sys
 import threading
+import types
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,8 +45,9 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
+from apache_beam.runners.portability import local_job_service
 from apache_beam.runners.portability.flink_runner import MAGIC_HOST_NAMES, FlinkRunner
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
@@ -193,6 +195,8 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
     direct = options.view_as(DirectOptions)
     multi_processing = direct.direct_running_mode == "multi_processing"
     loud = flags.show_private_errors or flags.log_level
+    if multi_processing:
+        _serve_this_machine_alone()
     if name != DEFAULT_RUNNER or not multi_processing or loud:
         # Not all versions of Beam know this runner by its short name.
         runner = FnApiRunner() if name == DEFAULT_RUNNER else create_runner(name)
@@ -203,6 +207,20 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
     direct.direct_running_mode = "in_memory"
     command = shlex.join([sys.executable, "-c", RUN_MODULE, "pipelines.worker"])
     return FnApiRunner(SubprocessSDKEnvironment.from_command_string(command))
+
+
+def _serve_this_machine_alone() -> None:
+    """Makes ports for the workers of local runs reachable from this machine alone. Beam opens them
+    to everyone: whoever reaches one can read any file, the records and the job's secret."""
+
+    def server(*arguments: Any, **options: Any) -> grpc.Server:
+        made = grpc.server(*arguments, **options)
+        listen = made.add_insecure_port
+        made.add_insecure_port = lambda address: listen(address.replace("[::]", "localhost"))
+        return made
+
+    # If Beam moves these, test_ports_of_local_workers_are_reached_from_this_machine_alone fails.
+    worker_handlers.grpc = local_job_service.grpc = types.SimpleNamespace(server=server)
 
 
 def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:

@@ -128,8 +128,11 @@ a second run of a pipeline repeats the secret
 a secret serves any number of pipelines
 -     secret.claim(pipeline)
 a secret serves any number of selections
-- if self._claims.setdefault(use, weakref.ref(data))() is not data:
-+ if self._claims.setdefault("pipeline", weakref.ref(data))() is not data and use == "pipeline":
+- served = self._claims.setdefault(use, weakref.ref(data))()
++ served = self._claims.setdefault(use, weakref.ref(data))() if use == "pipeline" else data
+a copy of a secret serves another release
+- if served is not data or self._process != os.getpid():
++ if served is not data:
 # dp_transforms/runtime/job_secret.py: transforms/test_release.py
 a retry draws the list's noise again
 - return release_frequency_list(frequency_list, mechanism, secret, context)
@@ -263,6 +266,10 @@ users of other partitions are not paid for
 both releases get the whole budget
 - for_list = whole - for_selection
 + for_list = PrivacyBudget(whole.epsilon)
+# pipelines/worker_pool.py
+ports for the workers of a local run are open to a network
+- if multi_processing:
++ if False:
 # dp_transforms/budget/budget.py: test_ledger.py
 what is reserved but not committed is spent again
 - costs = [*spent, cost]

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import itertools
 import os
+import re
 import sqlite3
 import urllib.parse
 from abc import abstractmethod
@@ -18,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from dp_transforms.errors import InputError
-from dp_transforms.files.logical_types import record_schema, record_table, typed_column
+from dp_transforms.files.logical_types import fields_at, record_schema, record_table, typed_column
 from dp_transforms.files.paths import discreet, local_path
 from dp_transforms.files.record_files import RecordSource
 
@@ -48,6 +49,14 @@ class _Query(RecordSource):
         with discreet(_FAILED):
             for table in self._read():
                 yield self._records(self.pattern, record_table(table, self._schema))
+
+    def _schema_of(self, found: pa.Schema) -> pa.Schema:
+        """Returns ``record_schema``, whose errors tell no other columns: of a PIVOT, or a file
+        without a first line of names, these are values."""
+        for column in self._columns:
+            if not fields_at(found, column):
+                raise InputError(f"--query has no column {column!r}: name it in the query, with AS")
+        return record_schema(self.pattern, found, self._columns)
 
     @abstractmethod
     def _read(self) -> Iterator[pa.Table]:
@@ -84,7 +93,7 @@ class RecordQuery(_Query):
         with self._connected() as cursor, _telling(_UNPLANNED):
             cursor.execute(f"{self._of_all} LIMIT 0")
             found = cursor.fetch_arrow_table().schema
-        self._schema = record_schema(self.pattern, found, self._columns)
+        self._schema = self._schema_of(found)
         if not {*self._columns} <= {*found.names}:  # fields of structs
             self._of_records = self._of_all
 
@@ -123,7 +132,7 @@ class SqliteQuery(_Query):
             found = connection.execute(f"{self._of_all} LIMIT 0").description
         # SQLite reads the quoted name of a missing column as text.
         names = pa.schema([(name, pa.string()) for name, *_ in found])
-        record_schema(self.pattern, names, self._columns)
+        self._schema_of(names)
         self._types = dict.fromkeys(self._columns, pa.null())
         with discreet(_FAILED):
             # Where the first rows have no value, the first one behind them tells the type.
@@ -137,7 +146,7 @@ class SqliteQuery(_Query):
                     self._types = dict(zip(table.column_names, table.schema.types, strict=True))
         for name, kind in self._types.items():
             self._types[name] = pa.string() if pa.types.is_null(kind) else kind
-        self._schema = record_schema(self.pattern, pa.schema(self._types), self._columns)
+        self._schema = self._schema_of(pa.schema(self._types))
 
     def _connect(self) -> sqlite3.Connection:
         path = urllib.parse.quote(os.path.abspath(self._path))
@@ -182,9 +191,11 @@ def _existing(path: str) -> str:
 
 @contextlib.contextmanager
 def _telling(failed: str) -> Iterator[None]:
-    """Reports the first line of a driver's error: no row was read, so it is about the query."""
+    """Reports the first line of a driver's error, if it is about the query. DuckDB reads rows of
+    files to plan a query of them."""
     try:
         yield
     except Exception as error:
         first, *_ = str(error).strip().split("\n")
-        raise InputError(f"{failed}: {first}") from None
+        of_rows = re.search("Invalid Input|Conversion", first)
+        raise InputError(_FAILED if of_rows else f"{failed}: {first}") from None

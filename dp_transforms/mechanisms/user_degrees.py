@@ -16,7 +16,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -124,13 +124,15 @@ class UserDegreeMechanism:
         return ReleasedDegrees(self.lowest, noisy, self.epsilon_cost)
 
     def release_under(
-        self, users_by_degree: Mapping[int, int], secret: bytes, context: str = "user degrees"
+        self,
+        users_by_degree: Mapping[int, int],
+        tape_of: Callable[[str], RandomTape],
+        context: str = "user degrees",
     ) -> ReleasedDegrees:
-        """Releases under a job's secret: a retry repeats the release, while other data or another
-        context give other noise."""
+        """Releases under a job's secret, by ``JobSecret.tape``: a retry repeats the release, while
+        other data or another context give other noise."""
         content = hashlib.sha256(json.dumps(self.cells(users_by_degree)).encode()).hexdigest()
-        tape = RandomTape.from_secret(secret, f"{context} {content} by {self!r}")
-        return self.release(users_by_degree, tape)
+        return self.release(users_by_degree, tape_of(f"{context} {content} by {self!r}"))
 
     def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:
         """Returns the histogram without noise: PRIVATE. Raises as ``release``."""

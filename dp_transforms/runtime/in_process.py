@@ -201,7 +201,7 @@ class InProcess:
         """Releases how many partitions users have: see ``ReleaseUserDegrees``."""
         # Each user's pairs are all in one table.
         found = counting.add_histograms(map(counting.user_degrees, self._bounded(spec.max_degree)))
-        return [spec.mechanism.release_under(found, self._secret.secret)]
+        return [spec.mechanism.release_under(found, self._secret.tape)]
 
     def _records(self, rows: str = "records") -> Tables:
         total = self._source.estimated_rows

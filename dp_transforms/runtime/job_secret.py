@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 import weakref
@@ -29,9 +30,10 @@ _FLEX_LAUNCH = re.compile(r"/template_launches/[^/]+/job_object$")
 class JobSecret:
     """A secret has 32 bytes from which every random decision of a job is derived.
 
-    It serves one pipeline, which runs once, since the same noise on changed data would cancel. By
-    default each job draws a fresh secret. On Beam the secret is part of the job's description,
-    which is therefore as confidential as the data.
+    It serves one pipeline, which runs once, since the same noise on changed data would cancel.
+    Copies, such as workers get, and forks serve no other. By default each job draws a fresh secret.
+    On Beam the secret is part of the job's description, which is therefore as confidential as the
+    data.
 
     Decisions for different purposes are independent. A retried bundle repeats its decisions, and
     two consumers of the same purpose agree.
@@ -48,6 +50,7 @@ class JobSecret:
 
     secret: bytes = field(repr=False)
     _claims: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _process: int | None = field(default_factory=os.getpid, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.secret, bytes) or len(self.secret) != SECRET_BYTES:
@@ -77,15 +80,16 @@ class JobSecret:
 
     def claim(self, data: Any, use: str = "pipeline") -> None:
         """Notes that a use of the secret is about some data, of which it keeps no copy; raises a
-        ValueError if that use is about other data."""
-        if self._claims.setdefault(use, weakref.ref(data))() is not data:
+        ValueError if that use is about other data, or in a copy or fork of the secret."""
+        served = self._claims.setdefault(use, weakref.ref(data))()
+        if served is not data or self._process != os.getpid():
             raise ValueError(
-                f"this secret serves another {use}, and equal random numbers would show how both "
-                "differ: draw one for each with JobSecret.from_os(), or give none"
+                f"this secret serves another {use}, or is a copy, and equal random numbers would "
+                "show how both differ: draw one for each with JobSecret.from_os(), or give none"
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.secret,)
+        return type(self), (self.secret,), {"_process": None}
 
     def __repr__(self) -> str:
         return "JobSecret(<hidden>)"

@@ -21,6 +21,10 @@ def thread_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="columnar")
 
 
+# A fork has no threads of its own, and would wait for those of the pool forever.
+os.register_at_fork(after_in_child=thread_pool.cache_clear)
+
+
 def map_ahead(function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
     """Yields the function's values in order, and computes a few ahead of their use.
 

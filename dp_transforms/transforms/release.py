@@ -174,7 +174,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
             self._mechanism.max_degree, secret=secret, num_buckets=self._num_buckets
         )
         release = functools.partial(
-            self._mechanism.release_under, secret=secret.secret, context=self._context
+            self._mechanism.release_under, tape_of=secret.tape, context=self._context
         )
         # Each user's pairs are all in one bounded table.
         return (

@@ -94,7 +94,7 @@ def test_nulls_before_a_column_s_first_value(sqlite):
     [
         (ALL, "score", "column 'score' has values of several types, or numbers with a point"),
         (LATE, "page", "column 'page' has values of several types"),
-        (ALL, "page", "no column 'page': its columns are visitor, the page, score"),
+        (ALL, "page", "no column 'page': name it in the query"),
         ("SELECT * FROM visit", "score", "cannot be planned: no such table"),
         ("DROP TABLE visits", "score", "cannot be planned: "),
         (f"{ALL} UNION ALL SELECT NULL, 'x', 2", "the page", "--drop_nulls"),
@@ -118,8 +118,10 @@ def test_the_release_of_a_query_in_this_process_and_on_beam(visits, tmp_path):
 
 
 NO_NUMBERS = 'SELECT visitor, CAST("the page" AS INT) AS "the page" FROM visits'
+PIVOT = 'SELECT * FROM (PIVOT visits ON "the page" USING count(*) GROUP BY visitor)'
 FAULTS = {
-    "no such column": (["--partition_column=page"], 1, "columns are visitor, the page, day"),
+    "no such column": (["--partition_column=page"], 1, "no column 'page': name it"),
+    "a value as a column": ([f"--query={PIVOT}"], 1, "no column 'the page': name it"),
     "no such table": (["--query=SELECT * FROM visit"], 1, "cannot be planned: "),
     "not a query": (["--query=DROP TABLE visits"], 1, "cannot be planned: "),
     "two statements": (["--query=SELECT 1; SELECT 2"], 1, "cannot be planned: "),
@@ -140,6 +142,13 @@ def test_faults_are_one_line_without_values_and_leave_no_release(visits, tmp_pat
     code, err = failure(release_frequency_list.main, flags(visits, *more))
     assert code == expected and says in err and "secret" not in err and 'p"' not in err
     assert not (tmp_path / "out").exists()
+
+
+def test_faults_of_a_file_that_is_read_to_plan_its_query_name_no_line(visits, tmp_path):
+    file = tmp_path / "broken.json"
+    file.write_text('{"visitor": 1}\n{"p"\n')
+    with pytest.raises(InputError, match="failed while its records were read"):
+        RecordQuery(visits, f"FROM read_json('{file}')", "visitor", ["page"])
 
 
 def test_a_missing_driver_names_the_extra(visits, monkeypatch, failure):
@@ -178,7 +187,7 @@ def test_records_of_a_real_postgres(postgres):
     source = RecordQuery(postgres, query, "visitor", ["the page"])
     assert sorted(rows_of(source.tables())) == PAIRS
     for other, says in (
-        (query, "no column 'page': its columns are visitor, the page, price"),
+        (query, "no column 'page': name it in the query"),
         ("SELECT * FROM visit", r'cannot be planned: .*"visit" does not exist'),
     ):
         with pytest.raises(InputError, match=says):

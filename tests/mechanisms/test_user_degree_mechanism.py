@@ -7,10 +7,11 @@ import pytest
 
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism, cell_bounds
+from dp_transforms.runtime.job_secret import JobSecret
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
-SECRET = bytes(range(32))
+SECRET = JobSecret.insecure_for_testing(1)
 
 
 def test_cells_are_narrow_and_end_at_the_largest_degree():
@@ -49,16 +50,16 @@ def test_the_noise_is_that_of_the_statement():
 
 def test_a_retry_repeats_the_release_and_other_data_have_other_noise():
     mechanism = UserDegreeMechanism(0.1, max_degree=100)
-    one = mechanism.release_under({1: 500, 7: 20}, SECRET)
-    assert one == mechanism.release_under({7: 20, 1: 500}, SECRET)
-    other = mechanism.release_under({1: 501, 7: 20}, SECRET)
+    one = mechanism.release_under({1: 500, 7: 20}, SECRET.tape)
+    assert one == mechanism.release_under({7: 20, 1: 500}, SECRET.tape)
+    other = mechanism.release_under({1: 501, 7: 20}, SECRET.tape)
     noise = np.subtract(one.users, mechanism.cells({1: 500, 7: 20}))
     assert (noise != np.subtract(other.users, mechanism.cells({1: 501, 7: 20}))).any()
-    assert one.users != mechanism.release_under({1: 500, 7: 20}, SECRET, "again").users
+    assert one.users != mechanism.release_under({1: 500, 7: 20}, SECRET.tape, "again").users
 
 
 def test_a_tape_serves_once():
-    tape = RandomTape(SECRET)
+    tape = RandomTape.from_os()
     UserDegreeMechanism(1).release({1: 1}, tape)
     with pytest.raises(ValueError, match="has claimed this tape"):
         UserDegreeMechanism(1).release({1: 2}, tape)

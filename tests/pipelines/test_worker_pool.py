@@ -1,3 +1,4 @@
+import argparse
 import contextlib
 import socket
 import subprocess
@@ -8,14 +9,17 @@ from concurrent import futures
 
 import grpc
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2 as fn
 from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_grpc
 from apache_beam.portability.api import beam_runner_api_pb2 as runner
 from apache_beam.portability.api import endpoints_pb2
+from apache_beam.runners.portability import local_job_service
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN
 
 from pipelines import worker_pool
-from pipelines.worker_pool import WorkerPool
+from pipelines.worker_pool import WorkerPool, listens
 from tests.clusters.agreement import ROOT
 
 
@@ -176,3 +180,22 @@ def test_a_runner_hears_of_a_step_that_cannot_be_made(pool, nodes):
     assert node.connected.wait(20)
     assert node.reported.wait(20)
     assert "made up" in node.answers[0].error
+
+
+@pytest.mark.parametrize("loud", [True, False])
+def test_ports_of_local_workers_are_reached_from_this_machine_alone(loud, monkeypatch):
+    for module in (worker_handlers, local_job_service):
+        monkeypatch.setattr(module, "grpc", grpc)
+    flags = argparse.Namespace(show_private_errors=loud, log_level=None)
+    processes = ["--runner=FnApiRunner", "--direct_running_mode=multi_processing"]
+    worker_pool.make_runner(flags, PipelineOptions(processes))
+    # Of the runner, then of each worker's log.
+    server = worker_handlers.GrpcServer(None, None, None)
+    ports = [server.control_port, server.data_port, server.state_port, server.logging_port]
+    log = local_job_service.grpc.server(futures.ThreadPoolExecutor())
+    ports.append(log.add_insecure_port("[::]:0"))
+    log.start()
+    found = [[listens(f"{host}:{port}") for host in ("localhost", "127.0.0.2")] for port in ports]
+    server.close()
+    log.stop(None)
+    assert found == [[True, False]] * 5

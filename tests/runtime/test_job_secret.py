@@ -1,14 +1,18 @@
+import copy
 import dataclasses
 import gc
+import os
 import pickle
 import weakref
 
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.display import DisplayData
 
 import dp_transforms as dp
 from dp_transforms.mechanisms.selection import OptimalSelection
+from tests.beam_runs import steps_of
 
 SECRET = dp.JobSecret.insecure_for_testing(1)
 
@@ -120,6 +124,18 @@ def test_a_secret_serves_one_pipeline():
         bounded(second, bytes(32), "no secret")
 
 
+def test_copies_and_forks_of_a_secret_serve_nothing(monkeypatch):
+    secret = dp.JobSecret.from_os()
+    travelled = pickle.loads(pickle.dumps(secret))
+    for copied in (copy.copy(secret), copy.deepcopy(secret), travelled, copy.copy(travelled)):
+        assert copied == secret
+        with pytest.raises(ValueError, match="or is a copy"):
+            copied.claim(monkeypatch)
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    with pytest.raises(ValueError, match="or is a copy"):
+        secret.claim(monkeypatch)
+
+
 USES = {
     "selection by Measured": lambda **use: dp.SelectPartitions(1, 1e-3, 1, **use),
     "selection by": lambda **use: (
@@ -145,6 +161,16 @@ def test_a_secret_serves_one_release_of_each_context(use):
     with pytest.raises(ValueError, match=f"this secret serves another {use}"):
         _ = other | "changed" >> USES[use](secret=secret)
     _ = other | "its own" >> USES[use](secret=secret, context="another")
+
+
+@pytest.mark.parametrize("use", USES)
+def test_no_step_shows_the_secret(use):
+    pipeline = beam.Pipeline(runner=Silent())
+    _ = pipeline | beam.Create(RECORDS) | USES[use](secret=SECRET)
+    steps = [step.transform for step in steps_of(pipeline.transforms_stack[0]) if step.transform]
+    items = [item for step in steps for item in DisplayData.create_from(step).items]
+    shown = repr([steps, *map(vars, items)])
+    assert SECRET.secret.hex() not in shown and repr(SECRET.secret) not in shown
 
 
 class Silent(beam.runners.PipelineRunner):

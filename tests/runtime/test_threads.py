@@ -1,3 +1,4 @@
+import multiprocessing
 import threading
 
 import pytest
@@ -39,3 +40,12 @@ def test_an_error_comes_where_its_value_would():
     assert next(values) == 1
     with pytest.raises(ZeroDivisionError):
         next(values)
+
+
+def test_a_fork_has_threads_of_its_own():
+    assert list(map_ahead(abs, [-1])) == [1]
+    fork = multiprocessing.get_context("fork").Process(target=lambda: list(map_ahead(abs, [-1])))
+    fork.start()
+    fork.join(60)
+    fork.kill()
+    assert fork.exitcode == 0

@@ -134,6 +134,6 @@ RECORDS = [(f"u{u}", p) for u in range(90) for p in (*range(u % 7 + 1), 0)]
 @pytest.mark.parametrize("kind", ["tuples", "rows", "tables", "none"])
 def test_the_transform_releases_the_degrees_that_the_mechanism_does(kind):
     degrees = collections.Counter(u % 7 + 1 for u in range(90) if kind != "none")
-    expected = UserDegreeMechanism(0.3, max_degree=5).release_under(degrees, SECRET.secret)
+    expected = UserDegreeMechanism(0.3, max_degree=5).release_under(degrees, SECRET.tape)
     records = of_kind(kind, RECORDS if kind != "none" else [])
     assert run(records, dp.ReleaseUserDegrees(0.3, 5, secret=SECRET)) == [expected]
