@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.mechanisms.selection.choice import Explanation, evenly
 from dp_transforms.postprocessing.estimates import Estimate
-from dp_transforms.reports.phrases import Words, statement_words
+from dp_transforms.reports.phrases import Words, cost_words, statement_words
 
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
@@ -255,12 +255,12 @@ def _shortened(label: str, most: int = 24) -> str:
 def _budget(statement: Mapping[str, Any]) -> str:
     lines = {
         "Mechanism": statement["mechanism"],
-        "epsilon": f"{statement['epsilon']:g}",
-        "delta": f"{statement['delta']:g}",
+        "Cost": cost_words(statement),
         "Neighbours": statement["neighbours"],
     }
     about = {
         "max_partitions_per_user": "Partitions per user, at most",
+        "max_partitions_per_user_is": "This bound is",
         "degree": "Degree",
         "degree_bound": "Bound on degrees",
         "sensitivity": "Sensitivity (L1)",

@@ -111,6 +111,11 @@ def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
     release.report(tmp_path / "report.html", about="password")
     page = (tmp_path / "report.html").read_text()
     assert "How hard to guess" in page and "data:image/png" in page
+    one = dp.degrees([(0, 1)], source=0, target=1, degree="in", epsilon=99)
+    (axes,) = one.plot().axes
+    # A line of a single point would not be seen.
+    assert len(one.released) == 1 and axes.lines[0].get_marker() == "."
+    assert axes.get_ylabel() == "edges into the node"
 
 
 def test_names_have_bounds():
