@@ -29,7 +29,7 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
-from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability
+from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability, percents
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
 from dp_transforms.postprocessing.planning import made_up_dists
 
@@ -143,11 +143,13 @@ def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) 
     By the released degrees, kappa = 2 kept ...% (...% to ...%, 95% confidence) of all pairs of ...
     """
     kept, most = kept_part(released, kappa, confidence), released.lowest[-1]
+    low, high = percents(kept.low, kept.high, 1)
+    least, largest = percents(1 - kept.high, 1 - kept.low, 1)
     return (
-        f"By the released degrees, kappa = {kappa:,} kept {kept.value:.1%} ({kept.low:.1%} to "
-        f"{kept.high:.1%}, {100 * confidence:.4g}% confidence) of all pairs of a user and a "
-        f"partition, and dropped {1 - kept.value:.1%} ({1 - kept.high:.1%} to {1 - kept.low:.1%}); "
-        f"a user with more than {most:,} partitions counts as one with {most:,}."
+        f"By the released degrees, kappa = {kappa:,} kept {kept.value:.1%} ({low} to {high}, "
+        f"{100 * confidence:.4g}% confidence) of all pairs of a user and a partition, and dropped "
+        f"{1 - kept.value:.1%} ({least} to {largest}); a user with more than {most:,} "
+        f"partitions counts as one with {most:,}."
     )
 
 

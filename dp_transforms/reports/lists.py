@@ -96,7 +96,7 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     about = (
         "The difference is the second less the first. The interval below each holds the true one "
         f"with {confidence:.0%} confidence, over the noise of both lists, each by itself. An "
-        "interval without 0 in it tells that there is a difference."
+        "interval without 0 in it tells that the lists differ."
     )
     picture = page.figure(pictures[COMPARISON_PICTURE], caption)
     heads = ("", *comparison.labels, "Difference")
@@ -122,7 +122,7 @@ def _figures(release: ListRelease, said: Wording) -> dict[str, Any]:
         sums = guessing_metrics.rank_sums(released)
         rates = [sums.sum_to(rank) / sums.total for rank in ranks.tolist()]
         axes.fill_between(ranks, *bounds, alpha=0.25, lw=0, label=band)
-        axes.semilogx(ranks, rates, label="as released")
+        axes.semilogx(ranks, rates, "." * (len(ranks) == 1), label="as released")
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:.0%}")
 

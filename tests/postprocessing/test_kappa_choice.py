@@ -71,8 +71,8 @@ def test_the_interval_of_what_is_kept_holds(pairs):
 
 def test_what_is_kept_is_said_in_words():
     words = kept_words(ReleasedDegrees((1, 2, 3), (600, 0, 200), 1.0), 1)
-    assert "kept 66.7% (65.7% to 67.7%, 95% confidence)" in words
-    assert "dropped 33.3% (32.3% to 34.3%)" in words
+    assert "kept 66.7% (65.6% to 67.7%, 95% confidence)" in words
+    assert "dropped 33.3% (32.3% to 34.4%)" in words
 
 
 def test_users_of_three_partitions_are_given_three():
