@@ -23,7 +23,7 @@ from dp_transforms.frames.releases import load
 from dp_transforms.postprocessing.kappa_choice import kept_words
 from dp_transforms.reports import page
 from dp_transforms.reports.pages import page_of
-from dp_transforms.reports.phrases import NO_WORDS, Words, drops_records
+from dp_transforms.reports.phrases import NO_WORDS, Words
 from pipelines.command_line import OneLineParser, command
 
 _CONTENT = f"a release with its {PRIVACY_FILE}"
@@ -64,7 +64,7 @@ def kept(directory: str, degrees: str) -> str:
     has no such release, or its job has bounded users in another way."""
     with reading(directory, _CONTENT):
         statement = read_statement(directory)
-    if not drops_records(statement) or "periods" in statement:
+    if statement.get("max_partitions_per_user_is") != "enforced" or "periods" in statement:
         raise ValueError(f"--degrees is for a job that bounds users once: {directory} is of none")
     return kept_words(read_degrees(degrees), statement["max_partitions_per_user"])
 

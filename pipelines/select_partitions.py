@@ -11,7 +11,7 @@ from typing import Any
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.files.paths import local_path
-from dp_transforms.mechanisms.selection import STRATEGIES, WeightedStrategy, explain
+from dp_transforms.mechanisms.selection import STRATEGIES, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.reports.page import plot_explanation
@@ -141,7 +141,7 @@ def main(flags: argparse.Namespace) -> Release | Job:
         flags,
         spec,
         source,
-        bounded_by_job=isinstance(spec.strategy, WeightedStrategy) or not flags.already_bounded,
+        bounded_by_job=not flags.already_bounded,
         whole=None if spec.others_epsilon is None else spec.cost,
     )
 

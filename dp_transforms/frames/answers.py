@@ -30,6 +30,7 @@ from dp_transforms.postprocessing.estimates import (
 )
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from dp_transforms.reports.phrases import wording
 from dp_transforms.reports.privacy_statement import distribution_of_statement
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ class ListRelease(Release, Answers):
         """
         from dp_transforms.reports import lists
 
-        return lists.plot_list(self.released, path, confidence, self._known())
+        users = wording(dict(self.statement)).users
+        return lists.plot_list(self.released, path, confidence, self._known(), users)
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the list, noisy coordinates and privacy.json, as a job does: all files or none.

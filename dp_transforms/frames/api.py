@@ -398,7 +398,9 @@ def choose_kappa(
       epsilon: the cost of this comparison; a tenth of ``for_epsilon`` is usually enough.
       for_epsilon: the epsilon of the later release.
       for_delta: the delta of a later selection of names; by default a list follows.
-      max_degree: the largest value to try. Public: choose it without looking at the data.
+      max_degree: the largest value to try; a user with more partitions counts as having so many.
+        With few users noise among large values passes for users. Public: choose it without looking
+        at the data.
 
     Returns:
       A choice whose ``recommended`` is the best value.

@@ -147,7 +147,13 @@ class GroupReleases(Releases):
         return grouped_tables((*name, one.released) for name, one in self.items())
 
 
-_OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
+_OF_ALL = (
+    "delta_exact",
+    "lists",
+    "selection_of_groups",
+    "composition",
+    "groups_per_user_and_attribute",
+)
 """These fields of a statement concern several groups together."""
 
 

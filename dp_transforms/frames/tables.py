@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.reports.page import table as html_table
 from dp_transforms.reports.page import text_table
 from dp_transforms.reports.pages import figure_of, page_of
-from dp_transforms.reports.phrases import Words, statement_words
+from dp_transforms.reports.phrases import Words, cost_words, statement_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,20 +127,14 @@ class Release(PagedTable):
         told = self.statement
         if not told:
             return []
-        cost = f"epsilon {told['epsilon']:g}"
-        if told["delta"] > 0:
-            cost += f" and delta {told['delta']:g}"
-        if others := told.get("other_partitions"):
-            cost += f", and epsilon {others['epsilon']:g} for users of other partitions"
-        periods = told.get("periods", {})
-        if "epsilon_of_all" in periods:
-            together = f"epsilon {periods['epsilon_of_all']:g} for all {periods['of']}s together"
-            cost = f"{together}, {told['epsilon']:g} for each"
         bound = ""
         if "max_partitions_per_user" in told:
             most, how = told["max_partitions_per_user"], told["max_partitions_per_user_is"]
             bound = f"; at most {most} partition{'s' * (most > 1)} of each user ({how})"
-        return [*self._summary(), f"{cost}; neighbouring data: {told['neighbours']}{bound}"]
+        return [
+            *self._summary(),
+            f"{cost_words(told)}; neighbouring data: {told['neighbours']}{bound}",
+        ]
 
 
 def _text(value: Any) -> str:

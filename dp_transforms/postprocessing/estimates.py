@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,8 @@ class Estimate:
 
     >>> print(Estimate(169, 160, 177))
     169 (160 to 177, 95% confidence)
+    >>> print(Estimate(0.55555, 0.44446, 0.66664))  # ends are rounded outwards
+    0.5556 (0.4444 to 0.6667, 95% confidence)
     """
 
     value: float
@@ -57,9 +60,15 @@ class Estimate:
         object.__setattr__(self, "confidence", float(self.confidence))
 
     def __str__(self) -> str:
+        def text(one: float, rounding: str | None = None) -> str:
+            if isinstance(one, int):
+                return f"{one:,}"
+            return f"{float(Context(4, rounding).create_decimal(repr(float(one)))):,.4g}"
+
         value, low, high = (
-            f"{one:,}" if isinstance(one, int) else f"{one:,.4g}"
-            for one in (self.value, self.low, self.high)
+            text(self.value),
+            text(self.low, ROUND_FLOOR),
+            text(self.high, ROUND_CEILING),
         )
         words = "confidence" if self.kind == PROVED else "under the model"
         return f"{value} ({low} to {high}, {100 * self.confidence:.3g}% {words})"
@@ -239,6 +248,13 @@ def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
         return RankSums(frequency_list).sum_to(index)
     lengths = frequency_list.at_ranks if name == ROWS else frequency_list.at_least
     return int(lengths([index])[0])
+
+
+def percents(low: float, high: float, digits: int) -> tuple[str, str]:
+    """Formats the ends of an interval for a share, rounded outwards."""
+    scale = 10 ** (2 + digits)
+    ends = math.floor(scale * low) / scale, math.ceil(scale * high) / scale
+    return f"{ends[0]:.{digits}%}", f"{ends[1]:.{digits}%}"
 
 
 def failure_probability(confidence: float) -> float:

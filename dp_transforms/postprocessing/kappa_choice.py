@@ -29,7 +29,7 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
-from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability
+from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability, percents
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
 from dp_transforms.postprocessing.planning import made_up_dists
 
@@ -143,17 +143,26 @@ def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) 
     By the released degrees, kappa = 2 kept ...% (...% to ...%, 95% confidence) of all pairs of ...
     """
     kept, most = kept_part(released, kappa, confidence), released.lowest[-1]
+    low, high = percents(kept.low, kept.high, 1)
+    least, largest = percents(1 - kept.high, 1 - kept.low, 1)
     return (
-        f"By the released degrees, kappa = {kappa:,} kept {kept.value:.1%} ({kept.low:.1%} to "
-        f"{kept.high:.1%}, {100 * confidence:.4g}% confidence) of all pairs of a user and a "
-        f"partition, and dropped {1 - kept.value:.1%} ({1 - kept.high:.1%} to {1 - kept.low:.1%}); "
-        f"a user with more than {most:,} partitions counts as one with {most:,}."
+        f"By the released degrees, kappa = {kappa:,} kept {kept.value:.1%} ({low} to {high}, "
+        f"{100 * confidence:.4g}% confidence) of all pairs of a user and a partition, and dropped "
+        f"{1 - kept.value:.1%} ({least} to {largest}); a user with more than {most:,} "
+        f"partitions counts as one with {most:,}."
     )
 
 
-def _without_noise(noisy: FloatArray) -> FloatArray:
-    """Returns the nearest histogram in L2 without negative entries and with the same sum. Zeros in
-    their place would add users, mostly to empty cells."""
+def _without_noise(noisy: FloatArray, epsilon: float) -> FloatArray:
+    """Returns the nearest histogram in L2 without negative entries and with the same sum, up to the
+    last cell from which on there are more users than two standard deviations of noise. Zeros in
+    the place of negative entries would add users, mostly to empty cells; and a few users that noise
+    makes beyond that cell would have most of the contributions."""
+    cells = len(noisy)
+    from_here_on = noisy[::-1].cumsum()[::-1]
+    seen = from_here_on > 2 * np.sqrt(2 * np.arange(cells, 0, -1)) / epsilon
+    if seen.any():
+        noisy = noisy[: seen.nonzero()[0][-1] + 1]
     total = noisy.sum()
     if total <= 0:
         raise ValueError(
@@ -161,7 +170,8 @@ def _without_noise(noisy: FloatArray) -> FloatArray:
         )
     falling = np.sort(noisy)[::-1]
     excess = (falling.cumsum() - total) / np.arange(1, len(noisy) + 1)
-    return np.maximum(noisy - excess[falling > excess][-1], 0)
+    found = np.maximum(noisy - excess[falling > excess][-1], 0)
+    return np.append(found, np.zeros(cells - len(noisy)))
 
 
 class _Degrees:
@@ -170,7 +180,7 @@ class _Degrees:
     def __init__(self, released: ReleasedDegrees):
         self.first: IntArray = np.array(released.lowest)
         self.last = np.append(self.first[1:] - 1, self.first[-1])
-        self.users = _without_noise(np.array(released.users, np.float64))
+        self.users = _without_noise(np.array(released.users, np.float64), released.epsilon)
         # Within a cell, the number of users of degree d is assumed proportional to 1 / d**2.
         cells = (np.arange(a, b + 1) for a, b in zip(self.first, self.last, strict=True))
         self.means = np.array([(1 / d).sum() / (1 / d**2).sum() for d in cells])

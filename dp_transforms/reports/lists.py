@@ -24,7 +24,7 @@ from dp_transforms.postprocessing.estimates import (
 )
 from dp_transforms.postprocessing.intervals import intervals_of
 from dp_transforms.reports import page
-from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
+from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, some, wording
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,19 +63,10 @@ def list_page(release: ListRelease, words: Words) -> page.Page:
         content = _plots(pictures, said) + _numbers(release, said) + _top(release, said)
         if said.guessing:
             content += _metrics(release)
-    between = f"between {number.low:,} and {number.high:,}"
-    counted = ""
-    if said.bound:
-        counted = (
-            f"There are at least {number.low:,} {said.things}: {between} in this list{said.bound}, "
-            f"chosen at random ({CONFIDENCE:.0%} confidence). If {said.users} have more, the "
-            "true numbers are larger than those on this page."
-        )
-    elif "degree" not in release.statement:
-        counted = f"There are {between} {said.things} ({CONFIDENCE:.0%} confidence)."
-    intro = f"""{released.total:,} {said.total} {released.distinct:,} {said.things}, as
-released: the true numbers differ by the noise that makes the list private. It does not say which
-{said.things}. {counted}"""
+    intro = f"""As released, {said.total} {said.things} add up to {released.total:,}, over
+{some(released.distinct, said.thing, said.things)}. The numbers of the true list differ by the noise
+that makes the list private. The release does not say which {said.things}. The true list has between
+{number.low:,} and {number.high:,} of them ({CONFIDENCE:.0%} confidence).{said.limits("It is")}"""
     content = f"<p>{html.escape(intro)}</p>\n{content}"
     title = said.title + said.bound
     return page.document(title, words, content, {"": release.statement}), pictures
@@ -87,11 +78,7 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
     bounds = ""
     for label, said in zip(comparison.labels, told, strict=True):
-        if said.bound:
-            bounds += (
-                f" The list {label} is{said.bound[1:]}, chosen at random: if {said.users} have "
-                "more, true numbers are larger."
-            )
+        bounds += said.limits(f"The list {label} is")
     answers = (comparison.first, comparison.second, comparison.differences)
     rows = [
         (_named(question, told[0]), *map(_text, answered))
@@ -135,7 +122,7 @@ def _figures(release: ListRelease, said: Wording) -> dict[str, Any]:
         sums = guessing_metrics.rank_sums(released)
         rates = [sums.sum_to(rank) / sums.total for rank in ranks.tolist()]
         axes.fill_between(ranks, *bounds, alpha=0.25, lw=0, label=band)
-        axes.semilogx(ranks, rates, label="as released")
+        axes.semilogx(ranks, rates, "." * (len(ranks) == 1), label="as released")
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:.0%}")
 
@@ -161,6 +148,7 @@ def plot_list(
     path: str | os.PathLike[str] | None = None,
     confidence: float = 0.99,
     intervals: ReleaseIntervals | None = None,
+    users: str = "users",
 ) -> Any:
     """Draws the frequency of each rank, on logarithmic axes, and returns the ``matplotlib`` figure.
     It has proved error bars if the list has intervals (see ``intervals_of``). An ImportError says
@@ -171,6 +159,7 @@ def plot_list(
       path: write an image there.
       confidence: of all error bars together, for every private list.
       intervals: the source of the error bars; by default the list's own.
+      users: what is counted, at the axis.
     """
     if intervals is None:
         with contextlib.suppress(ValueError):
@@ -178,7 +167,7 @@ def plot_list(
     bands = intervals.bands(confidence) if intervals and len(released) else None
     band = f"error bars, {confidence:.0%} together"
     figure = page.curves(
-        "", "rank", "users", lambda axes: _draw_ranks(axes, released, bands, "released", band)
+        "", "rank", users, lambda axes: _draw_ranks(axes, released, bands, "released", band)
     )
     if path is not None:
         figure.savefig(path)
@@ -223,7 +212,7 @@ def _draw_ranks(
     # Each run of equal frequencies is a step, from its first rank to its last.
     ends = released.multiplicities.cumsum()
     ranks = np.stack([ends - released.multiplicities + 1, ends], axis=1).ravel()
-    axes.plot(ranks, released.frequencies.repeat(2), label=label)
+    axes.plot(ranks, released.frequencies.repeat(2), "." * (released.distinct == 1), label=label)
     if len(released):
         axes.set(xscale="log", yscale="log")
         axes.set_ylim(bottom=0.5)
@@ -259,8 +248,8 @@ def _top(release: ListRelease, said: Wording) -> str:
     top = release.top(min(_TOP, release.released.distinct))
     rows = [(f"{rank}", page.count_text(one)) for rank, one in enumerate(top, 1)]
     about = (
-        f"The {len(rows)} largest frequencies. With {CONFIDENCE:.0%} confidence all of these "
-        "intervals hold together."
+        f"The largest frequencies. With {CONFIDENCE:.0%} confidence all of these intervals hold "
+        "together."
     )
     return page.section("The top", about, [("Rank", said.users.capitalize()), *rows])
 

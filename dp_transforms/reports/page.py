@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.mechanisms.selection.choice import Explanation, evenly
-from dp_transforms.postprocessing.estimates import Estimate
-from dp_transforms.reports.phrases import Words, statement_words
+from dp_transforms.postprocessing.estimates import Estimate, percents
+from dp_transforms.reports.phrases import Words, cost_words, statement_words
 
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
@@ -234,8 +234,8 @@ def share_text(estimate: Estimate) -> str:
     >>> share_text(Estimate(0.12345, 0.12344, 0.12346))
     '12.35%\\n12.34% to 12.35%'
     """
-    low, high = math.floor(10_000 * estimate.low) / 100, math.ceil(10_000 * estimate.high) / 100
-    return f"{estimate.value:.2%}\n{low:.2f}% to {high:.2f}%"
+    low, high = percents(estimate.low, estimate.high, 2)
+    return f"{estimate.value:.2%}\n{low} to {high}"
 
 
 def bits_text(estimate: Estimate) -> str:
@@ -255,12 +255,12 @@ def _shortened(label: str, most: int = 24) -> str:
 def _budget(statement: Mapping[str, Any]) -> str:
     lines = {
         "Mechanism": statement["mechanism"],
-        "epsilon": f"{statement['epsilon']:g}",
-        "delta": f"{statement['delta']:g}",
+        "Cost": cost_words(statement),
         "Neighbours": statement["neighbours"],
     }
     about = {
         "max_partitions_per_user": "Partitions per user, at most",
+        "max_partitions_per_user_is": "This bound is",
         "degree": "Degree",
         "degree_bound": "Bound on degrees",
         "sensitivity": "Sensitivity (L1)",
@@ -314,12 +314,12 @@ def kappa_table(choice: KappaChoice) -> str:
     if choice.plans[0].noise is not None:
         error, noise = _ERROR, ["noise", "of other kinds"]
         about = (
-            "at most about half the L1 distance to the list of all records, half of what\nis "
+            "at most about half the L1 distance to the list of all pairs, half of what is\n"
             "dropped and the noise on a Zipf list; noise on lists of other kinds stands beside it"
         )
     rows = [["kappa", "kept (95%)", "dropped", *noise, error]]
     for plan in choice.plans:
-        row = [f"{plan.kappa:,}", f"{plan.kept.low:.1%} to {plan.kept.high:.1%}"]
+        row = [f"{plan.kappa:,}", " to ".join(percents(plan.kept.low, plan.kept.high, 1))]
         row.append(f"{plan.dropped:,.0f}")
         if plan.noise is not None and plan.other_noise is not None:
             low, high = plan.other_noise
@@ -329,7 +329,8 @@ def kappa_table(choice: KappaChoice) -> str:
     return (
         f"about {choice.users:,.0f} users, {choice.contributions:,.0f} contributions\n"
         f"{text_table(rows)}\n"
-        f"kept: part of all pairs of a user and a partition, by the released degrees\n"
+        f"kept: part of all pairs of a user and a partition, by the released degrees: a user "
+        f"with more\nthan max_degree partitions counts in every column as one with max_degree\n"
         f"* recommended: max_partitions_per_user={choice.recommended}\n"
         f"{error}: {about}"
     )

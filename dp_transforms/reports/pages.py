@@ -76,13 +76,10 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
         table = page.table([(releases.kind.capitalize(), "Names"), *numbers], numbers=1)
         return f"<h2>Names</h2>\n{page.figure(picture, 'Numbers of released names.')}{table}"
     groups, kind = releases.kind == "group", releases.kind.capitalize()
-    intro = f"A list for each of {len(releases):,} periods, as released:"
-    if groups:
-        number = len(releases) - 1
-        intro = f"The list of all {said.users}, and one for each of {number} groups, as released:"
-    intro += (
-        " the true numbers differ by the noise that makes them private. They do not say which "
-        f"{said.things}."
+    each = f"all {said.users} and that of each group" if groups else f"each {releases.kind}"
+    intro = (
+        f"The list of {each}, as released: the numbers of the true lists differ by the noise that "
+        f"makes them private. They do not say which {said.things}.{said.limits('Each is')}"
     )
     caption = (
         f"Bars, or the band, hold the values of the true lists, each with {CONFIDENCE:.0%} "
@@ -134,11 +131,11 @@ def _names_page(release: NamesRelease, words: Words) -> page.Page:
         content += f"<h2>{'The names' if shown == number else html.escape(which)}</h2>\n"
     if number and counted:
         confidence = statement["count_intervals"]["confidence"]
-        content += f"""<p>{html.escape(_counted(statement, said))} Counts have noise.
-Each interval holds the true number with {confidence:.0%} confidence given that the partition is
-named, whatever that number is: of a hundred intervals about {100 * (1 - confidence):.0f} do not. A
-lower end far from its count says that far fewer, by luck, would have given that count as
-well.</p>
+        whose = f"Counts are of {said.users}, with noise.{said.limits('They are')}"
+        content += f"""<p>{html.escape(whose)} Each interval holds the true number with
+{confidence:.0%} confidence given that the partition is named, whatever that number is: of a hundred
+intervals about {100 * (1 - confidence):.0f} do not. A lower end far from its count says that far
+fewer, by luck, would have given that count as well.</p>
 """
         drawn = "Noisy" if number <= _DRAWN else f"The {_DRAWN} largest noisy"
         caption = f"{drawn} counts, and their intervals."
@@ -161,17 +158,6 @@ def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
 
     columns = release.names[:shown].to_pydict().values()
     return [[*map(text, row, range(len(row)))] for row in zip(*columns, strict=True)]
-
-
-def _counted(statement: dict[str, Any], said: Wording) -> str:
-    """Says in a sentence which users are counted."""
-    if not said.bound:
-        return f"Counts are of {said.users}."
-    kappa = statement["max_partitions_per_user"]
-    return (
-        f"Counts are of the {said.users} who have a partition among at most {kappa:,} of theirs, "
-        f"chosen at random: if {said.users} have more than {kappa:,}, it has at least as many."
-    )
 
 
 def _others(statement: dict[str, Any], said: Wording) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context
 from typing import Any, NamedTuple
 
 from dp_transforms.mechanisms.partition.distributions import ExponentialDistribution
@@ -31,12 +32,22 @@ class Wording(NamedTuple):
 
     title: str
     total: str  # the unit of the total, before ``things``
-    things: str  # the things with frequencies, in the plural
+    thing: str  # with a frequency
+    things: str
     users: str  # the counted unit, at the axis
     ranks_title: str  # of the picture of frequencies by rank
     ranks_caption: str  # below it
     guessing: bool  # whether guessing metrics mean something for such a list
     bound: str = ""  # on the numbers of the page, where records may have been dropped
+
+    def limits(self, what: str) -> str:
+        """Says, if records may have been dropped, of which ones numbers are."""
+        if not self.bound:
+            return ""
+        return (
+            f" {what}{self.bound[1:]}, chosen at random. If there are more, the true counts are "
+            "larger, and shares differ."
+        )
 
 
 _SOURCES = {ExponentialDistribution.title: " (Blocki, Datta and Bonneau, NDSS 2016)"}
@@ -59,7 +70,13 @@ def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
         total, neighbours, has = _DEGREES[degree]
         title = f"A differentially private degree list{words.of_data}"
         caption = f"How many {has}, from the largest number on."
-        return Wording(title, total, "nodes", neighbours, "Degree by rank", caption, False)
+        bound = ""
+        if "degree_bound" in statement:
+            where = "at" if degree == "undirected" else "into, and out of,"
+            bound = f", of at most {some(statement['degree_bound'], 'edge')} {where} each node"
+        return Wording(
+            title, total, "node", "nodes", neighbours, "Degree by rank", caption, False, bound
+        )
     columns = statement.get("partition_columns", [])
     if words.about is None and len(columns) > 1:
         of = f"{', '.join(columns[:-1])} and {columns[-1]}"
@@ -71,12 +88,16 @@ def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
     user, users = _numbers(words.users)
     bound = ""
     if drops_records(statement):
-        kappa = statement["max_partitions_per_user"]
-        bound = f", of at most {kappa:,} {things if kappa > 1 else thing} of each {user}"
+        kappa, periods = statement["max_partitions_per_user"], statement.get("periods", {})
+        kappa = periods.get("max_partitions_per_user_and_period", kappa)
+        bound = f", of at most {some(kappa, thing, things)} of each {user}"
+        if periods:
+            bound += f" in each of at most {some(periods['max_periods_per_user'], periods['of'])}"
     described = [words.about] if words.about else columns or ["password"]
     return Wording(
         f"A differentially private frequency list{words.of_data}",
         f"contributions of {users} to",
+        thing,
         things,
         users,
         "Frequency by rank",
@@ -101,6 +122,20 @@ def _numbers(word: str) -> tuple[str, str]:
     return word, f"{word}s"
 
 
+def some(number: int, thing: str, things: str = "") -> str:
+    """Writes a number of things."""
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def amount(value: float) -> str:
+    """Writes a part of a budget with at most six digits, rounded up.
+
+    >>> amount(0.5), amount(0.333333333333334)
+    ('0.5', '0.333334')
+    """
+    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(value))):g}"
+
+
 def statement_words(statement: dict[str, Any]) -> list[str]:
     """Puts the privacy.json of any release into paragraphs that a publisher can paste.
 
@@ -115,34 +150,35 @@ def statement_words(statement: dict[str, Any]) -> list[str]:
 
 
 def _list_words(statement: dict[str, Any]) -> list[str]:
-    epsilon, unit = statement["epsilon"], statement.get("privacy_unit", "user")
+    epsilon, unit = amount(statement["epsilon"]), statement.get("privacy_unit", "user")
     whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
     what = f"This {'degree' if 'degree' in statement else 'frequency'} list was"
     if "periods" in statement and "period" not in statement:  # all of them
-        epsilon, what = statement["periods"]["epsilon_of_all"], "These frequency lists were"
+        epsilon = amount(statement["periods"]["epsilon_of_all"])
+        what = "These frequency lists were"
     return [
-        f"{what} released under pure epsilon-differential privacy with epsilon = {epsilon:g}. The "
+        f"{what} released under pure epsilon-differential privacy with epsilon = {epsilon}. The "
         f"privacy unit is one {unit}; "
         f"neighbouring data sets: {statement['neighbours']}. Whether {whose} used or not, every "
-        f"possible release is at most e^{epsilon:g} times as likely in one case as in the other.",
+        f"possible release is at most e^{epsilon} times as likely in one case as in the other.",
         _bound_words(statement) + _period_words(statement),
         _mechanism_words([statement], "users" if unit == "user" else "graph"),
     ]
 
 
 def _groups_words(statement: dict[str, Any]) -> list[str]:
-    epsilon, delta = statement["epsilon"], statement["delta"]
-    kind = f"({epsilon:g}, {delta:g})-differential privacy"
-    if not delta:
-        kind = f"pure epsilon-differential privacy with epsilon = {epsilon:g}"
+    epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
+    kind = f"({epsilon}, {delta})-differential privacy"
+    if not statement["delta"]:
+        kind = f"pure epsilon-differential privacy with epsilon = {epsilon}"
     parts = [
-        f"{one['epsilon']:.3g} for "
+        f"{amount(one['epsilon'])} for "
         + (f"the groups by {one['attribute']}" if "attribute" in one else "the list of all users")
         for one in statement["lists"]
     ]
     selection = statement.get("selection_of_groups")
     if selection:
-        parts.append(f"{selection['epsilon']:g} for the names of groups that were not public")
+        parts.append(f"{amount(selection['epsilon'])} for the names of groups that were not public")
     return [
         f"These lists were released together under {kind}. The privacy unit is one user; "
         f"neighbouring data sets: {statement['neighbours']}.",
@@ -154,27 +190,27 @@ def _groups_words(statement: dict[str, Any]) -> list[str]:
 
 
 def _names_words(statement: dict[str, Any]) -> list[str]:
-    epsilon, delta = statement["epsilon"], statement["delta"]
+    epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
     strategy = f"selection strategy {statement['strategy']}"
     paragraphs = [
-        f"These names were released under ({epsilon:g}, {delta:g})-differential privacy. The "
+        f"These names were released under ({epsilon}, {delta})-differential privacy. The "
         f"privacy unit is one user; neighbouring data sets: {statement['neighbours']}. Any set "
-        f"of outputs has at most e^{epsilon:g} times the probability with one of these data sets "
-        f"that it has with the other, plus {delta:g}.",
+        f"of outputs has at most e^{epsilon} times the probability with one of these data sets "
+        f"that it has with the other, plus {delta}.",
         _bound_words(statement) + _period_words(statement),
     ]
     if more := statement.get("other_partitions", {}).get("epsilon"):
         paragraphs[0] += (
-            f" Beside the names, the number of users of other partitions costs epsilon = {more:g} "
-            f"more, {epsilon + more:g} in all."
+            " Beside the names, the number of users of other partitions costs epsilon = "
+            f"{amount(more)} more, {amount(round(statement['epsilon'] + more, 12))} in all."
         )
     if statement["pre_threshold"] > 1:
         least = statement["pre_threshold"]
         paragraphs.append(f"Partitions of fewer than {least:,} users are never named.")
     if statement.get("public_partitions"):
         paragraphs.append(
-            f"{statement['public_partitions']:,} names were public before: about these the release "
-            "tells only the numbers of their users."
+            f"Names that were public before: {statement['public_partitions']:,}. About these the "
+            "release tells only the numbers of their users."
         )
     return [*paragraphs, _MECHANISM_WORDS.format(strategy, "users")]
 
@@ -196,13 +232,14 @@ def _period_words(statement: dict[str, Any]) -> str:
         return (
             f"{which} of {span}. The numbers above are for all of these periods together: a user "
             f"counts in at most {most} of them, and in at most "
-            f"{periods['max_partitions_per_user_and_period']} partitions of each, chosen at random."
+            f"{some(periods['max_partitions_per_user_and_period'], 'partition')} of each, chosen "
+            "at random."
         )
     which = f"This is the list of {one}; there is a list" if one else "These are the lists"
     return (
         f" {which} of {span}. The bound on partitions is for each list. A user counts in at most "
         f"{most} of these lists, chosen at random, so all lists together cost epsilon = "
-        f"{periods['epsilon_of_all']:g}."
+        f"{amount(periods['epsilon_of_all'])}."
     )
 
 
@@ -216,7 +253,9 @@ def _bound_words(statement: dict[str, Any]) -> str:
     if "degree" in statement:
         return "Self-loops were dropped, and repeated edges counted once."
     kappa = statement["max_partitions_per_user"]
-    counts = f"Each user counts in at most {kappa} partition{'s' if kappa > 1 else ''}"
+    counts = f"Each user counts in at most {some(kappa, 'partition')}"
+    if "in each round" in statement["max_partitions_per_user_is"]:
+        counts += " in each round"
     if not drops_records(statement):
         return f"{counts}; this is the publisher's declaration about the data."
     return (
@@ -227,4 +266,19 @@ def _bound_words(statement: dict[str, Any]) -> str:
 
 def drops_records(statement: dict[str, Any]) -> bool:
     """Tells whether the job may have dropped records, so that true numbers may be larger."""
-    return statement.get("max_partitions_per_user_is") == "enforced"
+    return statement.get("max_partitions_per_user_is", "declared") != "declared"
+
+
+def cost_words(statement: Mapping[str, Any]) -> str:
+    """Writes the cost of any release in a line."""
+    cost = f"epsilon {amount(statement['epsilon'])}"
+    if statement["delta"] > 0:
+        cost += f" and delta {amount(statement['delta'])}"
+    periods = statement.get("periods", {})
+    if "epsilon_of_all" in periods:
+        whole = f"epsilon {amount(periods['epsilon_of_all'])} for all {periods['of']}s together"
+        cost = f"{whole}, {amount(statement['epsilon'])} for each"
+    if "other_partitions" in statement:
+        others = amount(statement["other_partitions"]["epsilon"])
+        cost += f" for the names, epsilon {others} for the number of users of others"
+    return cost

@@ -138,6 +138,11 @@ def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
     release.report(tmp_path / "report.html", about="password")
     page = (tmp_path / "report.html").read_text()
     assert "How hard to guess" in page and "data:image/png" in page
+    one = dp.degrees([(0, 1)], source=0, target=1, degree="in", epsilon=99)
+    (axes,) = one.plot().axes
+    # A line of a single point would not be seen.
+    assert len(one.released) == 1 and axes.lines[0].get_marker() == "."
+    assert axes.get_ylabel() == "edges into the node"
 
 
 def test_names_have_bounds():
@@ -312,7 +317,7 @@ def test_kappa_and_plans(capsys):
     choice = session.choose_kappa(VISITS, **options, max_degree=12)
     assert 1 <= choice.recommended <= 10 and session.remaining.epsilon == 0
     assert f"max_partitions_per_user={choice.recommended}" in repr(choice)
-    assert len(repr(choice).splitlines()) == len(choice.plans) + 6
+    assert len(repr(choice).splitlines()) == len(choice.plans) + 7
     with pytest.raises(ValueError, match="either users or reference"):
         dp.plan(1)
     with pytest.raises(ValueError, match="reference is empty"):

@@ -400,6 +400,7 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
     assert "Epsilon adds up from" in loaded.privacy
     one = lists["sex", "f"]
     assert (one.statement["epsilon"], one.statement["delta"]) == (1.5, 0) and "1.5" in repr(one)
+    assert "delta_exact" not in one.statement
     assert lists.to_arrow().column_names[:4] == ["attribute", "group", "rank", "frequency"]
 
 

@@ -56,7 +56,7 @@ def test_a_release_tells_what_its_bound_has_dropped(tmp_path, capsys):
     capsys.readouterr()
     degrees = f"--degrees={tmp_path}/out"
     # All users have three partitions, of which one is left; the noise is next to nothing.
-    sentence = "kappa = 1 kept 33.3% (33.3% to 33.3%, 95% confidence)"
+    sentence = "kappa = 1 kept 33.3% (33.3% to 33.4%, 95% confidence)"
     for tell in (show.main, report.main):
         assert tell([f"{tmp_path}/list", degrees]) == 0
         assert sentence in capsys.readouterr().out

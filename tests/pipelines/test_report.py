@@ -121,12 +121,10 @@ def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enfo
     bounded = "of at most 3 partitions of each user"
     if enforced:
         assert f"<h1>A differentially private frequency list, {bounded}</h1>" in page
-        assert f"There are at least {number.low:,} partitions: {text} in this list, {bounded}" in (
-            " ".join(page.split())
-        )
+        assert f"has {text} of them (95% confidence). It is {bounded}" in " ".join(page.split())
         assert page.count(bounded) >= 4 and "totals and counts are lower here" in page
     else:
-        assert bounded not in page and f"There are {text} partitions" in page
+        assert bounded not in page and f"has {text} of them" in " ".join(page.split())
 
 
 def test_the_page_tells_what_the_release_says_and_is_self_contained(directory):
@@ -135,7 +133,8 @@ def test_the_page_tells_what_the_release_says_and_is_self_contained(directory):
     for name in (filenames.RANKS_FILE, filenames.CURVE_FILE):
         assert (directory / name).read_bytes().startswith(b"\x89PNG")
     released = mechanisms.FrequencyList.from_csv(directory / "released_frequencies.csv")
-    assert f"{released.total:,} contributions of users to {released.distinct:,}" in page
+    numbers = f"contributions of users to partitions add up to {released.total:,}, over"
+    assert f"{numbers} {released.distinct:,} partitions" in words_of(page)
     assert "epsilon = 1." in page and "at most 2 partitions" in page
     statement = json.loads((directory / "privacy.json").read_text())
     assert all(version in page for version in statement["versions"].values())
@@ -189,7 +188,10 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
     for name, *counts in rows:
         cells = "".join(f'<td class="number">{int(n):,}</td>' for n in counts)
         assert f"<td>{name}</td>{cells}" in names
-    assert "at most 3 of theirs, chosen at random" in names and "95% confidence" in names
+    assert (
+        "They are of at most 3 pages of each user, chosen at random" in names
+        and "95% confidence" in names
+    )
     assert "under (2, 1e-06)-differential privacy" in names
     # What is released is text, and not part of the page.
     assert "&lt;b&gt;news" in paths[1].read_text()
@@ -212,12 +214,21 @@ def test_a_page_of_names_without_counts(tmp_path, capsys):
     others = json.loads((names / "privacy.json").read_text())["users_of_other_partitions"]
     # The ends that noise of rate 10 leaves with less than 2.5%: P[X >= 1] = q / (1 + q) is less.
     assert f"between {others} and {others} (95% confidence)" in page
+    # Its cost is no part of the names'.
+    assert "epsilon = 10, which adds to that of the names" in page
+    both = "epsilon 10 and delta 1e-06 for the names, epsilon 10 for the number of users of others"
+    assert both in page and both in repr(load(names))
+    assert "at most 1 partition in each round" in page and "(enforced in each round)" in (
+        repr(load(names))
+    )
 
 
 def test_a_page_of_degrees_speaks_of_graphs(degrees):
     page = html.unescape(re.sub(r'"data:[^"]*"', "", (degrees / REPORT_FILE).read_text()))
     released = mechanisms.FrequencyList.from_csv(degrees / "released_frequencies.csv")
-    assert f"{released.total:,} ends of edges at {released.distinct:,} nodes" in page
+    numbers = f"ends of edges at nodes add up to {released.total:,}, over {released.distinct:,}"
+    assert f"{numbers} nodes" in words_of(page)
+    assert "It is of at most 9 edges at each node, chosen at random" in words_of(page)
     assert "The privacy unit is one node; neighbouring data sets: add or remove one node" in page
     assert "projected to degrees of at most 9" in page
     # Nobody guesses nodes, and there are no users.
@@ -313,6 +324,8 @@ def test_a_page_of_days_has_the_numbers_of_their_series(days, capsys):
             assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in page
     assert "all lists together cost epsilon = 4" in words_of(page)
     assert "with epsilon = 4" in words_of(page)
+    assert "Cost epsilon 4 for all days together, 2 for each" in words_of(page)
+    assert "Each is of at most 2 urls of each user in each of at most 2 days" in words_of(page)
     copy = shutil.copytree(days, days.parent / "copy")
     shutil.rmtree(copy / "2026-01-08")
     assert main([str(copy)]) == 1
@@ -330,7 +343,7 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
         if "share" not in question:
             assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in page
     text = words_of(page)
-    assert text.count("is of at most 2 urls of each user, chosen at random") == 2
+    assert text.count("is of at most 2 urls of each user in each of at most 2 days, chosen") == 2
     assert text.count("Privacy statement: 2026-01-0") == 2
     odd = ["--about=share of a$b$_{<i>", "--users=$x^$", "--data_name=$\\frac$"]
     odd_place = shutil.copytree(second, days.parent / "$odd^$")

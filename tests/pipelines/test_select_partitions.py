@@ -129,7 +129,7 @@ def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
     assert len(found["usual_plan"]["rounds"]) == 3
     assert found["statistic_epsilon"] == found["epsilon"] / 100
     assert found["neighbours"] == "replace all records of one user by another's"
-    assert found["max_partitions_per_user_is"] == "enforced"
+    assert found["max_partitions_per_user_is"] == "enforced in each round"
 
 
 def test_public_partitions_of_several_columns(tmp_path):

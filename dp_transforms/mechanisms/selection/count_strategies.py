@@ -173,7 +173,7 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
         return ThresholdDistribution(noise, threshold, saturation=saturation, smallest=0)
 
     def _parameters(self) -> dict[str, Any]:
-        return super()._parameters() | {"threshold": self.distribution.threshold}
+        return super()._parameters() | {"threshold": self._threshold}
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,8 @@ class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
         return float(-down.log(down.mul(gmpy2.mpq(delta), down.add(1, ratio))) / float(epsilon))
 
     def _parameters(self) -> dict[str, Any]:
-        return super()._parameters() | _threshold_parameters(self.distribution)
+        kept = float(self.distribution.tie)
+        return super()._parameters() | {"threshold": self._threshold, "kept_at_threshold": kept}
 
 
 @dataclass(frozen=True)
@@ -246,11 +247,8 @@ class GaussianSelection(NoisyCountStrategy):
         return math.sqrt(self.max_partitions_per_user / self.budget.mu2)
 
     def _parameters(self) -> dict[str, Any]:
-        return {"sigma": self.sigma, **_threshold_parameters(self.distribution)}
-
-
-def _threshold_parameters(distribution: ThresholdDistribution) -> dict[str, Any]:
-    return {"threshold": distribution.threshold, "kept_at_threshold": float(distribution.tie)}
+        kept = float(self.distribution.tie)
+        return {"sigma": self.sigma, "threshold": self._threshold, "kept_at_threshold": kept}
 
 
 def naive_share(epsilon: Fraction, delta: Fraction, parts: int) -> Share:

@@ -207,6 +207,11 @@ class NoisyCountStrategy(CountStrategy):
         noisy[keep] += self.pre_threshold - 1
         return keep, noisy
 
+    @property
+    def _threshold(self) -> int:
+        """Returns the threshold of released noisy counts."""
+        return self.distribution.threshold + self.pre_threshold - 1
+
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:

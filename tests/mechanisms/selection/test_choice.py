@@ -98,6 +98,8 @@ def test_a_pre_threshold_shifts_the_distribution(name):
         keep, noisy = select_with_counts(plain, beyond, tape)
         later, moved = select_with_counts(shifted, users, tape)
         assert np.array_equal(keep, later) and np.array_equal(noisy[keep] + 4, moved[keep])
+        assert moved[keep].min() >= shifted.describe()["threshold"]
+        assert shifted.describe()["threshold"] == plain.describe()["threshold"] + 4
 
 
 @pytest.mark.parametrize("name", NAMES)
