@@ -232,7 +232,9 @@ class NamesRelease(Release):
         return {name: self.names[name] for name in self.names.column_names}
 
     def _summary(self) -> list[str]:
-        return [f"{self.names.num_rows:,} names"]
+        from dp_transforms.reports.phrases import some
+
+        return [some(self.names.num_rows, "name")]
 
     def __len__(self) -> int:
         return int(self.names.num_rows)

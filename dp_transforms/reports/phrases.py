@@ -280,5 +280,5 @@ def cost_words(statement: Mapping[str, Any]) -> str:
         cost = f"{whole}, {amount(statement['epsilon'])} for each"
     if "other_partitions" in statement:
         others = amount(statement["other_partitions"]["epsilon"])
-        cost += f" for the names, epsilon {others} for the number of users of others"
+        cost += f" for the names, and epsilon {others} for users of other partitions"
     return cost
