@@ -144,7 +144,6 @@ class MaximumTotalMechanism(_TotalMechanism):
 
 
 _PRECISION = 128
-_ROUNDING = 1 + 2.0**-40  # Covers the few operations, at 128 bits, that a bound takes.
 
 
 @dataclass(frozen=True)
@@ -272,4 +271,5 @@ def probability_outside(decay: Decay, max_total: int, distance: int) -> float:
         if ratio >= 1 - 2.0**-30:
             return 1.0
         term: Any = (first + 1) * gmpy2.exp(root * gmpy2.sqrt(total) - rate * first)
-        return min(1.0, float(term / (1 - ratio)) * _ROUNDING)
+        # The next float is above the bound, even if that is below the least float.
+        return min(1.0, math.nextafter(float(term / (1 - ratio)), math.inf))
