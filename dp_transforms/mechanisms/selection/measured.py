@@ -33,7 +33,7 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
-from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.discrete_noise import LARGEST_SCALE, DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.selection.count_strategies import OptimalSelection
@@ -45,7 +45,6 @@ from dp_transforms.mechanisms.selection.rounds import (
 )
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 
-_LARGEST_SCALE = 1 << 48
 _STEP = 16
 """The step of a user of all partitions that count, where plans are compared."""
 
@@ -124,7 +123,7 @@ class MeasuredSelection(WeightedStrategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self._scale > _LARGEST_SCALE:
+        if self._scale > LARGEST_SCALE:
             raise StrategyRefusal(
                 "the statistic of users would need more noise than there are users at "
                 f"epsilon={float(self.epsilon):g}; take a larger epsilon"
