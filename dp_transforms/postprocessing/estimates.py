@@ -59,7 +59,7 @@ class Estimate:
             for one in (self.value, self.low, self.high)
         )
         words = "confidence" if self.kind == PROVED else "under the model"
-        return f"{value} ({low} to {high}, {100 * self.confidence:.3g}% {words})"
+        return f"{value} ({low} to {high}, {100 * self.confidence:.15g}% {words})"
 
 
 class Answers(ABC):

@@ -145,7 +145,7 @@ def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) 
     kept, most = kept_part(released, kappa, confidence), released.lowest[-1]
     return (
         f"By the released degrees, kappa = {kappa:,} kept {kept.value:.1%} ({kept.low:.1%} to "
-        f"{kept.high:.1%}, {100 * confidence:.4g}% confidence) of all pairs of a user and a "
+        f"{kept.high:.1%}, {100 * confidence:.15g}% confidence) of all pairs of a user and a "
         f"partition, and dropped {1 - kept.value:.1%} ({1 - kept.high:.1%} to {1 - kept.low:.1%}); "
         f"a user with more than {most:,} partitions counts as one with {most:,}."
     )
