@@ -30,7 +30,7 @@ from dp_transforms.postprocessing.estimates import (
 )
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
-from dp_transforms.reports.phrases import wording
+from dp_transforms.reports.phrases import some, wording
 from dp_transforms.reports.privacy_statement import distribution_of_statement
 
 if TYPE_CHECKING:
@@ -232,8 +232,6 @@ class NamesRelease(Release):
         return {name: self.names[name] for name in self.names.column_names}
 
     def _summary(self) -> list[str]:
-        from dp_transforms.reports.phrases import some
-
         return [some(self.names.num_rows, "name")]
 
     def __len__(self) -> int:

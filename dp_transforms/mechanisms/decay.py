@@ -30,6 +30,7 @@ from dp_transforms.mechanisms.enclosure import (
 )
 
 _RELATIVE_BITS = 10
+_MOST_BITS = 10_000  # Python prints integers of up to 4,300 digits, and releases name their eta.
 _GUARD_BITS = 64  # A power multiplies the rate's relative error by its exponent, up to 2**63.
 
 
@@ -47,11 +48,12 @@ class Eta:
 
     Args:
       x: positive integer below 2**y.
-      y: positive integer.
+      y: positive integer up to 10,000, once x is odd.
       z: positive integer.
 
     Raises:
-      ValueError: an argument is not a positive integer, or x >= 2**y (eta would not be positive).
+      ValueError: an argument is not a positive integer, y is too large, or x >= 2**y (eta would not
+        be positive).
 
     Source: Ilvento (2019), base-2 differential privacy and its parameter.
 
@@ -75,6 +77,8 @@ class Eta:
         twos = (self.x & -self.x).bit_length() - 1
         object.__setattr__(self, "x", self.x >> twos)
         object.__setattr__(self, "y", self.y - twos)
+        if self.y > _MOST_BITS:
+            raise ValueError(f"y must be at most {_MOST_BITS:,} for an odd x, got y={self.y}")
 
     @classmethod
     def from_epsilon(cls, epsilon: Number, max_bits: int | None = None) -> Eta:
@@ -88,8 +92,8 @@ class Eta:
             within 0.1% of epsilon.
 
         Raises:
-          ValueError: epsilon is not a positive finite number, or max_bits are too few for it; the
-            message states the least number.
+          ValueError: epsilon is not a positive finite number, more than 10,000 bits are needed or
+            wanted, or max_bits are too few; the message states the least number.
 
         >>> eta = Eta.from_epsilon(1, max_bits=8)
         >>> eta, eta.epsilon
@@ -101,6 +105,11 @@ class Eta:
             bits = max(1, math.ceil(exact * 3 / 2) - _floor_log2(exact) + _RELATIVE_BITS)
         else:
             bits = positive_integer("max_bits", max_bits)
+        if bits > _MOST_BITS:
+            raise ValueError(
+                f"the base may have up to {_MOST_BITS:,} bits, got epsilon={epsilon} and "
+                f"max_bits={max_bits}: give a smaller epsilon, or fewer bits"
+            )
         x = _ceil_of_scaled_exp(exact, bits)
         if x.bit_length() > bits:
             raise ValueError(

@@ -212,6 +212,9 @@ class TwoSidedGeometric(GeometricNoise):
     The ratio 2**-eta is ``eta.base`` exactly. A count that changes by at most s between neighbours
     (add or remove all records of one user) plus this noise is (s * eta)-DP in base 2.
 
+    Raises:
+      ValueError: eta is not an Eta, or eta * ln 2 is below 2**-48.
+
     >>> TwoSidedGeometric(Eta(1, 1, 1)).sample(RandomTape(bytes(32)), "example", 8)
     array([ 0,  1,  1,  2, -1,  0,  0,  1])
     """
@@ -221,6 +224,8 @@ class TwoSidedGeometric(GeometricNoise):
     def __post_init__(self) -> None:
         if not isinstance(self.eta, Eta):
             raise ValueError(f"eta must be an Eta, got {self.eta!r}")
+        if self.eta.epsilon * LARGEST_SCALE < 1:
+            raise ValueError("eta * ln 2 must be at least 2**-48: take a larger eta")
 
     @cached_property
     def _decay(self) -> Decay:

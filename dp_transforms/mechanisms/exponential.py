@@ -72,7 +72,8 @@ def round_at_random(
             array = np.minimum(array, np.uint64(2**63 - 1))
         return np.clip(array.astype(np.int64), lowest, highest)
     try:
-        if array.dtype.kind == "f" and max(-lowest, highest) <= 2**52:
+        # A float of more than 64 bits is no number that this rounds exactly.
+        if array.dtype.char in "efd" and max(-lowest, highest) <= 2**52:
             # Exact: the bounds are floats, and so is the fractional part of any float.
             exact = array.astype(np.float64)
             if not np.isfinite(exact).all():

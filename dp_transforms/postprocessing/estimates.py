@@ -71,7 +71,7 @@ class Estimate:
             text(self.high, ROUND_CEILING),
         )
         words = "confidence" if self.kind == PROVED else "under the model"
-        return f"{value} ({low} to {high}, {100 * self.confidence:.3g}% {words})"
+        return f"{value} ({low} to {high}, {100 * self.confidence:.15g}% {words})"
 
 
 class Answers(ABC):

@@ -143,7 +143,8 @@ class CoordinateIntervals(ReleaseIntervals):
     def _rate_curve(self, confidence: float) -> RateCurve:
         failure = _failure(confidence)
         square = self._square(failure * _OF_SQUARE)
-        count = int(self.number_of_partitions(1 - failure * _OF_SQUARE).high)
+        distinct = self.released.distinct
+        _, count = self._line_bounds(COLUMNS, 1, square, failure * _OF_SQUARE, distinct)
         ranks = np.concatenate([[0], GRID[GRID < count], [max(count, 1)]])
         each = failure * (1 - 2 * _OF_SQUARE) / len(GRID)
         low, high = np.zeros(len(ranks)), np.zeros(len(ranks))

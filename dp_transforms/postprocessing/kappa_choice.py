@@ -147,7 +147,7 @@ def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) 
     least, largest = percents(1 - kept.high, 1 - kept.low, 1)
     return (
         f"By the released degrees, kappa = {kappa:,} kept {kept.value:.1%} ({low} to {high}, "
-        f"{100 * confidence:.4g}% confidence) of all pairs of a user and a partition, and dropped "
+        f"{100 * confidence:.15g}% confidence) of all pairs of a user and a partition, and dropped "
         f"{1 - kept.value:.1%} ({least} to {largest}); a user with more than {most:,} "
         f"partitions counts as one with {most:,}."
     )

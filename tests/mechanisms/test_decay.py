@@ -80,6 +80,12 @@ def test_what_is_out_of_range_is_named():
             Eta.from_epsilon(bad)
     with pytest.raises(ValueError, match="max_bits must be a positive integer"):
         Eta.from_epsilon(1, max_bits=0)
+    with pytest.raises(ValueError, match="y must be at most 10,000"):
+        Eta(1, 10**12, 1)
+    assert repr(Eta(2**10_000 - 1, 10_000, 1)) and Eta(1 << 10**4, 10**4 + 1, 1) == Eta(1, 1, 1)
+    for arguments in ((1e300,), (1, 10**12)):
+        with pytest.raises(ValueError, match="up to 10,000 bits"):
+            Eta.from_epsilon(*arguments)
 
 
 def test_too_few_bits_says_how_many_are_needed():

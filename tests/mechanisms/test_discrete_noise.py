@@ -19,7 +19,7 @@ SMALL = [
     *map(DiscreteLaplace, (Fraction(1, 3), 1, 20.5)),
     *map(TwoSidedGeometric, (Eta(1, 1, 1), Eta(13, 4, 2))),
 ]
-LARGE = [*map(DiscreteLaplace, (513, 10**7, 2**48)), TwoSidedGeometric(Eta(2**20 - 1, 20, 1))]
+LARGE = [*map(DiscreteLaplace, (513, 10**7, 2**48)), TwoSidedGeometric(Eta(2**48 - 1, 48, 1))]
 TRUNCATED = [
     TruncatedGeometricNoise(Fraction(epsilon), k)
     for epsilon, k in ((1, 1), (1, 11), (20, 3), ("1/1000", 6000), ("1/1000000", 500))
@@ -132,6 +132,7 @@ def test_neighbours_of_a_count_are_within_epsilon():
         (lambda: DiscreteLaplace(float("nan")), "scale must be a positive"),
         (lambda: DiscreteLaplace(2.0**49), r"scale must be at most 2\*\*48"),
         (lambda: TwoSidedGeometric(0.5), "eta must be an Eta"),
+        (lambda: TwoSidedGeometric(Eta(2**49 - 1, 49, 1)), r"must be at least 2\*\*-48"),
         (lambda: DiscreteLaplace(1).from_words([1], None), "uint64"),
         (lambda: DiscreteLaplace(1).from_words(np.zeros(3), None), "uint64"),
     ],

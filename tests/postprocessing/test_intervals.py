@@ -105,6 +105,10 @@ def test_the_surest_intervals_always_hold_and_say_something(private, rate):
         assert facts.frequency_at(1, sure).high - facts.frequency_at(1, sure).low < 2 * reach
     with pytest.raises(ValueError, match=r"below 1 - 2\*\*-35"):
         facts.total(1 - 1e-13)
+    # Those of many numbers share what is left of 1e-10.
+    low, high = facts.success_rates([1], 1 - 1e-10)
+    assert 0 <= low <= high <= 1
+    assert "99.99999999% confidence" in str(facts.total(1 - 1e-10))
 
 
 def tails(q, count, reach):

@@ -179,7 +179,7 @@ class PartitionMechanism(ABC):
 
     @property
     def rate(self) -> float:
-        """Returns c = -ln q, rounded down."""
+        """Returns c = -ln q as a float."""
         return float(self.decay.log_enclosure(53)[0])
 
     def possible_lists(self) -> dict[str, Any]:

@@ -1,23 +1,29 @@
 """Runs the exponential mechanism over fewer lists: of a public total, or near the private list.
 
 If the total or a bound on it is public, lists are drawn by the unrestricted mechanism at the rate c
-until one has such a total. Given that, x has a probability proportional to q**||x - f||_1 over the
-possible lists, q = e**-c: this is the exponential mechanism on them. They do not depend on the
-data, and for neighbours ||x - f||_1 and ||x - f'||_1 differ by at most ``sensitivity``; so the
-weight of any x and the sum of all weights change by a factor of at most e**(c * sensitivity) each,
-and c = epsilon / (2 * sensitivity) gives pure epsilon-DP for adding or removing all records of one
-user. (The lower price of ``IntegerPartitionMechanism`` needs a lattice of lists, and lists of one
-total are none.)
+until one has such a total. Before each draw the release is given up, and fails, with probability s
+= 2**-20. So with Z and Z' for the sums of q**||x - f||_1 over all lists and over the possible ones,
+q = e**-c, a release
+
+    is the possible list x with probability   (1 - s) q**||x - f||_1 / (s Z + (1 - s) Z')
+    and fails with probability                s Z / (s Z + (1 - s) Z')
+
+and given that it does not fail, this is the exponential mechanism on the possible lists. They do
+not depend on the data, and for neighbours ||x - f||_1 and ||x - f'||_1 differ by at most
+``sensitivity``; so q**||x - f||_1, Z and Z' change by a factor of at most e**(c * sensitivity)
+each, and c = epsilon / (2 * sensitivity) gives pure epsilon-DP for adding or removing all records
+of one user, failures included: they are paid for. (A fixed number of draws would fail with a
+probability that may change by more. The lower price of ``IntegerPartitionMechanism`` needs a
+lattice of lists, and lists of one total are none.)
 
 The guarantee is for lists that are not refused. A list is refused if no neighbour of it agrees with
-the declared total, which never happens if the declaration is true. If none of ``TRIES`` lists has
-the total, the release fails, and is paid for: if a list is accepted with probability p, that has
-probability (1 - p)**TRIES, below 1e-20 if p > 1/20,000. The number of tries depends on f and shows
-in the running time.
+the declared total, which never happens if the declaration is true. The number of draws depends on f
+and shows in the running time.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
@@ -41,8 +47,8 @@ from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds, check_distance
 from dp_transforms.mechanisms.randomness import RandomTape
 
-TRIES = 2**20
-"""The most lists that are drawn for one release."""
+GIVE_UP_BITS = 20
+"""A release is given up before each draw with a probability of 2**-20, -log2 of which this is."""
 
 
 class _TotalMechanism(PartitionMechanism):
@@ -67,13 +73,14 @@ class _TotalMechanism(PartitionMechanism):
         sampler = Sampler(Blocks.of(frequency_list), self.decay)
 
         def draw(tape: RandomTape) -> FrequencyList:
-            for tries in range(TRIES):
+            for tries in itertools.count():
+                if not tape.prefix("give up", tries, GIVE_UP_BITS):
+                    break
                 released = sampler.release(tape.branch(f"try {tries}"))
                 if self._is_possible(limit - released.total):
                     return released
             raise NothingDrawnError(
-                f"no list that agrees with {name} was found in {TRIES:,} draws: raise epsilon, or "
-                f"leave {name} out"
+                f"no list that agrees with {name} was found: raise epsilon, or leave {name} out"
             )
 
         return draw
@@ -144,7 +151,6 @@ class MaximumTotalMechanism(_TotalMechanism):
 
 
 _PRECISION = 128
-_ROUNDING = 1 + 2.0**-40  # Covers the few operations, at 128 bits, that a bound takes.
 
 
 @dataclass(frozen=True)
@@ -272,4 +278,5 @@ def probability_outside(decay: Decay, max_total: int, distance: int) -> float:
         if ratio >= 1 - 2.0**-30:
             return 1.0
         term: Any = (first + 1) * gmpy2.exp(root * gmpy2.sqrt(total) - rate * first)
-        return min(1.0, float(term / (1 - ratio)) * _ROUNDING)
+        # The next float is above the bound, even if that is below the least float.
+        return min(1.0, math.nextafter(float(term / (1 - ratio)), math.inf))

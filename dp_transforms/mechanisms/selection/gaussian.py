@@ -39,7 +39,7 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.discrete_noise import IntegerNoise
+from dp_transforms.mechanisms.discrete_noise import LARGEST_SCALE, IntegerNoise
 from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed, rounding_pair
 from dp_transforms.mechanisms.taylor import normal_tail as float_normal_tail
 
@@ -148,6 +148,10 @@ class RoundedGaussian(IntegerNoise):
     sigma) for x >= 0. An integer n plus X is n plus normal noise, rounded."""
 
     sigma2: Fraction
+
+    def __post_init__(self) -> None:
+        if self.sigma2 > LARGEST_SCALE**2:
+            raise ValueError("sigma must be at most 2**48: raise epsilon or delta")
 
     def tail(self, x: int, precision: int) -> Enclosure:
         return normal_tail(Fraction(2 * x + 1, 2) ** 2 / self.sigma2, precision)

@@ -145,7 +145,10 @@ class KeepDistribution(ABC):
     def _look_up(self, statistics: IntArray, words: WordArray) -> tuple[BoolArray, IntArray]:
         """Looks statistics up in the table; returns whether each is kept, and open indices."""
         first, shift, below, last = _table(self)
-        cells = np.minimum(statistics, first + ((len(below) - 1) << shift)).astype(np.int64)
+        # The table may go on beyond all numbers of this type.
+        most = min(np.iinfo(statistics.dtype).max, np.iinfo(np.int64).max)
+        end = min(first + ((len(below) - 1) << shift), most)
+        cells = np.minimum(statistics, end).astype(np.int64)
         cells -= first
         cells >>= shift
         keep = words > last[cells]
@@ -223,8 +226,8 @@ class OptimalDistribution(KeepDistribution):
 
     def _shrinking(self, m: int, precision: int) -> Enclosure:
         """Encloses 1 - pi(n1 + m) for n1 + m <= n2."""
-        # The two terms are at most e**epsilon, so their difference keeps the absolute precision.
-        working = precision + _GUARD_BITS + int(2 * self.epsilon)
+        # The two terms are at most 1, so their difference keeps the absolute precision.
+        working = precision + _GUARD_BITS
         ratio, above = self._decay.power(1, working), self._decay.one_minus_power(m, working)
         spent = self.delta * ratio * above / self._decay.one_minus_power(1, working)
         kept = self._growing(self.crossover, working)

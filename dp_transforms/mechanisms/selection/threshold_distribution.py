@@ -87,6 +87,8 @@ from dp_transforms.mechanisms.enclosure import (
 )
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
 
+_LARGEST_BOUND = 2**60
+"""Noisy counts, and thresholds between them, stay within 64 bits."""
 _PRECISION = 256
 _TIE_BITS = 40
 
@@ -213,14 +215,18 @@ class TruncatedGeometricNoise(GeometricNoise):
 
 
 def truncated_geometric_noise(epsilon: Fraction, delta: Fraction) -> TruncatedGeometricNoise:
-    """Returns the noise of the smallest k >= 1 with P[X = k] <= delta, 0 < delta < 1."""
+    """Returns the noise of the smallest k >= 1 with P[X = k] <= delta, 0 < delta < 1. A
+    ValueError if k is above 2**60."""
     share = gmpy2.mpq(delta)
 
     def is_small(k: int) -> bool:
         noise = TruncatedGeometricNoise(epsilon, k)
         return refine_until_decided(lambda bits: noise.tail(k - 1, bits).is_at_most(share), 128)
 
-    return TruncatedGeometricNoise(epsilon, smallest_where(is_small, 1))
+    k = smallest_where(is_small, 1)
+    if k > _LARGEST_BOUND:
+        raise ValueError("noise of more than 2**60 users would be needed: raise epsilon or delta")
+    return TruncatedGeometricNoise(epsilon, k)
 
 
 @lru_cache(maxsize=64)

@@ -76,6 +76,7 @@ def test_integers_of_any_type_are_clamped_and_need_no_tape(values):
         *(([bad, 0.5], "finite") for bad in (math.nan, math.inf)),
         *(([bad], f"type {type(bad).__name__}") for bad in ("1", [1, 2], None, 1 + 2j, True)),
         (np.array([True]), "real numbers, got one of type bool"),
+        (np.array([2**-60], np.longdouble) + 1, "type longdouble"),
         (np.zeros((2, 2)), "one-dimensional"),
     ],
 )

@@ -4,6 +4,7 @@ promise."""
 import math
 from fractions import Fraction
 
+import gmpy2
 import numpy as np
 import pytest
 
@@ -44,6 +45,16 @@ def test_the_bound_is_that_of_its_series():
     same = DistanceBoundedPartitionMechanism(2 * rate, max_total=total, distance=distance)
     assert same.delta == probability_outside(decay, total, distance)
     assert same.delta <= 1e-9 < probability_outside(decay, total, distance - 1)
+
+
+def test_a_bound_below_the_least_float_is_not_0():
+    """Its factor e**epsilon may be large."""
+    for rate in range(730, 800, 3):
+        with gmpy2.context(precision=100):
+            first_term = 2 * gmpy2.exp(gmpy2.const_pi() * gmpy2.sqrt(gmpy2.mpfr(2) / 3) - rate)
+        assert probability_outside(Decay(Fraction(rate)), 0, 0) >= first_term
+    with pytest.raises(ValueError, match="promises nothing"):
+        DistanceBoundedPartitionMechanism(20_000, 100, max_total=3, distance=10)
 
 
 @pytest.mark.slow

@@ -95,9 +95,27 @@ def test_a_list_that_no_neighbour_of_it_excuses_is_refused_without_numbers():
 
 def test_a_total_that_releases_hardly_have_ends_with_an_error(monkeypatch):
     """At this rate a release of the empty list is empty with a probability of 1e-13."""
-    monkeypatch.setattr(narrowed, "TRIES", 50)
-    with pytest.raises(NothingDrawnError, match="max_total was found in 50 draws: raise epsilon"):
+    monkeypatch.setattr(narrowed, "GIVE_UP_BITS", 5)
+    with pytest.raises(NothingDrawnError, match="agrees with max_total was found: raise epsilon"):
         MaximumTotalMechanism(max_total=0, epsilon=0.1).release(FrequencyList())
+
+
+def test_failures_are_as_private_as_releases(monkeypatch):
+    """At a rate of ln 2 a draw for the empty list is empty with probability phi(1/2) = 0.2888, and
+    for one user with 0.2888 / (2 - 1.5 * 0.2888) / 2 = 0.0922 (see ``exponential``)."""
+    monkeypatch.setattr(narrowed, "GIVE_UP_BITS", 2)
+    mechanism, draws = ExactTotalMechanism(eta=HALF, total=0), 600
+    chances = []
+    for private, empty in ((FrequencyList(), 0.28879), (FrequencyList([1], [1]), 0.09216)):
+        chances.append(1 / 4 / (1 / 4 + 3 / 4 * empty))
+        failures, draw = 0, mechanism._draw(private)
+        for tape in map(InsecureSeededTape, range(draws)):
+            try:
+                draw(tape)
+            except NothingDrawnError:
+                failures += 1
+        distributions.assert_probability(failures, draws, chances[-1])
+    assert chances[1] <= chances[0] * math.exp(mechanism.epsilon_cost)
 
 
 def test_a_retry_draws_the_same_lists_again():

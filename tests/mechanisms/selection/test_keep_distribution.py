@@ -68,6 +68,25 @@ def test_the_table_decides_as_each_probability_does(distribution):
         assert uniform >= hi if kept else uniform < lo
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "uint8"])
+def test_a_table_may_go_on_beyond_the_numbers_of_an_array(dtype):
+    distribution = OptimalDistribution(Fraction(1, 10**18), Fraction(1, 10**300))
+    users = np.array([0, np.iinfo(dtype).max], dtype)
+    for ones, expected in ((64, [False, False]), (10**4, [False, True])):
+        keep = distribution.decide(
+            users,
+            np.full(2, TOP, np.uint64),
+            lambda i, bits, n=ones: (1 << bits) - (1 << max(bits - n, 0)),
+        )
+        assert keep.tolist() == expected
+
+
+def test_a_large_epsilon_takes_no_longer():
+    """The precision does not grow with it."""
+    drop = OptimalDistribution(Fraction(10**6), Fraction(1, 10**5)).drop_enclosure(2, 64)
+    assert drop.upper.precision < 500 and 0 < drop.lower < drop.upper < 1e-300
+
+
 def test_wrong_arrays_are_named():
     distribution = OptimalDistribution(Fraction(1), Fraction(1, 100))
     words = np.zeros(2, dtype=np.uint64)

@@ -160,6 +160,12 @@ def test_gaussian_noise_and_threshold_share_the_budget(epsilon, delta, max_parti
     assert delta > 0.01 or min(spent[0], spent[-1]) > 0.99 * delta
 
 
+@pytest.mark.parametrize("strategy", NOISY)
+def test_noise_that_64_bits_do_not_hold_is_refused(strategy):
+    with pytest.raises(ValueError, match=r"2\*\*(48|60).*raise epsilon"):
+        _ = strategy(1e-18, "1e-30").distribution
+
+
 PUBLIC = TruncatedGeometricSelection(1.0, 1e-3)
 K = PUBLIC.distribution.threshold
 
