@@ -18,6 +18,7 @@ from dp_transforms.postprocessing.guessing_metrics import (
     success_rate,
     success_rate_bits,
 )
+from tests.cases import refused
 
 counts_lists = st.lists(st.integers(1, 12), min_size=1, max_size=12)
 alphas = st.fractions(Fraction(1, 60), 1, max_denominator=60)
@@ -92,14 +93,13 @@ def test_ten_to_the_nine_items_and_totals_beyond_doubles():
     assert alpha_guesswork(long_tail, 1) == pytest.approx(1 + (10**9 + 1) / 4, rel=1e-12)
 
 
-def test_what_has_no_metrics_is_refused():
-    for alpha in (0, -0.5, 1.01, float("nan"), float("inf"), "half"):
-        for metric in (guesses_to_reach, alpha_guesswork, alpha_guesswork_bits):
-            with pytest.raises(ValueError, match="alpha"):
-                metric(FrequencyList([1], [1]), alpha)
-    with pytest.raises(ValueError, match="frequency_list is empty"):
-        min_entropy(FrequencyList())
-    with pytest.raises(ValueError, match="guesses must be a positive integer, got 0"):
-        success_rate(FrequencyList([1], [1]), 0)
-    with pytest.raises(ValueError, match="value_per_cost must not be negative"):
-        rational_attack(FrequencyList([1], [1]), -1)
+ONE = FrequencyList([1], [1])
+NO_ALPHAS = (0, -0.5, 1.01, float("nan"), float("inf"), "half")
+METRICS = (guesses_to_reach, alpha_guesswork, alpha_guesswork_bits)
+test_what_has_no_metrics_is_refused = refused(
+    lambda metric, *arguments: metric(*arguments),
+    *((metric, ONE, alpha, "alpha") for metric in METRICS for alpha in NO_ALPHAS),
+    (min_entropy, FrequencyList(), "frequency_list is empty"),
+    (success_rate, ONE, 0, "guesses must be a positive integer, got 0"),
+    (rational_attack, ONE, -1, "value_per_cost must not be negative"),
+)

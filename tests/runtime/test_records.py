@@ -115,22 +115,18 @@ def test_element_types_are_declared():
     assert types([table_of([("a", 1)])]) == (pa.Table, pa.Table)
 
 
-@pytest.mark.parametrize(
-    ("records", "message"),
-    [
-        ([("secret", 1), (2, 1)], "the values of 'user' must be of one type"),
-        ([("secret", 1.5)], "column 'partition' has type double"),
-        ([("secret", ("a", 1)), ("secret", ("a",))], "the values of 'partition' must be"),
-        ([("secret", ("a", 1)), ("secret", "b")], "the values of 'partition' must be"),
-        ([{"user": "secret", "item": 1}], "a record has no field 'user' or 'partition'"),
-        (["secret"], "records must be tuples"),
-        ([("secret", "b", "c")], r"records must have 2 parts \(user, partition\)"),
-    ],
+test_records_of_other_types_are_refused_without_showing_them = refused(
+    lambda records: run(records, ALL),
+    ([("secret", 1), (2, 1)], "the values of 'user' must be of one type"),
+    ([("secret", 1.5)], "column 'partition' has type double"),
+    ([("secret", ("a", 1)), ("secret", ("a",))], "the values of 'partition' must be"),
+    ([("secret", ("a", 1)), ("secret", "b")], "the values of 'partition' must be"),
+    ([{"user": "secret", "item": 1}], "a record has no field 'user' or 'partition'"),
+    (["secret"], "records must be tuples"),
+    ([("secret", "b", "c")], r"records must have 2 parts \(user, partition\)"),
+    error=(TypeError, ValueError),
+    hides=["secret"],
 )
-def test_records_of_other_types_are_refused_without_showing_them(records, message):
-    with pytest.raises((TypeError, ValueError), match=message) as error:
-        run(records, ALL)
-    assert "secret" not in str(error.value)
 
 
 def test_an_integer_of_more_than_64_bits_is_refused():

@@ -17,6 +17,7 @@ from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.runtime.bounds import Bound, bound_of
 from dp_transforms.runtime.named_lists import bound_periods
 from tests.beam_runs import rows_of, run, same, table_of, with_and_without
+from tests.cases import refused
 
 SECRET = dp.JobSecret.insecure_for_testing(9)
 KEYS = [SECRET.key("a"), SECRET.key("b")]
@@ -219,14 +220,13 @@ def test_arguments_are_checked_at_once(transform, options, message):
         transform(**ALL | ONCE | options)
 
 
-def test_arguments_of_periods_and_names_are_checked_at_once():
-    once = {"epsilon": 1, "max_periods_per_user": 1, "max_partitions_per_user": 1}
-    with pytest.raises(ValueError, match="1 to 10,000 different periods"):
-        dp.ReleaseListsByPeriod("aa", **once)
-    with pytest.raises(ValueError, match="1 to 10,000 different periods, as text"):
-        dp.SelectPartitionsByPeriod([2025, 2026], delta=0.1, **once)
-    with pytest.raises(ValueError, match="delta must be in"):
-        dp.SelectWindowedPartitions(**ALL | ONCE, delta=2)
+PERIODS = {"epsilon": 1, "max_periods_per_user": 1, "max_partitions_per_user": 1}
+test_arguments_of_periods_and_names_are_checked_at_once = refused(
+    lambda make, options: make(**options),
+    (dp.ReleaseListsByPeriod, PERIODS | {"periods": "aa"}, "1 to 10,000 different periods"),
+    (dp.SelectPartitionsByPeriod, PERIODS | {"periods": [2025], "delta": 0.1}, "periods, as text"),
+    (dp.SelectWindowedPartitions, ALL | ONCE | {"delta": 2}, "delta must be in"),
+)
 
 
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])

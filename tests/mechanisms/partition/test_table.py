@@ -82,8 +82,9 @@ def test_neighbouring_lists_are_within_twice_eta():
         assert max(ratios) <= 1 / eta.base**2
 
 
+TWO = FrequencyList([2], [1])
 test_bad_bounds = refused(
-    lambda upper, lower: PartitionTable(FrequencyList([2], [1]), Eta(1, 1, 1), upper, lower),
+    lambda upper, lower: PartitionTable(TWO, ETAS[0], upper, lower),
     ([2, -1], [], r"upper\[1\] must not be negative"),
     ([2.5], [], r"upper\[0\] must be an integer"),
     ([3, 1], [2, 2], "no list is within the bounds: rank 1 must be at least 2 and at most 1"),
@@ -93,11 +94,9 @@ test_bad_bounds = refused(
 )
 
 
-def test_other_arguments_are_checked():
-    for private, eta, rank, match in (
-        ([1, 3], Eta(1, 1, 1), 0, "must be a FrequencyList"),
-        (FrequencyList(), 0.5, 0, r"eta must be an Eta, got 0\.5"),
-        (FrequencyList([2], [1]), Eta(1, 1, 1), 2, "rank must be between 0 and 1"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            PartitionTable(private, eta, [2, 2]).marginal(rank)
+test_other_arguments_are_checked = refused(
+    lambda private, eta, rank: PartitionTable(private, eta, [2, 2]).marginal(rank),
+    ([1, 3], ETAS[0], 0, "must be a FrequencyList"),
+    (FrequencyList(), 0.5, 0, r"eta must be an Eta, got 0\.5"),
+    (TWO, ETAS[0], 2, "rank must be between 0 and 1"),
+)
