@@ -120,12 +120,8 @@ def test_exact_epsilon_of_lists_is_that_of_the_enumerated_distribution(eta, pair
 
 def test_no_pair_of_small_lists_costs_more_than_epsilon():
     mechanism = IntegerPartitionMechanism(epsilon=0.5)
-    lists = list(enumeration.partitions_of_at_most(6))
-    found = [
-        exact_partition_epsilon(mechanism, enumeration.as_list(a), enumeration.as_list(b))
-        for a, b in itertools.combinations(lists, 2)
-        if enumeration.l1_distance(a, b) == 1
-    ]
+    pairs = enumeration.neighbours(list(enumeration.partitions_of_at_most(6)))
+    found = [exact_partition_epsilon(mechanism, *map(enumeration.as_list, pair)) for pair in pairs]
     assert len(found) > 30
     # The empty list and that of one user cost all of it, up to the rounding of the totals.
     assert max(found) == pytest.approx(mechanism.epsilon_cost, abs=1e-9)

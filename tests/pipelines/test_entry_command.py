@@ -169,12 +169,18 @@ def test_samples_replace_no_file_unless_told_to(tmp_path, capsys):
     assert len(path.read_text().splitlines()) == 11
 
 
+@pytest.fixture
+def release(tmp_path):
+    """The command that releases a list of one partition to a directory, or to ``out``."""
+    (tmp_path / "counts.csv").write_text("frequency,multiplicity\n3,1\n")
+    counts = f"--frequency_list={tmp_path}/counts.csv"
+    return lambda *output: ["release", *job_flags(tmp_path, counts, *output)]
+
+
 @pytest.mark.parametrize("command", ["show", "report"])
-def test_an_empty_path_is_not_left_out(tmp_path, capsys, command):
-    counts, out = tmp_path / "counts.csv", str(tmp_path / "out")
-    counts.write_text("frequency,multiplicity\n3,1\n")
-    assert main(["release", *job_flags(tmp_path, f"--frequency_list={counts}")]) == 0
-    assert main([command, out, "--degrees="]) == 2
+def test_an_empty_path_is_not_left_out(tmp_path, capsys, command, release):
+    assert main(release()) == 0
+    assert main([command, f"{tmp_path}/out", "--degrees="]) == 2
     assert "--degrees is for a job that bounds users" in capsys.readouterr().err
 
 
@@ -194,14 +200,11 @@ def test_a_home_directory_in_paths(tmp_path, monkeypatch, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
-def test_standard_output_that_lacks_characters(tmp_path):
-    counts, out = tmp_path / "counts.csv", tmp_path / "ü"
-    counts.write_text("frequency,multiplicity\n3,1\n")
-    release = ["release", *job_flags(tmp_path, f"--frequency_list={counts}", f"--output={out}")]
-    for command in (release, ["show", str(out)]):
+def test_standard_output_that_lacks_characters(tmp_path, release):
+    for command in (release(f"--output={tmp_path}/ü"), ["show", f"{tmp_path}/ü"]):
         done = python("-m", "pipelines", *command, env=os.environ | {"PYTHONIOENCODING": "ascii"})
         assert (done.returncode, done.stderr) == (0, "")
-        assert "\\xfc" in done.stdout or command != release
+        assert "\\xfc" in done.stdout or command[0] == "show"
 
 
 def test_a_reader_that_has_seen_enough_is_no_fault():
@@ -214,30 +217,18 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
 
 def printed_to(output, *arguments, module="pipelines", **more):
     """The exit code of a command whose standard output is a file, or closed, and its errors."""
-    command = [sys.executable, "-m", module, *arguments]
-    closed = (lambda: os.close(1)) if output is None else None
+    options = {"env": os.environ | more, "preexec_fn": None if output else lambda: os.close(1)}
     with open(output or os.devnull, "w") as file:
-        done = subprocess.run(
-            command,
-            stdout=file,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            preexec_fn=closed,
-            env=os.environ | more,
-        )
+        done = python("-m", module, *arguments, stdout=file, **options)
     return done.returncode, done.stderr
 
 
-def test_standard_output_that_cannot_be_written(tmp_path):
-    counts = tmp_path / "counts.csv"
-    counts.write_text("frequency,multiplicity\n3,1\n")
-    release = ["release", *job_flags(tmp_path, f"--frequency_list={counts}")]
+def test_standard_output_that_cannot_be_written(tmp_path, release):
     # A release that was made is not made, and paid for, once more.
     told = "the release was made, but standard output cannot be written: no space left on device"
-    assert printed_to("/dev/full", *release, f"--output={tmp_path}/full") == (1, f"error: {told}\n")
-    assert printed_to(None, *release, f"--output={tmp_path}/closed") == (0, "")
-    for name in ("full", "closed"):
+    error = f"error: {told}\n"
+    for name, place, found in (("full", "/dev/full", (1, error)), ("closed", None, (0, ""))):
+        assert printed_to(place, *release(f"--output={tmp_path}/{name}")) == found
         assert (tmp_path / name / "released_frequencies.csv").exists()
     book = str(tmp_path / "book")
     Ledger.create(book, 1)
@@ -250,7 +241,7 @@ def test_standard_output_that_cannot_be_written(tmp_path):
         ("plan", *plan[1:]),
         ("plan", "--version"),
         ("release_all", "--help-all"),
-        ("release_frequency_list", *release[1:], f"--output={tmp_path}/none", "--dry_run"),
+        ("release_frequency_list", *release("--dry_run", f"--output={tmp_path}/none")[1:]),
         ("select_partitions", *explain),
         ("worker_pool", "--port=0"),
     ):
@@ -274,29 +265,24 @@ def test_standard_error_that_cannot_be_written(tmp_path):
             assert (done.returncode, done.stdout) == expected
 
 
-def test_an_interrupt_after_the_end_is_no_traceback():
-    done = python(
-        "-c",
-        "import os, signal, sys; from dp_transforms.__main__ import main\n"
-        "sys.argv = ['dp-frequency-lists', '--version']; main()\n"
-        "os.kill(os.getpid(), signal.SIGINT)",
-    )
-    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+BEGIN = "import os, signal, sys, threading, types; from dp_transforms.__main__ import leave, main\n"
+INTERRUPTED = "sys.argv[1:] = ['--version']; main(); os.kill(os.getpid(), signal.SIGINT)"
+THREADS = """class Stream:
+    def __del__(self): threading.Event().wait()
+sys.modules['grpc'] = types.ModuleType('grpc')
+sys.modules['grpc'].stream = Stream()
+sys.argv[1:] = ['no-such-command']; sys.exit(main())"""
 
 
-def test_a_process_without_standard_output_ends_with_its_exit_code():
-    end = "import sys; from dp_transforms.__main__ import leave; sys.stdout = None; leave(3)"
-    assert python("-c", end).returncode == 3
-
-
-def test_threads_of_grpc_do_not_keep_the_command_from_ending():
-    done = python(
-        "-c",
-        "import sys, threading, types; from dp_transforms.__main__ import main\n"
-        "class Stream:\n"
-        "    def __del__(self): threading.Event().wait()\n"
-        "sys.modules['grpc'] = types.ModuleType('grpc')\n"
-        "sys.modules['grpc'].stream = Stream()\n"
-        "sys.argv = ['dp-frequency-lists', 'no-such-command']; sys.exit(main())",
-    )
-    assert (done.returncode, "no-such-command" in done.stderr) == (2, True)
+@pytest.mark.parametrize(
+    ("end", "code", "says"),
+    [
+        (INTERRUPTED, -signal.SIGINT, ""),
+        ("sys.stdout = None; leave(3)", 3, ""),
+        (THREADS, 2, "no-such-command"),
+    ],
+    ids=["an interrupt after the end", "no standard output", "threads of gRPC"],
+)
+def test_a_process_ends_with_its_exit_code_and_no_traceback(end, code, says):
+    done = python("-c", BEGIN + end)
+    assert (done.returncode, done.stderr.count("\n")) == (code, bool(says)) and says in done.stderr

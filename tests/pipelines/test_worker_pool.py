@@ -1,7 +1,5 @@
 import contextlib
 import socket
-import subprocess
-import sys
 import threading
 import time
 from concurrent import futures
@@ -16,7 +14,7 @@ from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN
 
 from pipelines import worker_pool
 from pipelines.worker_pool import WorkerPool
-from tests.clusters.agreement import ROOT
+from tests.clusters.agreement import worker_pool_process
 
 
 def nothing_until_its_end(stream):
@@ -67,13 +65,9 @@ def request(port):
 
 @contextlib.contextmanager
 def pool_in_a_process():
-    command = [sys.executable, "-m", "pipelines.worker_pool", "--port=0"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        with process, grpc.insecure_channel(process.stdout.readline().split()[-1]) as channel:
+    with worker_pool_process("--port=0") as (process, address):
+        with grpc.insecure_channel(address) as channel:
             yield process, fn_grpc.BeamFnExternalWorkerPoolStub(channel)
-    finally:
-        process.kill()
 
 
 def test_nodes_can_share_a_pool(pool, nodes):

@@ -101,11 +101,8 @@ KINDS = ((0,), (1,), (0, 1))
 
 
 def transcript_distribution(strategy, users, kinds):
-    """{the round that selected each partition, or None: probability} by enumeration of rounds.
-
-    Args:
-      users: how many users have each of the kinds of sets of partitions.
-    """
+    """{the round that selected each partition, or None: probability} by enumeration of rounds, of
+    so many users of each of the kinds of sets of partitions."""
     partitions = range(1 + max(map(max, kinds)))
     states = {(None,) * len(partitions): mpmath.mpf(1)}
     for index in range(len(strategy.rounds)):
