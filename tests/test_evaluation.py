@@ -41,10 +41,8 @@ def noisy(count, epsilon, draws, seed):
 
 
 def test_a_right_mechanism_is_not_accused():
-    """At an error rate of 5%: the event is good, so that bounds are close, but too large rarely.
-
-    A false alarm of this test has a probability below 1e-9.
-    """
+    """At an error rate of 5%: the event is good, so that bounds are close, but too large rarely. A
+    false alarm of this test has a probability below 1e-9."""
     found = []
     for seed in range(0, 200, 2):
         outputs, others = noisy(7, 1.0, 1000, seed), noisy(8, 1.0, 1000, seed + 1)

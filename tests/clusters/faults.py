@@ -85,10 +85,8 @@ STARTING, READING, COUNTING, RELEASING, NAMING = (
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """A fault in a stage, which is named by words of its tasks.
-
-    It comes when a worker of the stage is at work, or when workers are being started.
-    """
+    """A fault in a stage, which is named by words of its tasks. It comes when a worker of the stage
+    is at work, or when workers are being started."""
 
     name: str
     stage: str = ""
@@ -141,10 +139,8 @@ def reference(kind, rows):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The end of a job: its exit code (None: it hung), its output, seconds, leaks.
-
-    If the fault could not be tried, ``trouble`` says why.
-    """
+    """The end of a job: its exit code (None: it hung), its output, seconds, leaks. If the fault
+    could not be tried, ``trouble`` says why."""
 
     code: int | None
     output: str
@@ -165,10 +161,8 @@ class Outcome:
 
 
 def rehearse(scenario, rows):
-    """Runs a job on the cluster, with a fault in the middle.
-
-    Whatever happens is an outcome: one run's trouble must not keep the others from being tried.
-    """
+    """Runs a job on the cluster, with a fault in the middle. Whatever happens is an outcome: one
+    run's trouble must not keep the others from being tried."""
     started = time.monotonic()
     try:
         for factor in _FACTORS:

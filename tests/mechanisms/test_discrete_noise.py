@@ -89,9 +89,7 @@ def noises_and_points(draw):
 @given(noises_and_points(), st.integers(-2, 2), st.booleans(), st.integers(1, 2**64 - 1))
 def test_words_near_a_threshold(noise_and_point, offset, positive, further_bits):
     """A word that is ``offset`` from the tail at x decides rightly, with 64 more bits behind it.
-
-    These bits are not all 0: no noise without bounds could settle a number that is 0 for ever.
-    """
+    These bits are not all 0: no noise without bounds could settle a number that is 0 for ever."""
     noise, x = noise_and_point
     threshold = int(gmpy2.floor(gmpy2.mpq(noise.tail(x, 200)[0]) * 2**64)) + offset
     folded = min(max(threshold, 0), 2**63 - 1) << 64 | further_bits

@@ -122,9 +122,9 @@ def test_a_runner_hears_of_a_pool_that_ends_before_its_worker_is_ready():
         worker.close()
 
 
-def test_a_pool_on_a_taken_port_is_refused(pool, capsys):
-    assert worker_pool.main([f"--port={pool.address.rpartition(':')[2]}"]) == 1
-    assert capsys.readouterr().err.startswith(f"error: {pool.address}: ")
+def test_a_pool_on_a_taken_port_is_refused(pool, failure):
+    port = f"--port={pool.address.rpartition(':')[2]}"
+    failure(1, f"error: {pool.address}: ", worker_pool.main, [port])
 
 
 class NodeWithWork(Node):

@@ -174,9 +174,6 @@ def test_segments_give_what_one_sweep_gives(monkeypatch):
             assert np.abs(one - other).sum() <= 0.01 * len(one)
 
 
-# The decoder.
-
-
 @given(
     rows=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-30, 30), max_size=12),
     columns=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-30, 30), max_size=12),

@@ -46,9 +46,7 @@ def decay_of(rate):
 
 def weight_within(bounds, target, rate=HALF, window=40):
     """The walk's enclosure of the sum of q**||x - f||_1 over all lists, or those within bounds.
-
-    Pr[x] is q**||x - f||_1 / Z, so the sum tells the distribution of every list at once.
-    """
+    Pr[x] is q**||x - f||_1 / Z, so the sum tells the distribution of every list at once."""
     private, decay = enumeration.as_list(target), decay_of(rate)
     lo, hi = total_weight(Blocks.of(private, bounds), decay, window)
     moved = decay.power(0 if bounds is None else private.l1_distance(bounds.nearest(private)), 128)
