@@ -15,6 +15,8 @@ from dp_transforms.files.paths import FileRange
 from tests.cases import refused
 
 SECRET = "zanzibar"
+# Fields with what CSV finds difficult, and lengths that let cuts fall anywhere.
+FIELDS = st.text(st.sampled_from('a,"é😀 \t'), max_size=5)
 
 
 def records(text_format, path, columns, cuts=None):
@@ -96,10 +98,6 @@ def test_compressed_files_are_read_whole_by_one_worker(write, suffix, compress):
     path = write(content, f"records.csv.{suffix}")
     assert len(list(DelimitedText().split(str(path), path.stat().st_size))) == 1
     assert records(DelimitedText(), path, COLUMNS) == [*TWO[:1] * 1000, TWO[1]]
-
-
-# Fields with what CSV finds difficult, and lengths that let cuts fall anywhere.
-FIELDS = st.text(st.sampled_from('a,"é😀 \t'), max_size=5)
 
 
 @settings(max_examples=150)

@@ -40,6 +40,7 @@ COLUMNS = RECORDS | {"unread": [object()] * len(USERS)}
 PAIRS = list(zip(PAGES, USERS, strict=True))
 FRAME, TABLE = pl.DataFrame(RECORDS), pa.table(RECORDS)
 Visit = collections.namedtuple("Visit", ["page", "who"])
+NESTED = [{"at": {"page": page}, "who": {"id": user}} for page, user in PAIRS]
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +95,6 @@ def test_tuples_have_positions(expected):
     options = LIST | {"user": 1, "partition": 0, "secret": SECRET}
     for numbered in (PAIRS, {0: PAGES, 1: USERS}, pd.DataFrame({0: PAGES, 1: USERS})):
         assert dp.release(numbered, **options).released == expected
-
-
-NESTED = [{"at": {"page": page}, "who": {"id": user}} for page, user in PAIRS]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pipelines.worker_pool import make_runner
 from tests.jobs import JOBS
 
 SECRET = "zanzibar"
+TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
 @pytest.fixture
@@ -105,9 +106,6 @@ def test_unforeseen_errors_keep_their_text_to_themselves(parser, capsys):
     interrupt = failing_job(RuntimeError("KeyboardInterrupt [while running 'Read']"))
     assert run(interrupt, parser, []) == 130
     assert capsys.readouterr().err == "error: interrupted: no release was written\n"
-
-
-TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
 @pytest.mark.parametrize("flags", [[], pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)])

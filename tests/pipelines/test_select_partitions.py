@@ -15,6 +15,7 @@ from tests.jobs import job_flags, statement
 # At this budget a partition that 40 users have is selected with near certainty, and one that a
 # single user has with probability 1e-12 at most.
 CLEAR = ["--epsilon=20", "--delta=1e-12", "--max_partitions_per_user=3"]
+TIME = datetime.datetime(2026, 1, 31, 8, 30, tzinfo=datetime.timezone.utc)
 
 
 def lines(users, *names):
@@ -142,9 +143,6 @@ def test_public_partitions_of_several_columns(tmp_path):
     found = statement(tmp_path)
     assert found["strategy"] == "truncated_geometric"
     assert (found["public_partitions"], found["public_threshold"]) == (2, 2)
-
-
-TIME = datetime.datetime(2026, 1, 31, 8, 30, tzinfo=datetime.timezone.utc)
 
 
 @pytest.mark.parametrize(

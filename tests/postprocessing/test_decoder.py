@@ -25,6 +25,7 @@ from tests import enumeration
 
 pytestmark = pytest.mark.filterwarnings("error")
 Noisy = collections.namedtuple("Noisy", ["rows", "columns", "rate"])
+WEIGHTS = np.array([0.8, 0.15, 0.05])
 
 
 def coordinates(frequency_list, behind):
@@ -86,9 +87,6 @@ def test_coarse_distributions_keep_the_mean_and_nearly_the_variance(columns, mea
     assert mass.sum() == pytest.approx(1)
     assert mass @ gaps == pytest.approx(mean, rel=0.01)
     assert mass @ (gaps - mean) ** 2 == pytest.approx(variance, rel=0.1)
-
-
-WEIGHTS = np.array([0.8, 0.15, 0.05])
 
 
 def small_chains(rows, columns, rate, means, reach):

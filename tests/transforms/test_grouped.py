@@ -28,6 +28,7 @@ TO_SELECT = (Attribute("gender", ("f", "m")), Attribute("age"), Attribute("langu
 SELECTION = PrivacyBudget(2, "1e-2")
 Language = enum.Enum("Language", {"NORWEGIAN": "no"}, type=str)
 AGES = ("<20", "20-30", "a=b", "100 and, more")
+BUDGET = {"epsilon_all": 1.0, "epsilon_groups": "0.5", "max_partitions_per_user": KAPPA}
 
 
 def make_records(ages):
@@ -84,9 +85,6 @@ def expected(records, attributes, selection=None):
             f"frequency list of {attribute!r} {group!r}",
         )
     return lists
-
-
-BUDGET = {"epsilon_all": 1.0, "epsilon_groups": "0.5", "max_partitions_per_user": KAPPA}
 
 
 def release(attributes, **others):

@@ -19,6 +19,8 @@ from tests.cases import refused
 SECRET = dp.JobSecret.insecure_for_testing(5)
 MECHANISM = FrobeniusMechanism(epsilon=0.5, sensitivity=2)
 COUNTS = {"a": 40, "b": 40, "c": 7, "d": 1, "e": 1, "f": 1}
+# User u has u % 7 + 1 partitions, and one record twice.
+RECORDS = [(f"u{u}", p) for u in range(90) for p in (*range(u % 7 + 1), 0)]
 
 
 def release(counts, *steps, element_type=None, **options):
@@ -121,10 +123,6 @@ def test_hints_are_for_the_release_alone():
             resource_hints.MAX_ACTIVE_BUNDLES_PER_WORKER.urn: b"1",
         }
     }
-
-
-# User u has u % 7 + 1 partitions, and one record twice.
-RECORDS = [(f"u{u}", p) for u in range(90) for p in (*range(u % 7 + 1), 0)]
 
 
 @pytest.mark.parametrize("kind", ["tuples", "rows", "tables", "none"])

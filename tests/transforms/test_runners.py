@@ -37,6 +37,7 @@ STRATEGIES = [
     make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
     for name in ("gaussian", "renyi_rounds")
 ]
+MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
 
 
 def lists(tables):
@@ -62,9 +63,6 @@ def check(pipeline, *parts):
     checked = [one for part in parts for one in part(tables)]
     for i, (pcoll, expected) in enumerate(checked):
         assert_that(pcoll, equal_to(list(expected)), label=f"check {i}")
-
-
-MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
 
 
 @pytest.mark.parametrize(

@@ -24,16 +24,15 @@ KEYS = [SECRET.key("a"), SECRET.key("b")]
 DAY = 24 * 60 * 60
 NO_NOISE = 400
 ALL = {"epsilon": NO_NOISE, "start": 0, "stop": 5 * DAY, "secret": SECRET, "num_buckets": 1}
+CELLS = list(itertools.product((0, 1), "ab"))
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["ann", "ann", "bob"]), st.integers(0, 4), st.sampled_from("abcd"))
+)
 
 
 def bounded(rows, w, max_partitions):
     tables = [table_of(rows, ("user", "partition", "list"))] if rows else []
     return rows_of(bound_periods(table, w, max_partitions, *KEYS) for table in tables)
-
-
-ROWS = st.lists(
-    st.tuples(st.sampled_from(["ann", "ann", "bob"]), st.integers(0, 4), st.sampled_from("abcd"))
-)
 
 
 @given(ROWS, ROWS, st.integers(1, 3), st.integers(1, 3))
@@ -51,9 +50,6 @@ def test_users_are_bounded_and_parts_merge(some, others, w, max_partitions):
     assert kept == {pair: min(has[pair], max_partitions) for pair in kept}
     periods, kept_periods = (collections.Counter(user for user, _ in rows) for rows in (has, kept))
     assert kept_periods == {user: min(number, w) for user, number in periods.items()}
-
-
-CELLS = list(itertools.product((0, 1), "ab"))
 
 
 @functools.cache

@@ -19,6 +19,7 @@ from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
 SMALL_ETAS = [Eta(x, y, z) for y in range(1, 7) for z in range(1, 4) for x in range(1, 2**y)]
+utility_lists = st.lists(st.integers(-8, 8), min_size=1, max_size=8)
 
 
 def definition(eta, utilities, lowest, highest):
@@ -66,9 +67,6 @@ def mixture(eta, utilities):
         for i, p in definition(eta, rounded, min(rounded), max(rounded)).items():
             distribution[i] += chance * p
     return distribution
-
-
-utility_lists = st.lists(st.integers(-8, 8), min_size=1, max_size=8)
 
 
 @given(st.sampled_from(SMALL_ETAS), utility_lists, st.integers(0, 3), st.data())

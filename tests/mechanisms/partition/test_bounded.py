@@ -38,6 +38,7 @@ BOUNDS = {
     "values up to two": PartitionBounds(beyond=2),
     "stairs and more": PartitionBounds(enumeration.as_list((3, 1)), unbounded_ranks=2, beyond=1),
 }
+LARGEST = 2**60
 
 
 def decay_of(rate):
@@ -168,9 +169,6 @@ def test_the_mechanism_is_its_sampler():
     sampler = Sampler(Blocks.of(private, bounds), mechanism.decay)
     tapes = list(map(InsecureSeededTape, range(20)))
     assert mechanism.release_many(private, 20, iter(tapes)) == list(map(sampler.release, tapes))
-
-
-LARGEST = 2**60
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tests.tapes import InsecureSeededTape
 
 TARGETS = [(), (1,), (3, 1), (2, 2, 2), (4, 3, 3, 1), (7, 0), (1, 1, 1, 1, 1)]
 ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(5, 3, 2), Eta(63, 6, 3)]
+bounds = st.lists(st.integers(0, 5), min_size=0, max_size=5)
 
 
 def exact_distribution(target, eta, upper, lower=()):
@@ -24,9 +25,6 @@ def exact_distribution(target, eta, upper, lower=()):
         enumeration.partitions(len(upper), max(upper, default=0)),
         lambda y: all(low <= v <= high for low, v, high in zip(lower, y, upper, strict=True)),
     )
-
-
-bounds = st.lists(st.integers(0, 5), min_size=0, max_size=5)
 
 
 @settings(max_examples=150)

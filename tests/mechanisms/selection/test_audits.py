@@ -21,6 +21,8 @@ from tests.mechanisms.selection.shared import COUNTS, NOISY, SPLIT, as_mpf
 EPSILON, DELTA = 1.5, 0.03
 BITS = 160
 ROUNDING = mpmath.mpf(10) ** -35
+# Weighted strategies: an input is how many users have each set of partitions.
+KINDS = ((0,), (1,), (0, 1))
 
 
 def worst_delta(distributions, neighbours):
@@ -94,10 +96,6 @@ def test_names_with_noisy_counts(strategy):
     # The others exchange the two partitions.
     pairs = [pair for pair in neighbouring_counts(most) if pair[0][0] <= pair[0][1]]
     assert delta_of_names(chosen, pairs, most, counts_distribution) <= DELTA + ROUNDING
-
-
-# Weighted strategies: an input is how many users have each set of partitions.
-KINDS = ((0,), (1,), (0, 1))
 
 
 def transcript_distribution(strategy, users, kinds):
