@@ -12,6 +12,7 @@ job hung or could not be tried, or one failed for which there was all that it ne
 import argparse
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import shutil
@@ -127,7 +128,9 @@ _DIRECTORY = ROOT / "out" / "faults"
 
 def records(rows, bad=False):
     """A file of so many records."""
-    made = with_a_bad_record(rows) if bad else visits(rows)
+    # The partition of a bad one is looked for like the others.
+    one = pa.table({"user": pa.array([None], pa.string()), "partition": ["item-7"]})
+    made = itertools.chain(visits(rows), [one] * bad)
     return write(_DIRECTORY / f"{'bad' if bad else 'visits'}{rows}.parquet", made)
 
 
@@ -209,12 +212,6 @@ def attempt(scenario, run):
     if scenario.fault is kill_submitter:
         run.wait_for_flink()
     return code
-
-
-def with_a_bad_record(rows):
-    yield from visits(rows)
-    # Its partition is looked for like the others.
-    yield pa.table({"user": pa.array([None], pa.string()), "partition": ["item-7"]})
 
 
 _HEAD = """\

@@ -11,6 +11,8 @@ PAIRS = [{"a": "x", "b": 0}, {"a": "a", "b": 1}]
 
 
 STRUCT = pa.struct([("a", pa.string())])
+NULLS = r"column 'user' has nulls: .*drop_nulls"
+OTHERS = r"column 'user' has type .*: cast the column first"
 
 
 def struct_of(values):
@@ -35,10 +37,6 @@ def struct_of(values):
 )
 def test_columns_become_plain(column, values):
     assert plain(column, "user").equals(pa.array(values))
-
-
-NULLS = r"column 'user' has nulls: .*drop_nulls"
-OTHERS = r"column 'user' has type .*: cast the column first"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ from dp_transforms.mechanisms.degree_projection import edge_private_sensitivity
 
 PARTITIONS = st.lists(st.sampled_from(["", "a", "b", "c"]), min_size=1)
 CAPS = st.none() | st.integers(1, 4)
+NAMES = st.sampled_from(["a", "b", "c", "", "ü"])
+PAIRS = st.lists(st.tuples(st.integers(0, 6), NAMES), max_size=40)
+RECORD = {"user": pa.int64(), "partition": pa.string()}
+EDGE = {"source": pa.int64(), "target": pa.int64()}
 
 
 def capped(counts, cap):
@@ -61,14 +65,6 @@ def test_sums_are_exact_and_public_partitions_without_users_keep_their_count_of_
 def test_histogram():
     assert histogram(pa.table({"count": pa.array([3, 1, 3, 1, 1])})) == {3: 2, 1: 3}
     assert histogram(pa.table({"count": pa.array([], pa.int64())})) == {}
-
-
-NAMES = st.sampled_from(["a", "b", "c", "", "ü"])
-PAIRS = st.lists(st.tuples(st.integers(0, 6), NAMES), max_size=40)
-
-
-RECORD = {"user": pa.int64(), "partition": pa.string()}
-EDGE = {"source": pa.int64(), "target": pa.int64()}
 
 
 def table_of(rows, columns=RECORD):

@@ -17,6 +17,8 @@ BOUND = functools.partial(distinct_pairs, at_most=2, key=KEY)
 BY_USER = Route(("user",), KEY, BOUND)
 
 RECORDS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1)
+TYPES = {"text": pa.string(), "binary": pa.binary(), "number": pa.int64()}
+ROWS = st.tuples(st.text(max_size=300), st.binary(max_size=9), st.integers(-(2**63), 2**63 - 1))
 
 
 def scatter(table, num_buckets, reduce=BOUND):
@@ -126,10 +128,6 @@ def test_many_small_chunks_are_joined_and_a_hot_user_s_are_reduced_one_by_one(mo
     ((_, piece),) = scatter(table, 4)
     records = [("hot", i) for i in range(max(rows, 3_000))]
     assert set(rows_of([unpack(piece)])) == reference.bound(records, 2, KEY)
-
-
-TYPES = {"text": pa.string(), "binary": pa.binary(), "number": pa.int64()}
-ROWS = st.tuples(st.text(max_size=300), st.binary(max_size=9), st.integers(-(2**63), 2**63 - 1))
 
 
 @given(st.lists(ROWS), st.integers(0, 5), st.integers(0, 20), st.booleans())

@@ -17,6 +17,9 @@ from tests.cases import refused
 SECRET = "zanzibar"
 # Fields with what CSV finds difficult, and lengths that let cuts fall anywhere.
 FIELDS = st.text(st.sampled_from('a,"é😀 \t'), max_size=5)
+COLUMNS = ("user", "page")
+TWO = [("ann", "home"), ("bob", "help")]
+MARK = "\ufeff"
 
 
 def records(text_format, path, columns, cuts=None):
@@ -50,11 +53,6 @@ def write(tmp_path):
         return path
 
     return write
-
-
-COLUMNS = ("user", "page")
-TWO = [("ann", "home"), ("bob", "help")]
-MARK = "\ufeff"
 
 
 @pytest.mark.parametrize("multiline", [False, True])

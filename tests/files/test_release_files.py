@@ -11,6 +11,7 @@ from pipelines.select_partitions import main as select
 from tests.jobs import job_flags
 
 ROWS = [(f"u{i % 500}", f'page "{i % 5}", so', i % 4, "ab"[i % 2]) for i in range(3000)]
+PERIODS = ("--time_column=at", "--max_periods_per_user=2")
 
 
 @pytest.fixture
@@ -19,9 +20,6 @@ def flags(tmp_path):
     with open(tmp_path / "records.csv", "w", newline="") as file:
         csv.writer(file).writerows([["user", "page", "at", "tongue"], *lines])
     return lambda *more: job_flags(tmp_path, "--epsilon=90", "--max_partitions_per_user=2", *more)
-
-
-PERIODS = ("--time_column=at", "--max_periods_per_user=2")
 
 
 @pytest.mark.parametrize(

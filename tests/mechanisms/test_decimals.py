@@ -72,7 +72,8 @@ def test_it_travels(value):
     assert hash(number) == hash(value)
 
 
-NONE = ["nan", "inf", "1/0", "1e999999999", "1e-999999999", "", "x", True]
+NO_NUMBERS = ["nan", "inf", "1/0", "1e999999999", "1e-999999999", "", "x", True]
 test_what_is_no_number_is_refused_at_once = refused(
-    exact_fraction, *(("epsilon", text, "epsilon must be a finite number, got") for text in NONE)
+    exact_fraction,
+    *(("epsilon", one, "epsilon must be a finite number, got") for one in NO_NUMBERS),
 )

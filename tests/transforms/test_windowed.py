@@ -28,6 +28,9 @@ CELLS = list(itertools.product((0, 1), "ab"))
 ROWS = st.lists(
     st.tuples(st.sampled_from(["ann", "ann", "bob"]), st.integers(0, 4), st.sampled_from("abcd"))
 )
+OTHERS = [(user, item, day * DAY + user) for user in range(4) for item in range(3 + user % 2)
+          for day in range(user % 3, 5)]  # fmt: skip
+PLANTED = [(100, item, day * DAY + 7) for item in range(9) for day in range(-1, 6)] * 2
 
 
 def bounded(rows, w, max_partitions):
@@ -82,11 +85,6 @@ def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
     )
     # And nothing is given away: some pair takes most of it.
     assert 0.7 < dearest <= 1 + 1e-9
-
-
-OTHERS = [(user, item, day * DAY + user) for user in range(4) for item in range(3 + user % 2)
-          for day in range(user % 3, 5)]  # fmt: skip
-PLANTED = [(100, item, day * DAY + 7) for item in range(9) for day in range(-1, 6)] * 2
 
 
 def timed(records):

@@ -39,6 +39,8 @@ BOUNDS = {
     "stairs and more": PartitionBounds(enumeration.as_list((3, 1)), unbounded_ranks=2, beyond=1),
 }
 LARGEST = 2**60
+columns = st.lists(st.integers(0, 7), min_size=5, max_size=5)
+descending = columns.map(lambda one: tuple(sorted(one, reverse=True)))
 
 
 def decay_of(rate):
@@ -88,10 +90,6 @@ def test_the_total_weight_of_a_list_with_long_runs():
     table = PartitionTable(enumeration.as_list(target), eta, [92] * 87).total_weight
     assert lo * (1 - 2.0**-60) <= table <= hi
     assert independence_length(decay_of(eta), 8) <= 75
-
-
-columns = st.lists(st.integers(0, 7), min_size=5, max_size=5)
-descending = columns.map(lambda one: tuple(sorted(one, reverse=True)))
 
 
 @settings(max_examples=10)

@@ -22,6 +22,8 @@ from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
 BUDGETS = [(0.01, 1e-6), (0.5, 1e-9), (1.0, 1e-5), (3.0, 0.01), (20.0, 1e-10)]
+PUBLIC = TruncatedGeometricSelection(1.0, 1e-3)
+K = PUBLIC.distribution.threshold
 
 
 def geometric_distribution(epsilon, k):
@@ -158,10 +160,6 @@ def test_gaussian_noise_and_threshold_share_the_budget(epsilon, delta, max_parti
     assert max(spent) <= delta
     # Noise and threshold use the whole of it each, unless it is large.
     assert delta > 0.01 or min(spent[0], spent[-1]) > 0.99 * delta
-
-
-PUBLIC = TruncatedGeometricSelection(1.0, 1e-3)
-K = PUBLIC.distribution.threshold
 
 
 def test_thresholds_of_public_partitions():
