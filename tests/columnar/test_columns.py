@@ -8,8 +8,6 @@ HALVES = [WORDS[:2], WORDS[2:]]
 BYTES = [b"ab", b"\xff\0"]
 CODED_VIEWS = pa.DictionaryArray.from_arrays(pa.array(range(4)), pa.array(WORDS, pa.string_view()))
 PAIRS = [{"a": "x", "b": 0}, {"a": "a", "b": 1}]
-
-
 STRUCT = pa.struct([("a", pa.string())])
 NULLS = r"column 'user' has nulls: .*drop_nulls"
 OTHERS = r"column 'user' has type .*: cast the column first"

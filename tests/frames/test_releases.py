@@ -173,8 +173,6 @@ def test_an_empty_release_has_intervals_pictures_and_pages(tmp_path):
 PRIVATE = "ann.smith"
 TIME = datetime.datetime(2026, 1, 31, 12)
 ZONED = TIME.replace(tzinfo=datetime.timezone.utc)
-
-
 _objects = partial(np.array, dtype=object)
 _polars_objects = partial(pl.Series, dtype=pl.Object)
 _CAST = pl.LazyFrame({"who": [PRIVATE], "page": ["x"]}).cast({"who": pl.Int64})

@@ -441,8 +441,7 @@ def test_a_file_that_changes_while_it_is_read(files, tmp_path, failure, monkeypa
     says = (
         f"error: {records} {'cannot be opened' if change == 'goes away' else 'has changed while'}"
     )
-    job = run, "release", files, tmp_path / "out", [f"--input={records}"]
-    failure(FAILURE, says, *job)
+    failure(FAILURE, says, run, "release", files, tmp_path / "out", [f"--input={records}"])
     assert not (tmp_path / "out").exists()
 
 
@@ -452,6 +451,5 @@ def test_a_file_that_changes_while_it_is_read(files, tmp_path, failure, monkeypa
 def test_what_looks_hostile_and_is_in_order(files, tmp_path, capfd, job, flag):
     (files / "long.csv").write_text(f"user,page\nann,{10_000_000 * 'k'}\nbob,home\n")
     (files / "records.csv").write_text(RECORDS)
-    flags = [flag.replace("{tmp}", str(files))]
-    assert run(job, files, tmp_path / "out", flags) == 0
+    assert run(job, files, tmp_path / "out", [flag.replace("{tmp}", str(files))]) == 0
     assert capfd.readouterr().err == ""

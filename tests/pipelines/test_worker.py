@@ -13,8 +13,6 @@ def fail():
 threading.Thread(target=fail).start()
 time.sleep(60)
 """
-
-
 STUCK = """
 import time
 from apache_beam.runners.worker import sdk_worker

@@ -29,6 +29,12 @@ VISITS = [
     Visit("bob", "no", 1, "z"),
     Visit("bob", "it", 2, "z"),
 ]
+WITH_NULLS = [
+    Visit("ann", None, 1, "x"),
+    Visit(None, "no", 1, "y"),
+    Visit("bob", "no", None, "z"),
+    Visit("bob", "it", 2, None),
+]
 ALL = dp.BoundContributions(9)
 PAIRS = [("ann", ("no", 1)), ("bob", ("it", 2)), ("bob", ("no", 1))]
 
@@ -42,14 +48,6 @@ def test_named_tuples_with_a_composite_partition():
 def test_a_composite_may_be_of_named_tuples():
     records = [(user, Plain(country, device)) for user, (country, device) in PAIRS]
     assert sorted(run(records, ALL)) == PAIRS
-
-
-WITH_NULLS = [
-    Visit("ann", None, 1, "x"),
-    Visit(None, "no", 1, "y"),
-    Visit("bob", "no", None, "z"),
-    Visit("bob", "it", 2, None),
-]
 
 
 @pytest.mark.parametrize("kind", ["tuples", "rows", "tables"])

@@ -31,8 +31,6 @@ COUNTS = reference.count(BOUNDED)
 PRIVATE = FrequencyList.from_counts(COUNTS.values())
 MECHANISM = FrobeniusMechanism(epsilon=1, sensitivity=KAPPA)
 RELEASED = list(dp.release_frequency_list(PRIVATE, MECHANISM, SECRET))
-
-
 STRATEGIES = [
     make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
     for name in ("gaussian", "renyi_rounds")

@@ -169,8 +169,6 @@ def test_purposes_and_strategies_have_numbers_of_their_own():
 
 PUBLIC = make_strategy("truncated_geometric", 1.0, 1e-2)
 K = PUBLIC.distribution.threshold
-
-
 USUAL = {"epsilon": 1, "delta": 1e-2, "max_partitions_per_user": 1}
 test_arguments_are_checked_at_once = refused(
     lambda arguments: dp.SelectPartitions(**USUAL | arguments),

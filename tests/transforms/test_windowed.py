@@ -269,5 +269,4 @@ def test_names_are_those_of_their_windows():
 
 def test_names_count_a_user_in_so_many_windows():
     # Each of 30 users is in one window of three, with one pair: too few for most to be named.
-    once = selected(max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)
-    assert len(once) < 3
+    assert len(selected(max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)) < 3

@@ -90,8 +90,6 @@ test_bad_bounds = refused(
     ([10**6] * 100, [], "would not fit in memory"),
     (FrequencyList([1], [10**9]), [], "would not fit in memory"),
 )
-
-
 test_other_arguments_are_checked = refused(
     lambda private, eta, rank: PartitionTable(private, eta, [2, 2]).marginal(rank),
     ([1, 3], ETAS[0], 0, "must be a FrequencyList"),
