@@ -165,7 +165,6 @@ def test_the_tightest_method_depends_on_the_task():
 def test_one_gaussian_by_its_closed_form():
     sigma, delta = 4.0, 1e-6
     epsilon = compose([dp_event.GaussianDpEvent(sigma)], delta).epsilon
-
     # Balle and Wang (2018), equation 6.
     near, far = stats.norm.cdf(np.array([1, -1]) / (2 * sigma) - epsilon * sigma)
     exact = near - math.exp(epsilon) * far

@@ -67,12 +67,10 @@ def test_the_course_of_a_reservation(path):
         assert states(Ledger.open(path)) == [State.RESERVED]
         assert ledger.spent() == PrivacyBudget(0.25, 1e-7)
     assert states(ledger) == [State.COMMITTED]
-
     with ledger.reserve(0.5, purpose="languages") as reservation:
         reservation.abandon()
     assert states(ledger) == [State.COMMITTED, State.ABANDONED]
     assert ledger.spent() == PrivacyBudget(0.25, 1e-7)
-
     with pytest.raises(RuntimeError), ledger.reserve(0.75, purpose="ages"):
         raise RuntimeError
     # The job failed and nobody vouched that nothing was released.

@@ -20,6 +20,7 @@ from dp_transforms import JobSecret
 from dp_transforms.budget import Ledger
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.files import frame_records
+from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import ListSpec
@@ -71,8 +72,6 @@ KINDS = {
 @pytest.fixture(scope="module")
 def expected(files):
     """The list that the command line's readers and kernels release from a file."""
-    from dp_transforms.files.record_files import RecordFiles
-
     spec = ListSpec(dp.release(FRAME, **LIST).released.mechanism)
     source = RecordFiles(str(files / "visits.parquet"), "who", ["page"])
     return InProcess(source, SECRET).frequency_list(spec)[0]

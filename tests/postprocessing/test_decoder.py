@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import geom, nbinom
 
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import (
@@ -46,8 +47,6 @@ def noisy(frequency_list, rate, rng, behind):
 
 def gap_mass(gap, mean, columns):
     """The three distributions of gaps, from their definitions."""
-    from scipy.stats import geom, nbinom
-
     if columns:
         smooth = nbinom.pmf(gap, SHAPE, SHAPE / (SHAPE + mean))
     else:  # Two points at a distance E, exponential, behind a uniform place in a cell.

@@ -46,7 +46,6 @@ def test_every_metric_of_a_uniform_list_is_its_size_in_bits(items):
 def test_definitions_on_the_written_out_list(counts, guesses, alpha):
     p = written_out(counts)
     frequency_list = FrequencyList.from_counts(counts)
-
     assert min_entropy(frequency_list) == pytest.approx(-math.log2(p[0]))
     rate = sum(p[:guesses])
     assert success_rate(frequency_list, guesses) == float(rate)
@@ -55,10 +54,8 @@ def test_definitions_on_the_written_out_list(counts, guesses, alpha):
     assert len(curve) == len(frequency_list) and rates[-1] == 1
     assert rates.tolist() == [float(sum(p[:g])) for g in curve.tolist()]
     assert np.all(np.diff(rates) > 0)
-
     mu = next(j for j in range(1, len(p) + 1) if sum(p[:j]) >= alpha)
     assert guesses_to_reach(frequency_list, alpha) == mu
-
     # Bonneau's own form of G_alpha, which the implementation does not use.
     reached = sum(p[:mu])
     work = (1 - reached) * mu + sum(i * q for i, q in enumerate(p[:mu], start=1))

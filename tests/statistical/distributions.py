@@ -48,7 +48,6 @@ def fit(draws, distribution):
     probabilities = np.array([*map(float, named), rest if rest >= 1e-12 else 0])
     found = [counts[outcome] for outcome in distribution]
     seen = np.array([*found, total - sum(found)])
-
     below = stats.binom.cdf(seen, total, probabilities)
     above = stats.binom.sf(seen - 1, total, probabilities)
     tails = 2 * np.minimum(below, above)
