@@ -31,10 +31,8 @@ def run(elements, *transforms, runner=None, element_type=None):
 
 def with_and_without(planted, others, releases):
     """In one pipeline, the outputs of releases from the other records, with the planted ones and
-    without: a list for each (place among the releases, whether the planted ones are there).
-
-    A release is a function that makes the transform of a pipeline from its records.
-    """
+    without: a list for each (place among the releases, whether the planted ones are there). A
+    release is a function that makes the transform of a pipeline from its records."""
 
     def outputs(pipeline):
         named = []

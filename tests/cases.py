@@ -12,3 +12,17 @@ def slow_unless(cases, quick):
         pytest.param(*values, marks=[] if case in quick else pytest.mark.slow)
         for case, values in unpacked
     ]
+
+
+def refused(call, *cases, error=ValueError, hides=()):
+    """A test of each case, which is arguments that the call refuses, and at the end what is in its
+    message; nothing in there is of what the call ``hides``."""
+
+    @pytest.mark.parametrize("case", cases)
+    def test(case):
+        *arguments, message = case
+        with pytest.raises(error, match=message) as found:
+            call(*arguments)
+        assert not any(one in str(found.value) for one in hides)
+
+    return test

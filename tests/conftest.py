@@ -36,15 +36,18 @@ def repository():
 
 @pytest.fixture
 def failure(capsys):
-    """Runs a command that must fail with one line on stderr; gives (its exit code, the line)."""
+    """Runs a command that must fail with this exit code and one line on stderr, in which there are
+    these words; gives the line."""
 
-    def of(run, *arguments, **options):
+    def of(code, words, run, *arguments, **options):
+        capsys.readouterr()
         try:
-            code = run(*arguments, **options)
+            found = run(*arguments, **options)
         except SystemExit as stop:
-            code = stop.code
+            found = stop.code
         out, err = capsys.readouterr()
         assert out == "" and err.startswith("error: ") and err.count("\n") == 1
-        return code, err
+        assert found == code and words in err
+        return err
 
     return of

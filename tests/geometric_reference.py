@@ -36,10 +36,8 @@ def rational_decay(q):
 
 def probability(q, values, private, walls=None):
     """q**||x - f||_1 times the sum over marked sets of corners, corner by corner on the boundary.
-
     Zeros may follow x, a descending tuple. Walls are two tuples of equal length, beyond which x is
-    zero; f is between them.
-    """
+    zero; f is between them."""
     rows = max(len(values), len(private)) + 2 if walls is None else len(walls[0])
     x, f = ([*one, *[0] * (rows - len(one))][:rows] for one in (values, private))
     mark = q / (1 + q)
@@ -130,10 +128,8 @@ def _differences(cumulative):
 
 
 def releases(blocks, decay, least=0):
-    """(release, enclosure of its probability) of all that are likelier than ``least``.
-
-    The first infinite run is left within the last 8 places or not at all.
-    """
+    """(release, enclosure of its probability) of all that are likelier than ``least``. The first
+    infinite run is left within the last 8 places or not at all."""
     runs, weights, script = Runs(blocks), GeometricWeights(decay), []
     # The enclosures that the sampler decides by, as fractions, each worked out once.
     away = cache(lambda *question: weights.away(*question, 128).rational())

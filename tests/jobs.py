@@ -45,7 +45,7 @@ def statement(directory, release="out"):
     return json.loads((directory / release / "privacy.json").read_text())
 
 
-def python(*arguments, **options):
+def python(*arguments, stdout=subprocess.PIPE, **options):
     """A process of Python that has ended, with what it printed."""
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+    options |= {"stdout": stdout, "stderr": subprocess.PIPE, "text": True, "timeout": 120}
+    return subprocess.run([sys.executable, *arguments], **options)

@@ -6,10 +6,8 @@ from dp_transforms.mechanisms.randomness import RandomTape
 
 
 class InsecureSeededTape(RandomTape):
-    """A tape that anyone can repeat from a small seed. Never for a release.
-
-    It serves any number of releases, which is how a test gets the same one twice.
-    """
+    """A tape that anyone can repeat from a small seed. Never for a release. It serves any number of
+    releases, which is how a test gets the same one twice."""
 
     def __init__(self, seed: int):
         super().__init__(hashlib.sha256(b"insecure test tape %d" % seed).digest())

@@ -49,12 +49,10 @@ ALLOWED = {"dp_transforms", "numpy", "gmpy2", *sys.stdlib_module_names}
 """The mechanisms can be read alone."""
 
 
-def named(path):
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
 MODULES = {
-    named(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
 }
 NAMES = {"dp_transforms.public_names"}
 """The module by which every package loads its public names."""

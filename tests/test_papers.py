@@ -65,8 +65,7 @@ def test_bits_of_lemma_3_4(x, y, z, low, high, most):
     eta = Eta(x, y, z)
     b_x = len(f"{eta.x:b}")
     bits = (max(1, abs(low)) + max(1, abs(high))) * eta.z * (eta.y + b_x) + most
-    used = ExponentialMechanism(eta, low, high, max_outcomes=most)
-    assert used.precision_bits == bits
+    assert ExponentialMechanism(eta, low, high, max_outcomes=most).precision_bits == bits
     # What the worst case needs is less.
     needed = ExponentialMechanism(eta, low, high, max_outcomes=most, precision="empirical")
     assert needed.precision_bits <= bits

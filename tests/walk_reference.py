@@ -16,11 +16,8 @@ def precisely():
 
 
 class WalkReference:
-    """Messages to 300 bits, on a window so wide that nothing outside it matters.
-
-    Attributes:
-      messages: beta in front of each block and behind the last, by states -W..W.
-    """
+    """Messages to 300 bits, on a window so wide that nothing outside it matters: beta in front of
+    each block and behind the last, by states -W..W."""
 
     def __init__(self, blocks, decay, window):
         self.blocks, self.window = blocks, window

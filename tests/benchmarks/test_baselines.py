@@ -47,8 +47,7 @@ def distances(peer, private, rate, bounds, count, seed):
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_without_noise_the_list_comes_back(peer):
-    released = PEERS[peer](PRIVATE, 1e5, BOUNDS, np.random.default_rng(1))
-    assert released == PRIVATE
+    assert PEERS[peer](PRIVATE, 1e5, BOUNDS, np.random.default_rng(1)) == PRIVATE
 
 
 @pytest.mark.parametrize("rate", [0.7, 3.0])

@@ -26,6 +26,7 @@ from tests.mechanisms.selection.test_audits import (
     neighbouring_counts,
     worst_transcript_delta,
 )
+from tests.mechanisms.selection.test_noisy_thresholds import noise_delta
 from tests.statistical import distributions
 
 
@@ -60,10 +61,7 @@ def test_weights_cost_nothing_against_plain_gaussian_thresholds(max_partitions):
 def test_rounds_compose_within_the_budget(options):
     epsilon, delta = 1.0, 1e-5
     rounds = SipsSelection(epsilon, delta, 20, **options).rounds
-    mu = math.sqrt(sum(1 / round_.sigma**2 for round_ in rounds))
-    noise = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
-        -mu / 2 - epsilon / mu
-    )
+    noise = noise_delta(sum(1 / round_.sigma**2 for round_ in rounds), epsilon)
     exposed = sum(float(round_.budget.exposure) for round_ in rounds)
     assert 0.98 * delta < noise + exposed <= delta * (1 + 1e-4)
 

@@ -11,8 +11,7 @@ USERS = 4_000
 def page(tmp_path_factory):
     """The whole story: 4,000 users in two attributes, first with a budget that hides nothing."""
     directory = tmp_path_factory.mktemp("retelling")
-    pieces = yahoo_retelling.retell(USERS, 2, ["100", "1"], str(directory))
-    return "\n".join(pieces)
+    return "\n".join(yahoo_retelling.retell(USERS, 2, ["100", "1"], str(directory)))
 
 
 def test_the_table_has_every_list_and_the_differences(page):

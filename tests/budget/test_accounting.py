@@ -30,6 +30,7 @@ from dp_transforms.mechanisms import (
     partition_mechanism,
 )
 from tests import enumeration
+from tests.cases import refused
 
 
 def times(count, event):
@@ -164,7 +165,6 @@ def test_the_tightest_method_depends_on_the_task():
 def test_one_gaussian_by_its_closed_form():
     sigma, delta = 4.0, 1e-6
     epsilon = compose([dp_event.GaussianDpEvent(sigma)], delta).epsilon
-
     # Balle and Wang (2018), equation 6.
     near, far = stats.norm.cdf(np.array([1, -1]) / (2 * sigma) - epsilon * sigma)
     exact = near - math.exp(epsilon) * far
@@ -281,22 +281,20 @@ def test_events_survive_the_library_s_own_serialisation():
         assert not RdpAccountant().supports(event)
 
 
-def test_bad_arguments_are_refused():
-    for message, function, *arguments in (
-        ("events must be of a kind", compose, [dp_event.UnsupportedDpEvent()], 1e-6),
-        ("delta must be at least 0 and below 1, got 1", compose, [], 1),
-        ("epsilon must be a finite number", BoundedRangeDpEvent, float("inf")),
-        ("delta must be at least 0", ApproximateDpEvent, 1.0, -1e-9),
-        ("count must be positive, got 0", largest_epsilon, 0, PrivacyBudget(1)),
-        ("count must be a positive integer, got -1", compose, times(-1, ApproximateDpEvent(1.0))),
-        ("count must be a positive integer, got 0.5", compose, times(0.5, ApproximateDpEvent(1.0))),
-        ("events must be .*positive", compose, [dp_event.LaplaceDpEvent(0.0)]),
-        ("events must be .*finite", compose, [dp_event.LaplaceDpEvent(math.inf)], 1e-6),
-        ("events must be .*positive", compose, [dp_event.GaussianDpEvent(-1.0)], 1e-6),
-        ("events must be .*positive", compose, [dp_event.GaussianDpEvent(math.nan)], 1e-6),
-        ("events must be .*positive", compose, [dp_event.DiscreteLaplaceDpEvent(-1.0, 1)]),
-        ("events must be .*positive", compose, [dp_event.DiscreteLaplaceDpEvent(1.0, 0.5)]),
-        ("events must be .*positive", compose, [dp_event.ZCDpEvent(-0.1)], 1e-6),
-    ):
-        with pytest.raises(ValueError, match=message):
-            function(*arguments)
+test_bad_arguments_are_refused = refused(
+    lambda function, *arguments: function(*arguments),
+    (compose, [dp_event.UnsupportedDpEvent()], 1e-6, "events must be of a kind"),
+    (compose, [], 1, "delta must be at least 0 and below 1, got 1"),
+    (BoundedRangeDpEvent, float("inf"), "epsilon must be a finite number"),
+    (ApproximateDpEvent, 1.0, -1e-9, "delta must be at least 0"),
+    (largest_epsilon, 0, PrivacyBudget(1), "count must be positive, got 0"),
+    (compose, times(-1, ApproximateDpEvent(1.0)), "count must be a positive integer, got -1"),
+    (compose, times(0.5, ApproximateDpEvent(1.0)), "count must be a positive integer, got 0.5"),
+    (compose, [dp_event.LaplaceDpEvent(0.0)], "events must be .*positive"),
+    (compose, [dp_event.LaplaceDpEvent(math.inf)], 1e-6, "events must be .*finite"),
+    (compose, [dp_event.GaussianDpEvent(-1.0)], 1e-6, "events must be .*positive"),
+    (compose, [dp_event.GaussianDpEvent(math.nan)], 1e-6, "events must be .*positive"),
+    (compose, [dp_event.DiscreteLaplaceDpEvent(-1.0, 1)], "events must be .*positive"),
+    (compose, [dp_event.DiscreteLaplaceDpEvent(1.0, 0.5)], "events must be .*positive"),
+    (compose, [dp_event.ZCDpEvent(-0.1)], 1e-6, "events must be .*positive"),
+)

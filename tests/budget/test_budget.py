@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.decimals import round_down
+from tests.cases import refused
 
 positive = st.fractions(Fraction(1, 10**6), 10**6)
 
@@ -30,25 +31,16 @@ def test_shares_by_weights_make_up_the_whole():
     assert shares["a"].delta == 0 and shares["c"].delta == 2 * shares["b"].delta
 
 
-@pytest.mark.parametrize(
-    ("weights", "delta_weights"),
-    [({}, None), ({"a": 0}, None), ({"a": -1, "b": 2}, None), ({"a": 1}, {}), ({"a": 1}, {"b": 1})],
+NO_WEIGHTS = [({},), ({"a": 0},), ({"a": -1, "b": 2},), ({"a": 1}, {}), ({"a": 1}, {"b": 1})]
+test_weights_that_are_none = refused(
+    PrivacyBudget(1).split_by, *((*weights, "weight") for weights in NO_WEIGHTS)
 )
-def test_weights_that_are_none(weights, delta_weights):
-    with pytest.raises(ValueError, match="weight"):
-        PrivacyBudget(1).split_by(weights, delta_weights)
-
-
-@pytest.mark.parametrize("epsilon", [-1, "-1e-9", float("nan"), float("inf"), "one", "1/0", None])
-def test_epsilons_that_are_refused(epsilon):
-    with pytest.raises(ValueError, match="epsilon must"):
-        PrivacyBudget(epsilon)
-
-
-@pytest.mark.parametrize("delta", [-1e-9, 1, 1.5])
-def test_deltas_that_are_refused(delta):
-    with pytest.raises(ValueError, match="delta must be at least 0 and below 1"):
-        PrivacyBudget(1, delta)
+NO_EPSILONS = [-1, "-1e-9", float("nan"), float("inf"), "one", "1/0", None]
+test_budgets_that_are_none = refused(
+    PrivacyBudget,
+    *((epsilon, "epsilon must") for epsilon in NO_EPSILONS),
+    *((1, delta, "delta must be at least 0 and below 1") for delta in (-1e-9, 1, 1.5)),
+)
 
 
 @given(positive, st.integers(1, 20))

@@ -67,12 +67,10 @@ def test_the_course_of_a_reservation(path):
         assert states(Ledger.open(path)) == [State.RESERVED]
         assert ledger.spent() == PrivacyBudget(0.25, 1e-7)
     assert states(ledger) == [State.COMMITTED]
-
     with ledger.reserve(0.5, purpose="languages") as reservation:
         reservation.abandon()
     assert states(ledger) == [State.COMMITTED, State.ABANDONED]
     assert ledger.spent() == PrivacyBudget(0.25, 1e-7)
-
     with pytest.raises(RuntimeError), ledger.reserve(0.75, purpose="ages"):
         raise RuntimeError
     # The job failed and nobody vouched that nothing was released.
@@ -241,7 +239,6 @@ def test_every_damaged_byte_is_noticed_or_means_nothing(path, ledger):
             assert found == (ledger.budget, ledger.unit, lines)
         except CorruptedLedgerError:
             noticed += 1
-            # Nothing is repaired.
             assert path.read_bytes() == damaged
     assert noticed > 500
 
@@ -459,7 +456,6 @@ def test_kill_9_at_every_call_to_the_system(in_memory):
         # A release never goes unrecorded, and what may have come out stays spent.
         assert begun or not output.exists()
         assert ledger.spent() == PrivacyBudget(0.75 if begun else 0.25)
-        # The ledger goes on working, up to its budget.
         ledger.reserve((ledger.budget - ledger.spent()).epsilon, purpose="after").commit()
         with pytest.raises(BudgetExceededError):
             ledger.reserve("1e-9", purpose="too much")

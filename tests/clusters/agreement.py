@@ -49,14 +49,14 @@ def run(job, records, output, *flags):
 
 
 @contextlib.contextmanager
-def worker_pool(*flags):
-    """A pool in a process of its own, as on a cluster's node; gives its address."""
+def worker_pool_process(*flags):
+    """A pool in a process of its own, as on a cluster's node; gives that and its address."""
     command = [sys.executable, "-m", "pipelines.worker_pool", *flags]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             said = process.stdout.readline()
             assert "serving workers" in said
-            yield said.split()[-1]
+            yield process, said.split()[-1]
         finally:
             process.terminate()
 

@@ -12,6 +12,7 @@ job hung or could not be tried, or one failed for which there was all that it ne
 import argparse
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import shutil
@@ -85,10 +86,8 @@ STARTING, READING, COUNTING, RELEASING, NAMING = (
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """A fault in a stage, which is named by words of its tasks.
-
-    It comes when a worker of the stage is at work, or when workers are being started.
-    """
+    """A fault in a stage, which is named by words of its tasks. It comes when a worker of the stage
+    is at work, or when workers are being started."""
 
     name: str
     stage: str = ""
@@ -129,7 +128,9 @@ _DIRECTORY = ROOT / "out" / "faults"
 
 def records(rows, bad=False):
     """A file of so many records."""
-    made = with_a_bad_record(rows) if bad else visits(rows)
+    # The partition of a bad one is looked for like the others.
+    one = pa.table({"user": pa.array([None], pa.string()), "partition": ["item-7"]})
+    made = itertools.chain(visits(rows), [one] * bad)
     return write(_DIRECTORY / f"{'bad' if bad else 'visits'}{rows}.parquet", made)
 
 
@@ -141,10 +142,8 @@ def reference(kind, rows):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The end of a job: its exit code (None: it hung), its output, seconds, leaks.
-
-    If the fault could not be tried, ``trouble`` says why.
-    """
+    """The end of a job: its exit code (None: it hung), its output, seconds, leaks. If the fault
+    could not be tried, ``trouble`` says why."""
 
     code: int | None
     output: str
@@ -165,10 +164,8 @@ class Outcome:
 
 
 def rehearse(scenario, rows):
-    """Runs a job on the cluster, with a fault in the middle.
-
-    Whatever happens is an outcome: one run's trouble must not keep the others from being tried.
-    """
+    """Runs a job on the cluster, with a fault in the middle. Whatever happens is an outcome: one
+    run's trouble must not keep the others from being tried."""
     started = time.monotonic()
     try:
         for factor in _FACTORS:
@@ -215,12 +212,6 @@ def attempt(scenario, run):
     if scenario.fault is kill_submitter:
         run.wait_for_flink()
     return code
-
-
-def with_a_bad_record(rows):
-    yield from visits(rows)
-    # Its partition is looked for like the others.
-    yield pa.table({"user": pa.array([None], pa.string()), "partition": ["item-7"]})
 
 
 _HEAD = """\

@@ -35,11 +35,8 @@ class EndedEarly(Exception):
 
 
 class Run:
-    """One job on the cluster, with a pool of workers of its own.
-
-    What waits for something in it raises EndedEarly if the job ends before that, and TimeoutError
-    if it does not come.
-    """
+    """One job on the cluster, with a pool of workers of its own. What waits for something in it
+    raises EndedEarly if the job ends before that, and TimeoutError if it does not come."""
 
     def __init__(self, kind, records, directory):
         self.output = directory / "release"

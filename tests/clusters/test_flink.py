@@ -17,7 +17,7 @@ from tests.clusters.agreement import (
     check_agreement,
     check_failure,
     check_formats,
-    worker_pool,
+    worker_pool_process,
 )
 from tests.clusters.leaks import leaks, logs, needles, rest_answers
 
@@ -42,7 +42,7 @@ def flink():
 
 @pytest.fixture(scope="module")
 def pool():
-    with worker_pool():
+    with worker_pool_process():
         yield
 
 

@@ -26,7 +26,6 @@ def test_is_read_by_the_jobs(job, path):
     if runner == "PortableRunner":
         # Beam's default is Docker.
         assert options().view_as(PortableOptions).environment_type
-    # The command line wins.
     _, options = job.make_parser().parse_job([f"--config={path}", "--runner=SparkRunner"])
     assert options().view_as(StandardOptions).runner == "SparkRunner"
 

@@ -9,9 +9,9 @@ BYTES = [b"ab", b"\xff\0"]
 CODED_VIEWS = pa.DictionaryArray.from_arrays(pa.array(range(4)), pa.array(WORDS, pa.string_view()))
 PAIRS = [{"a": "x", "b": 0}, {"a": "a", "b": 1}]
 MANY = list(map(str, range(198)))
-
-
 STRUCT = pa.struct([("a", pa.string())])
+NULLS = r"column 'user' has nulls: .*drop_nulls"
+OTHERS = r"column 'user' has type .*: cast the column first"
 
 
 def struct_of(values):
@@ -41,10 +41,6 @@ def _in_bytes(values):
 )
 def test_columns_become_plain(column, values):
     assert plain(column, "user").equals(pa.array(values))
-
-
-NULLS = r"column 'user' has nulls: .*drop_nulls"
-OTHERS = r"column 'user' has type .*: cast the column first"
 
 
 @pytest.mark.parametrize(

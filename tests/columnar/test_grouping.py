@@ -10,6 +10,7 @@ from dp_transforms.columnar.grouping import group, order
 VALUES = st.lists(st.sampled_from(["", "a", "b", "é", "aa"])).map(
     lambda values: pa.array(values, pa.string())
 ) | st.lists(st.integers(-3, 3)).map(lambda values: pa.array(values, pa.int64()))
+WIDE = st.lists(st.sampled_from([-(2**63), -5, 0, 1, 7 << 40, 2**63 - 1]) | st.integers(0, 9))
 
 
 def struct(*columns):
@@ -42,9 +43,6 @@ def test_values_that_look_distinct_at_first(repeated):
     values = [f"user{i}" for i in range(20_000)]
     values.append(values[repeated])
     assert_groups(pa.array(values))
-
-
-WIDE = st.lists(st.sampled_from([-(2**63), -5, 0, 1, 7 << 40, 2**63 - 1]) | st.integers(0, 9))
 
 
 @given(WIDE.map(lambda numbers: pa.array(numbers, pa.int64())) | VALUES)

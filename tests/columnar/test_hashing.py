@@ -12,6 +12,7 @@ from tests import reference
 KEY = bytes(range(7, 39))
 TEXT = st.text(max_size=40) | st.text("ab", min_size=240, max_size=300)
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
+PAIRS = [pa.array(["a", "ab", "", "abc", "a"]), pa.array(["bc", "c", "abc", "", "cb"])]
 
 
 @given(st.lists(TEXT, min_size=1), st.integers(0, 3))
@@ -95,9 +96,6 @@ def test_rows_that_need_no_number_change_nothing():
     assert np.array_equal(some.words[needed], everything.words[needed])
     assert not some.words[~needed].any()
     assert all(some.prefix(i, 300) == everything.prefix(i, 300) for i in np.flatnonzero(needed))
-
-
-PAIRS = [pa.array(["a", "ab", "", "abc", "a"]), pa.array(["bc", "c", "abc", "", "cb"])]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ BOUND = functools.partial(distinct_pairs, at_most=2, key=KEY)
 BY_USER = Route(("user",), KEY, BOUND)
 
 RECORDS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1)
+TYPES = {"text": pa.string(), "binary": pa.binary(), "number": pa.int64()}
+ROWS = st.tuples(st.text(max_size=300), st.binary(max_size=9), st.integers(-(2**63), 2**63 - 1))
 
 
 def scatter(table, num_buckets, reduce=BOUND):
@@ -83,19 +85,17 @@ def test_pieces_are_reduced_where_it_pays(records, most):
     assert sum(unpack(piece).num_rows for _, piece in pieces) <= most
 
 
+def noting(held):
+    return lambda table: held.append(table) or BOUND(table)
+
+
 def test_no_more_than_the_limit_is_held():
-    held = []
-
-    def reduce(table):
-        held.append(table.nbytes)
-        return BOUND(table)
-
+    held, limit = [], 100_000
     pieces = [pack(table_of([(1000 * i + j, j) for j in range(1000)])) for i in range(30)]
-    limit = 100_000
-    tables = gathered(pieces, limit, reduce)
+    tables = gathered(pieces, limit, noting(held))
     assert sum(table.num_rows for table in tables) == 30_000
     # What was held, and the piece that came last, of 16 bytes a row.
-    assert max(held) <= limit + 16_000
+    assert max(table.nbytes for table in held) <= limit + 16_000
     users = [set(table["user"].to_pylist()) for table in tables]
     assert len(users) > 4
     assert sum(map(len, users)) == len(set.union(*users))
@@ -103,15 +103,10 @@ def test_no_more_than_the_limit_is_held():
 
 def test_one_hot_user_is_bounded_while_it_is_gathered():
     held = []
-
-    def reduce(table):
-        held.append(table.num_rows)
-        return BOUND(table)
-
     pieces = [pack(table_of([(7, 1000 * i + j) for j in range(1000)])) for i in range(20)]
-    found = rows_of(gathered(pieces, 64_000, reduce))
+    found = rows_of(gathered(pieces, 64_000, noting(held)))
     assert set(found) == reference.bound([(7, i) for i in range(20_000)], 2, KEY)
-    assert max(held) <= 5_000
+    assert max(table.num_rows for table in held) <= 5_000
 
 
 def test_an_empty_bucket_gives_nothing():
@@ -133,10 +128,6 @@ def test_many_small_chunks_are_joined_and_a_hot_user_s_are_reduced_one_by_one(mo
     ((_, piece),) = scatter(table, 4)
     records = [("hot", i) for i in range(max(rows, 3_000))]
     assert set(rows_of([unpack(piece)])) == reference.bound(records, 2, KEY)
-
-
-TYPES = {"text": pa.string(), "binary": pa.binary(), "number": pa.int64()}
-ROWS = st.tuples(st.text(max_size=300), st.binary(max_size=9), st.integers(-(2**63), 2**63 - 1))
 
 
 @given(st.lists(ROWS), st.integers(0, 5), st.integers(0, 20), st.booleans())

@@ -24,6 +24,12 @@ from tests.beam_runs import rows_of, run
 
 VISITS = [{"user": f"u{i % 90}", "page": i % 7, "more": [i, {"x": None}]} for i in range(200)]
 PAIRS = sorted((visit["user"], visit["page"]) for visit in VISITS)
+LINE = '{"user": "a", "page": "b"}'
+NASTY = [
+    *('{"a": 1}', '{"a": 1}, {"a": 2}', '{"a": [{"b": 1}', '{"c": 2}]}', '{"a": "x', 'y"}'),
+    *("3}", '{"a": 1, "a": 2}', '{"a": -1e400}', '{"a": 12345678901234567890}', "[", "]", "{}"),
+    *('{"a": 1}}', " \t", "", '\r{"a": 1}\r', '{"a": 1},', ',{"a": 1}', '"', "\ufeff{}", "1"),
+]
 
 
 def avro_record(name, kinds):
@@ -91,13 +97,6 @@ def test_nulls_before_a_column_s_first_value(tmp_path, monkeypatch, before):
         list(RecordFiles(path, "user", ["page"], drop_nulls=True).tables())
 
 
-NASTY = [
-    *('{"a": 1}', '{"a": 1}, {"a": 2}', '{"a": [{"b": 1}', '{"c": 2}]}', '{"a": "x', 'y"}'),
-    *("3}", '{"a": 1, "a": 2}', '{"a": -1e400}', '{"a": 12345678901234567890}', "[", "]", "{}"),
-    *('{"a": 1}}', " \t", "", '\r{"a": 1}\r', '{"a": 1},', ',{"a": 1}', '"', "\ufeff{}", "1"),
-]
-
-
 @given(st.lists(st.sampled_from(NASTY)))
 @example(['{"a": 1}, {"a": 2}', '{"a": [{"b": 1}', '{"c": 2}]}'])
 @example(['{"a": 1}, 0, {"a": 2}', '{"a": [{"b": 1}', '{"c": 2}]}'])
@@ -113,9 +112,6 @@ def test_lines_parsed_together_are_those_parsed_one_by_one(lines):
     except InputError:
         found = None
     assert found == expected
-
-
-LINE = '{"user": "a", "page": "b"}'
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,13 @@ from dp_transforms.transforms.reading import ReadRecords
 from tests.beam_runs import rows_of, run
 
 SECRET = JobSecret.insecure_for_testing(3)
+FAR = 10**12  # seconds: in the year 33658
+TIMES = [
+    (FAR * per_second, pa.timestamp(unit, zone))
+    for unit, per_second in {"s": 1, "ms": 10**3, "us": 10**6}.items()
+    for zone in (None, "UTC")
+]
+DAYS = [(FAR // 86400, pa.date32()), (FAR // 86400 * 86_400_000, pa.date64())]
 
 
 def test_small_and_large_decimals_have_a_text_of_their_own(tmp_path):
@@ -34,15 +41,6 @@ def test_a_user_of_two_files_is_bounded_as_one(tmp_path):
     reader = ReadRecords(RecordFiles(str(tmp_path / "*.parquet"), "user", ["partition"]))
     kept = rows_of(run(lambda pipeline: pipeline | reader, BoundContributions(1, secret=SECRET)))
     assert len(kept) == len({user for user, _ in kept}) == 200
-
-
-FAR = 10**12  # seconds: in the year 33658
-TIMES = [
-    (FAR * per_second, pa.timestamp(unit, zone))
-    for unit, per_second in {"s": 1, "ms": 10**3, "us": 10**6}.items()
-    for zone in (None, "UTC")
-]
-DAYS = [(FAR // 86400, pa.date32()), (FAR // 86400 * 86_400_000, pa.date64())]
 
 
 @pytest.mark.parametrize(("number", "kind"), [*TIMES, *DAYS])

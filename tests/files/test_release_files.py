@@ -11,6 +11,7 @@ from pipelines.select_partitions import main as select
 from tests.jobs import job_flags
 
 ROWS = [(f"u{i % 500}", f'page "{i % 5}", so', i % 4, "ab"[i % 2]) for i in range(3000)]
+PERIODS = ("--periods=2026-02-01..2026-02-04", "--time_column=at", "--max_periods_per_user=2")
 
 
 @pytest.fixture
@@ -19,9 +20,6 @@ def flags(tmp_path):
     with open(tmp_path / "records.csv", "w", newline="") as file:
         csv.writer(file).writerows([["user", "page", "at", "tongue"], *lines])
     return lambda *more: job_flags(tmp_path, "--epsilon=90", "--max_partitions_per_user=2", *more)
-
-
-PERIODS = ("--time_column=at", "--max_periods_per_user=2")
 
 
 @pytest.mark.parametrize(
@@ -34,8 +32,7 @@ PERIODS = ("--time_column=at", "--max_periods_per_user=2")
 )
 def test_periods_are_read_back_and_written_into_one_file(flags, tmp_path, job, period, names):
     more = [] if job is release else ["--delta=1e-6", "--noisy_counts"]
-    span = "--periods=2026-02-01..2026-02-04"
-    assert job(flags(f"--period={period}", span, *PERIODS, *more)) == 0
+    assert job(flags(f"--period={period}", *PERIODS, *more)) == 0
     found = dp.load(tmp_path / "out")
     assert (found.kind, [*found]) == (period, names)
     file = "released_frequencies.csv" if job is release else "released_partitions.csv"

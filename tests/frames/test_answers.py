@@ -152,8 +152,7 @@ def test_names_have_bounds():
     strategy = make_strategy(names.statement["strategy"], 1, 1e-6, max_partitions_per_user=4)
     low, high = strategy.count_intervals(table["noisy_count"].to_numpy())
     assert table["low"].tolist() == low.tolist() and table["high"].tolist() == high.tolist()
-    plain = dp.select(VISITS, **NAMES | {"counts": False})
-    assert plain.to_polars().columns == ["page"]
+    assert dp.select(VISITS, **NAMES | {"counts": False}).to_polars().columns == ["page"]
 
 
 def test_a_session_spends_and_refuses_before_it_reads():

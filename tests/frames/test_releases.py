@@ -20,6 +20,7 @@ from dp_transforms import JobSecret
 from dp_transforms.budget import Ledger
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.files import frame_records
+from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import ListSpec
@@ -40,6 +41,7 @@ COLUMNS = RECORDS | {"unread": [object()] * len(USERS)}
 PAIRS = list(zip(PAGES, USERS, strict=True))
 FRAME, TABLE = pl.DataFrame(RECORDS), pa.table(RECORDS)
 Visit = collections.namedtuple("Visit", ["page", "who"])
+NESTED = [{"at": {"page": page}, "who": {"id": user}} for page, user in PAIRS]
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +72,6 @@ KINDS = {
 @pytest.fixture(scope="module")
 def expected(files):
     """The list that the command line's readers and kernels release from a file."""
-    from dp_transforms.files.record_files import RecordFiles
-
     spec = ListSpec(dp.release(FRAME, **LIST).released.mechanism)
     source = RecordFiles(str(files / "visits.parquet"), "who", ["page"])
     return InProcess(source, SECRET).frequency_list(spec)[0]
@@ -94,9 +94,6 @@ def test_tuples_have_positions(expected):
     options = LIST | {"user": 1, "partition": 0, "secret": SECRET}
     for numbered in (PAIRS, {0: PAGES, 1: USERS}, pd.DataFrame({0: PAGES, 1: USERS})):
         assert dp.release(numbered, **options).released == expected
-
-
-NESTED = [{"at": {"page": page}, "who": {"id": user}} for page, user in PAIRS]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +172,6 @@ def test_an_empty_release_has_intervals_pictures_and_pages(tmp_path):
 PRIVATE = "ann.smith"
 TIME = datetime.datetime(2026, 1, 31, 12)
 ZONED = TIME.replace(tzinfo=datetime.timezone.utc)
-
-
 _objects = partial(np.array, dtype=object)
 _polars_objects = partial(pl.Series, dtype=pl.Object)
 _CAST = pl.LazyFrame({"who": [PRIVATE], "page": ["x"]}).cast({"who": pl.Int64})

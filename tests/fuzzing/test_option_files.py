@@ -22,6 +22,13 @@ PIECES = [
     *[b": ", b"- ", b"\t", b"null", b"~", b".nan", b"1e400", b"0x7f", b"1:30", b"\0", b"\xff"],
     *[b"!!binary x", b"!!timestamp 2001-99-99", b"<<: *a", b"? ", b"config: x", b"help: true"],
 ]
+NAMES = ["epsilon", "delta", "max_partitions_per_user", "eta", "runner", "num_buckets", "config"]
+VALUES = ["1", "-1", "nan", "1e999", "0", "²", "1_0", "", " 1", "1\n2", "x" * 5000, "1" * 5000]
+ARGUMENTS = st.one_of(
+    st.builds("--{}={}".format, st.sampled_from(NAMES), st.sampled_from(VALUES)),
+    st.text(alphabet=string.printable, max_size=12),
+    st.text(max_size=6).map("--".__add__),
+)
 
 
 @no_hang()
@@ -48,15 +55,6 @@ def test_option_files(tmp_path_factory, capfd, content, parser):
     path = tmp_path_factory.getbasetemp() / "options.yaml"
     path.write_bytes(content)
     parse(parser, [f"--config={path}"], capfd)
-
-
-NAMES = ["epsilon", "delta", "max_partitions_per_user", "eta", "runner", "num_buckets", "config"]
-VALUES = ["1", "-1", "nan", "1e999", "0", "²", "1_0", "", " 1", "1\n2", "x" * 5000, "1" * 5000]
-ARGUMENTS = st.one_of(
-    st.builds("--{}={}".format, st.sampled_from(NAMES), st.sampled_from(VALUES)),
-    st.text(alphabet=string.printable, max_size=12),
-    st.text(max_size=6).map("--".__add__),
-)
 
 
 @fuzz

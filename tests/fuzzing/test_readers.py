@@ -169,8 +169,8 @@ def test_frequency_lists(directory, failure, content):
             frequency_list = FrequencyList.from_csv(path)
         except ValueError:
             flags = [f"--frequency_list={path}", "--epsilon=1", f"--output={output}"]
-            code, said = failure(release_frequency_list.main, flags)
-            assert code == 1 and "77" not in said.replace(str(path), "")
+            said = failure(1, "", release_frequency_list.main, flags)
+            assert "77" not in said.replace(str(path), "")
             assert not output.exists()
         else:
             frequency_list.to_csv(again)

@@ -78,8 +78,6 @@ def in_batches(found, size):
     return [found[i : i + size] for i in range(0, len(found), size)]
 
 
-# Text
-
 LETTERS = ["a", "b", "é", "e\u0301", "\u00c5", "\u212b", "表", "ソ", "x" * 70, MARKER]
 INVISIBLE = [" ", "", "\0", "\ufeff", "\u2028", "\x85", "\x0b"]
 LIKE_OTHERS = ["0", "007", "NA", "null", "NaN", "-0.0", "1e3", "true"]
@@ -198,8 +196,6 @@ def pairs(tables):
     check_alike(types_of(table) for table in columns)
     return [one for table in columns for one in objects(table, RecordKind.TUPLES, RECORD)]
 
-
-# JSON lines
 
 JSON_TEXTS = ['"a"', '"\\u0061"', '"é"', '"e\u0301"', '""', '" a"', '"\\u0000"', '"\ufeffa"']
 JSON_TEXTS += ['"1"', '"true"']
@@ -385,9 +381,6 @@ def _exact(value):
     return fractions.Fraction(value) if isinstance(value, decimal.Decimal) else value
 
 
-# Python values
-
-
 Pair = collections.namedtuple("Pair", ["a", "b"])
 Turned = collections.namedtuple("Turned", ["b", "a"])
 PLAIN = [
@@ -482,8 +475,6 @@ def test_python_values(framed, data, values):
     agree(records, read, slow, data)
 
 
-# Arrow tables
-
 TEXTS = ["a", "", "é", "e\u0301", "\0", MARKER]
 ENCODINGS = {
     "text": ([pa.string(), pa.large_string(), pa.string_view()], TEXTS),
@@ -553,8 +544,6 @@ def test_tables(data):
 
     agree([(user, place) for place, (user, _) in rows.items()], read, slow, data)
 
-
-# Periods
 
 DAYS = ["2026-01-31", "9999-12-31", "0001-01-01", "2026-01-31 23:59", "2026-01-31T23:59:59Z"]
 NO_DAYS = ["2026-02-30", " 2026-01-31", "2026-01-31 ", "2026-1-31", "", "\u0662026-01-31", MARKER]

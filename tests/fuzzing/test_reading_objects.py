@@ -161,9 +161,6 @@ def test_frames(data, made):
     agree(list(zip(users, records, strict=True)), read, expected_of, data)
 
 
-# Queries
-
-
 @fuzz
 @given(data=st.data(), made=values())
 def test_sqlite(tmp_path_factory, data, made):
@@ -194,8 +191,6 @@ def test_sqlite(tmp_path_factory, data, made):
     records = [(user, (user, v)) for v in found for user in [data.draw(st.sampled_from(USERS))]]
     agree(records, read, slow, data)
 
-
-# PCollections
 
 FORMS = {
     "tuple": tuple,

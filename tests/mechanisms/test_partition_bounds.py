@@ -4,6 +4,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import FrequencyList, PartitionBounds
+from tests.cases import refused
 from tests.enumeration import as_list, l1_distance, partitions, partitions_of_at_most
 
 RANKS, LARGEST = 4, 5
@@ -75,21 +76,16 @@ def test_unbounded_ranks_come_first_and_beyond_last(other, upper, unbounded, bey
     assert bounds.nearest(as_list(other)) == as_list(expected)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: PartitionBounds(beyond=-1), "beyond must be between 0"),
-        (lambda: PartitionBounds(unbounded_ranks=2.5), "unbounded_ranks must be an integer"),
-        (lambda: PartitionBounds(upper=as_list([5, 2]), beyond=3), "not fall below beyond = 3"),
-        (lambda: PartitionBounds(as_list([5, 4, 4]), as_list([5, 5, 3])), "above upper at rank 3"),
-        (lambda: PartitionBounds.of_total(-1), "total must be between 0 and 2"),
-        (lambda: PartitionBounds.around(FrequencyList(), -1), "width must be between 0 and 2"),
-        (lambda: PartitionBounds.within_distance(FrequencyList(), -2), "distance must not be"),
-        (lambda: PartitionBounds.of_runs([1], [2], [1, 1]), "must be equally long"),
-        (lambda: PartitionBounds.of_runs([0, -1], [2, 2], [1, 1]), r"lower\[1\] must be between"),
-        (lambda: PartitionBounds.of_runs([0], [2.5], [1]), r"upper\[0\] must be an integer"),
-    ],
+test_bad_bounds_are_refused_by_name = refused(
+    lambda make: make(),
+    (lambda: PartitionBounds(beyond=-1), "beyond must be between 0"),
+    (lambda: PartitionBounds(unbounded_ranks=2.5), "unbounded_ranks must be an integer"),
+    (lambda: PartitionBounds(upper=as_list([5, 2]), beyond=3), "not fall below beyond = 3"),
+    (lambda: PartitionBounds(as_list([5, 4, 4]), as_list([5, 5, 3])), "above upper at rank 3"),
+    (lambda: PartitionBounds.of_total(-1), "total must be between 0 and 2"),
+    (lambda: PartitionBounds.around(FrequencyList(), -1), "width must be between 0 and 2"),
+    (lambda: PartitionBounds.within_distance(FrequencyList(), -2), "distance must not be"),
+    (lambda: PartitionBounds.of_runs([1], [2], [1, 1]), "must be equally long"),
+    (lambda: PartitionBounds.of_runs([0, -1], [2, 2], [1, 1]), r"lower\[1\] must be between"),
+    (lambda: PartitionBounds.of_runs([0], [2.5], [1]), r"upper\[0\] must be an integer"),
 )
-def test_bad_bounds_are_refused_by_name(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

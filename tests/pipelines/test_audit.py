@@ -48,10 +48,8 @@ def test_no_mechanism_is_accused(tmp_path, capsys, mechanism, max_partitions):
 
 
 def test_a_broken_promise_is_seen(tmp_path, monkeypatch, capsys):
-    """Lists 24 apart, for a mechanism that forgets that a user has 24 partitions.
-
-    Not seeded: what is certified is 1.7 with a standard deviation of 0.07, nine of these above 1.
-    """
+    """Lists 24 apart, for a mechanism that forgets that a user has 24 partitions. Not seeded: what
+    is certified is 1.7 with a standard deviation of 0.07, nine of these above 1."""
     for name, entries in {"a.csv": "7,3\n2,3\n", "b.csv": "11,3\n6,3\n"}.items():
         (tmp_path / name).write_text(f"frequency,multiplicity\n{entries}")
     lists = [f"--frequency_list={tmp_path}/a.csv", f"--neighbour={tmp_path}/b.csv"]

@@ -121,7 +121,6 @@ FAULTS_OF_FLAGS = [
     any_job("--input_format=xml", "invalid choice: 'xml'"),
     Fault(("--input_format=parquet", "--no_header"), "--no_header is for delimited text", USAGE),
     Fault(("--multiline", "--no_quotes"), "multiline needs quotes", USAGE),
-    # Option files.
     any_job("--config={tmp}/none.yaml", "none.yaml cannot be read"),
     any_job("--config={tmp}", "cannot be read: is a directory"),
     any_job("--config={tmp}/bytes.parquet", "is not YAML"),
@@ -129,7 +128,6 @@ FAULTS_OF_FLAGS = [
     any_job("--config={tmp}/loop.yaml", "a value or a list of values"),
     any_job("--config={tmp}/list.yaml", "must be a mapping"),
     any_job("--config={tmp}/nested.yaml", "config"),
-    # Paths.
     any_job("--input={tmp}/none-*.csv", "no file matches", FAILURE),
     any_job("--input=", "no file matches", FAILURE),
     any_job("--input={tmp}", "is a directory: give its files", FAILURE),
@@ -142,12 +140,10 @@ FAULTS_OF_FLAGS = [
     any_job("--output=", "output must be a directory"),
     any_job("--output=out*", "output must be a directory"),
     Fault(("--input_format=parquet",), "is not a Parquet file"),
-    # Frequency lists.
     only("release", "cannot be read: no such file", "--frequency_list={tmp}/none.csv"),
     only("release", "cannot be read: is a directory", "--frequency_list={tmp}"),
     usage("release", "either --input", "--frequency_list=a.csv", "--input=b.csv"),
     usage("release", "is for --input", "--frequency_list=a.csv", "--user_column=user"),
-    # Public knowledge.
     counted("--exact_total and --max_total, not both", "--exact_total=5", "--max_total=7"),
     counted("--bounds_width goes with --bounds_reference", "--bounds_width=5"),
     counted("either --bounds_width or --bounds_distance", "--bounds_reference={tmp}/counts.csv"),
@@ -157,7 +153,6 @@ FAULTS_OF_FLAGS = [
     counted("the list contradicts max_total", "--max_total=5", EXPONENTIAL, code=FAILURE),
     counted("--exact_total does not go with --mechan", "--exact_total=5", "--mechanism=geometric"),
     counted("--query is for --input", "--query=SELECT 1"),
-    # Periods.
     by_period("release", FIRST_LAST, "--periods=2026-01-05"),
     by_period("select", FIRST_LAST, "--periods=2026"),
     by_period("release", FIRST_LAST, "--periods=2026-01-05..2026-01-04"),
@@ -172,7 +167,6 @@ FAULTS_OF_FLAGS = [
     by_period("release", "groups and times must be different columns", "--time_column=page"),
     by_period("select", "--already_bounded does not go with --period", "--already_bounded"),
     by_period("select", "--public_partitions does not", "--public_partitions=x.csv"),
-    # Graphs.
     usage("degrees", "--degree_bound is needed", "--privacy_unit=node"),
     usage("degrees", "--degree_bound is for --privacy_unit=node", "--degree_bound=3"),
     usage("degrees", COUNT, "--privacy_unit=node", "--degree_bound=0"),
@@ -182,7 +176,6 @@ FAULTS_OF_FLAGS = [
     usage("degrees", "there is no flag --user_column", "--user_column=user"),
     usage("degrees", "no error bars for --nodes", "--nodes=60", "--report", EXPONENTIAL),
     usage("degrees", "privacy of edges", "--privacy_unit=node", "--degree_bound=3", "--nodes=5"),
-    # Groups.
     usage(GROUPS, "groups of age are not public: give their", "--group_by=device,age"),
     usage(GROUPS, "--epsilon_selection and --delta", "--group_by=device,age", "--delta=1e-6"),
     usage(GROUPS, "--delta is to select groups, but all", "--delta=1e-6"),
@@ -199,7 +192,6 @@ FAULTS_OF_FLAGS = [
     only(GROUPS, "'1.50' has the text '1.5'", DECIMALS, "--groups=device=1.50"),
     only(GROUPS, "'m' is not of the type decimal", DECIMALS, "--groups=device=m"),
     usage(GROUPS, "raise epsilon", "--epsilon_groups=1e-7"),
-    # Kappa.
     usage(KAPPA, "either --input or --released", "--released=x"),
     usage(KAPPA, "epsilon must be at least", "--for_epsilon=0.0000001"),
     usage(KAPPA, COUNT, "--max_degree=0"),
@@ -269,7 +261,6 @@ FAULTS |= {
     "not gzip": parquet("text.csv.gz", "cut short, damaged"),
     "a gzip bomb": parquet("bomb.csv.gz", "a line is longer than 64 MiB"),
     "a zip archive": parquet("archive.csv.zip", "is a zip archive"),
-    # Parquet.
     "Parquet that is none": parquet("text.parquet", "is not a Parquet file, or is cut short"),
     "bytes in Parquet's magic": parquet("bytes.parquet", "is not a Parquet file"),
     "Parquet cut short": parquet("cut.parquet", "is not a Parquet file, or is cut short"),
@@ -447,9 +438,10 @@ def test_a_file_that_changes_while_it_is_read(files, tmp_path, failure, monkeypa
             records.write_text(RECORDS * 2 if change == "grows" else "user,page\n")
 
     monkeypatch.setattr(DelimitedText, "read", read_and_change)
-    code, err = failure(run, "release", files, tmp_path / "out", [f"--input={records}"])
-    assert code == FAILURE and err.startswith(f"error: {records} ")
-    assert ("cannot be opened" if change == "goes away" else "has changed while") in err
+    says = (
+        f"error: {records} {'cannot be opened' if change == 'goes away' else 'has changed while'}"
+    )
+    failure(FAILURE, says, run, "release", files, tmp_path / "out", [f"--input={records}"])
     assert not (tmp_path / "out").exists()
 
 
@@ -459,6 +451,5 @@ def test_a_file_that_changes_while_it_is_read(files, tmp_path, failure, monkeypa
 def test_what_looks_hostile_and_is_in_order(files, tmp_path, capfd, job, flag):
     (files / "long.csv").write_text(f"user,page\nann,{10_000_000 * 'k'}\nbob,home\n")
     (files / "records.csv").write_text(RECORDS)
-    flags = [flag.replace("{tmp}", str(files))]
-    assert run(job, files, tmp_path / "out", flags) == 0
+    assert run(job, files, tmp_path / "out", [flag.replace("{tmp}", str(files))]) == 0
     assert capfd.readouterr().err == ""

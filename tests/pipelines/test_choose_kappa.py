@@ -17,7 +17,7 @@ def command(tmp_path, *flags):
     return main([flag for flag in given if flag != "--max_partitions_per_user=1"])
 
 
-def test_the_release_the_table_and_the_ledger(tmp_path, capsys):
+def test_the_release_the_table_and_the_ledger(tmp_path, capsys, failure):
     path = tmp_path / "ledger"
     Ledger.create(path, 1)
     flags = ["--epsilon=0.4", f"--ledger={path}", f"--plot={tmp_path}/kappa.png"]
@@ -31,8 +31,8 @@ def test_the_release_the_table_and_the_ledger(tmp_path, capsys):
     assert said["neighbours"] == "add or remove all records of one user"
     (line,) = Ledger.open(path).lines()
     assert (line.purpose, str(line.cost.budget.epsilon)) == ("partitions per user", "0.4")
-    assert command(tmp_path, "--epsilon=0.7", f"--ledger={path}", "--overwrite") == 1
-    assert "only epsilon 0.6" in capsys.readouterr().err
+    more = "--epsilon=0.7", f"--ledger={path}", "--overwrite"
+    failure(1, "only epsilon 0.6", command, tmp_path, *more)
 
 
 def test_an_earlier_release_serves_again_at_no_cost(tmp_path, capsys):
@@ -49,7 +49,7 @@ def test_an_earlier_release_serves_again_at_no_cost(tmp_path, capsys):
     assert "users that a partition needs" in capsys.readouterr().out
 
 
-def test_a_release_tells_what_its_bound_has_dropped(tmp_path, capsys):
+def test_a_release_tells_what_its_bound_has_dropped(tmp_path, capsys, failure):
     assert command(tmp_path, "--epsilon=50") == 0
     bounded = job_flags(tmp_path, "--epsilon=9", f"--output={tmp_path}/list")
     assert release_frequency_list.main(bounded) == 0
@@ -60,10 +60,9 @@ def test_a_release_tells_what_its_bound_has_dropped(tmp_path, capsys):
     for tell in (show.main, report.main):
         assert tell([f"{tmp_path}/list", degrees]) == 0
         assert sentence in capsys.readouterr().out
-        assert tell([f"{tmp_path}/list", f"--degrees={tmp_path}/list"]) == 1
-        assert "released_user_degrees.csv cannot be read: no such file" in capsys.readouterr().err
-    assert report.main([f"{tmp_path}/out", degrees]) == 2
-    assert "for a job that bounds users once" in capsys.readouterr().err
+        says = "released_user_degrees.csv cannot be read: no such file"
+        failure(1, says, tell, [f"{tmp_path}/list", f"--degrees={tmp_path}/list"])
+    failure(2, "for a job that bounds users once", report.main, [f"{tmp_path}/out", degrees])
 
 
 def test_more_partitions_than_users_have_are_warned_of(tmp_path, capsys):

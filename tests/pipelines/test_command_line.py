@@ -13,6 +13,7 @@ from pipelines.worker_pool import make_runner
 from tests.jobs import JOBS
 
 SECRET = "zanzibar"
+TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
 @pytest.fixture
@@ -46,8 +47,7 @@ def test_options_from_files_and_the_command_line_wins(parser, tmp_path, failure)
     # What is misspelt is refused, also on a cluster.
     path.write_text("epsilom: 1")
     for given in (["--runner=FlinkRunner", "--epsillon=1"], [f"--config={path}"]):
-        code, err = failure(parser.parse_job, given)
-        assert code == 2 and "did you mean --epsilon?" in err
+        failure(2, "did you mean --epsilon?", parser.parse_job, given)
 
 
 def test_what_yaml_reads_in_its_own_way_is_taken_as_written(parser, tmp_path, failure):
@@ -59,8 +59,8 @@ def test_what_yaml_reads_in_its_own_way_is_taken_as_written(parser, tmp_path, fa
     # What is silently left out is not charged, or paid for again.
     for written in ("", "null", "[]", "[a, null]", "no", "off", "true"):
         path.write_text(f"job_id: {written}")
-        code, err = failure(parser.parse_job, [f"--config={path}"])
-        assert code == 2 and ("job_id must be a value or" in err or "job_id takes a text" in err)
+        err = failure(2, "job_id ", parser.parse_job, [f"--config={path}"])
+        assert "job_id must be a value or" in err or "job_id takes a text" in err
 
 
 def test_the_command_line_wins_for_flags_that_may_be_given_twice(parser, tmp_path):
@@ -108,9 +108,6 @@ def test_unforeseen_errors_keep_their_text_to_themselves(parser, capsys):
     assert capsys.readouterr().err == "error: interrupted: no release was written\n"
 
 
-TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-
-
 @pytest.mark.parametrize("flags", [[], pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)])
 def test_errors_of_workers(parser, capfd, flags):
     def prepare_with(error):
@@ -146,8 +143,8 @@ def test_flags_may_have_dashes_for_underscores():
 def test_errors_write_flags_as_they_were_typed(flag, failure):
     parser = OneLineParser()
     parser.add_argument("--user_column", type=int)
-    _, err = failure(parser.parse_known_args, [f"{flag}=x_y"])
-    assert err.startswith(f"error: argument {flag}: invalid int value: 'x_y'")
+    says = f"error: argument {flag}: invalid int value: 'x_y'"
+    failure(2, says, parser.parse_known_args, [f"{flag}=x_y"])
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -109,8 +109,7 @@ def test_faults_are_one_line(tmp_path, monkeypatch, failure, arguments, code, sa
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     Ledger.create("book", 1)
-    found, error = failure(main, arguments.split())
-    assert found == code and says in error and "777" not in error
+    assert "777" not in failure(code, says, main, arguments.split())
 
 
 @pytest.mark.parametrize("flags", [["--help"], ["-h"], ["help"], []])
@@ -123,7 +122,7 @@ def test_help_lists_the_commands(flags, capsys):
     assert capsys.readouterr().out == f"dp-frequency-lists {__version__}\n"
 
 
-def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch):
+def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch, failure):
     assert main(["--completion", "bash"]) == 0
     script = tmp_path / "completion.sh"
     script.write_text(capsys.readouterr().out)
@@ -144,11 +143,9 @@ def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch):
     assert completed("release", "--max_part") == ["--max_partitions_per_user"]
     assert "--strategy" in completed("select", "--")
     for arguments in (["--completion"], ["--completion=cmd"], ["--completion", "zsh", "fish"]):
-        assert main(arguments) == 2
-        assert "--completion takes one of bash, zsh" in capsys.readouterr().err
+        failure(2, "--completion takes one of bash, zsh", main, arguments)
     monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["--completion=zsh"]) == 2
-    assert "pip install 'dp-frequency-lists[completion]'" in capsys.readouterr().err
+    failure(2, "pip install 'dp-frequency-lists[completion]'", main, ["--completion=zsh"])
 
 
 @pytest.mark.parametrize("module", [["pipelines", "release"], ["pipelines.release_frequency_list"]])
@@ -160,25 +157,31 @@ def test_an_interrupt_while_modules_are_imported_is_one_line(module, tmp_path):
     assert done.returncode == 130
 
 
-def test_samples_replace_no_file_unless_told_to(tmp_path, capsys):
+def test_samples_replace_no_file_unless_told_to(tmp_path, failure):
     path = tmp_path / "records.csv"
     path.write_text("mine")
-    assert main(["sample", "--users=10", f"--output={path}"]) == 1
-    assert "--overwrite" in capsys.readouterr().err and path.read_text() == "mine"
+    failure(1, "--overwrite", main, ["sample", "--users=10", f"--output={path}"])
+    assert path.read_text() == "mine"
     assert main(["sample", "--users=10", f"--output={path}", "--overwrite"]) == 0
     assert len(path.read_text().splitlines()) == 11
 
 
+@pytest.fixture
+def release(tmp_path):
+    """The command that releases a list of one partition to a directory, or to ``out``."""
+    (tmp_path / "counts.csv").write_text("frequency,multiplicity\n3,1\n")
+    counts = f"--frequency_list={tmp_path}/counts.csv"
+    return lambda *output: ["release", *job_flags(tmp_path, counts, *output)]
+
+
 @pytest.mark.parametrize("command", ["show", "report"])
-def test_an_empty_path_is_not_left_out(tmp_path, capsys, command):
-    counts, out = tmp_path / "counts.csv", str(tmp_path / "out")
-    counts.write_text("frequency,multiplicity\n3,1\n")
-    assert main(["release", *job_flags(tmp_path, f"--frequency_list={counts}")]) == 0
-    assert main([command, out, "--degrees="]) == 2
-    assert "--degrees is for a job that bounds users" in capsys.readouterr().err
+def test_an_empty_path_is_not_left_out(tmp_path, failure, command, release):
+    assert main(release()) == 0
+    says = "--degrees is for a job that bounds users"
+    failure(2, says, main, [command, f"{tmp_path}/out", "--degrees="])
 
 
-def test_a_home_directory_in_paths(tmp_path, monkeypatch, capsys):
+def test_a_home_directory_in_paths(tmp_path, monkeypatch, failure):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
@@ -190,18 +193,14 @@ def test_a_home_directory_in_paths(tmp_path, monkeypatch, capsys):
     }.items():
         assert main([*f"{command}=~/{name}".split()]) == 0
         assert (tmp_path / "home" / name).exists() and not (tmp_path / "~").exists()
-    assert main(["sample", "--users=10", "--output=~/a.csv"]) == 1
-    assert "is there already" in capsys.readouterr().err
+    failure(1, "is there already", main, ["sample", "--users=10", "--output=~/a.csv"])
 
 
-def test_standard_output_that_lacks_characters(tmp_path):
-    counts, out = tmp_path / "counts.csv", tmp_path / "ü"
-    counts.write_text("frequency,multiplicity\n3,1\n")
-    release = ["release", *job_flags(tmp_path, f"--frequency_list={counts}", f"--output={out}")]
-    for command in (release, ["show", str(out)]):
+def test_standard_output_that_lacks_characters(tmp_path, release):
+    for command in (release(f"--output={tmp_path}/ü"), ["show", f"{tmp_path}/ü"]):
         done = python("-m", "pipelines", *command, env=os.environ | {"PYTHONIOENCODING": "ascii"})
         assert (done.returncode, done.stderr) == (0, "")
-        assert "\\xfc" in done.stdout or command != release
+        assert "\\xfc" in done.stdout or command[0] == "show"
 
 
 def test_a_reader_that_has_seen_enough_is_no_fault():
@@ -214,30 +213,18 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
 
 def printed_to(output, *arguments, module="pipelines", **more):
     """The exit code of a command whose standard output is a file, or closed, and its errors."""
-    command = [sys.executable, "-m", module, *arguments]
-    closed = (lambda: os.close(1)) if output is None else None
+    options = {"env": os.environ | more, "preexec_fn": None if output else lambda: os.close(1)}
     with open(output or os.devnull, "w") as file:
-        done = subprocess.run(
-            command,
-            stdout=file,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            preexec_fn=closed,
-            env=os.environ | more,
-        )
+        done = python("-m", module, *arguments, stdout=file, **options)
     return done.returncode, done.stderr
 
 
-def test_standard_output_that_cannot_be_written(tmp_path):
-    counts = tmp_path / "counts.csv"
-    counts.write_text("frequency,multiplicity\n3,1\n")
-    release = ["release", *job_flags(tmp_path, f"--frequency_list={counts}")]
+def test_standard_output_that_cannot_be_written(tmp_path, release):
     # A release that was made is not made, and paid for, once more.
     told = "the release was made, but standard output cannot be written: no space left on device"
-    assert printed_to("/dev/full", *release, f"--output={tmp_path}/full") == (1, f"error: {told}\n")
-    assert printed_to(None, *release, f"--output={tmp_path}/closed") == (0, "")
-    for name in ("full", "closed"):
+    error = f"error: {told}\n"
+    for name, place, found in (("full", "/dev/full", (1, error)), ("closed", None, (0, ""))):
+        assert printed_to(place, *release(f"--output={tmp_path}/{name}")) == found
         assert (tmp_path / name / "released_frequencies.csv").exists()
     book = str(tmp_path / "book")
     Ledger.create(book, 1)
@@ -250,7 +237,7 @@ def test_standard_output_that_cannot_be_written(tmp_path):
         ("plan", *plan[1:]),
         ("plan", "--version"),
         ("release_all", "--help-all"),
-        ("release_frequency_list", *release[1:], f"--output={tmp_path}/none", "--dry_run"),
+        ("release_frequency_list", *release("--dry_run", f"--output={tmp_path}/none")[1:]),
         ("select_partitions", *explain),
         ("worker_pool", "--port=0"),
     ):
@@ -274,29 +261,24 @@ def test_standard_error_that_cannot_be_written(tmp_path):
             assert (done.returncode, done.stdout) == expected
 
 
-def test_an_interrupt_after_the_end_is_no_traceback():
-    done = python(
-        "-c",
-        "import os, signal, sys; from dp_transforms.__main__ import main\n"
-        "sys.argv = ['dp-frequency-lists', '--version']; main()\n"
-        "os.kill(os.getpid(), signal.SIGINT)",
-    )
-    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+BEGIN = "import os, signal, sys, threading, types; from dp_transforms.__main__ import leave, main\n"
+INTERRUPTED = "sys.argv[1:] = ['--version']; main(); os.kill(os.getpid(), signal.SIGINT)"
+THREADS = """class Stream:
+    def __del__(self): threading.Event().wait()
+sys.modules['grpc'] = types.ModuleType('grpc')
+sys.modules['grpc'].stream = Stream()
+sys.argv[1:] = ['no-such-command']; sys.exit(main())"""
 
 
-def test_a_process_without_standard_output_ends_with_its_exit_code():
-    end = "import sys; from dp_transforms.__main__ import leave; sys.stdout = None; leave(3)"
-    assert python("-c", end).returncode == 3
-
-
-def test_threads_of_grpc_do_not_keep_the_command_from_ending():
-    done = python(
-        "-c",
-        "import sys, threading, types; from dp_transforms.__main__ import main\n"
-        "class Stream:\n"
-        "    def __del__(self): threading.Event().wait()\n"
-        "sys.modules['grpc'] = types.ModuleType('grpc')\n"
-        "sys.modules['grpc'].stream = Stream()\n"
-        "sys.argv = ['dp-frequency-lists', 'no-such-command']; sys.exit(main())",
-    )
-    assert (done.returncode, "no-such-command" in done.stderr) == (2, True)
+@pytest.mark.parametrize(
+    ("end", "code", "says"),
+    [
+        (INTERRUPTED, -signal.SIGINT, ""),
+        ("sys.stdout = None; leave(3)", 3, ""),
+        (THREADS, 2, "no-such-command"),
+    ],
+    ids=["an interrupt after the end", "no standard output", "threads of gRPC"],
+)
+def test_a_process_ends_with_its_exit_code_and_no_traceback(end, code, says):
+    done = python("-c", BEGIN + end)
+    assert (done.returncode, done.stderr.count("\n")) == (code, bool(says)) and says in done.stderr

@@ -5,7 +5,7 @@ from pipelines.select_partitions import main as select
 from tests.jobs import job_flags, statement
 
 
-def test_a_ledger_is_made_once_and_spent_by_several_jobs(tmp_path, capsys):
+def test_a_ledger_is_made_once_and_spent_by_several_jobs(tmp_path, capsys, failure):
     path = str(tmp_path / "budget.ledger")
     assert main(["create", path, "--epsilon=1", "--delta=1e-6"]) == 0
     assert capsys.readouterr().out == f"{path}\n"
@@ -28,6 +28,6 @@ def test_a_ledger_is_made_once_and_spent_by_several_jobs(tmp_path, capsys):
     capsys.readouterr()
     assert main(["show", path]) == 0
     assert capsys.readouterr().out == f"{ledger_table(Ledger.open(path))}\n"
-    assert release([*counted, f"--output={tmp_path}/more"]) == 1
-    assert "only epsilon 0, delta 0 is left" in capsys.readouterr().err
+    more = [*counted, f"--output={tmp_path}/more"]
+    failure(1, "only epsilon 0, delta 0 is left", release, more)
     assert not (tmp_path / "more").exists()

@@ -34,7 +34,7 @@ def command(tmp_path, *more, job=release_frequency_list):
     return job.main(job_flags(tmp_path, *flags_over(PERIODS, *more)))
 
 
-def test_each_period_has_its_list_and_all_have_one_price(tmp_path, capsys):
+def test_each_period_has_its_list_and_all_have_one_price(tmp_path, capsys, failure):
     (tmp_path / "records.csv").write_text(VISITS)
     book = Ledger.create(tmp_path / "book.ledger", 100)
     assert command(tmp_path, f"--ledger={book.path}") == SUCCESS
@@ -60,8 +60,7 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, capsys):
     }
     # Periods that an earlier job has left are not taken for those of one.
     assert command(tmp_path, "--periods=2026-01-06..2026-01-09", "--overwrite") == SUCCESS
-    assert show.main([f"{tmp_path}/out"]) == FAILURE
-    assert "out holds periods of several jobs" in capsys.readouterr().err
+    failure(FAILURE, "out holds periods of several jobs", show.main, [f"{tmp_path}/out"])
 
 
 def test_a_rerun_writes_the_file_of_all_periods_that_a_killed_job_has_not(tmp_path, capsys):

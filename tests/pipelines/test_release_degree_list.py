@@ -56,11 +56,11 @@ def test_a_shared_ledger_pays_and_the_statement_says_so(tmp_path):
     assert (paid["unit"], paid["epsilon"]) == ("edge", "0.1")
 
 
-def test_ends_of_different_types_are_refused(tmp_path, capsys):
+def test_ends_of_different_types_are_refused(tmp_path, failure):
     table = pa.table({"from": ["1", "2"], "to": [2, 3]})
     pq.write_table(table, tmp_path / "edges.parquet")
-    assert command(tmp_path, f"--input={tmp_path}/edges.parquet") == 1
-    assert "'from' is read as string, but 'to' as int64: give both" in capsys.readouterr().err
+    says = "'from' is read as string, but 'to' as int64: give both"
+    failure(1, says, command, tmp_path, f"--input={tmp_path}/edges.parquet")
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2, 4])

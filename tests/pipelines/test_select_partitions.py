@@ -15,6 +15,7 @@ from tests.jobs import job_flags, statement
 # At this budget a partition that 40 users have is selected with near certainty, and one that a
 # single user has with probability 1e-12 at most.
 CLEAR = ["--epsilon=20", "--delta=1e-12", "--max_partitions_per_user=3"]
+TIME = datetime.datetime(2026, 1, 31, 8, 30, tzinfo=datetime.timezone.utc)
 
 
 def lines(users, *names):
@@ -144,9 +145,6 @@ def test_public_partitions_of_several_columns(tmp_path):
     assert (found["public_partitions"], found["public_threshold"]) == (2, 2)
 
 
-TIME = datetime.datetime(2026, 1, 31, 8, 30, tzinfo=datetime.timezone.utc)
-
-
 @pytest.mark.parametrize(
     ("value", "kind", "written", "name"),
     [
@@ -179,9 +177,8 @@ def test_public_partitions_are_found_however_they_are_written(tmp_path, value, k
 )
 def test_public_partitions_that_no_record_can_have_are_refused(tmp_path, failure, kind, written):
     records, names = parquet(tmp_path, pa.nulls(1, kind)), public(tmp_path, f'"{written}"\n')
-    code, err = failure(command, tmp_path, names, records)
-    assert code == 1
-    assert f"public.csv, line 1: {written!r} is not of the type" in err and "write it like" in err
+    says = f"public.csv, line 1: {written!r} is not of the type"
+    assert "write it like" in failure(1, says, command, tmp_path, names, records)
 
 
 def test_the_explanation_needs_no_data(tmp_path, capsys):

@@ -181,11 +181,10 @@ def test_ctrl_c_costs_nothing_before_anything_is_written(tmp_path, path, engine,
 
 
 def test_an_interrupt_while_records_are_read_says_that_there_is_no_release(
-    tmp_path, path, monkeypatch, capsys
+    tmp_path, path, monkeypatch, failure
 ):
     monkeypatch.setattr(InProcess, "frequency_list", mock.Mock(side_effect=KeyboardInterrupt))
-    assert main(flags(tmp_path, path)) == 130
-    assert "interrupted: no release was written\n" in capsys.readouterr().err
+    failure(130, "interrupted: no release was written\n", main, flags(tmp_path, path))
 
 
 @ENGINES
@@ -243,14 +242,12 @@ def test_an_interrupt_after_the_release_says_that_there_is_one(tmp_path, path, m
     assert states(path) == ["committed"] and (tmp_path / "out" / "privacy.json").exists()
 
 
-def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
+def test_a_job_with_a_name_pays_once(tmp_path, path, capsys, failure):
     job = [*flags(tmp_path, path), "--job_id=november", "--label=first try"]
     assert main(job) == 0
     budget = statement(tmp_path)["budget"]
     assert budget["reservations"] == [1] and budget["ledger_id"] == Ledger.open(path).identity
-    capsys.readouterr()
-    assert main(job) == 3
-    assert "--job_id=november has run, and its release is in" in capsys.readouterr().err
+    failure(3, "--job_id=november has run, and its release is in", main, job)
     assert main([*job, "--overwrite"]) == 3
     assert main([*job, "--if_exists=skip"]) == 0
     assert "nothing was spent" in capsys.readouterr().out
@@ -258,15 +255,12 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     assert line.state.value == "committed"
     told = "release_frequency_list", str(tmp_path / "out"), "first try", "november"
     assert line.origin == Origin(*told)
-    assert main([*job, "--job_id="]) == 2
-    assert "--job_id must not be empty" in capsys.readouterr().err
+    failure(2, "--job_id must not be empty", main, [*job, "--job_id="])
     # Its name is no other's.
     for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):
-        assert main([*job, other]) == 1
-        assert "for another command, output or price" in capsys.readouterr().err
+        failure(1, "for another command, output or price", main, [*job, other])
     shutil.rmtree(tmp_path / "out")
-    assert main(job) == 1
-    assert "is not in" in capsys.readouterr().err
+    failure(1, "is not in", main, job)
     assert states(path) == ["committed"]
 
 

@@ -1,8 +1,6 @@
 import argparse
 import contextlib
 import socket
-import subprocess
-import sys
 import threading
 import time
 from concurrent import futures
@@ -20,7 +18,7 @@ from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN
 
 from pipelines import worker_pool
 from pipelines.worker_pool import WorkerPool, listens
-from tests.clusters.agreement import ROOT
+from tests.clusters.agreement import worker_pool_process
 
 
 def nothing_until_its_end(stream):
@@ -71,13 +69,9 @@ def request(port):
 
 @contextlib.contextmanager
 def pool_in_a_process():
-    command = [sys.executable, "-m", "pipelines.worker_pool", "--port=0"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        with process, grpc.insecure_channel(process.stdout.readline().split()[-1]) as channel:
+    with worker_pool_process("--port=0") as (process, address):
+        with grpc.insecure_channel(address) as channel:
             yield process, fn_grpc.BeamFnExternalWorkerPoolStub(channel)
-    finally:
-        process.kill()
 
 
 def test_nodes_can_share_a_pool(pool, nodes):
@@ -132,9 +126,9 @@ def test_a_runner_hears_of_a_pool_that_ends_before_its_worker_is_ready():
         worker.close()
 
 
-def test_a_pool_on_a_taken_port_is_refused(pool, capsys):
-    assert worker_pool.main([f"--port={pool.address.rpartition(':')[2]}"]) == 1
-    assert capsys.readouterr().err.startswith(f"error: {pool.address}: ")
+def test_a_pool_on_a_taken_port_is_refused(pool, failure):
+    port = f"--port={pool.address.rpartition(':')[2]}"
+    failure(1, f"error: {pool.address}: ", worker_pool.main, [port])
 
 
 class NodeWithWork(Node):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import geom, nbinom
 
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import (
@@ -25,6 +26,7 @@ from tests import enumeration
 
 pytestmark = pytest.mark.filterwarnings("error")
 Noisy = collections.namedtuple("Noisy", ["rows", "columns", "rate"])
+WEIGHTS = np.array([0.8, 0.15, 0.05])
 
 
 def coordinates(frequency_list, behind):
@@ -45,8 +47,6 @@ def noisy(frequency_list, rate, rng, behind):
 
 def gap_mass(gap, mean, columns):
     """The three distributions of gaps, from their definitions."""
-    from scipy.stats import geom, nbinom
-
     if columns:
         smooth = nbinom.pmf(gap, SHAPE, SHAPE / (SHAPE + mean))
     else:  # Two points at a distance E, exponential, behind a uniform place in a cell.
@@ -86,9 +86,6 @@ def test_coarse_distributions_keep_the_mean_and_nearly_the_variance(columns, mea
     assert mass.sum() == pytest.approx(1)
     assert mass @ gaps == pytest.approx(mean, rel=0.01)
     assert mass @ (gaps - mean) ** 2 == pytest.approx(variance, rel=0.1)
-
-
-WEIGHTS = np.array([0.8, 0.15, 0.05])
 
 
 def small_chains(rows, columns, rate, means, reach):
@@ -172,9 +169,6 @@ def test_segments_give_what_one_sweep_gives(monkeypatch):
         whole = Posterior(given_noise).quantiles(0.5)
         for one, other in zip(short, whole, strict=True):
             assert np.abs(one - other).sum() <= 0.01 * len(one)
-
-
-# The decoder.
 
 
 @given(

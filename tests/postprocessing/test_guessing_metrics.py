@@ -18,6 +18,7 @@ from dp_transforms.postprocessing.guessing_metrics import (
     success_rate,
     success_rate_bits,
 )
+from tests.cases import refused
 
 counts_lists = st.lists(st.integers(1, 12), min_size=1, max_size=12)
 alphas = st.fractions(Fraction(1, 60), 1, max_denominator=60)
@@ -45,7 +46,6 @@ def test_every_metric_of_a_uniform_list_is_its_size_in_bits(items):
 def test_definitions_on_the_written_out_list(counts, guesses, alpha):
     p = written_out(counts)
     frequency_list = FrequencyList.from_counts(counts)
-
     assert min_entropy(frequency_list) == pytest.approx(-math.log2(p[0]))
     rate = sum(p[:guesses])
     assert success_rate(frequency_list, guesses) == float(rate)
@@ -54,10 +54,8 @@ def test_definitions_on_the_written_out_list(counts, guesses, alpha):
     assert len(curve) == len(frequency_list) and rates[-1] == 1
     assert rates.tolist() == [float(sum(p[:g])) for g in curve.tolist()]
     assert np.all(np.diff(rates) > 0)
-
     mu = next(j for j in range(1, len(p) + 1) if sum(p[:j]) >= alpha)
     assert guesses_to_reach(frequency_list, alpha) == mu
-
     # Bonneau's own form of G_alpha, which the implementation does not use.
     reached = sum(p[:mu])
     work = (1 - reached) * mu + sum(i * q for i, q in enumerate(p[:mu], start=1))
@@ -92,14 +90,13 @@ def test_ten_to_the_nine_items_and_totals_beyond_doubles():
     assert alpha_guesswork(long_tail, 1) == pytest.approx(1 + (10**9 + 1) / 4, rel=1e-12)
 
 
-def test_what_has_no_metrics_is_refused():
-    for alpha in (0, -0.5, 1.01, float("nan"), float("inf"), "half"):
-        for metric in (guesses_to_reach, alpha_guesswork, alpha_guesswork_bits):
-            with pytest.raises(ValueError, match="alpha"):
-                metric(FrequencyList([1], [1]), alpha)
-    with pytest.raises(ValueError, match="frequency_list is empty"):
-        min_entropy(FrequencyList())
-    with pytest.raises(ValueError, match="guesses must be a positive integer, got 0"):
-        success_rate(FrequencyList([1], [1]), 0)
-    with pytest.raises(ValueError, match="value_per_cost must not be negative"):
-        rational_attack(FrequencyList([1], [1]), -1)
+ONE = FrequencyList([1], [1])
+NO_ALPHAS = (0, -0.5, 1.01, float("nan"), float("inf"), "half")
+METRICS = (guesses_to_reach, alpha_guesswork, alpha_guesswork_bits)
+test_what_has_no_metrics_is_refused = refused(
+    lambda metric, *arguments: metric(*arguments),
+    *((metric, ONE, alpha, "alpha") for metric in METRICS for alpha in NO_ALPHAS),
+    (min_entropy, FrequencyList(), "frequency_list is empty"),
+    (success_rate, ONE, 0, "guesses must be a positive integer, got 0"),
+    (rational_attack, ONE, -1, "value_per_cost must not be negative"),
+)

@@ -12,6 +12,7 @@ from dp_transforms.postprocessing.planning import (
     zipf_list,
 )
 from dp_transforms.sample_data import rockyou
+from tests.cases import refused
 
 
 @pytest.mark.parametrize("exponent", [0.5, 0.8, 1.0, 1.7, 3.0])
@@ -32,10 +33,11 @@ def test_a_zipf_list_is_the_largest_that_fits(contributions, exponent):
     assert by_hand.total >= 0.99 * contributions - 3
 
 
-@pytest.mark.parametrize("arguments", [(0,), (10**14 + 1,), (10, 0.4), (10, 3.5)])
-def test_a_zipf_list_out_of_range(arguments):
-    with pytest.raises(ValueError, match=r"contributions must|exponent must"):
-        zipf_list(*arguments)
+test_a_zipf_list_out_of_range = refused(
+    zipf_list,
+    *((number, "contributions must") for number in (0, 10**14 + 1)),
+    *((10, exponent, "exponent must") for exponent in (0.4, 3.5)),
+)
 
 
 def test_rockyou_gets_the_errors_that_were_measured():
@@ -89,6 +91,6 @@ def test_the_default_has_about_the_least_error_of_what_works(epsilon):
     assert set(works) == {"frobenius", "exponential", *["geometric"] * (epsilon > math.log(3))}
 
 
-def test_an_empty_reference_is_refused():
-    with pytest.raises(ValueError, match="reference is empty"):
-        plan_releases(FrequencyList(), [1])
+test_an_empty_reference_is_refused = refused(
+    plan_releases, (FrequencyList(), [1], "reference is empty")
+)

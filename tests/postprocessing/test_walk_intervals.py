@@ -37,6 +37,9 @@ from tests.row_distribution import RowDistribution
 from tests.tapes import InsecureSeededTape
 
 EXACT = 1e-9
+OUTCOMES = list(enumeration.partitions_of_at_most(16))
+GEOMETRIC = GeometricDistribution(math.log(9))
+SMALL = [(), (1,), (2,), (3,), (2, 2), (3, 3), (1,) * 3, (1,) * 4, (1,) * 5, (4, 2, 1), (5, 2, 1)]
 
 
 def differences(f, x):
@@ -109,11 +112,6 @@ def test_bounds_on_the_success_rate_are_attained(x, l1, guesses, monkeypatch):
     rates = [success_rate(FrequencyList.from_counts(f), guesses) for f in lists_within(x, error)]
     one = facts_of(released, error, monkeypatch).share_of_top(guesses)
     assert (one.low, one.high) == pytest.approx((min(rates), max(rates)), abs=EXACT)
-
-
-OUTCOMES = list(enumeration.partitions_of_at_most(16))
-GEOMETRIC = GeometricDistribution(math.log(9))
-SMALL = [(), (1,), (2,), (3,), (2, 2), (3, 3), (1,) * 3, (1,) * 4, (1,) * 5, (4, 2, 1), (5, 2, 1)]
 
 
 def chances(distribution, f):

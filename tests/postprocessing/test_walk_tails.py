@@ -34,11 +34,9 @@ def released_as(frequency, rank):
 
 
 def missed(probabilities, private_value, ask):
-    """The probability that the interval of the released value leaves the private one out.
-
-    Intervals reach equally far from every value but where they would be negative, which is looked
-    at for three.
-    """
+    """The probability that the interval of the released value leaves the private one out. Intervals
+    reach equally far from every value but where they would be negative, which is looked at for
+    three."""
     values = np.arange(len(probabilities))
     top = ask(10**9)
     below, above = 10**9 - top.low, top.high - 10**9

@@ -21,6 +21,12 @@ INTEGERS = [0, -1, 1, 2**31 - 1, -(2**31), 7, 8, 9, 10, 11, 12]
 BYTES = [text.encode() for text in TEXTS[:-2]] + [b"\xff", b"\xff\xfe"]
 CODES = [i * i % 11 for i in range(200)]
 USERS = [f"user{i % 40}" for i in range(200)]
+SHAPES = st.one_of(
+    st.just([]),
+    st.lists(st.tuples(st.just("ann"), st.integers(0, 30)), min_size=1),
+    st.lists(st.tuples(st.integers(0, 200), st.just("hot")).map(lambda r: (f"u{r[0]}", "hot"))),
+    st.lists(st.tuples(st.sampled_from(["ann", "bob"]), st.integers(0, 3)), max_size=60),
+).map(lambda records: [(user, str(partition)) for user, partition in records])
 
 
 def taken(values, kind):
@@ -52,14 +58,6 @@ def test_partitions_of_every_type(array):
     certain = make_strategy("laplace", 50, 1e-3, max_partitions_per_user=KAPPA)
     everything, _ = in_process(tables, SECRET, 2).names(NamesSpec(certain))
     assert {hashable(p) for (p,) in rows_of(everything)} == set(reference.count(expected))
-
-
-SHAPES = st.one_of(
-    st.just([]),
-    st.lists(st.tuples(st.just("ann"), st.integers(0, 30)), min_size=1),
-    st.lists(st.tuples(st.integers(0, 200), st.just("hot")).map(lambda r: (f"u{r[0]}", "hot"))),
-    st.lists(st.tuples(st.sampled_from(["ann", "bob"]), st.integers(0, 3)), max_size=60),
-).map(lambda records: [(user, str(partition)) for user, partition in records])
 
 
 @settings(max_examples=20)

@@ -62,19 +62,27 @@ def test_what_could_be_run_again_is_refused(flag):
 
 
 RECORDS = [("ann", "jazz"), ("bob", "jazz")]
-TRANSFORMS = {
+USES = {
+    "selection by Measured": lambda **use: dp.SelectPartitions(1, 1e-3, 1, **use),
+    "selection by": lambda **use: (
+        dp.DeclareBounded(1) | dp.SelectFromCounts(OptimalSelection(1, 1e-3), **use)
+    ),
+    "frequency list by": lambda **use: dp.DeclareBounded(1) | dp.ReleaseFrequencyList(1, **use),
+    "user degrees by": lambda **use: dp.ReleaseUserDegrees(1, **use),
+    "frequency list of": lambda context="a", **use: dp.ReleaseGroupedLists(
+        [dp.Attribute(context, ("x",))],
+        epsilon_all=len(context),
+        epsilon_groups=1,
+        max_partitions_per_user=1,
+        **use,
+    ),
+}
+TRANSFORMS = {name: make() for name, make in USES.items()} | {
     "bound": dp.BoundContributions(1),
     "count": dp.CountDistinctUsers(),
     "degrees": dp.CountDegrees(),
     "projected degrees": dp.CountProjectedDegrees(2),
-    "release": dp.DeclareBounded(1) | dp.ReleaseFrequencyList(epsilon=1),
-    "select": dp.SelectPartitions(1, 1e-3, 1),
     "select in rounds": dp.SelectPartitions(1, 1e-3, 2, strategy="renyi_rounds"),
-    "select from counts": dp.DeclareBounded(1) | dp.SelectFromCounts(OptimalSelection(1, 1e-3)),
-    "user degrees": dp.ReleaseUserDegrees(1),
-    "groups": dp.ReleaseGroupedLists(
-        [dp.Attribute("a", ("x",))], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=1
-    ),
 }
 
 
@@ -134,23 +142,6 @@ def test_copies_and_forks_of_a_secret_serve_nothing(monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: 0)
     with pytest.raises(ValueError, match="or is a copy"):
         secret.claim(monkeypatch)
-
-
-USES = {
-    "selection by Measured": lambda **use: dp.SelectPartitions(1, 1e-3, 1, **use),
-    "selection by": lambda **use: (
-        dp.DeclareBounded(1) | dp.SelectFromCounts(OptimalSelection(1, 1e-3), **use)
-    ),
-    "frequency list by": lambda **use: dp.DeclareBounded(1) | dp.ReleaseFrequencyList(1, **use),
-    "user degrees by": lambda **use: dp.ReleaseUserDegrees(1, **use),
-    "frequency list of": lambda context="a", **use: dp.ReleaseGroupedLists(
-        [dp.Attribute(context, ("x",))],
-        epsilon_all=len(context),
-        epsilon_groups=1,
-        max_partitions_per_user=1,
-        **use,
-    ),
-}
 
 
 @pytest.mark.parametrize("use", USES)

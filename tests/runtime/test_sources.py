@@ -20,6 +20,12 @@ VISITS = [
     for visitor, country, device in [(1, "no", "tv")] * 2 + [(2, "no", "tv"), (2, "it", "pc")]
 ]
 COUNTED = [("it", "pc", 1), ("no", "tv", 2)]
+UNDECLARED = {
+    "dictionaries": VISITS,
+    "rows": [beam.Row(**visit) for visit in VISITS],
+    "tables": [pa.Table.from_pylist(VISITS[:3]), pa.Table.from_pylist(VISITS[3:])],
+    "record batches": pa.Table.from_pylist(VISITS).to_batches(2),
+}
 
 
 class FakeBigQuery(beam.io.ReadFromBigQuery):
@@ -89,14 +95,6 @@ def test_a_misspelt_key_shows_no_others():
     with pytest.raises(ValueError, match="a record has no key 'visiter'") as error:
         run(lambda p: p | FakeBigQuery("t"), dp.ToRecords("visiter", "device"))
     assert "country" not in str(error.value)
-
-
-UNDECLARED = {
-    "dictionaries": VISITS,
-    "rows": [beam.Row(**visit) for visit in VISITS],
-    "tables": [pa.Table.from_pylist(VISITS[:3]), pa.Table.from_pylist(VISITS[3:])],
-    "record batches": pa.Table.from_pylist(VISITS).to_batches(2),
-}
 
 
 @pytest.mark.parametrize("kind", UNDECLARED)

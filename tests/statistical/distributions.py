@@ -48,7 +48,6 @@ def fit(draws, distribution):
     probabilities = np.array([*map(float, named), rest if rest >= 1e-12 else 0])
     found = [counts[outcome] for outcome in distribution]
     seen = np.array([*found, total - sum(found)])
-
     below = stats.binom.cdf(seen, total, probabilities)
     above = stats.binom.sf(seen - 1, total, probabilities)
     tails = 2 * np.minimum(below, above)
@@ -67,11 +66,8 @@ def assert_follows(draws, distribution, significance=SIGNIFICANCE):
 
 def assert_all_follow(fits):
     """Fails if one of several independent samples does not follow its distribution, or all together
-    do not.
-
-    Half of the false-alarm rate goes to each. Chi-squares add up: what is off in every sample shows
-    where it is too small to show in one.
-    """
+    do not. Half of the false-alarm rate goes to each. Chi-squares add up: what is off in every
+    sample shows where it is too small to show in one."""
     worst = min(fits, key=lambda name: fits[name].p_value)
     assert 2 * len(fits) * fits[worst].p_value >= SIGNIFICANCE, f"of {worst}: {fits[worst]}"
     chi_square = sum(fit.chi_square for fit in fits.values())
@@ -86,10 +82,8 @@ def score(draws, mean):
 
 
 def assert_scores(scores):
-    """Fails if one of several independent scores is too large, or their sum is.
-
-    Draws are not normal: for 3,000 of a skewed distribution the rate may be three times as large.
-    """
+    """Fails if one of several independent scores is too large, or their sum is. Draws are not
+    normal: for 3,000 of a skewed distribution the rate may be three times as large."""
     together = sum(scores.values()) / np.sqrt(len(scores))
     worst = max(scores, key=lambda name: abs(scores[name]))
     for name, value, number in ((worst, scores[worst], len(scores)), ("all", together, 1)):

@@ -13,10 +13,8 @@ RELEASES = int(os.environ.get("LAW_RELEASES", "10000"))
 
 
 def drawn_lists(sampler, count, first=0):
-    """Counts the lists that the tapes of ``count`` seeds from ``first`` on release.
-
-    A list is a function of where its walk moves, and is made once for each.
-    """
+    """Counts the lists that the tapes of ``count`` seeds from ``first`` on release. A list is a
+    function of where its walk moves, and is made once for each."""
     seeds = range(first, first + count)
     walks = Counter(np.sort(sampler.flips(InsecureSeededTape(seed))).tobytes() for seed in seeds)
     return Counter(

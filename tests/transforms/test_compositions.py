@@ -37,8 +37,6 @@ kinds = st.sampled_from(["tuples", "rows", "tables"])
 keepers = st.tuples(st.sampled_from(["redeclare", "keep some", "reshuffle"]), kappas)
 sensible = st.tuples(bounds, keepers, st.just(("count", None))).map(list)
 compositions = st.tuples(kinds, st.one_of(st.lists(changes, max_size=4), sensible), releases)
-
-
 CERTAIN = [
     ("rows", [("bound", 3), ("keep some", 1), ("count", None)], ("release", None)),
     ("tables", [("both", ([("bound", 1)], [("bound", 2)])), ("count", 2)], ("release", 4)),

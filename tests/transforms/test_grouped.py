@@ -18,6 +18,7 @@ from dp_transforms.specs import ALL_USERS, Attribute
 from dp_transforms.transforms.grouped import ReleaseGroupedLists
 from tests import reference
 from tests.beam_runs import of_kind, run
+from tests.cases import refused
 from tests.selection_reference import as_tables, selected
 
 KAPPA = 2
@@ -27,6 +28,7 @@ TO_SELECT = (Attribute("gender", ("f", "m")), Attribute("age"), Attribute("langu
 SELECTION = PrivacyBudget(2, "1e-2")
 Language = enum.Enum("Language", {"NORWEGIAN": "no"}, type=str)
 AGES = ("<20", "20-30", "a=b", "100 and, more")
+BUDGET = {"epsilon_all": 1.0, "epsilon_groups": "0.5", "max_partitions_per_user": KAPPA}
 
 
 def make_records(ages):
@@ -85,9 +87,6 @@ def expected(records, attributes, selection=None):
     return lists
 
 
-BUDGET = {"epsilon_all": 1.0, "epsilon_groups": "0.5", "max_partitions_per_user": KAPPA}
-
-
 def release(attributes, **others):
     return ReleaseGroupedLists(attributes, **BUDGET, secret=SECRET, **others)
 
@@ -127,26 +126,22 @@ def test_values_of_tuples_are_read_as_those_of_tables():
     assert of_tuples == released([table], release(attributes), element_type=pa.Table)
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: release([]), "attributes must have different names, one at least"),
-        (lambda: release([Attribute("a", ("x",))] * 2), "different names"),
-        (lambda: release([Attribute("a")]), "selection must be given if, and only if"),
-        (lambda: release([Attribute("a", ("x",))], selection=SELECTION), "selection must be given"),
-        (lambda: release([Attribute("a")], selection=PrivacyBudget(1)), "delta"),
-        (lambda: release([Attribute("a")], selection=1), "must be a PrivacyBudget, got int"),
-        (lambda: Attribute("user"), "cannot be called 'user': rename"),
-        (lambda: Attribute("a", ()), "groups of 'a' must be different names"),
-        (lambda: Attribute("a", ("x", "x")), "groups of 'a' must be different names"),
-        (lambda: Attribute("a", ("",)), "groups of 'a' must be different names"),
-        (lambda: Attribute("a", (1, 2)), "groups of 'a' must be different names, as text"),
-        (lambda: Attribute("a", "no"), "groups of 'a' must be several names, got 'no'"),
-    ],
+test_arguments_are_checked_when_it_is_made = refused(
+    lambda make: make(),
+    (lambda: release([]), "attributes must have different names, one at least"),
+    (lambda: release([Attribute("a", ("x",))] * 2), "different names"),
+    (lambda: release([Attribute("a")]), "selection must be given if, and only if"),
+    (lambda: release([Attribute("a", ("x",))], selection=SELECTION), "selection must be given"),
+    (lambda: release([Attribute("a")], selection=PrivacyBudget(1)), "delta"),
+    (lambda: release([Attribute("a")], selection=1), "must be a PrivacyBudget, got int"),
+    (lambda: Attribute("user"), "cannot be called 'user': rename"),
+    (lambda: Attribute("a", ()), "groups of 'a' must be different names"),
+    (lambda: Attribute("a", ("x", "x")), "groups of 'a' must be different names"),
+    (lambda: Attribute("a", ("",)), "groups of 'a' must be different names"),
+    (lambda: Attribute("a", (1, 2)), "groups of 'a' must be different names, as text"),
+    (lambda: Attribute("a", "no"), "groups of 'a' must be several names, got 'no'"),
+    error=(TypeError, ValueError),
 )
-def test_arguments_are_checked_when_it_is_made(make, says):
-    with pytest.raises((TypeError, ValueError), match=says):
-        make()
 
 
 def test_records_without_a_user_are_refused():

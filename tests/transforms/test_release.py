@@ -14,10 +14,13 @@ from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMecha
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
 from tests.beam_runs import of_kind, run, same, table_of
+from tests.cases import refused
 
 SECRET = dp.JobSecret.insecure_for_testing(5)
 MECHANISM = FrobeniusMechanism(epsilon=0.5, sensitivity=2)
 COUNTS = {"a": 40, "b": 40, "c": 7, "d": 1, "e": 1, "f": 1}
+# User u has u % 7 + 1 partitions, and one record twice.
+RECORDS = [(f"u{u}", p) for u in range(90) for p in (*range(u % 7 + 1), 0)]
 
 
 def release(counts, *steps, element_type=None, **options):
@@ -90,19 +93,14 @@ def test_counts_must_be_positive_and_are_not_shown(count):
         assert "secret" not in shown
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "give either epsilon or mechanism"),
-        ({"epsilon": 1.0, "mechanism": MECHANISM}, "give either epsilon or mechanism"),
-        ({"epsilon": 1.0, "max_partitions_per_user": 0}, "max_partitions_per_user must be"),
-        ({"epsilon": -1.0}, "epsilon must be"),
-        ({"mechanism": MECHANISM, "max_partitions_per_user": 3}, "sensitivity must be at least"),
-    ],
+test_arguments_are_checked_at_once = refused(
+    lambda options: dp.ReleaseFrequencyList(**{"max_partitions_per_user": 1} | options),
+    ({}, "give either epsilon or mechanism"),
+    ({"epsilon": 1.0, "mechanism": MECHANISM}, "give either epsilon or mechanism"),
+    ({"epsilon": 1.0, "max_partitions_per_user": 0}, "max_partitions_per_user must be"),
+    ({"epsilon": -1.0}, "epsilon must be"),
+    ({"mechanism": MECHANISM, "max_partitions_per_user": 3}, "sensitivity must be at least"),
 )
-def test_arguments_are_checked_at_once(options, message):
-    with pytest.raises(ValueError, match=message):
-        dp.ReleaseFrequencyList(**({"max_partitions_per_user": 1} | options))
 
 
 def test_display_data():
@@ -125,10 +123,6 @@ def test_hints_are_for_the_release_alone():
             resource_hints.MAX_ACTIVE_BUNDLES_PER_WORKER.urn: b"1",
         }
     }
-
-
-# User u has u % 7 + 1 partitions, and one record twice.
-RECORDS = [(f"u{u}", p) for u in range(90) for p in (*range(u % 7 + 1), 0)]
 
 
 @pytest.mark.parametrize("kind", ["tuples", "rows", "tables", "none"])

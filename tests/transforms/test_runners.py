@@ -31,12 +31,11 @@ COUNTS = reference.count(BOUNDED)
 PRIVATE = FrequencyList.from_counts(COUNTS.values())
 MECHANISM = FrobeniusMechanism(epsilon=1, sensitivity=KAPPA)
 RELEASED = list(dp.release_frequency_list(PRIVATE, MECHANISM, SECRET))
-
-
 STRATEGIES = [
     make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
     for name in ("gaussian", "renyi_rounds")
 ]
+MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
 
 
 def lists(tables):
@@ -62,9 +61,6 @@ def check(pipeline, *parts):
     checked = [one for part in parts for one in part(tables)]
     for i, (pcoll, expected) in enumerate(checked):
         assert_that(pcoll, equal_to(list(expected)), label=f"check {i}")
-
-
-MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
 
 
 @pytest.mark.parametrize(

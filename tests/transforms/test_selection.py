@@ -16,6 +16,7 @@ from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_o
 from dp_transforms.specs import NamesSpec
 from tests import reference
 from tests.beam_runs import of_kind, rows_of, run, steps_of, table_of
+from tests.cases import refused
 from tests.engines import in_process
 from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
 from tests.statistical import distributions
@@ -168,33 +169,23 @@ def test_purposes_and_strategies_have_numbers_of_their_own():
 
 PUBLIC = make_strategy("truncated_geometric", 1.0, 1e-2)
 K = PUBLIC.distribution.threshold
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"delta": None}, "delta must be given"),
-        ({"epsilon": -1}, "epsilon must be"),
-        ({"strategy": "best"}, "strategy must be 'auto' or one of"),
-        ({"strategy": "renyi_rounds", "noisy_counts": True}, "has no noisy counts"),
-        ({"strategy": OptimalSelection(1, 1e-3)}, "has its budget and bounds in it already"),
-        ({"strategy": "laplace", "intervals": True}, "intervals are those of noisy_counts"),
-        ({"public_partitions": "a", "strategy": "laplace"}, "public_partitions are for the strat"),
-        ({"public_partitions": "a", "pre_threshold": 2}, "exclude each other"),
-        ({"public_partitions": "a", "public_threshold": K + 1}, rf"\[-{K}, {K}\], got {K + 1}"),
-        ({"public_partitions": "a", "public_threshold": 0.5}, rf"\[-{K}, {K}\], got 0.5"),
-        ({"strategy": "optimal", "public_threshold": 0}, "public"),
-    ],
+USUAL = {"epsilon": 1, "delta": 1e-2, "max_partitions_per_user": 1}
+test_arguments_are_checked_at_once = refused(
+    lambda arguments: dp.SelectPartitions(**USUAL | arguments),
+    ({"delta": None}, "delta must be given"),
+    ({"epsilon": -1}, "epsilon must be"),
+    ({"strategy": "best"}, "strategy must be 'auto' or one of"),
+    ({"strategy": "renyi_rounds", "noisy_counts": True}, "has no noisy counts"),
+    ({"strategy": OptimalSelection(1, 1e-3)}, "has its budget and bounds in it already"),
+    ({"strategy": "laplace", "intervals": True}, "intervals are those of noisy_counts"),
+    ({"public_partitions": "a", "strategy": "laplace"}, "public_partitions are for the strat"),
+    ({"public_partitions": "a", "pre_threshold": 2}, "exclude each other"),
+    ({"public_partitions": "a", "public_threshold": K + 1}, rf"\[-{K}, {K}\], got {K + 1}"),
+    ({"public_partitions": "a", "public_threshold": 0.5}, rf"\[-{K}, {K}\], got 0.5"),
+    ({"strategy": "optimal", "public_threshold": 0}, "public"),
 )
-def test_arguments_are_checked_at_once(arguments, message):
-    usual = {"epsilon": 1, "delta": 1e-2, "max_partitions_per_user": 1}
-    with pytest.raises(ValueError, match=message):
-        dp.SelectPartitions(**usual | arguments)
-
-
-def test_strategies_that_need_records_are_refused_on_counts():
-    with pytest.raises(ValueError, match="'renyi_rounds' needs users' records"):
-        dp.SelectFromCounts(make_strategy("renyi_rounds", 1, 1e-3))
+ROUNDS = make_strategy("renyi_rounds", 1, 1e-3)
+test_counts_are_refused = refused(dp.SelectFromCounts, (ROUNDS, "needs users' records"))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

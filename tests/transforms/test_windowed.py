@@ -17,22 +17,25 @@ from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.runtime.bounds import Bound, bound_of
 from dp_transforms.runtime.named_lists import bound_periods
 from tests.beam_runs import rows_of, run, same, table_of, with_and_without
+from tests.cases import refused
 
 SECRET = dp.JobSecret.insecure_for_testing(9)
 KEYS = [SECRET.key("a"), SECRET.key("b")]
 DAY = 24 * 60 * 60
 NO_NOISE = 400
 ALL = {"epsilon": NO_NOISE, "start": 0, "stop": 5 * DAY, "secret": SECRET, "num_buckets": 1}
+CELLS = list(itertools.product((0, 1), "ab"))
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["ann", "ann", "bob"]), st.integers(0, 4), st.sampled_from("abcd"))
+)
+OTHERS = [(user, item, day * DAY + user) for user in range(4) for item in range(3 + user % 2)
+          for day in range(user % 3, 5)]  # fmt: skip
+PLANTED = [(100, item, day * DAY + 7) for item in range(9) for day in range(-1, 6)] * 2
 
 
 def bounded(rows, w, max_partitions):
     tables = [table_of(rows, ("user", "partition", "list"))] if rows else []
     return rows_of(bound_periods(table, w, max_partitions, *KEYS) for table in tables)
-
-
-ROWS = st.lists(
-    st.tuples(st.sampled_from(["ann", "ann", "bob"]), st.integers(0, 4), st.sampled_from("abcd"))
-)
 
 
 @given(ROWS, ROWS, st.integers(1, 3), st.integers(1, 3))
@@ -50,9 +53,6 @@ def test_users_are_bounded_and_parts_merge(some, others, w, max_partitions):
     assert kept == {pair: min(has[pair], max_partitions) for pair in kept}
     periods, kept_periods = (collections.Counter(user for user, _ in rows) for rows in (has, kept))
     assert kept_periods == {user: min(number, w) for user, number in periods.items()}
-
-
-CELLS = list(itertools.product((0, 1), "ab"))
 
 
 @functools.cache
@@ -85,11 +85,6 @@ def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
     )
     # And nothing is given away: some pair takes most of it.
     assert 0.7 < dearest <= 1 + 1e-9
-
-
-OTHERS = [(user, item, day * DAY + user) for user in range(4) for item in range(3 + user % 2)
-          for day in range(user % 3, 5)]  # fmt: skip
-PLANTED = [(100, item, day * DAY + 7) for item in range(9) for day in range(-1, 6)] * 2
 
 
 def timed(records):
@@ -219,14 +214,13 @@ def test_arguments_are_checked_at_once(transform, options, message):
         transform(**ALL | ONCE | options)
 
 
-def test_arguments_of_periods_and_names_are_checked_at_once():
-    once = {"epsilon": 1, "max_periods_per_user": 1, "max_partitions_per_user": 1}
-    with pytest.raises(ValueError, match="1 to 10,000 different periods"):
-        dp.ReleaseListsByPeriod("aa", **once)
-    with pytest.raises(ValueError, match="1 to 10,000 different periods, as text"):
-        dp.SelectPartitionsByPeriod([2025, 2026], delta=0.1, **once)
-    with pytest.raises(ValueError, match="delta must be in"):
-        dp.SelectWindowedPartitions(**ALL | ONCE, delta=2)
+PERIODS = {"epsilon": 1, "max_periods_per_user": 1, "max_partitions_per_user": 1}
+test_arguments_of_periods_and_names_are_checked_at_once = refused(
+    lambda make, options: make(**options),
+    (dp.ReleaseListsByPeriod, PERIODS | {"periods": "aa"}, "1 to 10,000 different periods"),
+    (dp.SelectPartitionsByPeriod, PERIODS | {"periods": [2025], "delta": 0.1}, "periods, as text"),
+    (dp.SelectWindowedPartitions, ALL | ONCE | {"delta": 2}, "delta must be in"),
+)
 
 
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
@@ -275,5 +269,4 @@ def test_names_are_those_of_their_windows():
 
 def test_names_count_a_user_in_so_many_windows():
     # Each of 30 users is in one window of three, with one pair: too few for most to be named.
-    once = selected(max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)
-    assert len(once) < 3
+    assert len(selected(max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)) < 3

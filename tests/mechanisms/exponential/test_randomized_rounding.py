@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms.exponential import round_at_random
+from tests.cases import refused
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape, NearlyUndecidable
 
@@ -69,20 +70,15 @@ def test_integers_of_any_type_are_clamped_and_need_no_tape(values):
     assert round_at_random(large, 0, 2**62, None, "c").tolist() == [2**62, 5]
 
 
-@pytest.mark.parametrize(
-    ("values", "match"),
-    [
-        *(([1, bad], "finite") for bad in (-math.inf, Decimal("NaN"), gmpy2.mpfr("nan"))),
-        *(([bad, 0.5], "finite") for bad in (math.nan, math.inf)),
-        *(([bad], f"type {type(bad).__name__}") for bad in ("1", [1, 2], None, 1 + 2j, True)),
-        (np.array([True]), "real numbers, got one of type bool"),
-        (np.array([2**-60], np.longdouble) + 1, "type longdouble"),
-        (np.zeros((2, 2)), "one-dimensional"),
-    ],
+test_errors_do_not_repeat_values = refused(
+    lambda values: round_at_random(values, 0, 10, TAPE, "c"),
+    *(([1, bad], "finite") for bad in (-math.inf, Decimal("NaN"), gmpy2.mpfr("nan"))),
+    *(([bad, 0.5], "finite") for bad in (math.nan, math.inf)),
+    *(([bad], f"type {type(bad).__name__}") for bad in ("1", [1, 2], None, 1 + 2j, True)),
+    (np.array([True]), "real numbers, got one of type bool"),
+    (np.array([2**-60], np.longdouble) + 1, "type longdouble"),
+    (np.zeros((2, 2)), "one-dimensional"),
 )
-def test_errors_do_not_repeat_values(values, match):
-    with pytest.raises(ValueError, match=match):
-        round_at_random(values, 0, 10, TAPE, "c")
 
 
 def test_fractions_need_a_tape():

@@ -38,6 +38,9 @@ BOUNDS = {
     "values up to two": PartitionBounds(beyond=2),
     "stairs and more": PartitionBounds(enumeration.as_list((3, 1)), unbounded_ranks=2, beyond=1),
 }
+LARGEST = 2**60
+columns = st.lists(st.integers(0, 7), min_size=5, max_size=5)
+descending = columns.map(lambda one: tuple(sorted(one, reverse=True)))
 
 
 def decay_of(rate):
@@ -46,9 +49,7 @@ def decay_of(rate):
 
 def weight_within(bounds, target, rate=HALF, window=40):
     """The walk's enclosure of the sum of q**||x - f||_1 over all lists, or those within bounds.
-
-    Pr[x] is q**||x - f||_1 / Z, so the sum tells the distribution of every list at once.
-    """
+    Pr[x] is q**||x - f||_1 / Z, so the sum tells the distribution of every list at once."""
     private, decay = enumeration.as_list(target), decay_of(rate)
     lo, hi = total_weight(Blocks.of(private, bounds), decay, window)
     moved = decay.power(0 if bounds is None else private.l1_distance(bounds.nearest(private)), 128)
@@ -89,10 +90,6 @@ def test_the_total_weight_of_a_list_with_long_runs():
     table = PartitionTable(enumeration.as_list(target), eta, [92] * 87).total_weight
     assert lo * (1 - 2.0**-60) <= table <= hi
     assert independence_length(decay_of(eta), 8) <= 75
-
-
-columns = st.lists(st.integers(0, 7), min_size=5, max_size=5)
-descending = columns.map(lambda one: tuple(sorted(one, reverse=True)))
 
 
 @settings(max_examples=10)
@@ -170,9 +167,6 @@ def test_the_mechanism_is_its_sampler():
     sampler = Sampler(Blocks.of(private, bounds), mechanism.decay)
     tapes = list(map(InsecureSeededTape, range(20)))
     assert mechanism.release_many(private, 20, iter(tapes)) == list(map(sampler.release, tapes))
-
-
-LARGEST = 2**60
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,7 @@ def test_rates_of_any_size():
 )
 def test_a_large_square_costs_three_unrestricted_partitions(rate):
     """Its corners are far apart: one sticks out, and two lie beside it. E|x| = sum n / (e**cn - 1).
-
-    The walk goes as far as ln(2) / c from zero there, beyond float64's range.
-    """
+    The walk goes as far as ln(2) / c from zero there, beyond float64's range."""
     square, n = FrequencyList([10**7], [10**7]), np.arange(1, int(50 / rate))
     one = (n / np.expm1(rate * n)).sum()
     assert expected_l1(square, rate) == pytest.approx(3 * one, rel=1e-10)

@@ -13,6 +13,7 @@ from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import as_fraction
 from dp_transforms.mechanisms.partition.exponential import rate_of, unit_cost
 from tests import enumeration
+from tests.cases import refused
 from tests.geometric_reference import rational_decay
 
 
@@ -75,17 +76,11 @@ def test_the_empty_list_and_one_user_meet_the_price(eta):
     assert exact == pytest.approx(mechanism.epsilon_cost, rel=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        *[({"epsilon": e}, "epsilon") for e in (0, -1.0, math.nan, math.inf, 1e-12, "a tenth")],
-        *[({"epsilon": e}, "must be at most 65536") for e in (2**16 + 1, 4e8, 1e300)],
-        *[({"epsilon": 1.0, "sensitivity": s}, "sensitivity") for s in (0, 1.5)],
-        ({"epsilon": 1.0, "eta": Eta(1, 1, 1)}, "eta, not both"),
-        ({"sensitivity": 2}, "give epsilon or eta: what a release costs has no default"),
-    ],
-    ids=str,
+test_bad_parameters_are_named = refused(
+    lambda arguments: IntegerPartitionMechanism(**arguments),
+    *[({"epsilon": e}, "epsilon") for e in (0, -1.0, math.nan, math.inf, 1e-12, "a tenth")],
+    *[({"epsilon": e}, "must be at most 65536") for e in (2**16 + 1, 4e8, 1e300)],
+    *[({"epsilon": 1.0, "sensitivity": s}, "sensitivity") for s in (0, 1.5)],
+    ({"epsilon": 1.0, "eta": Eta(1, 1, 1)}, "eta, not both"),
+    ({"sensitivity": 2}, "give epsilon or eta: what a release costs has no default"),
 )
-def test_bad_parameters_are_named(arguments, named):
-    with pytest.raises(ValueError, match=named):
-        IntegerPartitionMechanism(**arguments)

@@ -15,8 +15,6 @@ HALF = Eta(1, 1, 1)
 
 # Lists, and totals that are those of the list, below, and above.
 CASES = [((3, 1), 4), ((3, 1), 7), ((3, 1), 2), ((), 3), ((2, 2, 2), 6), ((5,), 8), ((1,) * 6, 4)]
-
-
 KINDS = {"total": ExactTotalMechanism, "max_total": MaximumTotalMechanism}
 
 

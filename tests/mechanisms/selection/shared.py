@@ -9,6 +9,7 @@ COUNTS = list(STRATEGIES.values())[:4]
 """The optimal one, and those with truncated geometric, Laplace and Gaussian noise."""
 SPLIT, NOISY = COUNTS[:3], COUNTS[1:]
 """Those that split their budget between partitions, and those with noise."""
+RATIOS = np.exp(np.linspace(-2, 2, 40001))
 
 
 def as_mpf(value):
@@ -33,9 +34,6 @@ def select_with_counts(strategy, users, tape):
     return strategy.decide_with_counts(
         users, words, lambda i, bits: tape.prefix("selection", i, bits)
     )
-
-
-RATIOS = np.exp(np.linspace(-2, 2, 40001))
 
 
 def noise_delta(order, divergence, epsilon):

@@ -21,6 +21,8 @@ from tests.mechanisms.selection.shared import COUNTS, NOISY, SPLIT, as_mpf
 EPSILON, DELTA = 1.5, 0.03
 BITS = 160
 ROUNDING = mpmath.mpf(10) ** -35
+# Weighted strategies: an input is how many users have each set of partitions.
+KINDS = ((0,), (1,), (0, 1))
 
 
 def worst_delta(distributions, neighbours):
@@ -96,16 +98,9 @@ def test_names_with_noisy_counts(strategy):
     assert delta_of_names(chosen, pairs, most, counts_distribution) <= DELTA + ROUNDING
 
 
-# Weighted strategies: an input is how many users have each set of partitions.
-KINDS = ((0,), (1,), (0, 1))
-
-
 def transcript_distribution(strategy, users, kinds):
-    """{the round that selected each partition, or None: probability} by enumeration of rounds.
-
-    Args:
-      users: how many users have each of the kinds of sets of partitions.
-    """
+    """{the round that selected each partition, or None: probability} by enumeration of rounds, of
+    so many users of each of the kinds of sets of partitions."""
     partitions = range(1 + max(map(max, kinds)))
     states = {(None,) * len(partitions): mpmath.mpf(1)}
     for index in range(len(strategy.rounds)):

@@ -1,4 +1,5 @@
 import functools
+import itertools
 from fractions import Fraction
 
 import gmpy2
@@ -31,17 +32,14 @@ def above(noise, x):
     return gmpy2.mpq(noise.tail(x, BITS)[0] if x >= 0 else 1 - noise.tail(-x - 1, BITS)[1])
 
 
-def chance(noise, x):
-    return above(noise, x - 1) - above(noise, x)
-
-
 def coverage(distribution, ends, users, reach=250):
     """The probability that an interval holds, given that the partition is named, by the
     definition of the noisy counts that name it."""
     threshold, tie = distribution.threshold, distribution.tie
     first = max(threshold + (tie == 0), users - reach)
     noisy = np.arange(first, max(threshold, users) + reach)
-    masses = [chance(distribution.noise, y - users) for y in noisy.tolist()]
+    beyond = [above(distribution.noise, y - users) for y in [first - 1, *noisy.tolist()]]
+    masses = [more - less for more, less in itertools.pairwise(beyond)]
     if first == threshold:
         masses[0] *= tie
     low, high = ends(noisy)

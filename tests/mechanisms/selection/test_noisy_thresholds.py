@@ -22,6 +22,8 @@ from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
 BUDGETS = [(0.01, 1e-6), (0.5, 1e-9), (1.0, 1e-5), (3.0, 0.01), (20.0, 1e-10)]
+PUBLIC = TruncatedGeometricSelection(1.0, 1e-3)
+K = PUBLIC.distribution.threshold
 
 
 def geometric_distribution(epsilon, k):
@@ -162,12 +164,8 @@ def test_gaussian_noise_and_threshold_share_the_budget(epsilon, delta, max_parti
 
 @pytest.mark.parametrize("strategy", NOISY)
 def test_noise_that_64_bits_do_not_hold_is_refused(strategy):
-    with pytest.raises(ValueError, match=r"2\*\*(48|60).*raise epsilon"):
+    with pytest.raises(ValueError, match=r"raise epsilon|take a larger epsilon"):
         _ = strategy(1e-18, "1e-30").distribution
-
-
-PUBLIC = TruncatedGeometricSelection(1.0, 1e-3)
-K = PUBLIC.distribution.threshold
 
 
 def test_thresholds_of_public_partitions():

@@ -40,11 +40,8 @@ def interpolated(values, points):
 
 
 def game(values, distribution, partitions, gone):
-    """V before a round in which the user has so many partitions, from V after it.
-
-    Args:
-      gone: whether the likelihood ratio is that of the records without the user to those with.
-    """
+    """V before a round in which the user has so many partitions, from V after it; the likelihood
+    ratio is that of the records with the user to those without, or, if ``gone``, the other one."""
     step = distribution.step(partitions)
     # From there on pi stays what it is.
     end = distribution.reach + 1

@@ -13,6 +13,13 @@ from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape, NearlyUndecidable
 
 DRAWS = 2_000
+PATHS = [
+    # Roomy for the smaller ratios: across zero, up from above it, and towards it from below.
+    *[(9, -2, 4), (8, -1, 2), (7, 3, 2), (8, -6, 3)],
+    # Tight for all ratios.
+    *[(5, -2, 4), (6, 0, 5)],
+]
+ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1, 3, 1)]
 
 
 def distribution_of_places(base, length, entered, flips):
@@ -23,15 +30,6 @@ def distribution_of_places(base, length, entered, flips):
         weights[positions] = base ** sum(map(abs, states))
     total = sum(weights.values())
     return {positions: weight / total for positions, weight in weights.items()}
-
-
-PATHS = [
-    # Roomy for the smaller ratios: across zero, up from above it, and towards it from below.
-    *[(9, -2, 4), (8, -1, 2), (7, 3, 2), (8, -6, 3)],
-    # Tight for all ratios.
-    *[(5, -2, 4), (6, 0, 5)],
-]
-ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1, 3, 1)]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,11 @@ from tests.tapes import InsecureSeededTape, NearlyUndecidable
 
 RATIOS = [Fraction(1, 3), Fraction(1, 4), Fraction(1, 10)]
 ROUNDING = Fraction(1, 2**100)
+NARROW = [
+    *[((0, 0, 0), (2, 2, 2), 3), ((2, 1, 0), (3, 3, 1), 3), ((3, 0, 0), (3, 2, 2), 3)],
+    ((1, 1), (1, 1), 3),
+]
+WIDE = [((0, 0, 0), (4, 4, 4), 8), ((3, 0, 0, 0), (3, 2, 2, 2), 8), ((0,) * 4, (5, 2, 1, 1), 8)]
 
 
 def total_of(found, q, private, walls=None):
@@ -41,13 +46,6 @@ def test_releases_of_small_lists_have_the_probability_of_the_definition(q, most,
         blocks = Blocks.of(enumeration.as_list(private))
         found = releases(blocks, rational_decay(q), Fraction(1, least))
         assert Fraction(2, 5) < total_of(found, q, private) < 1
-
-
-NARROW = [
-    *[((0, 0, 0), (2, 2, 2), 3), ((2, 1, 0), (3, 3, 1), 3), ((3, 0, 0), (3, 2, 2), 3)],
-    ((1, 1), (1, 1), 3),
-]
-WIDE = [((0, 0, 0), (4, 4, 4), 8), ((3, 0, 0, 0), (3, 2, 2, 2), 8), ((0,) * 4, (5, 2, 1, 1), 8)]
 
 
 @pytest.mark.parametrize("q", RATIOS, ids=str)

@@ -97,7 +97,6 @@ def test_every_level_gives_the_same_states_from_the_same_tape(monkeypatch, name,
         assert [other.states(tape).tolist() for tape in tapes] == expected
     if name in ("square", "long runs") and parameters == {"epsilon": 0.04}:
         return  # On windows of 100 states it takes a minute to settle all of them ahead.
-
     # Each question is settled by looking ahead.
     monkeypatch.setattr(levels, "choose", mock.Mock(side_effect=Undecided(0.0)))
     monkeypatch.setattr(levels, "_AT_ONCE", 10**6)
