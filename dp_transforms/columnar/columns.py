@@ -322,7 +322,7 @@ def single(column: pa.ChunkedArray) -> pa.Array:
         # Codes of 8 bits may not be enough for the values of all chunks.
         kind = pa.dictionary(pa.int32(), column.type.value_type)
         chunks = [
-            pa.DictionaryArray.from_arrays(one.indices.cast(pa.int32()), one.dictionary)
+            pa.DictionaryArray.from_arrays(one.indices.cast(pa.int32()), one.dictionary, safe=False)
             for one in column.chunks
         ]
         column = pa.chunked_array(chunks, kind)

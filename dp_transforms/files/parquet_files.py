@@ -78,33 +78,35 @@ def _parts(
     Row groups of a batch or less are read where they are listed. A larger one is read here, a batch
     at a time: no thread holds more than a batch, however large a file's row groups are.
     """
-    for held, batches in _batches(groups, metadata, schema):
-        tables = _read_groups(path, metadata, schema, held, batches)
+    for chunks, batches in _batches(groups, metadata, schema):
+        tables = _read_groups(path, metadata, schema, chunks, batches)
         yield from ([table] for table in tables) if batches > 1 else [tables]
 
 
 def _batches(
     groups: list[int], metadata: Any, schema: pa.Schema
-) -> Iterator[tuple[list[int], float]]:
-    """Yields row groups of about a batch together, or a larger one; and their size in batches."""
-    held: list[int] = []
+) -> Iterator[tuple[dict[int, list[Any]], float]]:
+    """Yields row groups of about a batch together, or a larger one, with the metadata of their
+    needed columns; and their size in batches."""
+    held: dict[int, list[Any]] = {}
     batches = 0.0
     for group in groups:
-        size = sum(chunk.total_uncompressed_size for chunk in _chunks(metadata, group, schema))
+        chunks = _chunks(metadata, group, schema)
+        size = sum(chunk.total_uncompressed_size for chunk in chunks)
         more = max(metadata.row_group(group).num_rows / BATCH_ROWS, size / BATCH_BYTES)
         if held and batches + more > 1:
             yield held, batches
-            held, batches = [], 0.0
-        held.append(group)
+            held, batches = {}, 0.0
+        held[group] = chunks
         batches += more
     if held:
         yield held, batches
 
 
 def _read_groups(
-    path: str, metadata: Any, schema: pa.Schema, groups: list[int], batches: float
+    path: str, metadata: Any, schema: pa.Schema, chunks: dict[int, list[Any]], batches: float
 ) -> Iterator[pa.Table]:
-    large = batches > 1
+    groups, large = list(chunks), batches > 1
     rows = sum(metadata.row_group(group).num_rows for group in groups)
     batch_rows = max(1, int(rows / batches)) if large else BATCH_ROWS
     # Opens the file again: threads would move each other's position.
@@ -113,7 +115,7 @@ def _read_groups(
             file,
             metadata=metadata,
             coerce_int96_timestamp_unit=_UNIT_OF_INT96,
-            read_dictionary=_dictionaries(metadata, groups, schema),
+            read_dictionary=_dictionaries(metadata, list(chunks.values())),
             # Without a buffer, all pages of a column are held.
             buffer_size=_BUFFER_BYTES if large else 0,
         )
@@ -126,12 +128,11 @@ def _read_groups(
             yield record_table(table, schema)
 
 
-def _dictionaries(metadata: Any, groups: list[int], schema: pa.Schema) -> list[str]:
+def _dictionaries(metadata: Any, chunks: list[list[Any]]) -> list[str]:
     """Returns the columns that have a dictionary in the first row group, with few values for its
     rows. Arrow cannot read codes of several row groups within structs, nor of delta encodings."""
     columns = map(metadata.schema.column, range(metadata.num_columns))
     top = {column.path for column in columns if column.path == column.name}
-    chunks = [_chunks(metadata, group, schema) for group in groups]
     deltas = {
         chunk.path_in_schema
         for chunk in itertools.chain(*chunks)
@@ -148,8 +149,9 @@ def _dictionaries(metadata: Any, groups: list[int], schema: pa.Schema) -> list[s
 
 
 def _chunks(metadata: Any, group: int, schema: pa.Schema) -> list[Any]:
-    chunks = [metadata.row_group(group).column(i) for i in range(metadata.num_columns)]
-    return [chunk for chunk in chunks if chunk.path_in_schema in schema.names]
+    names, row_group = set(schema.names), metadata.row_group(group)
+    paths = (metadata.schema.column(i).path for i in range(metadata.num_columns))
+    return [row_group.column(i) for i, path in enumerate(paths) if path in names]
 
 
 def _parquet(path: str, file: Any) -> Any:

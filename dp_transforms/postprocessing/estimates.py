@@ -63,7 +63,7 @@ class Estimate:
         def text(one: float, rounding: str | None = None) -> str:
             if isinstance(one, int):
                 return f"{one:,}"
-            return f"{float(Context(4, rounding).create_decimal(repr(float(one)))):,.4g}"
+            return f"{rounded(float(one), 4, rounding):,.4g}"
 
         value, low, high = (
             text(self.value),
@@ -248,6 +248,11 @@ def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
         return RankSums(frequency_list).sum_to(index)
     lengths = frequency_list.at_ranks if name == ROWS else frequency_list.at_least
     return int(lengths([index])[0])
+
+
+def rounded(value: float, digits: int, rounding: str | None = None) -> float:
+    """Rounds to so many significant digits, to the nearest or by a rounding of ``decimal``."""
+    return float(Context(digits, rounding).create_decimal(repr(value)))
 
 
 def percents(low: float, high: float, digits: int) -> tuple[str, str]:

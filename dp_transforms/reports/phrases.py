@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING
 from typing import Any, NamedTuple
 
 from dp_transforms.mechanisms.partition.distributions import ExponentialDistribution
+from dp_transforms.postprocessing.estimates import rounded
 from dp_transforms.reports.privacy_statement import NODE
 
 
@@ -133,7 +134,7 @@ def amount(value: float) -> str:
     >>> amount(0.5), amount(0.333333333333334)
     ('0.5', '0.333334')
     """
-    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(value))):g}"
+    return f"{rounded(value, 6, ROUND_CEILING):g}"
 
 
 def statement_words(statement: dict[str, Any]) -> list[str]:

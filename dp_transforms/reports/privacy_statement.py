@@ -124,17 +124,16 @@ def _names_statement(spec: specs.NamesSpec, bounded_by_job: bool) -> dict[str, A
     described = spec.strategy.describe()
     replaces = described.pop("neighbours") == REPLACE
     first = ("strategy", "epsilon", "epsilon_exact", "delta", "delta_exact")
-    in_rounds = {}
+    bound = _bound(described.pop("max_partitions_per_user"), bounded_by_job)
     if isinstance(spec.strategy, WeightedStrategy) and not (
         spec.already_bounded and bounded_by_job
     ):
-        in_rounds["max_partitions_per_user_is"] = "enforced in each round"
+        bound["max_partitions_per_user_is"] = "enforced in each round"
     statement: dict[str, Any] = {
         "mechanism": "partition selection",
         **{name: described.pop(name) for name in first},
         "neighbours": PrivacyUnit.REPLACED_USER.neighbours if replaces else NEIGHBOURS,
-        **_bound(described.pop("max_partitions_per_user"), bounded_by_job),
-        **in_rounds,
+        **bound,
         "noisy_counts": spec.noisy_counts,
         **described,
     }

@@ -212,8 +212,7 @@ class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
         return float(-down.log(down.mul(gmpy2.mpq(delta), down.add(1, ratio))) / float(epsilon))
 
     def _parameters(self) -> dict[str, Any]:
-        kept = float(self.distribution.tie)
-        return super()._parameters() | {"threshold": self._threshold, "kept_at_threshold": kept}
+        return super()._parameters() | _threshold_parameters(self)
 
 
 @dataclass(frozen=True)
@@ -247,8 +246,12 @@ class GaussianSelection(NoisyCountStrategy):
         return math.sqrt(self.max_partitions_per_user / self.budget.mu2)
 
     def _parameters(self) -> dict[str, Any]:
-        kept = float(self.distribution.tie)
-        return {"sigma": self.sigma, "threshold": self._threshold, "kept_at_threshold": kept}
+        return {"sigma": self.sigma, **_threshold_parameters(self)}
+
+
+def _threshold_parameters(strategy: LaplaceSelection | GaussianSelection) -> dict[str, Any]:
+    kept = float(strategy.distribution.tie)
+    return {"threshold": strategy._threshold, "kept_at_threshold": kept}
 
 
 def naive_share(epsilon: Fraction, delta: Fraction, parts: int) -> Share:
