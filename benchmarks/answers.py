@@ -36,8 +36,6 @@ from benchmarks.harness import page_parser, write_page
 from benchmarks.partition_selection import DATA, user_items, zipf_records
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.frames.answers import QUESTIONS, ListRelease, compare
-from dp_transforms.frames.releases import load
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.mechanisms.partition.registry import EXPONENTIAL, FROBENIUS, GEOMETRIC
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
@@ -52,6 +50,8 @@ from dp_transforms.postprocessing.estimates import (
 )
 from dp_transforms.postprocessing.guessing_metrics import success_rate
 from dp_transforms.postprocessing.kappa_choice import kept_part
+from dp_transforms.releases.directory import load
+from dp_transforms.releases.frequency_list import QUESTIONS, ListRelease, compare
 from dp_transforms.sample_data import rockyou, yahoo
 from pipelines import select_partitions
 

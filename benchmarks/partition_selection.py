@@ -38,6 +38,7 @@ from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT
 from dp_transforms.columnar.counting import count_pairs
+from dp_transforms.engines.selection_kernels import select_from_counts, select_in_memory
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
     OptimalSelection,
@@ -46,7 +47,6 @@ from dp_transforms.mechanisms.selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
-from dp_transforms.runtime.selecting import select_from_counts, select_here
 
 EPSILON, OTHER_EPSILONS, DELTA = 1.0, (0.25, 4.0), 1e-5
 KAPPAS = (1, 3, 10, 30, 100)
@@ -149,7 +149,7 @@ def released(
     if isinstance(strategy, CountStrategy):
         return select_from_counts(counts, strategy, secret.key("selection 0")).num_rows
     assert isinstance(strategy, WeightedStrategy)
-    return select_here(pairs, strategy, secret).num_rows
+    return select_in_memory(pairs, strategy, secret).num_rows
 
 
 @dataclass(frozen=True)

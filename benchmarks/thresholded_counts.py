@@ -21,9 +21,9 @@ from benchmarks.partition_selection import ask_peers, bounded_counts, datasets, 
 from benchmarks.partition_selection_peers import SINGLE_KEYS, SINGLE_THRESHOLD
 from dp_transforms.columnar.columns import COUNT, PARTITION
 from dp_transforms.columnar.counting import sum_counts
+from dp_transforms.engines.selection_kernels import select_from_counts
 from dp_transforms.mechanisms.selection import CountStrategy, make_strategy
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.runtime.selecting import select_from_counts
 
 EPSILON, DELTA = 1, 1e-5
 STRATEGIES = ("truncated_geometric", "laplace", "gaussian")

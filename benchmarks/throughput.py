@@ -104,10 +104,10 @@ def transforms(path: str, max_partitions: int, source: str = "files") -> Callabl
 def without_beam(path: str, max_partitions: int) -> None:
     """The main job as its command runs it, in a process with ``numpy_settings``."""
     from dp_transforms import JobSecret
+    from dp_transforms.engines.in_process import InProcess
     from dp_transforms.files.record_files import RecordFiles
     from dp_transforms.mechanisms.partition.registry import partition_mechanism
-    from dp_transforms.runtime.in_process import InProcess
-    from dp_transforms.specs import ListSpec
+    from dp_transforms.releases import ListSpec
     from pipelines.worker import keep_freed_memory
 
     keep_freed_memory()
@@ -302,7 +302,7 @@ def report(
 
 
 def about(repeats: int) -> str:
-    from dp_transforms.runtime.local import memory_limit
+    from dp_transforms.engines.local_shuffle import memory_limit
 
     runs = f"Medians of {repeats} runs" if repeats > 1 else "Single runs"
     return (

@@ -34,9 +34,9 @@ from dp_accounting.dp_event import SelfComposedDpEvent
 from benchmarks.harness import page_parser, write_page
 from dp_transforms.budget.accounting import compose, partition_event
 from dp_transforms.files.filenames import LISTS_FILE, LISTS_HEADER
-from dp_transforms.files.release_files import parse_lists
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.postprocessing import guessing_metrics
+from dp_transforms.releases.lists import parse_lists
 from dp_transforms.sample_data import yahoo
 from pipelines.release_grouped_lists import main
 from pipelines.sample_records import sample_items

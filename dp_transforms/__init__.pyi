@@ -1,10 +1,6 @@
 # The names of the API and their homes, for type checkers; at run time __init__.py loads them from
 # here when they are first used.
 
-from .frames.answers import Comparison as Comparison
-from .frames.answers import ListRelease as ListRelease
-from .frames.answers import NamesRelease as NamesRelease
-from .frames.answers import compare as compare
 from .frames.api import choose_kappa as choose_kappa
 from .frames.api import degrees as degrees
 from .frames.api import plan as plan
@@ -13,15 +9,19 @@ from .frames.api import release_by_period as release_by_period
 from .frames.api import release_counts as release_counts
 from .frames.api import release_groups as release_groups
 from .frames.api import select as select
-from .frames.releases import GroupReleases as GroupReleases
-from .frames.releases import Releases as Releases
-from .frames.releases import Series as Series
-from .frames.releases import load as load
 from .frames.session import Session as Session
+from .releases.comparison import Comparison as Comparison
+from .releases.comparison import compare as compare
+from .releases.directory import load as load
+from .releases.frequency_list import ListRelease as ListRelease
+from .releases.groups import Attribute as Attribute
+from .releases.groups import GroupReleases as GroupReleases
+from .releases.names import NamesRelease as NamesRelease
+from .releases.series import Releases as Releases
+from .releases.series import Series as Series
 from .runtime.job_secret import JobSecret as JobSecret
 from .runtime.job_secret import release_frequency_list as release_frequency_list
 from .runtime.records import ToRecords as ToRecords
-from .specs import Attribute as Attribute
 from .transforms.contributions import BoundContributions as BoundContributions
 from .transforms.contributions import CountDistinctUsers as CountDistinctUsers
 from .transforms.contributions import DeclareBounded as DeclareBounded

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, NOISY_COUNT, PARTITION, USER, decoded
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
+from dp_transforms.engines.selection_kernels import select_from_counts, select_in_memory
 from dp_transforms.errors import InputError
 from dp_transforms.evaluation import (
     Statistic,
@@ -46,7 +47,6 @@ from dp_transforms.mechanisms.selection import STRATEGIES, SelectionStrategy, We
 from dp_transforms.mechanisms.selection.choice import make_strategy
 from dp_transforms.mechanisms.selection.strategy import CountStrategy
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.runtime.selecting import select_from_counts, select_here
 from pipelines import command_line, job_flags
 
 FREQUENCY_LIST = "frequency_list"
@@ -335,7 +335,7 @@ def _select(
 ) -> dict[Any, int]:
     """Returns the selected partitions with their noisy counts, or zeros."""
     if isinstance(strategy, WeightedStrategy):
-        selected = select_here(distinct_pairs(records), strategy, secret)
+        selected = select_in_memory(distinct_pairs(records), strategy, secret)
     else:
         assert isinstance(strategy, CountStrategy)
         counts = _counts(records, strategy.max_partitions_per_user, secret)

@@ -11,14 +11,14 @@ import sys
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import DEGREES_FILE
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.release_files import read_degrees
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
+from dp_transforms.releases import UserDegreesSpec
+from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
 from dp_transforms.reports.page import kappa_table, plot_kappas
-from dp_transforms.specs import UserDegreesSpec
 from pipelines import command_line, job_flags
-from pipelines.release_job import Release, job, release_of
+from pipelines.release_job import PreparedRelease, release_command, release_of
 
 _MANY = 100_000
 _EPILOG = f"""\
@@ -76,8 +76,8 @@ def make_parser() -> command_line.JobParser:
     return parser
 
 
-@job(make_parser)
-def main(flags: argparse.Namespace) -> Release | command_line.Job:
+@release_command(make_parser)
+def main(flags: argparse.Namespace) -> PreparedRelease | command_line.Job:
     if (flags.input is None) == (flags.released is None):
         raise ValueError("give either --input or --released; --help explains them")
     command_line.require(flags, "for_epsilon")

@@ -1,8 +1,7 @@
-"""Runs the verbs of ``runtime.in_process`` on Apache Beam, as steps of a pipeline."""
+"""Makes releases on Apache Beam, as steps of a pipeline."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -11,12 +10,24 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptions
 
-from dp_transforms import specs
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET
+from dp_transforms.engines.base import Engine
 from dp_transforms.files.record_files import RecordSource
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.runtime.bounds import TellsBound
+from dp_transforms.releases import (
+    DegreesSpec,
+    GroupsSpec,
+    ListAndNamesSpec,
+    ListSpec,
+    NamesSpec,
+    PeriodListsSpec,
+    PeriodNamesSpec,
+    ReleaseSpec,
+    UserDegreesSpec,
+)
+from dp_transforms.releases.base import arguments
+from dp_transforms.runtime.bounds import BoundAware
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
@@ -34,10 +45,10 @@ _NAMESPACE = "private"
 T = TypeVar("T")
 
 
-class OnBeam:
-    """Adds releases of records to a pipeline. Its verbs and arguments are those of ``InProcess``,
-    with PCollections for lists, and of ``progress.Watch``. Few records are one part, where Flink
-    would divide the pipeline's work into parts."""
+class OnBeam(Engine):
+    """An engine that adds releases of records to a pipeline: its collections are PCollections. Its
+    arguments are those of ``InProcess`` and of ``progress.Watch``. Few records are one part, where
+    Flink would divide the pipeline's work into parts."""
 
     def __init__(
         self,
@@ -56,38 +67,47 @@ class OnBeam:
         if 0 < source.estimated_rows < FEW_RECORDS:
             parts.parallelism = min(parts.parallelism, 1)
 
-    def frequency_list(self, spec: specs.ListSpec) -> beam.PCollection:
-        """Returns a PCollection in place of a list of ``InProcess``, as all verbs do."""
-        return self._list(self._bounded(spec.mechanism.sensitivity), spec.mechanism)
+    def frequency_list(self, spec: ListSpec) -> tuple[beam.PCollection]:
+        return (self._list(self._bounded(spec.mechanism.sensitivity), spec.mechanism),)
 
-    def names(self, spec: specs.NamesSpec) -> tuple[beam.PCollection, ...]:
+    def names(self, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
         return self._selected(self._records(), spec)
 
-    def list_and_names(
-        self, one: specs.ListSpec, names: specs.NamesSpec
-    ) -> tuple[beam.PCollection, ...]:
-        bounded = self._bounded(one.mechanism.sensitivity)
-        return self._list(bounded, one.mechanism), *self._selected(bounded, names)
+    def list_and_names(self, spec: ListAndNamesSpec) -> tuple[beam.PCollection, ...]:
+        mechanism = spec.frequency_list.mechanism
+        bounded = self._bounded(mechanism.sensitivity)
+        return self._list(bounded, mechanism), *self._selected(bounded, spec.names)
 
-    def degree_list(self, spec: specs.DegreesSpec) -> beam.PCollection:
-        count: beam.PTransform = CountDegrees(spec.degree, **self._shared)
-        if spec.degree_bound is not None:
+    def lists_by_period(self, spec: PeriodListsSpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseListsByPeriod, spec)
+
+    def names_by_period(self, spec: PeriodNamesSpec) -> tuple[beam.PCollection]:
+        return self._released(SelectPartitionsByPeriod, spec)
+
+    def grouped_lists(self, spec: GroupsSpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseGroupedLists, spec)
+
+    def user_degrees(self, spec: UserDegreesSpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseUserDegrees, spec)
+
+    def degree_list(self, spec: DegreesSpec) -> tuple[beam.PCollection]:
+        if spec.degree_bound is None:
+            count: beam.PTransform = CountDegrees(spec.degree, **self._shared)
+        else:
             count = CountProjectedDegrees(spec.degree_bound, spec.degree, **self._shared)
-        return (
+        released = (
             self._records("edges")
             | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)
             | "Degrees" >> count
             | "WatchDegrees" >> self._watch("counting degrees", "nodes")
             | "Release" >> ReleaseFrequencyList(mechanism=spec.mechanism, secret=self._secret)
         )
+        return (released,)
 
-    def _released(self, transform: Callable[..., Any], spec: specs.Spec) -> beam.PCollection:
-        return self._records() | "Release" >> transform(**specs.arguments(spec), **self._shared)
-
-    lists_by_period = functools.partialmethod(_released, ReleaseListsByPeriod)
-    names_by_period = functools.partialmethod(_released, SelectPartitionsByPeriod)
-    grouped_lists = functools.partialmethod(_released, ReleaseGroupedLists)
-    user_degrees = functools.partialmethod(_released, ReleaseUserDegrees)
+    def _released(
+        self, transform: Callable[..., beam.PTransform], spec: ReleaseSpec
+    ) -> tuple[beam.PCollection]:
+        return (self._records() | "Release" >> transform(**arguments(spec), **self._shared),)
 
     def run(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
         """Runs the pipeline, in which one worker calls ``write`` with the elements of all
@@ -124,12 +144,8 @@ class OnBeam:
 
         return bounded | "FrequencyList" >> beam.ptransform_fn(released)()
 
-    def _selected(
-        self, records: beam.PCollection, spec: specs.NamesSpec
-    ) -> tuple[beam.PCollection, ...]:
-        selected = records | "Partitions" >> SelectPartitions(
-            **specs.arguments(spec), **self._shared
-        )
+    def _selected(self, records: beam.PCollection, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
+        selected = records | "Partitions" >> SelectPartitions(**arguments(spec), **self._shared)
         others: tuple[beam.PCollection, ...] = ()
         if isinstance(selected, dict):
             selected, others = selected["partitions"], (selected["other_users"],)
@@ -144,7 +160,7 @@ class OnBeam:
         return _Watch(stage if self._shows_progress else None, counted)
 
 
-class _Watch(TellsBound, beam.PTransform):
+class _Watch(BoundAware, beam.PTransform):
     """Passes elements on unchanged and reports them: as progress, if there is a stage, and by a
     Beam counter of rows, if it has a name. The runner's UI shows the counter as well."""
 

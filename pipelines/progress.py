@@ -50,7 +50,7 @@ class Stage:
 
 @dataclass
 class Watch:
-    """Reports the stages of ``dp_transforms.runtime.in_process``, as ``Stage`` does, and the exact
+    """Reports the stages of ``dp_transforms.engines.in_process``, as ``Stage`` does, and the exact
     numbers of their rows at the ``end``, if either is wanted."""
 
     shows_progress: bool

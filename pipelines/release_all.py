@@ -23,10 +23,10 @@ from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
-from dp_transforms.specs import ListSpec, NamesSpec
+from dp_transforms.releases import ListAndNamesSpec, ListSpec, NamesSpec
 from pipelines import job_flags
 from pipelines.command_line import JobParser, require, warn_of_delta
-from pipelines.release_job import Release, job, write_each, writer
+from pipelines.release_job import PreparedRelease, release_command, write_each, writer
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -71,8 +71,8 @@ def make_parser() -> JobParser:
     return parser
 
 
-@job(make_parser)
-def main(flags: argparse.Namespace) -> Release:
+@release_command(make_parser)
+def main(flags: argparse.Namespace) -> PreparedRelease:
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     warn_of_delta(flags.delta)
@@ -80,7 +80,9 @@ def main(flags: argparse.Namespace) -> Release:
     for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
     for_list = whole - for_selection
     max_partitions, noisy = flags.max_partitions_per_user, flags.noisy_counts
-    one = ListSpec(partition_mechanism(for_list.epsilon, max_partitions, flags.mechanism))
+    frequency_list = ListSpec(
+        partition_mechanism(for_list.epsilon, max_partitions, flags.mechanism)
+    )
     names = NamesSpec.of(
         flags.strategy,
         for_selection.epsilon,
@@ -92,12 +94,13 @@ def main(flags: argparse.Namespace) -> Release:
     )
     source = job_flags.records(flags)
     parent = directory_path(flags.output)
-    parts = (one, LIST_DIRECTORY), (names, PARTITIONS_DIRECTORY)
+    both = ListAndNamesSpec(frequency_list, names)
+    parts = (frequency_list, LIST_DIRECTORY), (names, PARTITIONS_DIRECTORY)
     writers = [writer(flags, spec, source, join(parent, name)) for spec, name in parts]
-    return Release(
-        [*one.requests, *names.requests],
+    return PreparedRelease(
+        both.requests,
         [write.directory for write in writers],
-        lambda engine: engine.list_and_names(one, names),
+        both.release,
         functools.partial(write_each, writers),
         source,
         whole=whole,

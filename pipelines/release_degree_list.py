@@ -14,15 +14,17 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dp_transforms.budget import PrivacyUnit
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FREQUENCIES_FILE
 from dp_transforms.mechanisms.degree_projection import DEGREES, UNDIRECTED
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
-from dp_transforms.reports.privacy_statement import EDGE, NODE
-from dp_transforms.specs import DegreesSpec
+from dp_transforms.releases import DegreesSpec
 from pipelines import job_flags
 from pipelines.command_line import JobParser, refuse, require
-from pipelines.release_job import Release, job, release_of
+from pipelines.release_job import PreparedRelease, release_command, release_of
+
+EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (multiplicity nodes have degree frequency) and
@@ -86,8 +88,8 @@ def make_parser() -> JobParser:
     return parser
 
 
-@job(make_parser)
-def main(flags: argparse.Namespace) -> Release:
+@release_command(make_parser)
+def main(flags: argparse.Namespace) -> PreparedRelease:
     require(flags, "input", "source_column", "target_column", "epsilon", "output")
     if flags.privacy_unit == NODE:
         require(flags, "degree_bound")

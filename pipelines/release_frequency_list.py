@@ -17,12 +17,12 @@ from dp_transforms.mechanisms.partition.registry import (
     FROBENIUS,
     chosen_mechanism,
 )
+from dp_transforms.releases import ListSpec, PeriodListsSpec
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
-from dp_transforms.specs import ListSpec, PeriodListsSpec
 from pipelines import job_flags
 from pipelines.command_line import JobParser, refuse, require
 from pipelines.progress import say, say_private
-from pipelines.release_job import Release, job, period_release, release_of
+from pipelines.release_job import PreparedRelease, period_release, release_command, release_of
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
@@ -77,8 +77,8 @@ def make_parser() -> JobParser:
     return parser
 
 
-@job(make_parser)
-def main(flags: argparse.Namespace) -> Release:
+@release_command(make_parser)
+def main(flags: argparse.Namespace) -> PreparedRelease:
     if (flags.input is None) == (flags.frequency_list is None):
         raise ValueError("give either --input or --frequency_list; --help explains them")
     if flags.epsilon is None and flags.eta is None:
@@ -95,7 +95,7 @@ def main(flags: argparse.Namespace) -> Release:
     return release_of(flags, ListSpec(mechanism), job_flags.records(flags))
 
 
-def _release_of_counts(flags: argparse.Namespace) -> Release:
+def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
     of_records = ("user_column", "partition_column", "query", "period", *job_flags.PERIOD_FLAGS)
     refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
@@ -105,15 +105,17 @@ def _release_of_counts(flags: argparse.Namespace) -> Release:
         remedy = "; --show_private_errors says more"
         return read_frequency_list(flags.frequency_list, flags.show_private_errors, remedy)
 
-    def make(_: None) -> list[list[ReleasedList]]:
+    def of_counts() -> tuple[list[ReleasedList]]:
         if flags.progress:
             say("releasing the frequency list")
         released = release_frequency_list(read(), mechanism, JobSecret.from_os())
         if flags.show_private_counters:
             say_private("contributions", read().total)
-        return [[released]]
+        return ([released],)
 
-    return release_of(flags, ListSpec(mechanism), None, make, bounded_by_job=False, read=read)
+    return release_of(
+        flags, ListSpec(mechanism), None, bounded_by_job=False, read=read, of_counts=of_counts
+    )
 
 
 def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import LISTS_FILE
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
-from dp_transforms.specs import Attribute, GroupsSpec
+from dp_transforms.releases import Attribute, GroupsSpec
 from pipelines import job_flags
 from pipelines.command_line import JobParser, require, warn, warn_of_delta
-from pipelines.release_job import Release, job, release_of
+from pipelines.release_job import PreparedRelease, release_command, release_of
 
 LARGE_ERROR = 0.1
 
@@ -90,8 +90,8 @@ def make_parser() -> JobParser:
     return parser
 
 
-@job(make_parser)
-def main(flags: argparse.Namespace) -> Release:
+@release_command(make_parser)
+def main(flags: argparse.Namespace) -> PreparedRelease:
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
     # Checks parameters before files.

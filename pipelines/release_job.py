@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.errors import DoneError, InputError
-from dp_transforms.files import filenames, release_files
+from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
-from dp_transforms.reports.privacy_statement import statement_of
+from dp_transforms.releases import PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
+from dp_transforms.releases.base import Statement, Tables
+from dp_transforms.releases.periods import write_all_periods
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import printing
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, require, run
@@ -24,30 +25,22 @@ from pipelines.spending import check_job, origin_of, price, spending
 if TYPE_CHECKING:
     import apache_beam as beam
 
+    from dp_transforms.engines.base import Collections, Engine
     from dp_transforms.files.record_files import RecordSource
 
 # Here and in the jobs, functions import Beam, Arrow and the engines themselves: help, a misspelt
 # flag and a list of counts do not wait a second for them.
-
-_TABLES: dict[type, tuple[str, Callable[..., release_files.Tables]]] = {
-    specs.ListSpec: (filenames.FREQUENCIES_FILE, release_files.list_tables),
-    specs.PeriodListsSpec: (filenames.FREQUENCIES_FILE, release_files.list_tables),
-    specs.DegreesSpec: (filenames.FREQUENCIES_FILE, release_files.list_tables),
-    specs.GroupsSpec: (filenames.LISTS_FILE, release_files.grouped_tables),
-    specs.UserDegreesSpec: (filenames.DEGREES_FILE, release_files.degree_tables),
-}
-"""The file of each kind of release, and the function that makes its content."""
 
 
 @dataclass(frozen=True)
 class Writer:
     """Writes a release into a directory. On Beam it is pickled. The ``statement`` is the
     privacy.json without the budget; ``tables`` makes the content of the files, see
-    ``release_files.list_tables``."""
+    ``ReleasedTables``."""
 
     directory: ReleaseDirectory
-    statement: dict[str, Any]
-    tables: Callable[[Iterable[Any]], release_files.Tables]
+    statement: Statement
+    tables: Callable[[Iterable[Any], Statement], Tables]
 
     def __call__(
         self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[int] = ()
@@ -57,34 +50,35 @@ class Writer:
         statement = self.statement | budget
         for users in others:
             statement["users_of_other_partitions"] = users
-        self.directory.publish(functools.partial(self.tables, released), statement)
+        self.directory.publish(functools.partial(self.tables, released, statement), statement)
 
 
 @dataclass(frozen=True)
-class Release:
+class PreparedRelease:
     """A release is ready to be made, after all checks that need no data.
 
     Attributes:
       requests: the budgets to spend.
       directories: receive the release.
-      make: calls a verb of an engine, ``InProcess`` or ``OnBeam``, and returns the released
-        collections.
+      make: makes the release by an engine, and returns the released collections.
       write: is called once, with the budget's part of each privacy.json and the elements of these
         collections. On Beam it may be called again, in another process.
       source: the records; None if there are none.
       whole: for a ledger of this job alone, if there is to be one.
       read: reads other files than records, before anything is spent.
+      of_counts: makes the release of counts that exist already, without an engine.
       combine: makes a file of all directories, or may ``keep`` one; returns its path.
       done: prints a summary; ``say_done`` by default.
     """
 
     requests: Sequence[Request]
     directories: Sequence[ReleaseDirectory]
-    make: Callable[[Any], Sequence[Any]]
+    make: Callable[[Engine], Collections]
     write: Callable[..., None]
     source: RecordSource | None = None
     whole: PrivacyBudget | None = None
     read: Callable[[], object] | None = None
+    of_counts: Callable[[], Collections] | None = None
     combine: Callable[..., str] | None = None
     done: Callable[[], None] | None = None
 
@@ -98,72 +92,64 @@ def write_each(
 
 
 def _write_periods(
-    writers: Mapping[str, Writer], budget: dict[str, Any], found: Iterable[Any]
+    writers: Mapping[str, Writer], budget: dict[str, Any], elements: Iterable[Any]
 ) -> None:
     """Writes the release of each period, from pairs with its list, or from tables of names with the
     period in the column ``list``."""
     import pyarrow.compute as pc
 
-    released: dict[str, list[Any]] = {name: [] for name in writers}
-    for one in found:
-        if isinstance(one, tuple):
-            released[one[0]].append(one[1])
+    released: dict[str, list[Any]] = {period: [] for period in writers}
+    for element in elements:
+        if isinstance(element, tuple):
+            period, released_list = element
+            released[period].append(released_list)
         else:
-            for name in pc.unique(one["list"]).to_pylist():
-                released[name].append(one.filter(pc.equal(one["list"], name)))
-    for name, write in writers.items():
-        write(budget | {"period": name}, released[name])
+            for period in pc.unique(element["list"]).to_pylist():
+                released[period].append(element.filter(pc.equal(element["list"], period)))
+    for period, write in writers.items():
+        write(budget | {"period": period}, released[period])
 
 
 def writer(
     flags: argparse.Namespace,
-    spec: specs.Spec,
+    spec: ReleaseSpec,
     source: RecordSource | None,
     path: str | None = None,
     bounded_by_job: bool = True,
 ) -> Writer:
     """Returns the writer of a specification's release into a directory, by default that of the
-    flags. ``statement_of`` explains ``bounded_by_job``."""
-    fields = None if source is None else source.partition_fields
-    statement = statement_of(spec, fields, bounded_by_job)
-    tables: Callable[..., release_files.Tables]
-    if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
-        from dp_transforms.files.partition_file import name_tables
-
-        file_name, tables = filenames.PARTITIONS_FILE, functools.partial(name_tables, statement)
-    else:
-        file_name, tables = _TABLES[type(spec)]
+    flags. ``ReleaseSpec.statement`` explains ``bounded_by_job``."""
+    columns = None if source is None else source.partition_fields
+    formats = tuple(dict.fromkeys(flags.output_format))
     directory = ReleaseDirectory(
-        path or flags.output, file_name, flags.overwrite, tuple(dict.fromkeys(flags.output_format))
+        path or flags.output, spec.tables.file_name, flags.overwrite, formats
     )
-    return Writer(directory, statement, tables)
+    return Writer(directory, spec.statement(columns, bounded_by_job), spec.tables.make)
 
 
 def release_of(
     flags: argparse.Namespace,
-    spec: specs.Spec,
+    spec: ReleaseSpec,
     source: RecordSource | None,
-    make: Callable[[Any], Sequence[Any]] | None = None,
     bounded_by_job: bool = True,
     **more: Any,
-) -> Release:
-    """Returns the release of these records that the flags specify. By default the verb of the
-    specification makes it; ``more`` are attributes of ``Release``."""
+) -> PreparedRelease:
+    """Returns the release of these records that the flags specify. ``more`` are attributes
+    of ``PreparedRelease``."""
     write = writer(flags, spec, source, bounded_by_job=bounded_by_job)
-    make = make or functools.partial(_made, spec)
-    return Release(spec.requests, [write.directory], make, write, source, **more)
+    return PreparedRelease(spec.requests, [write.directory], spec.release, write, source, **more)
 
 
 def period_release(
     flags: argparse.Namespace,
-    kind: type[specs.PeriodListsSpec] | type[specs.PeriodNamesSpec],
+    kind: type[PeriodListsSpec] | type[PeriodNamesSpec],
     **options: Any,
-) -> Release:
+) -> PreparedRelease:
     """Returns the release of each period in a directory of its name, and of all in one file.
     ``options`` are those of its specification beside the flags of both jobs with periods."""
     require(flags, *PERIOD_FLAGS, "epsilon")
     spec = kind(
-        periods=filenames.period_names(flags.period, flags.periods),
+        periods=period_names(flags.period, flags.periods),
         epsilon=flags.epsilon,
         max_periods_per_user=flags.max_periods_per_user,
         max_partitions_per_user=flags.max_partitions_per_user,
@@ -178,27 +164,26 @@ def period_release(
     writers = dict(zip(spec.periods, every, strict=True))
 
     combine = functools.partial(
-        release_files.write_all_periods, flags.output, spec.periods, write.directory.file_name
+        write_all_periods, flags.output, spec.periods, write.directory.file_name
     )
-    make, write_all = functools.partial(_made, spec), functools.partial(_write_periods, writers)
-    return Release(spec.requests, directories, make, write_all, source, combine=combine)
+    write_all = functools.partial(_write_periods, writers)
+    return PreparedRelease(
+        spec.requests, directories, spec.release, write_all, source, combine=combine
+    )
 
 
-def _made(spec: specs.Spec, engine: Any) -> Sequence[Any]:
-    made = getattr(engine, spec.verb)(spec)
-    return made if isinstance(made, tuple) else [made]
-
-
-def job(
+def release_command(
     make_parser: Callable[[], JobParser],
-) -> Callable[[Callable[[argparse.Namespace], Release | Job]], Callable[..., int]]:
+) -> Callable[[Callable[[argparse.Namespace], PreparedRelease | Job]], Callable[..., int]]:
     """Makes the ``main`` of a job from a function that does all checks without data, and returns a
     release to make, or a job to do: see ``run``."""
 
-    def decorate(prepare: Callable[[argparse.Namespace], Release | Job]) -> Callable[..., int]:
+    def decorate(
+        prepare: Callable[[argparse.Namespace], PreparedRelease | Job],
+    ) -> Callable[..., int]:
         def prepared(flags: argparse.Namespace, options: Options) -> Job:
             made = prepare(flags)
-            if isinstance(made, Release):
+            if isinstance(made, PreparedRelease):
                 return release_job(flags, options, made)
             return printing()(made)
 
@@ -207,7 +192,7 @@ def job(
     return decorate
 
 
-def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:
+def release_job(flags: argparse.Namespace, options: Options, release: PreparedRelease) -> Job:
     """Returns the job that charges the budget, makes the release and reports it. Before anything is
     read or spent, a report that cannot be drawn is a ValueError, and a directory that cannot be
     written an InputError; see also ``worker_pool.make_runner``."""
@@ -258,8 +243,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
                 flags.written = None
                 write(*collections)
 
-            if release.source is None:
-                begin(*release.make(None))
+            if release.of_counts is not None:
+                begin(*release.of_counts())
             elif pipeline is None:
                 _run_here(flags, release, begin)
             else:
@@ -275,9 +260,11 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
     return job
 
 
-def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., None]) -> None:
-    from dp_transforms.runtime.in_process import InProcess, enough_memory
-    from dp_transforms.runtime.local import SpillError
+def _run_here(
+    flags: argparse.Namespace, release: PreparedRelease, write: Callable[..., None]
+) -> None:
+    from dp_transforms.engines.in_process import InProcess, enough_memory
+    from dp_transforms.engines.local_shuffle import SpillError
     from pipelines.progress import Watch
     from pipelines.worker import keep_freed_memory
 
@@ -294,7 +281,10 @@ def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., 
 
 
 def _run_on_beam(
-    flags: argparse.Namespace, release: Release, write: Callable[..., None], pipeline: beam.Pipeline
+    flags: argparse.Namespace,
+    release: PreparedRelease,
+    write: Callable[..., None],
+    pipeline: beam.Pipeline,
 ) -> None:
     from pipelines.on_beam import OnBeam
 

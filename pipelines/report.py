@@ -12,15 +12,14 @@ import sys
 from dp_transforms.files.filenames import COMPARISON_FILE, PRIVACY_FILE, REPORT_FILE
 from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import (
-    read_degrees,
     read_statement,
     reading,
-    release_directories,
     write_files,
 )
-from dp_transforms.frames.answers import compare
-from dp_transforms.frames.releases import load
 from dp_transforms.postprocessing.kappa_choice import kept_words
+from dp_transforms.releases.comparison import compare
+from dp_transforms.releases.directory import load, release_directories
+from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
 from dp_transforms.reports.pages import page_of
 from dp_transforms.reports.phrases import NO_WORDS, Words

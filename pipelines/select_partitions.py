@@ -14,11 +14,11 @@ from dp_transforms.files.paths import local_path
 from dp_transforms.mechanisms.selection import STRATEGIES, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
+from dp_transforms.releases import NamesSpec, PeriodNamesSpec
 from dp_transforms.reports.page import plot_explanation
-from dp_transforms.specs import NamesSpec, PeriodNamesSpec
 from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, draw, refuse, require, warn_of_delta
-from pipelines.release_job import Release, job, period_release, release_of
+from pipelines.release_job import PreparedRelease, period_release, release_command, release_of
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
@@ -115,8 +115,8 @@ def make_parser() -> JobParser:
     return parser
 
 
-@job(make_parser)
-def main(flags: argparse.Namespace) -> Release | Job:
+@release_command(make_parser)
+def main(flags: argparse.Namespace) -> PreparedRelease | Job:
     if flags.explain:
         return _explanation(flags)
     refuse(flags, "is for --explain, which needs no data", "plot")
@@ -133,7 +133,7 @@ def main(flags: argparse.Namespace) -> Release | Job:
     source = job_flags.records(flags)
     public: Sequence[Any] = ()
     if flags.public_partitions is not None:
-        from dp_transforms.files.partition_file import read_public_partitions
+        from dp_transforms.files.public_partitions import read_public_partitions
 
         public = read_public_partitions(flags.public_partitions, source.partition_fields)
     spec = _spec(flags, public)

@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from dp_transforms.files.filenames import PRIVACY_FILE
-from dp_transforms.files.release_files import reading, release_directories
-from dp_transforms.frames.answers import ListRelease
-from dp_transforms.frames.releases import load
+from dp_transforms.files.release_files import reading
+from dp_transforms.releases.directory import load, release_directories
+from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.reports.page import text_table
 from pipelines.command_line import OneLineParser, command
 from pipelines.report import add_degrees_flag, kept

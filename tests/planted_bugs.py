@@ -152,15 +152,15 @@ a tape serves any number of releases
 kappa is not enforced where a user's records are bounded for a frequency list
 - distinct_pairs, at_most=self._max_partitions, key=secret.key("bound contributions")
 + distinct_pairs, key=secret.key("bound contributions")
-# dp_transforms/runtime/in_process.py: pipelines/test_release_frequency_list.py
+# dp_transforms/engines/in_process.py: pipelines/test_release_frequency_list.py
 kappa is not enforced in process
 - distinct_pairs, at_most=max_partitions, key=key
 + distinct_pairs, at_most=None, key=key
-# dp_transforms/runtime/in_process.py: pipelines/test_engines.py
+# dp_transforms/engines/in_process.py: pipelines/test_engines.py
 records that a number of other users needs are not bounded for the names
 - if not spec.already_bounded:
 + if False:
-# dp_transforms/runtime/selecting.py: transforms/test_selection.py::test_selections_agree_with_the_reference
+# dp_transforms/engines/selection_kernels.py: transforms/test_selection.py::test_selections_agree_with_the_reference
 kappa is not enforced in rounds with weights
 - bound(pairs, at_most=strategy.max_partitions_per_user)
 + bound(pairs, at_most=None)
@@ -168,9 +168,9 @@ the order of partitions that all users share differs from round to round by noth
 - f"{context}, round {index}" if strategy.shared_order(index) else context
 + context
 the last round weighs by other steps than its distribution allows
-- weights = functools.partial(strategy.weights, index, named=rows_of(beside))
+- weights = functools.partial(strategy.weights, index, named=rows_of(side_input))
 + weights = functools.partial(strategy.weights, index, named=1 << 30)
-# dp_transforms/runtime/selecting.py: transforms/test_selection.py
+# dp_transforms/engines/selection_kernels.py: transforms/test_selection.py
 a retry decides about a partition again
 - uniforms = KeyedUniforms(partitions, key, needed)
 + uniforms = KeyedUniforms(partitions, __import__("os").urandom(32), needed)
@@ -247,11 +247,11 @@ all numbers of users by class have the same noise
 each of kappa partitions gets the whole budget
 - return epsilon / parts, delta / parts
 + return epsilon, delta
-# dp_transforms/specs.py: transforms/test_selection.py::test_the_number_of_other_users_has_the_noise_of_its_epsilon
+# dp_transforms/releases/names.py: transforms/test_selection.py::test_the_number_of_other_users_has_the_noise_of_its_epsilon
 users of other partitions have half of their noise
 - positive_rational("others_epsilon", self.others_epsilon)
 + positive_rational("others_epsilon", 2 * self.others_epsilon)
-# dp_transforms/specs.py: transforms/test_windowed.py
+# dp_transforms/releases/periods.py: transforms/test_windowed.py
 each window's list costs what all of them together should
 - each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
 + each = PrivacyBudget(self.epsilon).epsilon
@@ -313,7 +313,7 @@ one user's bytes make bytes of all names of a batch
 composites take the names of the first one's fields
 - names = set(map(_fields, values))
 + names = {_fields(values[0])}
-# dp_transforms/runtime/local.py: test_spilling.py
+# dp_transforms/engines/local_shuffle.py: test_spilling.py
 records are readable on the disk
 - memoryview(self._cipher.encrypt(_nonce(place), plain, None))
 + memoryview(plain + bytes(_TAG_BYTES))
@@ -323,7 +323,7 @@ two segments of a disk have one nonce
 what is spilled has a name that outlives the process
 - tempfile.TemporaryFile(dir=self._directory)
 + tempfile.NamedTemporaryFile(dir=self._directory, delete=False)
-# dp_transforms/runtime/named_lists.py: transforms/test_windowed.py
+# dp_transforms/engines/list_kernels.py: transforms/test_windowed.py
 a user counts in any number of windows
 - kept = distinct_pairs(pa.table(coded), most_periods, period_key)
 + kept = distinct_pairs(pa.table(coded))

@@ -15,20 +15,20 @@ import math
 import pyarrow as pa
 import pytest
 
-from dp_transforms import JobSecret, specs
+from dp_transforms import JobSecret, releases
+from dp_transforms.engines import in_process, selection_kernels
 from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_projection import IN, OUT, UNDIRECTED
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
-from dp_transforms.runtime import in_process, selecting
-from tests.engines import in_process as engine_of
+from tests.in_process_engine import in_process as engine_of
 
 KAPPA = 2
-LIST = specs.ListSpec(partition_mechanism(1, KAPPA))
-NAMES = specs.NamesSpec.of("optimal", 0.5, 0.05, KAPPA)
-GROUPS = specs.GroupsSpec(
-    attributes=(specs.Attribute("colour", ["red", "blue"]), specs.Attribute("size", ["s"])),
+LIST = releases.ListSpec(partition_mechanism(1, KAPPA))
+NAMES = releases.NamesSpec.of("optimal", 0.5, 0.05, KAPPA)
+GROUPS = releases.GroupsSpec(
+    attributes=(releases.Attribute("colour", ["red", "blue"]), releases.Attribute("size", ["s"])),
     epsilon_all=0.5,
     epsilon_groups=1,
     max_partitions_per_user=KAPPA,
@@ -57,7 +57,7 @@ def caught(monkeypatch):
 
     monkeypatch.setattr(in_process, "release_histogram", catch_list)
     monkeypatch.setattr(in_process, "release_frequency_list", catch_list)
-    monkeypatch.setattr(selecting, "decider", lambda *_: catch_counts)
+    monkeypatch.setattr(selection_kernels, "decision_function", lambda *_: catch_counts)
     monkeypatch.setattr(UserDegreeMechanism, "release_under", catch_degrees)
     return found
 
@@ -117,14 +117,14 @@ def test_degrees_cost_epsilon_for_an_edge_or_a_node(caught, degree, bound):
         pairs = [(one, [e for e in one if e != gone]) for one in graphs for gone in one]
     else:
         pairs = [(one, [e for e in one if gone not in e]) for one in graphs for gone in nodes]
-    spec = specs.DegreesSpec(1, degree, bound)
+    spec = releases.DegreesSpec(1, degree, bound)
     dearest = max(losses(caught, lambda engine: engine.degree_list(spec), pairs))
     # Nothing is given away for an edge. How far a node moves projected degrees is only bounded.
     assert dearest == pytest.approx(1, abs=1e-9) if bound is None else 0.3 < dearest <= 1 + 1e-9
 
 
 def test_one_user_is_one_of_the_users_by_degree(caught):
-    spec = specs.UserDegreesSpec(1, max_degree=KAPPA)
+    spec = releases.UserDegreesSpec(1, max_degree=KAPPA)
     pairs = users_of(ITEMS, users=3)
     for one, other in inputs(caught, lambda engine: engine.user_degrees(spec), pairs):
         assert sum((one["degrees"] - other["degrees"]).values()) <= 1
@@ -133,7 +133,10 @@ def test_one_user_is_one_of_the_users_by_degree(caught):
 
 @pytest.mark.parametrize(
     "release",
-    [lambda engine: engine.names(NAMES), lambda engine: engine.list_and_names(LIST, NAMES)],
+    [
+        lambda engine: engine.names(NAMES),
+        lambda engine: engine.list_and_names(releases.ListAndNamesSpec(LIST, NAMES)),
+    ],
     ids=["alone", "beside a list"],
 )
 def test_names_cost_epsilon_and_delta(caught, release):

@@ -16,7 +16,7 @@ import pyarrow.csv
 from dp_transforms.errors import InputError
 from dp_transforms.files import text_lines
 from dp_transforms.files.paths import FileRange
-from dp_transforms.runtime.threads import map_ahead
+from dp_transforms.threads import map_ahead
 
 _QUOTE = b'"'
 _FIRST_RECORD: Any = re.compile(rb'(?:[^"\n]+|"[^"]*"?)*\n?')

@@ -16,7 +16,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files import text_lines
 from dp_transforms.files.logical_types import record_schema, record_table, typed_column
 from dp_transforms.files.paths import FileRange
-from dp_transforms.runtime.threads import map_ahead
+from dp_transforms.threads import map_ahead
 
 _SAMPLE_LINES, _MOST_SAMPLES = 1000, 100
 _BYTE_ORDER_MARK = "\ufeff"

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from dp_transforms.files.logical_types import fields_at, record_schema, record_table
 from dp_transforms.files.paths import FileRange, discreet, open_bytes
 from dp_transforms.files.record_files import RecordFormat
-from dp_transforms.runtime.threads import map_ahead
+from dp_transforms.threads import map_ahead
 
 RANGE_BYTES = 32 << 20
 BATCH_ROWS = 1 << 20

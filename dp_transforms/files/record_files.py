@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from dp_transforms.columnar.attributes import LIST, attribute_text
 from dp_transforms.columnar.columns import PARTITION, USER, single, without_nulls
 from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FORMATS, periods_of
 from dp_transforms.files.logical_types import from_text, logical_name
 from dp_transforms.files.paths import FileRange, FileVersion, file_version, local_path, match_files
-from dp_transforms.runtime.named_lists import LIST, attribute_text
 
 FILES_CHECKED_AT_LAUNCH = 16
 

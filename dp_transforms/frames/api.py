@@ -10,19 +10,30 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
+from dp_transforms.engines.base import Collections
+from dp_transforms.engines.in_process import InProcess, enough_memory
 from dp_transforms.files.filenames import COUNTS, period_names
 from dp_transforms.files.frame_records import Names, records_of
-from dp_transforms.files.partition_file import names_table
-from dp_transforms.frames.answers import ListRelease, NamesRelease
-from dp_transforms.frames.releases import GroupReleases, Releases
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
-from dp_transforms.reports.privacy_statement import statement_of
-from dp_transforms.runtime.in_process import InProcess, enough_memory
+from dp_transforms.releases import (
+    Attribute,
+    DegreesSpec,
+    GroupReleases,
+    GroupsSpec,
+    ListRelease,
+    ListSpec,
+    NamesRelease,
+    NamesSpec,
+    PeriodListsSpec,
+    Releases,
+    ReleaseSpec,
+    UserDegreesSpec,
+)
+from dp_transforms.releases.names import names_table
 from dp_transforms.runtime.job_secret import JobSecret, claimed, release_frequency_list
 from dp_transforms.runtime.python_values import several_names
 
@@ -76,7 +87,7 @@ def release(
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
-    (released,), statement = _made(spec, session, secret, data, user, partition, drop_nulls)
+    ((released,),), statement = _run(spec, session, secret, data, user, partition, drop_nulls)
     return ListRelease(released, statement)
 
 
@@ -114,9 +125,9 @@ def release_counts(
                 "counts must be integers from 1 with a total below 2**63, and no mapping"
             ) from None
     secret = claimed(secret, spec)
-    with charge as told:
+    with charge as budget:
         released = release_frequency_list(counts, spec.mechanism, secret)
-    return ListRelease(released, statement_of(spec, None, bounded_by_job=False) | told)
+    return ListRelease(released, spec.statement(None, bounded_by_job=False) | budget)
 
 
 def select(
@@ -153,7 +164,7 @@ def select(
     ... ).to_arrow().to_pydict()
     {'page': ['home']}
     """
-    spec = specs.NamesSpec.of(
+    spec = NamesSpec.of(
         strategy,
         epsilon,
         delta,
@@ -166,29 +177,29 @@ def select(
     added = {*COUNTS} & {*map(str, partition)}
     if counts and added:
         raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
-    (selected, _), statement = _made(spec, session, secret, data, user, partition, drop_nulls)
+    (selected,), statement = _run(spec, session, secret, data, user, partition, drop_nulls)
     return NamesRelease(names_table(selected, statement), statement)
 
 
-def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> specs.ListSpec:
+def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> ListSpec:
     max_partitions = positive_integer("max_partitions_per_user", max_partitions_per_user)
-    return specs.ListSpec(partition_mechanism(epsilon, max_partitions, mechanism))
+    return ListSpec(partition_mechanism(epsilon, max_partitions, mechanism))
 
 
-def _made(
-    spec: specs.Spec, session: Session | None, secret: JobSecret | None, *records: Any
-) -> tuple[Any, dict[str, Any]]:
-    """Makes a release from the arguments of ``records_of``; returns the engine's result and the
-    statement."""
+def _run(
+    spec: ReleaseSpec, session: Session | None, secret: JobSecret | None, *records: Any
+) -> tuple[Collections, dict[str, Any]]:
+    """Makes a release from the arguments of ``records_of``; returns the engine's collections and
+    the statement."""
     charge = _charge(session, spec.requests)
     with enough_memory():
         source = records_of(*records)
-        if isinstance(spec, specs.GroupsSpec):
+        if isinstance(spec, GroupsSpec):
             source.check_groups([attribute.groups or () for attribute in spec.attributes])
         engine = InProcess(source, claimed(secret, source))
-        with charge as told:
-            released = getattr(engine, spec.verb)(spec)
-    return released, statement_of(spec, source.partition_fields) | told
+        with charge as budget:
+            collections = spec.release(engine)
+    return collections, spec.statement(source.partition_fields) | budget
 
 
 def _charge(
@@ -250,7 +261,7 @@ def release_by_period(
     >>> {day: list(one.released) for day, one in days.items()}
     {'2026-01-01': [(2, 1), (1, 1)], '2026-01-02': []}
     """
-    spec = specs.PeriodListsSpec(
+    spec = PeriodListsSpec(
         periods=period_names(period, periods),
         epsilon=epsilon,
         max_periods_per_user=max_periods_per_user,
@@ -258,7 +269,7 @@ def release_by_period(
         mechanism=mechanism,
         kind=period,
     )
-    lists, statement = _made(
+    (lists,), statement = _run(
         spec, session, secret, data, user, partition, drop_nulls, [time], period
     )
     return Releases(
@@ -316,9 +327,9 @@ def release_groups(
     selects = any(values is None for values in groups.values())
     if {epsilon_selection is not None, delta is not None} != {selects}:
         raise ValueError("epsilon_selection and delta go with None as the groups of a column")
-    spec = specs.GroupsSpec(
+    spec = GroupsSpec(
         attributes=[
-            specs.Attribute(
+            Attribute(
                 str(name),
                 values
                 if isinstance(values, str) or not isinstance(values, Iterable)
@@ -332,7 +343,7 @@ def release_groups(
         selection=selection,
         mechanism=mechanism,
     )
-    lists, statement = _made(spec, session, secret, data, user, partition, drop_nulls, [*groups])
+    (lists,), statement = _run(spec, session, secret, data, user, partition, drop_nulls, [*groups])
     return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
 
 
@@ -371,8 +382,8 @@ def degrees(
     >>> list(dp.degrees(edges, source=0, target=1, epsilon=150).released)
     [(4, 1), (1, 4)]
     """
-    spec = specs.DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
-    (released,), statement = _made(spec, session, secret, edges, source, target, drop_nulls)
+    spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
+    ((released,),), statement = _run(spec, session, secret, edges, source, target, drop_nulls)
     return ListRelease(released, statement)
 
 
@@ -417,10 +428,10 @@ def choose_kappa(
     """
     from dp_transforms.postprocessing import kappa_choice
 
-    spec = specs.UserDegreesSpec(epsilon, max_degree)
+    spec = UserDegreesSpec(epsilon, max_degree)
     # A made-up user shows, before anything is spent, whether the later release has a mechanism.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
-    (released,), _ = _made(spec, session, secret, data, user, partition, drop_nulls)
+    ((released,),), _ = _run(spec, session, secret, data, user, partition, drop_nulls)
     return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
 
 

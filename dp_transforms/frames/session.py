@@ -22,9 +22,8 @@ from dp_transforms.budget import (
 )
 from dp_transforms.budget.budget import Cost, PrivacyFilter
 from dp_transforms.frames import api
-from dp_transforms.frames.answers import ListRelease, NamesRelease
-from dp_transforms.frames.releases import GroupReleases, Releases
 from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.releases import GroupReleases, ListRelease, NamesRelease, Releases
 
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice

@@ -29,7 +29,8 @@ from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, some, wordin
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dp_transforms.frames.answers import Comparison, ListRelease
+    from dp_transforms.releases.comparison import Comparison
+    from dp_transforms.releases.frequency_list import ListRelease
 
 _Bands = tuple[FrequencyList, FrequencyList]
 _GUESSES = (1, 10, 100, 1000)

@@ -16,8 +16,8 @@ from dp_transforms.reports.lists import comparison_figure, comparison_page, list
 from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
 
 if TYPE_CHECKING:
-    from dp_transforms.frames.answers import NamesRelease
-    from dp_transforms.frames.releases import Releases
+    from dp_transforms.releases.names import NamesRelease
+    from dp_transforms.releases.series import Releases
 
 _GUESSES, _ALPHA = 10, "0.5"
 _SHOWN = 100

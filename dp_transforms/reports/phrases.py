@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING
 from typing import Any, NamedTuple
 
+from dp_transforms.budget import PrivacyUnit
 from dp_transforms.mechanisms.partition.distributions import ExponentialDistribution
 from dp_transforms.postprocessing.estimates import rounded
-from dp_transforms.reports.privacy_statement import NODE
+
+NODE = PrivacyUnit.NODE.value
 
 
 class Words(NamedTuple):

@@ -12,7 +12,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from dp_transforms.columnar import columns
 from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
-from dp_transforms.runtime.bounds import TellsBound, bound_of
+from dp_transforms.runtime.bounds import BoundAware, bound_of
 from dp_transforms.runtime.python_values import column_of, is_row
 from dp_transforms.runtime.records import (
     RecordKind,
@@ -36,7 +36,7 @@ def plain_column(values: Sequence[Any], name: str) -> pa.Array:
     return columns.plain(column_of(values, name), name)
 
 
-class ToTables(TellsBound, beam.PTransform):
+class ToTables(BoundAware, beam.PTransform):
     """Collects records of any kind into tables of a good size, in the form of ``columnar.columns``.
 
     Args:
@@ -61,7 +61,7 @@ class ToTables(TellsBound, beam.PTransform):
         return pcoll | "Batch" >> beam.ParDo(batch).with_output_types(pa.Table)
 
 
-class FromTables(TellsBound, beam.PTransform):
+class FromTables(BoundAware, beam.PTransform):
     """Takes tables apart into records of the same kind as others.
 
     Args:

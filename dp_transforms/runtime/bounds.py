@@ -50,7 +50,7 @@ class Bound:
     unit: PrivacyUnit = PrivacyUnit.USER
 
 
-class TellsBound:
+class BoundAware:
     """A mixin for transforms that know the bound of their output."""
 
     def bound(self, before: Bound) -> Bound:
@@ -58,7 +58,7 @@ class TellsBound:
         return before
 
 
-class Releases(TellsBound):
+class ReleaseTransform(BoundAware):
     """A mixin for transforms whose output is released, and so needs no bound."""
 
     def bound(self, before: Bound) -> Bound:
@@ -77,7 +77,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
     while step is not None and (step is pcoll.producer or pcoll in step.outputs.values()):
         # Composites come after their parts, and know more.
         before = _sum([_bound_of(one, known) for one in step.main_inputs.values()])
-        if isinstance(step.transform, TellsBound):
+        if isinstance(step.transform, BoundAware):
             bound_after = step.transform.bound(before)
         elif isinstance(step.transform, (beam.Flatten, beam.Reshuffle)):
             bound_after = before

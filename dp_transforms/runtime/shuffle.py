@@ -17,6 +17,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
+from dp_transforms import threads
 from dp_transforms.columnar.columns import check_alike, sorted_by, types_of
 from dp_transforms.columnar.scattering import (
     DEFAULT_BUCKETS,
@@ -27,8 +28,7 @@ from dp_transforms.columnar.scattering import (
     Routed,
     gather,
 )
-from dp_transforms.runtime import threads
-from dp_transforms.runtime.threads import thread_pool
+from dp_transforms.threads import thread_pool
 
 _TYPES = -1
 
@@ -115,24 +115,27 @@ def in_global_window(result: Any) -> WindowedValue:
     return WindowedValue(result, GlobalWindow().max_timestamp(), (GlobalWindow(),))
 
 
-class _OnThreadsBeside(OnThreads):
-    def process(self, element: Any, beside: Any = (), measured: Any = None) -> Iterator[Any]:
-        given = {"beside": beside} if measured is None else {"beside": beside, "measured": measured}
-        yield from self.submit(functools.partial(self._kernel, **given), element)
+class _OnThreadsWithSideInputs(OnThreads):
+    def process(self, element: Any, side_input: Any = (), measured: Any = None) -> Iterator[Any]:
+        side_inputs = {"side_input": side_input}
+        if measured is not None:
+            side_inputs["measured"] = measured
+        yield from self.submit(functools.partial(self._kernel, **side_inputs), element)
 
 
-def on_threads(kernel: Callable[..., pa.Table], **beside: Any) -> beam.ParDo:
+def on_threads(kernel: Callable[..., pa.Table], **side_inputs: Any) -> beam.ParDo:
     """Maps each table to a table by a kernel, ``OnThreads``, and leaves out empty results. The
-    kernel also takes the side inputs ``beside`` and ``measured``, if given: see ``selecting``."""
-    step = _OnThreadsBeside if beside else OnThreads
+    kernel also takes the side inputs ``side_input`` and ``measured``, if given: see
+    ``selection_kernels``."""
+    step = _OnThreadsWithSideInputs if side_inputs else OnThreads
     kernel = functools.partial(_unless_empty, kernel)
-    return beam.ParDo(step(kernel), **beside).with_output_types(pa.Table)
+    return beam.ParDo(step(kernel), **side_inputs).with_output_types(pa.Table)
 
 
 def _unless_empty(
-    kernel: Callable[..., pa.Table], table: pa.Table, **beside: Any
+    kernel: Callable[..., pa.Table], table: pa.Table, **side_inputs: Any
 ) -> list[pa.Table]:
-    result = kernel(table, **beside)
+    result = kernel(table, **side_inputs)
     return [result] if result.num_rows else []
 
 

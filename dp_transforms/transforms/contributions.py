@@ -14,13 +14,13 @@ from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import count_pairs, sum_counts
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.runtime.batching import FromTables, ToTables
-from dp_transforms.runtime.bounds import Bound, TellsBound, bound_of, refuse_counts
+from dp_transforms.runtime.bounds import Bound, BoundAware, bound_of, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import refuse_windows
 from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
 
 
-class BoundContributions(TellsBound, beam.PTransform):
+class BoundContributions(BoundAware, beam.PTransform):
     """Keeps at most ``max_partitions_per_user`` distinct partitions of each user.
 
     The partitions kept are a uniform sample, decided by a pseudorandom function of (secret, user,
@@ -85,7 +85,7 @@ class BoundContributions(TellsBound, beam.PTransform):
         return {"max_partitions_per_user": self._max_partitions}
 
 
-class DeclareBounded(TellsBound, beam.PTransform):
+class DeclareBounded(BoundAware, beam.PTransform):
     """Declares that the contributions of users to records or counts are bounded already.
 
     In records, no user has more than ``max_partitions_per_user`` (kappa) distinct partitions. In
@@ -123,7 +123,7 @@ class DeclareBounded(TellsBound, beam.PTransform):
         return {"max_partitions_per_user": self._max_partitions}
 
 
-class CountDistinctUsers(TellsBound, beam.PTransform):
+class CountDistinctUsers(BoundAware, beam.PTransform):
     """Counts the distinct users of each partition; returns (partition, count), of the same kind.
 
     The counts are exact and private, and have the bound of the records (see ``runtime.bounds``).

@@ -13,6 +13,7 @@ from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET, neighbours
+from dp_transforms.engines.in_process import projected_degrees
 from dp_transforms.mechanisms.degree_projection import (
     OUT,
     UNDIRECTED,
@@ -21,8 +22,7 @@ from dp_transforms.mechanisms.degree_projection import (
     node_private_sensitivity,
 )
 from dp_transforms.runtime.batching import FromTables, ToTables
-from dp_transforms.runtime.bounds import Bound, TellsBound, refuse_counts
-from dp_transforms.runtime.in_process import projected_degrees
+from dp_transforms.runtime.bounds import Bound, BoundAware, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import refuse_windows
 from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
@@ -30,7 +30,7 @@ from dp_transforms.transforms.contributions import CountDistinctUsers
 from dp_transforms.transforms.release import ON_ONE_WORKER
 
 
-class CountDegrees(TellsBound, beam.PTransform):
+class CountDegrees(BoundAware, beam.PTransform):
     """Counts the degree of each node: takes edges (source, target), returns (node, degree).
 
     The degrees are exact and private. Self-loops and repeated edges are dropped. For the undirected
@@ -91,7 +91,7 @@ class CountDegrees(TellsBound, beam.PTransform):
         return {"degree": self._degree}
 
 
-class CountProjectedDegrees(TellsBound, beam.PTransform):
+class CountProjectedDegrees(BoundAware, beam.PTransform):
     """Counts degrees in a projection of the graph to a bounded degree, for the privacy of nodes.
 
     Adding or removing one node with all its edges moves the sorted list of these degrees by at most

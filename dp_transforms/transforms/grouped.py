@@ -33,22 +33,23 @@ import pyarrow as pa
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar.columns import USER
+from dp_transforms.engines import list_kernels
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
-from dp_transforms.runtime import named_lists
+from dp_transforms.releases import Attribute, GroupsSpec
+from dp_transforms.releases.base import arguments
 from dp_transforms.runtime.batching import ToTables
-from dp_transforms.runtime.bounds import Releases
+from dp_transforms.runtime.bounds import ReleaseTransform
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.python_values import column_of
 from dp_transforms.runtime.records import RecordKind, check_known_fields, refuse_windows, table_from
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash, on_threads
-from dp_transforms.specs import Attribute, GroupsSpec, arguments
 from dp_transforms.transforms.release import release_named_lists
 from dp_transforms.transforms.selection import SelectPartitions
 
 
-class ReleaseGroupedLists(Releases, beam.PTransform):
+class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
     """Releases the list of all users and the list of each group.
 
     Returns (attribute, group, ReleasedList); the list of all users has attribute "" and group "".
@@ -113,14 +114,16 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)
         secret, spec = secret_for(records.pipeline, self._secret), self.spec
-        bound = named_lists.bounds_of_groups(spec, secret)
-        names = named_lists.columns_of(spec)
+        bound = list_kernels.bounds_of_groups(spec, secret)
+        names = list_kernels.columns_of(spec)
         if RecordKind.of(records) is RecordKind.TABLES:
             check_known_fields(records, names)
             tables = records | "Named" >> beam.Map(table_from, names)
         else:
             tables = records | "Batch" >> ToTables(names, column_of)
-        attribute_table = functools.partial(named_lists.attribute_table, attributes=spec.attributes)
+        attribute_table = functools.partial(
+            list_kernels.attribute_table, attributes=spec.attributes
+        )
         bounded = (
             tables
             | "Attributes" >> beam.Map(attribute_table).with_output_types(pa.Table)
@@ -129,16 +132,16 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         )
         selected = None
         if spec.names is not None:
-            users = functools.partial(named_lists.users_of_lists, spec=spec)
+            users = functools.partial(list_kernels.users_of_lists, spec=spec)
             select = SelectPartitions(
                 **arguments(spec.names), secret=secret, num_buckets=self._num_buckets
             )
             selected = bounded | "UsersOfGroups" >> on_threads(users) | "Select" >> select
-        in_lists = OnThreads(functools.partial(named_lists.in_all_lists, spec=spec))
-        of_name = functools.partial(named_lists.list_of_group, spec=spec)
+        in_lists = OnThreads(functools.partial(list_kernels.in_all_lists, spec=spec))
+        of_name = functools.partial(list_kernels.list_of_group, spec=spec)
         kind = tuple[str, str, ReleasedList]
         listed = bounded | "InLists" >> beam.ParDo(in_lists).with_output_types(pa.Table)
-        public = named_lists.public_lists(spec)
+        public = list_kernels.public_lists(spec)
         return release_named_lists(
             listed, public, selected, of_name, kind, secret, self._num_buckets
         )

@@ -11,29 +11,29 @@ import apache_beam as beam
 
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.columns import COUNT, PARTITION, plain_table
+from dp_transforms.engines.list_kernels import NamedList, histograms
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
+from dp_transforms.releases import UserDegreesSpec
 from dp_transforms.runtime.batching import ToTables, parts_of
-from dp_transforms.runtime.bounds import Releases, known_bound
+from dp_transforms.runtime.bounds import ReleaseTransform, known_bound
 from dp_transforms.runtime.job_secret import JobSecret, release_histogram, secret_for
-from dp_transforms.runtime.named_lists import NamedList, histograms
 from dp_transforms.runtime.records import (
     RecordKind,
     check_known_fields,
     refuse_windows,
     table_from,
 )
-from dp_transforms.specs import UserDegreesSpec
 from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 
 ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
 """A step that holds all data has these resource hints."""
 
 
-class ReleaseFrequencyList(Releases, beam.PTransform):
+class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
     """Releases the sorted list of counts without the partitions; returns one ReleasedList.
 
     It is epsilon-differentially private, with delta = 0 unless the mechanism says otherwise, for
@@ -127,7 +127,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         return described
 
 
-class ReleaseUserDegrees(Releases, beam.PTransform):
+class ReleaseUserDegrees(ReleaseTransform, beam.PTransform):
     """Releases how many users have how many partitions: takes records, returns ReleasedDegrees.
 
     It is epsilon-DP, with delta = 0, for adding or removing all records of one user: see
@@ -201,7 +201,7 @@ def release_named_lists(
 ) -> beam.PCollection:
     """Releases a list for each wanted name, in order: (*label, ReleasedList), of the type ``kind``.
 
-    Takes tables of distinct pairs from ``named_lists.listed``, and the wanted names, which are
+    Takes tables of distinct pairs from ``list_kernels.listed``, and the wanted names, which are
     public, or in tables of selected partitions. A wanted name that no pair has gets an empty list,
     which is released like any other.
     """

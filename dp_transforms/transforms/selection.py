@@ -14,6 +14,7 @@ from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import WEIGHT, sum_counts
+from dp_transforms.engines import selection_kernels
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.selection import (
     MeasuredSelection,
@@ -22,12 +23,12 @@ from dp_transforms.mechanisms.selection import (
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
-from dp_transforms.runtime import selecting, shuffle
+from dp_transforms.releases import NamesSpec
+from dp_transforms.runtime import shuffle
 from dp_transforms.runtime.batching import FromTables, ToTables
-from dp_transforms.runtime.bounds import Releases, bound_of, known_bound, refuse_counts
+from dp_transforms.runtime.bounds import ReleaseTransform, bound_of, known_bound, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import refuse_windows
-from dp_transforms.specs import NamesSpec
 from dp_transforms.transforms.contributions import (
     BoundContributions,
     CountDistinctUsers,
@@ -35,7 +36,7 @@ from dp_transforms.transforms.contributions import (
 )
 
 
-class SelectPartitions(Releases, beam.PTransform):
+class SelectPartitions(ReleaseTransform, beam.PTransform):
     """Selects the partitions that may be named, under (epsilon, delta)-differential privacy.
 
     Neighbours add or remove all records of one user. Each user counts in at most
@@ -190,7 +191,7 @@ class SelectPartitions(Releases, beam.PTransform):
                 spec.cap, secret=secret, num_buckets=self._num_buckets
             )
             selected = _selected_by_counts(counts, spec, secret, self._num_buckets)
-        names = selected | "FromTables" >> FromTables(records, selecting.columns_of(spec))
+        names = selected | "FromTables" >> FromTables(records, selection_kernels.columns_of(spec))
         if spec.others_epsilon is None:
             return names
         others = _other_users(tables, selected, spec, secret, self._num_buckets)
@@ -201,7 +202,7 @@ class SelectPartitions(Releases, beam.PTransform):
         return described | {"already_bounded": self._spec.already_bounded}
 
 
-class SelectFromCounts(Releases, beam.PTransform):
+class SelectFromCounts(ReleaseTransform, beam.PTransform):
     """Selects partitions by their counts: takes (partition, count), returns partitions.
 
     The privacy is that of the strategy, if the counts are of distinct users and no user is counted
@@ -275,7 +276,9 @@ class SelectFromCounts(Releases, beam.PTransform):
         tables = counts | "ToTables" >> ToTables((PARTITION, COUNT))
         selected = _selected_by_counts(tables, spec, secret, self._num_buckets)
         like_names = (PARTITION, COUNT)
-        return selected | "FromTables" >> FromTables(counts, selecting.columns_of(spec), like_names)
+        return selected | "FromTables" >> FromTables(
+            counts, selection_kernels.columns_of(spec), like_names
+        )
 
     def display_data(self) -> dict[str, Any]:
         return displayed(self._spec.strategy)
@@ -284,18 +287,19 @@ class SelectFromCounts(Releases, beam.PTransform):
 def _selected_by_counts(
     tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
 ) -> beam.PCollection:
-    beside = {}
+    side_inputs = {}
     if spec.public_distribution is not None:
         public = tables.pipeline | "Public" >> beam.Create(
-            [selecting.public_counts(spec)], reshuffle=False
+            [selection_kernels.public_counts(spec)], reshuffle=False
         ).with_output_types(pa.Table)
-        beside["beside"] = beam.pvalue.AsList(public)
+        side_inputs["side_input"] = beam.pvalue.AsList(public)
         # Public partitions without users have counts too.
         both = (tables, public) | beam.Flatten()
         tables = both | "ByPartition" >> _add_counts(secret, num_buckets)
     return (
         tables
-        | "Decide" >> shuffle.on_threads(selecting.decider(spec, secret), **beside)
+        | "Decide"
+        >> shuffle.on_threads(selection_kernels.decision_function(spec, secret), **side_inputs)
         | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
     )
 
@@ -306,13 +310,13 @@ def _selected_in_rounds(
     """Selects by a weighted strategy: takes tables of records, gives tables of names. All
     partitions of a user are held together, and ``bounds`` choose at most kappa for each round."""
     assert isinstance(spec.strategy, WeightedStrategy)
-    rounds = selecting.bounds(spec.strategy, secret)
+    rounds = selection_kernels.bounds(spec.strategy, secret)
     # A single round needs only the pairs that count in it.
     distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
     by_user = shuffle.ReduceByHash(distinct, (USER,), secret.key("route users"), num_buckets)
-    engine = _OnBeam(tables | "ByUser" >> by_user, _add_counts(secret, num_buckets))
+    runner = _RoundsOnBeam(tables | "ByUser" >> by_user, _add_counts(secret, num_buckets))
     return (
-        tuple(selecting.in_rounds(engine, spec.strategy, spec.context, secret))
+        tuple(selection_kernels.in_rounds(runner, spec.strategy, spec.context, secret))
         | beam.Flatten()
         | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
     )
@@ -324,8 +328,8 @@ def _add_counts(secret: JobSecret, num_buckets: int | None) -> shuffle.ReduceByH
     )
 
 
-class _OnBeam:
-    """An engine of PCollections takes names of earlier rounds, and a plan, as side inputs."""
+class _RoundsOnBeam:
+    """A runner of rounds on PCollections, with earlier names and the plan as side inputs."""
 
     def __init__(self, users: beam.PCollection, add: shuffle.ReduceByHash):
         self._users = users
@@ -337,7 +341,7 @@ class _OnBeam:
         sums = beam.combiners.TupleCombineFn(*[sum] * (len(edges) + 1))
         planned = (
             self._users
-            | "Users" >> beam.Map(selecting.users_by_partitions, edges=edges)
+            | "Users" >> beam.Map(selection_kernels.users_by_partitions, edges=edges)
             | "Sum" >> beam.CombineGlobally(sums)
             | "Plan" >> beam.Map(plan)
         )
@@ -351,16 +355,16 @@ class _OnBeam:
         earlier: Sequence[beam.PCollection],
         measured: beam.pvalue.AsSingleton | None,
     ) -> beam.PCollection:
-        told: dict[str, Any] = {"beside": (), "measured": measured}
+        side_inputs: dict[str, Any] = {"side_input": (), "measured": measured}
         if earlier:
             named = tuple(earlier) | f"Earlier{index}" >> beam.Flatten()
-            told["beside"] = beam.pvalue.AsList(named)
+            side_inputs["side_input"] = beam.pvalue.AsList(named)
         return (
             self._users
-            | f"Weigh{index}" >> shuffle.on_threads(weigh, **told)
+            | f"Weigh{index}" >> shuffle.on_threads(weigh, **side_inputs)
             | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
             | f"ByPartition{index}" >> self._add
-            | f"Decide{index}" >> shuffle.on_threads(decide, **told)
+            | f"Decide{index}" >> shuffle.on_threads(decide, **side_inputs)
         )
 
 
@@ -381,11 +385,13 @@ def _other_users(
     epsilon-differentially private given the names, and costs epsilon beside them by adaptive
     composition.
     """
-    noisy = functools.partial(selecting.noisy_users, spec=spec, secret=secret)
+    noisy = functools.partial(selection_kernels.noisy_users, spec=spec, secret=secret)
     by_user = shuffle.ReduceByHash(
-        selecting.distinct_users, (USER,), secret.key("route users"), num_buckets
+        selection_kernels.distinct_users, (USER,), secret.key("route users"), num_buckets
     )
-    others = shuffle.on_threads(selecting.users_of_others, beside=beam.pvalue.AsList(named))
+    others = shuffle.on_threads(
+        selection_kernels.users_of_others, side_input=beam.pvalue.AsList(named)
+    )
     return (
         tables
         | "Others" >> others

@@ -36,12 +36,16 @@ from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 
+from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.engines import list_kernels
+from dp_transforms.files.filenames import MOST_PERIODS
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
-from dp_transforms.runtime import named_lists
+from dp_transforms.releases import PeriodListsSpec, PeriodNamesSpec
+from dp_transforms.releases.base import arguments
 from dp_transforms.runtime.batching import ToTables, objects, parts_of
-from dp_transforms.runtime.bounds import Releases, refuse_counts
+from dp_transforms.runtime.bounds import ReleaseTransform, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import (
     RecordKind,
@@ -51,12 +55,11 @@ from dp_transforms.runtime.records import (
     table_from,
 )
 from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
-from dp_transforms.specs import MOST_PERIODS, PeriodListsSpec, PeriodNamesSpec, arguments
 from dp_transforms.transforms.release import release_named_lists
 from dp_transforms.transforms.selection import SelectPartitions, displayed
 
 
-class _ByPeriod(Releases, beam.PTransform):
+class _ByPeriod(ReleaseTransform, beam.PTransform):
     """Bounds users' contributions in public periods, named in the column ``list`` of tables."""
 
     spec_type: type
@@ -82,15 +85,15 @@ class _ByPeriod(Releases, beam.PTransform):
         if RecordKind.of(tables) is not RecordKind.TABLES:
             raise ValueError(f"{name} takes Arrow tables: declare them as pa.Table")
         secret = secret_for(tables.pipeline, self._secret)
-        names = (USER, PARTITION, named_lists.LIST)
-        known = functools.partial(named_lists.in_known_periods, periods=self.spec.periods)
-        bound = named_lists.bounds_of_periods(self.spec, secret)
+        names = (USER, PARTITION, LIST)
+        known = functools.partial(list_kernels.in_known_periods, periods=self.spec.periods)
+        bound = list_kernels.bounds_of_periods(self.spec, secret)
         pairs = (
             tables
             | "ToTables" >> ToTables(names)
             | "Known" >> on_threads(known)
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
-            | "InLists" >> on_threads(named_lists.in_periods)
+            | "InLists" >> on_threads(list_kernels.in_periods)
         )
         return pairs, secret
 
@@ -129,7 +132,7 @@ class ReleaseListsByPeriod(_ByPeriod):
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
-        lists = named_lists.lists_of_periods(self.spec)
+        lists = list_kernels.lists_of_periods(self.spec)
         kind = tuple[str, ReleasedList]
         return release_named_lists(
             bounded, lists, None, lists.__getitem__, kind, secret, self._num_buckets
@@ -142,7 +145,7 @@ class ReleaseListsByPeriod(_ByPeriod):
         }
 
 
-class _ByWindow(Releases, beam.PTransform):
+class _ByWindow(ReleaseTransform, beam.PTransform):
     by_period: Callable[..., _ByPeriod]
 
     def __init__(
@@ -187,7 +190,7 @@ class _ByWindow(Releases, beam.PTransform):
             records
             | "Label" >> label
             | "Global" >> beam.WindowInto(GlobalWindows())
-            | "Batch" >> ToTables((USER, PARTITION, named_lists.LIST))
+            | "Batch" >> ToTables((USER, PARTITION, LIST))
             | "ByWindow" >> self._release(list(names.values()))
         )
 
@@ -273,7 +276,7 @@ class SelectPartitionsByPeriod(_ByPeriod):
         select = SelectPartitions(
             **arguments(self.spec.names), secret=secret, num_buckets=self._num_buckets
         )
-        split = beam.Map(named_lists.names_of_periods).with_output_types(pa.Table)
+        split = beam.Map(list_kernels.names_of_periods).with_output_types(pa.Table)
         return bounded | "Select" >> select | "OfPeriods" >> split
 
     def display_data(self) -> dict[str, Any]:
@@ -324,7 +327,7 @@ class _Label(beam.DoFn):
             return
         if is_batch(element):
             table = table_from(element, (USER, PARTITION))
-            yield table.append_column(named_lists.LIST, pa.repeat(name, table.num_rows))
+            yield table.append_column(LIST, pa.repeat(name, table.num_rows))
             return
         (user,), (partition,) = parts_of([element], (USER, PARTITION))
         yield user, partition, name

@@ -12,8 +12,8 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.releases import Attribute
 from dp_transforms.runtime.records import ToRecords
-from dp_transforms.specs import Attribute
 from dp_transforms.transforms.contributions import (
     BoundContributions,
     CountDistinctUsers,

@@ -2,9 +2,9 @@ import pytest
 
 from benchmarks import answers
 from dp_transforms import release_counts
-from dp_transforms.frames.answers import ListRelease
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.postprocessing.estimates import Estimate
+from dp_transforms.releases.frequency_list import ListRelease
 
 PRIVATE = FrequencyList([900, 40, 3, 1], [1, 5, 20, 300])
 PROVED = {*answers.KINDS.values(), *(answers.GUESSES, answers.TOGETHER, answers.BANDS)}

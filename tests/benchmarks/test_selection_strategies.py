@@ -15,9 +15,9 @@ from benchmarks.selection_strategies import (
 )
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.engines.selection_kernels import select_in_memory
 from dp_transforms.mechanisms.selection import GaussianSelection
 from dp_transforms.mechanisms.selection.gaussian import GaussianBudget, gaussian_delta
-from dp_transforms.runtime.selecting import select_here
 from tests.beam_runs import table_of
 from tests.mechanisms.selection.test_audits import (
     DELTA,
@@ -92,7 +92,9 @@ def test_sums_of_weights_are_selected_by_the_distribution():
     pairs = distinct_pairs(table_of([(0, 1), (1, 1), (2, 1), *shared]))
     count = 800
     selected = [
-        select_here(pairs, strategy, JobSecret.insecure_for_testing(seed))["partition"].to_pylist()
+        select_in_memory(pairs, strategy, JobSecret.insecure_for_testing(seed))[
+            "partition"
+        ].to_pylist()
         for seed in range(count)
     ]
     distribution = strategy.rounds[0]

@@ -8,9 +8,9 @@ from benchmarks.throughput_data import write as write_records
 from benchmarks.throughput_shapes import Shape, polars
 from dp_transforms import JobSecret
 from dp_transforms.files.record_files import RecordFiles
-from dp_transforms.specs import ListSpec
+from dp_transforms.releases import ListSpec
 from tests.beam_runs import rows_of
-from tests.engines import NoNoise, in_process
+from tests.in_process_engine import NoNoise, in_process
 
 LIMIT_GIBIBYTES = 1.0
 
@@ -26,7 +26,7 @@ def test_all_engines_do_the_same(tmp_path, seed, suffix):
     most = 20_000
     for max_partitions in (1, 10, most):
         engine = in_process(files.tables(), JobSecret.from_os(), 16)
-        ours = dict(*engine.frequency_list(ListSpec(NoNoise(max_partitions))))
+        ours = dict(*engine.frequency_list(ListSpec(NoNoise(max_partitions)))[0])
         others = [
             duckdb(path, max_partitions)(),
             duckdb_arg_min(path, max_partitions)(),

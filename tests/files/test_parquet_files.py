@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_transforms import threads
 from dp_transforms.errors import InputError
 from dp_transforms.files import parquet_files
 from dp_transforms.files.parquet_files import ParquetFiles
 from dp_transforms.files.paths import FileRange
-from dp_transforms.runtime import threads
 
 ANN_AND_BOB = pa.array(["ann", "bob"])
 

@@ -5,7 +5,8 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.errors import InputError
-from dp_transforms.files.release_files import read_release, release_directories, write_all_periods
+from dp_transforms.releases.directory import load, release_directories
+from dp_transforms.releases.periods import write_all_periods
 from pipelines.release_frequency_list import main as release
 from pipelines.select_partitions import main as select
 from tests.jobs import job_flags
@@ -53,9 +54,9 @@ def test_periods_are_read_back_and_written_into_one_file(flags, tmp_path, job, p
 
 def test_what_is_no_release(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
-        read_release(str(tmp_path))
+        load(str(tmp_path))
     (tmp_path / "day").mkdir()
     (tmp_path / "day/privacy.json").write_text('{"periods": {"of": "day"}}')
     with pytest.raises(InputError, match="does not hold a release for each period"):
-        read_release(str(tmp_path))
+        load(str(tmp_path))
     assert release_directories(str(tmp_path)) == [str(tmp_path)]

@@ -19,11 +19,11 @@ import dp_transforms as dp
 from dp_transforms import JobSecret
 from dp_transforms.budget import Ledger
 from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.engines.in_process import InProcess
 from dp_transforms.files import frame_records
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms.frequency_list import ReleasedList
-from dp_transforms.runtime.in_process import InProcess
-from dp_transforms.specs import ListSpec
+from dp_transforms.releases import ListSpec
 from dp_transforms.transforms.reading import _held
 from pipelines.__main__ import main
 from tests.beam_runs import rows_of, run
@@ -74,7 +74,7 @@ def expected(files):
     """The list that the command line's readers and kernels release from a file."""
     spec = ListSpec(dp.release(FRAME, **LIST).released.mechanism)
     source = RecordFiles(str(files / "visits.parquet"), "who", ["page"])
-    return InProcess(source, SECRET).frequency_list(spec)[0]
+    return InProcess(source, SECRET).frequency_list(spec)[0][0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

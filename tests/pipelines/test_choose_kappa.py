@@ -2,8 +2,8 @@ import json
 
 from dp_transforms.budget import Ledger
 from dp_transforms.files.filenames import DEGREES_FILE
-from dp_transforms.files.release_files import read_degrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
+from dp_transforms.releases.user_degrees import read_degrees
 from pipelines import release_frequency_list, report, show
 from pipelines.choose_kappa import main
 from tests.jobs import job_flags, statement

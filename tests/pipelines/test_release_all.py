@@ -4,13 +4,13 @@ import apache_beam as beam
 import pytest
 
 from dp_transforms.budget import Ledger
+from dp_transforms.engines.in_process import InProcess
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.selection import make_strategy
-from dp_transforms.runtime.in_process import InProcess
+from dp_transforms.releases import ListAndNamesSpec, ListSpec, NamesSpec
 from dp_transforms.runtime.job_secret import release_frequency_list
-from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines.on_beam import OnBeam
 from pipelines.release_all import main
 from tests import reference
@@ -44,10 +44,10 @@ def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
     names = NamesSpec(strategy, already_bounded=True)
     source = RecordFiles(write(tmp_path), "user", ["page"])
-    (released,), found = InProcess(source, SECRET).list_and_names(one, names)
+    (released,), found = InProcess(source, SECRET).list_and_names(ListAndNamesSpec(one, names))
     # On Beam they are read once, and bounded once where the selection does not bound in rounds.
     pipeline = beam.Pipeline()
-    OnBeam(pipeline, source, SECRET).list_and_names(one, names)
+    OnBeam(pipeline, source, SECRET).list_and_names(ListAndNamesSpec(one, names))
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
     assert steps.count("ReadRecords") == steps.count("Bound") == 1
     records = [(user, str(page)) for user, page in RECORDS]

@@ -4,8 +4,8 @@ import pytest
 
 from dp_transforms.budget import Ledger, PrivacyUnit
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.reports.privacy_statement import distribution_of_statement, statement_of
-from dp_transforms.specs import DegreesSpec
+from dp_transforms.releases import DegreesSpec
+from dp_transforms.releases.lists import distribution_of_statement
 from pipelines.release_degree_list import main
 from tests.jobs import flags_over, statement
 from tests.tapes import InsecureSeededTape
@@ -71,7 +71,7 @@ def test_a_public_number_of_nodes_is_kept_at_no_cost(epsilon):
         released = release.mechanism.release(private, InsecureSeededTape(seed))
         assert released.distinct <= 5
         assert not len(released) or released.frequencies[0] <= 4
-    statement = statement_of(release, None)
+    statement = release.statement(None)
     assert statement["epsilon"] == epsilon
     assert statement["possible_lists"] == "between public bounds"
     assert release.mechanism.decodes == (epsilon < 4)

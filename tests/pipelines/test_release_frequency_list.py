@@ -8,14 +8,14 @@ import pyarrow.parquet as pq
 from benchmarks.throughput_data import clicks, write
 from dp_transforms import __version__
 from dp_transforms.budget import Ledger
+from dp_transforms.engines import local_shuffle
+from dp_transforms.engines.in_process import InProcess
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.runtime import local
-from dp_transforms.runtime.in_process import InProcess
+from dp_transforms.releases import ListSpec
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.specs import ListSpec
 from pipelines.release_frequency_list import main
-from tests.engines import NoNoise
+from tests.in_process_engine import NoNoise
 from tests.jobs import job_flags, statement
 
 
@@ -27,14 +27,16 @@ def test_every_format_and_number_of_buckets_has_the_same_counts(tmp_path):
     for suffix, number in num_buckets.items():
         path = write(tmp_path / f"clicks.{suffix}", clicks(3000))
         engine = InProcess(RecordFiles(path, "user", ["partition"]), secret, number)
-        (counts,) = engine.frequency_list(ListSpec(NoNoise()))
+        ((counts,),) = engine.frequency_list(ListSpec(NoNoise()))
         digest = hashlib.sha256(repr(sorted(counts)).encode()).hexdigest()
         assert digest[:16] == "4919cdcd7a187f08"
 
 
 def test_without_memory_and_disk_nothing_is_spent(tmp_path, capsys, monkeypatch):
-    assert 0 < local.memory_limit() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    monkeypatch.setattr(local, "memory_limit", lambda: 100)
+    assert (
+        0 < local_shuffle.memory_limit() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    )
+    monkeypatch.setattr(local_shuffle, "memory_limit", lambda: 100)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
     ledger = Ledger.create(str(tmp_path / "budget"), 1)
     assert command(tmp_path, f"--ledger={tmp_path}/budget") == 1

@@ -1,9 +1,9 @@
 import json
 
 from dp_transforms.files.filenames import LISTS_HEADER
-from dp_transforms.files.release_files import parse_lists
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
-from dp_transforms.specs import Attribute, GroupsSpec
+from dp_transforms.releases import Attribute, GroupsSpec
+from dp_transforms.releases.lists import parse_lists
 from pipelines.release_grouped_lists import main, warnings_of_small_groups
 from tests.jobs import flags_over, job_flags, statement
 

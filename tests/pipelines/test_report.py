@@ -13,15 +13,14 @@ from dp_transforms import compare, load, mechanisms
 from dp_transforms.errors import InputError
 from dp_transforms.files import filenames
 from dp_transforms.files.filenames import COMPARISON_FILE, LISTS_HEADER, REPORT_FILE
-from dp_transforms.files.release_files import parse_lists
-from dp_transforms.frames.answers import ListRelease
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from dp_transforms.releases import ListSpec
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.lists import parse_lists
 from dp_transforms.reports import page as page_module
-from dp_transforms.reports.privacy_statement import statement_of
-from dp_transforms.specs import ListSpec
 from pipelines.__main__ import main as run
 from pipelines.report import main, write_comparison, write_report
 from pipelines.show import main as show
@@ -111,7 +110,7 @@ directory = released("release", str(PUBLIC).split(), LIST, source="--frequency_l
 )
 def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enforced):
     released = mechanism.release(PUBLIC, InsecureSeededTape(5))
-    ListRelease(released, statement_of(ListSpec(mechanism), None, enforced)).save(tmp_path)
+    ListRelease(released, ListSpec(mechanism).statement(None, enforced)).save(tmp_path)
     assert main([str(tmp_path)]) == 0
     page = html.unescape((tmp_path / REPORT_FILE).read_text())
     facts = intervals_of(released)
@@ -411,6 +410,6 @@ def test_the_pages_read_well_in_a_browser(directory, degrees, groups, days, both
 def test_a_statement_names_its_mechanism_exactly(make, epsilon, max_partitions):
     """A seventh of a week's epsilon, say, is no decimal."""
     mechanism = make(Fraction(epsilon), max_partitions)
-    said = json.loads(json.dumps(statement_of(ListSpec(mechanism), None)))
+    said = json.loads(json.dumps(ListSpec(mechanism).statement(None)))
     assert Fraction(said["epsilon_exact"]) == Fraction(epsilon)
     assert Fraction(said["rate_exact"]) == mechanism.decay.rate

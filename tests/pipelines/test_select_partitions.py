@@ -8,7 +8,7 @@ import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.mechanisms.selection import make_strategy
-from dp_transforms.reports.privacy_statement import library_versions
+from dp_transforms.releases.base import library_versions
 from pipelines.select_partitions import main
 from tests.jobs import job_flags, statement
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret
 from dp_transforms.mechanisms.selection import make_strategy
-from dp_transforms.specs import NamesSpec
+from dp_transforms.releases import NamesSpec
 from tests import reference
 from tests.beam_runs import rows_of, run, table_of
-from tests.engines import in_process
+from tests.in_process_engine import in_process
 from tests.selection_reference import selected
 
 SECRET = JobSecret.insecure_for_testing(17)
@@ -56,7 +56,7 @@ def test_partitions_of_every_type(array):
         counts = rows_of(run(tables, bound, CountDistinctUsers(num_buckets=2)))
         assert {hashable(p): n for p, n in counts} == reference.count(expected)
     certain = make_strategy("laplace", 50, 1e-3, max_partitions_per_user=KAPPA)
-    everything, _ = in_process(tables, SECRET, 2).names(NamesSpec(certain))
+    (everything,) = in_process(tables, SECRET, 2).names(NamesSpec(certain))
     assert {hashable(p) for (p,) in rows_of(everything)} == set(reference.count(expected))
 
 
@@ -65,6 +65,6 @@ def test_partitions_of_every_type(array):
 def test_selections_of_odd_shapes_agree_with_the_reference(records, name, num_buckets):
     strategy = make_strategy(name, 3.0, 0.2, max_partitions_per_user=KAPPA)
     tables = [table_of(records)] if records else []
-    names, _ = in_process(tables, SECRET, num_buckets).names(NamesSpec(strategy))
+    (names,) = in_process(tables, SECRET, num_buckets).names(NamesSpec(strategy))
     found = [name for (name,) in rows_of(names)]
     assert sorted(found) == sorted(selected(records, strategy, SECRET))

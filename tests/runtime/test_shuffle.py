@@ -4,9 +4,10 @@ import threading
 import pyarrow as pa
 import pytest
 
+from dp_transforms import threads
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.scattering import Route, pack
-from dp_transforms.runtime import shuffle, threads
+from dp_transforms.runtime import shuffle
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 from tests.beam_runs import rows_of, run, table_of
 

@@ -13,8 +13,9 @@ from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.mechanisms.selection.choice import AUTO
+from dp_transforms.releases import Attribute
+from dp_transforms.releases.lists import ALL_USERS
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
-from dp_transforms.specs import ALL_USERS, Attribute
 from dp_transforms.transforms.grouped import ReleaseGroupedLists
 from tests import reference
 from tests.beam_runs import of_kind, run

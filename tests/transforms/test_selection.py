@@ -10,14 +10,15 @@ import pyarrow as pa
 import pytest
 
 import dp_transforms as dp
+from dp_transforms.engines import local_shuffle
+from dp_transforms.engines.selection_kernels import distinct_users, noisy_users, users_of_others
 from dp_transforms.mechanisms.selection import STRATEGIES, OptimalSelection, make_strategy
-from dp_transforms.runtime import local, shuffle
-from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_of_others
-from dp_transforms.specs import NamesSpec
+from dp_transforms.releases import NamesSpec
+from dp_transforms.runtime import shuffle
 from tests import reference
 from tests.beam_runs import of_kind, rows_of, run, steps_of, table_of
 from tests.cases import refused
-from tests.engines import in_process
+from tests.in_process_engine import in_process
 from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
 from tests.statistical import distributions
 
@@ -30,7 +31,7 @@ NOISY = [name for name, strategy in STRATEGIES.items() if strategy.has_noisy_cou
 def few_buckets(monkeypatch):
     """Small tables in few parts: a run is a matter of overhead."""
     monkeypatch.setattr(shuffle, "DEFAULT_BUCKETS", 3)
-    monkeypatch.setattr(local, "buckets_by_size", lambda number, *_: (number, 1 << 25))
+    monkeypatch.setattr(local_shuffle, "buckets_by_size", lambda number, *_: (number, 1 << 25))
 
 
 @pytest.mark.parametrize("max_partitions", [1, 3, 50])
@@ -40,7 +41,7 @@ def test_selections_agree_with_the_reference(name, max_partitions):
     secret = dp.JobSecret.insecure_for_testing(100)
     expected = selected(RECORDS, strategy, secret)
     assert 0 < len(expected) < 30
-    tables, _ = in_process(as_tables(RECORDS), secret).names(NamesSpec(strategy))
+    (tables,) = in_process(as_tables(RECORDS), secret).names(NamesSpec(strategy))
     on_beam = name in ON_BEAM and max_partitions == 3
     if on_beam:
         transform = dp.SelectPartitions(2.0, 1e-2, max_partitions, strategy=name, secret=secret)
@@ -80,7 +81,7 @@ def test_another_number_of_other_users_has_other_noise_under_the_same_secret():
 
 
 def names_of(records, strategy, **options):
-    tables, _ = in_process(as_tables(records), SECRET).names(NamesSpec(strategy, **options))
+    tables, *_ = in_process(as_tables(records), SECRET).names(NamesSpec(strategy, **options))
     return rows_of(tables)
 
 

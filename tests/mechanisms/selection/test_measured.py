@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.engines.selection_kernels import users_by_partitions
 from dp_transforms.mechanisms.selection import MeasuredSelection
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import REPLACE
-from dp_transforms.runtime.selecting import users_by_partitions
 from tests.beam_runs import table_of
 from tests.mechanisms.selection.shared import bound
 from tests.statistical import distributions

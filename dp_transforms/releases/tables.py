@@ -1,4 +1,4 @@
-"""Gives releases tables for any library of frames, pages, pictures and a guarantee in words."""
+"""Gives releases tables for frames of any library, pages, pictures, files and a guarantee."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.reports.page import table as html_table
 from dp_transforms.reports.page import text_table
 from dp_transforms.reports.pages import figure_of, page_of
@@ -114,6 +115,10 @@ class Release(PagedTable):
     """A release is a table with a privacy statement."""
 
     statement: Mapping[str, Any]
+    _file_name: str
+
+    def _tables(self) -> dict[str, bytes]:
+        raise NotImplementedError
 
     @property
     def privacy(self) -> str:
@@ -135,6 +140,23 @@ class Release(PagedTable):
             *self._summary(),
             f"{cost_words(told)}; neighbouring data: {told['neighbours']}{bound}",
         ]
+
+
+def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool) -> None:
+    """Writes the files of jobs into directories, which are all checked before; errors name Python
+    arguments, not flags."""
+    try:
+        places = [
+            ReleaseDirectory(os.fspath(directory), one._file_name, overwrite)
+            for directory, one in releases.items()
+        ]
+        for place in places:
+            place.check()
+        for place, one in zip(places, releases.values(), strict=True):
+            place.publish(one._tables, dict(one.statement))
+    except ValueError as error:
+        told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
+        raise ValueError(told) from None
 
 
 def _text(value: Any) -> str:

@@ -15,11 +15,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from dp_transforms import specs
 from dp_transforms.columnar import counting
+from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.bounding import Limits, distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, decoded
 from dp_transforms.columnar.scattering import Reduce
+from dp_transforms.engines import list_kernels, selection_kernels
+from dp_transforms.engines.base import Engine
+from dp_transforms.engines.local_shuffle import SpillableTables, reduced
 from dp_transforms.mechanisms.degree_projection import (
     OUT,
     UNDIRECTED,
@@ -30,10 +33,18 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.selection import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
-from dp_transforms.runtime import named_lists, selecting
+from dp_transforms.releases import (
+    DegreesSpec,
+    GroupsSpec,
+    ListAndNamesSpec,
+    ListSpec,
+    NamesSpec,
+    PeriodListsSpec,
+    PeriodNamesSpec,
+    UserDegreesSpec,
+)
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
-from dp_transforms.runtime.local import Held, reduced
-from dp_transforms.runtime.threads import map_ahead
+from dp_transforms.threads import map_ahead
 
 Tables = Iterable[pa.Table]
 
@@ -83,18 +94,16 @@ def projected_degrees(
     """Returns the degrees in the projection of a graph (see ``mechanisms.degree_projection``), from
     distinct edges, whose sources are the column ``partition``."""
     pairs = itertools.chain.from_iterable(
-        zip(one[PARTITION].to_pylist(), one[USER].to_pylist(), strict=True)
-        for one in map(decoded, edges)
+        zip(table[PARTITION].to_pylist(), table[USER].to_pylist(), strict=True)
+        for table in map(decoded, edges)
     )
     if degree == UNDIRECTED:
         return project_degrees(pairs, degree_bound, order_key)
     return project_directed_degrees(pairs, degree_bound, order_key)[degree == OUT]
 
 
-class InProcess:
-    """An engine makes releases of records in this process, each by a verb.
-
-    A verb returns the elements that the transform of the same release gives, in a list.
+class InProcess(Engine):
+    """An engine of this process: its collections are lists.
 
     Args:
       source: the records.
@@ -102,8 +111,7 @@ class InProcess:
       num_buckets: the most parts that rows are split into; by default the source's number.
       watch: is told of each stage.
 
-    Raises, in each verb:
-      ValueError, TypeError: the records cannot be used, see ``BoundContributions``.
+    Raises, in each method of ``Engine``, also:
       SpillError: records that are too many for the memory do not fit on the disk either.
     """
 
@@ -117,70 +125,72 @@ class InProcess:
         self._source, self._secret, self._watch = source, secret, watch
         self._num_buckets = num_buckets or source.num_buckets
 
-    def frequency_list(self, spec: specs.ListSpec) -> list[ReleasedList]:
-        """Releases a list of records after bounding: see ``ReleaseFrequencyList``."""
+    def frequency_list(self, spec: ListSpec) -> tuple[list[ReleasedList]]:
         pairs = self._bounded(spec.mechanism.sensitivity)
-        return [self._list(self._counts(pairs), spec.mechanism)]
+        return ([self._list(self._counts(pairs), spec.mechanism)],)
 
-    def names(self, spec: specs.NamesSpec) -> tuple[list[pa.Table], list[int]]:
-        """Releases names and, if asked for, the number of users who have a partition that is not
-        named: see ``SelectPartitions``."""
+    def names(self, spec: NamesSpec) -> tuple[list[pa.Table]] | tuple[list[pa.Table], list[int]]:
         weighted = isinstance(spec.strategy, WeightedStrategy)
-        if not (weighted or spec.already_bounded or spec.others_epsilon is not None):
-            pairs: Tables = self._bounded(spec.strategy.max_partitions_per_user)
-            return self._by_counts(self._counts(pairs), spec), []
+        counts_others = spec.others_epsilon is not None
+        if not weighted and not spec.already_bounded and not counts_others:
+            bounded = self._bounded(spec.strategy.max_partitions_per_user)
+            return (self._by_counts(self._counts(bounded), spec),)
         # Each user's distinct pairs are all in one table.
-        names = (USER, PARTITION)
-        with Held(self._reduced(self._records(), names, distinct_pairs)) as held:
-            found = self._selected(held, spec)
-            if spec.others_epsilon is None:
-                return found, []
-            others = functools.partial(selecting.users_of_others, beside=found)
-            users = sum(one.num_rows for one in map_ahead(others, map(decoded, held)))
-            return found, [selecting.noisy_users(users, spec, self._secret)]
+        columns = (USER, PARTITION)
+        with SpillableTables(self._reduced(self._records(), columns, distinct_pairs)) as pairs:
+            selected = self._selected(pairs, spec)
+            if not counts_others:
+                return (selected,)
+            others = functools.partial(selection_kernels.users_of_others, side_input=selected)
+            users = sum(table.num_rows for table in map_ahead(others, map(decoded, pairs)))
+            return selected, [selection_kernels.noisy_users(users, spec, self._secret)]
 
-    def list_and_names(
-        self, one: specs.ListSpec, names: specs.NamesSpec
-    ) -> tuple[list[ReleasedList], list[pa.Table]]:
-        """Releases a list and names from the same bounded records."""
-        pairs = self._bounded(one.mechanism.sensitivity)
+    def list_and_names(self, spec: ListAndNamesSpec) -> tuple[list[ReleasedList], list[pa.Table]]:
+        mechanism, names = spec.frequency_list.mechanism, spec.names
+        pairs = self._bounded(mechanism.sensitivity)
         if isinstance(names.strategy, WeightedStrategy):
-            with Held(pairs) as held:
-                released = self._list(self._counts(held), one.mechanism)
-                return [released], self._selected(held, names)
-        with Held(self._counts(pairs)) as counts:
-            return [self._list(counts, one.mechanism)], self._by_counts(counts, names)
+            with SpillableTables(pairs) as bounded:
+                released = self._list(self._counts(bounded), mechanism)
+                return [released], self._selected(bounded, names)
+        with SpillableTables(self._counts(pairs)) as counts:
+            return [self._list(counts, mechanism)], self._by_counts(counts, names)
 
-    def lists_by_period(self, spec: specs.PeriodListsSpec) -> list[tuple[str, ReleasedList]]:
-        """Releases lists by period: see ``ReleaseListsByPeriod``."""
-        found = self._histograms(self._in_periods(spec))
-        lists = named_lists.lists_of_periods(spec)
-        return [(name, self._named(found.get(name, {}), one)) for name, one in lists.items()]
+    def lists_by_period(self, spec: PeriodListsSpec) -> tuple[list[tuple[str, ReleasedList]]]:
+        histograms = self._histograms(self._in_periods(spec))
+        lists = list_kernels.lists_of_periods(spec)
+        return (
+            [
+                (period, self._named(histograms.get(period, {}), named_list))
+                for period, named_list in lists.items()
+            ],
+        )
 
-    def names_by_period(self, spec: specs.PeriodNamesSpec) -> list[pa.Table]:
-        """Releases names by period: see ``SelectPartitionsByPeriod``."""
+    def names_by_period(self, spec: PeriodNamesSpec) -> tuple[list[pa.Table]]:
         pairs = map(distinct_pairs, self._in_periods(spec))
-        return [named_lists.names_of_periods(one) for one in self._selected(pairs, spec.names)]
+        return ([*map(list_kernels.names_of_periods, self._selected(pairs, spec.names))],)
 
-    def grouped_lists(self, spec: specs.GroupsSpec) -> list[tuple[str, str, ReleasedList]]:
-        """Releases lists of groups: see ``ReleaseGroupedLists``."""
-        tables = (named_lists.attribute_table(one, spec.attributes) for one in self._records())
-        names = named_lists.columns_of(spec)
-        bound = named_lists.bounds_of_groups(spec, self._secret)
-        wanted = named_lists.public_lists(spec)
-        with Held(self._bounding(self._reduced(tables, names, bound))) as bounded:
-            every = (named_lists.in_all_lists(one, spec) for one in bounded)
-            found = self._histograms(itertools.chain.from_iterable(every))
+    def grouped_lists(self, spec: GroupsSpec) -> tuple[list[tuple[str, str, ReleasedList]]]:
+        tables = (list_kernels.attribute_table(table, spec.attributes) for table in self._records())
+        columns = list_kernels.columns_of(spec)
+        bound = list_kernels.bounds_of_groups(spec, self._secret)
+        wanted = list_kernels.public_lists(spec)
+        pairs = self._bounding(self._reduced(tables, columns, bound))
+        with SpillableTables(pairs) as bounded:
+            in_lists = (list_kernels.in_all_lists(table, spec) for table in bounded)
+            histograms = self._histograms(itertools.chain.from_iterable(in_lists))
             if spec.names is not None:
-                of_groups = (named_lists.users_of_lists(one, spec) for one in bounded)
+                of_groups = (list_kernels.users_of_lists(table, spec) for table in bounded)
                 for selected in self._selected(of_groups, spec.names):
                     wanted += selected[PARTITION].to_pylist()
-        lists = sorted((named_lists.list_of_group(name, spec), name) for name in wanted)
-        released = ((one.label, self._named(found.get(name, {}), one)) for one, name in lists)
-        return [(attribute, group, one) for (attribute, group), one in released]
+        released = []
+        for named_list, name in sorted(
+            (list_kernels.list_of_group(name, spec), name) for name in wanted
+        ):
+            attribute, group = named_list.label
+            released.append((attribute, group, self._named(histograms[name], named_list)))
+        return (released,)
 
-    def degree_list(self, spec: specs.DegreesSpec) -> list[ReleasedList]:
-        """Releases the degrees of a graph: see ``CountDegrees`` and ``CountProjectedDegrees``."""
+    def degree_list(self, spec: DegreesSpec) -> tuple[list[ReleasedList]]:
         ends = (
             coded_table([edge], (USER, PARTITION)).rename_columns(
                 [counting.SOURCE, counting.TARGET]
@@ -188,20 +198,19 @@ class InProcess:
             for edge in self._records("edges")
         )
         to = OUT if spec.degree_bound is not None else spec.degree
-        turned = (counting.neighbours(one, to) for one in ends)
+        turned = (counting.neighbours(edge, to) for edge in ends)
         pairs = self._reduced(turned, (USER, PARTITION), distinct_pairs)
         if spec.degree_bound is None:
             counts = self._watch(self._added(pairs), "counting degrees", "nodes")
-            return [self._list(counts, spec.mechanism)]
+            return ([self._list(counts, spec.mechanism)],)
         key = self._secret.key("order of edges")
         degrees = projected_degrees(pairs, spec.degree_bound, spec.degree, key)
-        return [release_frequency_list(degrees, spec.mechanism, self._secret)]
+        return ([release_frequency_list(degrees, spec.mechanism, self._secret)],)
 
-    def user_degrees(self, spec: specs.UserDegreesSpec) -> list[ReleasedDegrees]:
-        """Releases how many partitions users have: see ``ReleaseUserDegrees``."""
+    def user_degrees(self, spec: UserDegreesSpec) -> tuple[list[ReleasedDegrees]]:
         # Each user's pairs are all in one table.
-        found = counting.add_histograms(map(counting.user_degrees, self._bounded(spec.max_degree)))
-        return [spec.mechanism.release_under(found, self._secret.tape)]
+        users = counting.add_histograms(map(counting.user_degrees, self._bounded(spec.max_degree)))
+        return ([spec.mechanism.release_under(users, self._secret.tape)],)
 
     def _records(self, rows: str = "records") -> Tables:
         total = self._source.estimated_rows
@@ -234,15 +243,13 @@ class InProcess:
             map(counting.count_pairs, pairs), (PARTITION, COUNT), counting.sum_counts
         )
 
-    def _in_periods(
-        self, spec: specs.PeriodListsSpec | specs.PeriodNamesSpec
-    ) -> Iterator[pa.Table]:
-        tables = (named_lists.in_known_periods(one, spec.periods) for one in self._records())
-        bound = named_lists.bounds_of_periods(spec, self._secret)
-        kept = self._reduced(tables, (USER, PARTITION, named_lists.LIST), bound)
-        return map(named_lists.in_periods, self._bounding(kept))
+    def _in_periods(self, spec: PeriodListsSpec | PeriodNamesSpec) -> Iterator[pa.Table]:
+        tables = (list_kernels.in_known_periods(table, spec.periods) for table in self._records())
+        bound = list_kernels.bounds_of_periods(spec, self._secret)
+        kept = self._reduced(tables, (USER, PARTITION, LIST), bound)
+        return map(list_kernels.in_periods, self._bounding(kept))
 
-    def _selected(self, pairs: Tables, spec: specs.NamesSpec) -> list[pa.Table]:
+    def _selected(self, pairs: Tables, spec: NamesSpec) -> list[pa.Table]:
         """Selects from tables of distinct pairs, each of which has all pairs of its users."""
         strategy = spec.strategy
         if not isinstance(strategy, WeightedStrategy):
@@ -253,39 +260,46 @@ class InProcess:
         def add(tables: Tables) -> Iterator[pa.Table]:
             return self._reduced(tables, (PARTITION, counting.WEIGHT, COUNT), counting.sum_counts)
 
-        with contextlib.nullcontext(pairs) if isinstance(pairs, Held) else Held(pairs) as held:
-            found = selecting.in_rounds(
-                selecting.InMemory(held, add), strategy, spec.context, self._secret
+        # Every round reads the pairs again.
+        with contextlib.ExitStack() as stack:
+            if not isinstance(pairs, SpillableTables):
+                pairs = stack.enter_context(SpillableTables(pairs))
+            selected = selection_kernels.in_rounds(
+                selection_kernels.InMemory(pairs, add), strategy, spec.context, self._secret
             )
-        return self._found(itertools.chain.from_iterable(found), spec)
+        return self._at_least_one(itertools.chain.from_iterable(selected), spec)
 
-    def _by_counts(self, counts: Tables, spec: specs.NamesSpec) -> list[pa.Table]:
-        decide = selecting.decider(spec, self._secret)
+    def _by_counts(self, counts: Tables, spec: NamesSpec) -> list[pa.Table]:
+        decide = selection_kernels.decision_function(spec, self._secret)
         if spec.public_distribution is not None:
-            public = selecting.public_counts(spec)
-            decide = functools.partial(decide, beside=[public])
-            every = itertools.chain(counts, [public])
-            counts = self._reduced(every, (PARTITION, COUNT), counting.sum_counts)
-        return self._found(map_ahead(decide, map(decoded, counts)), spec)
+            public = selection_kernels.public_counts(spec)
+            decide = functools.partial(decide, side_input=[public])
+            all_counts = itertools.chain(counts, [public])
+            counts = self._reduced(all_counts, (PARTITION, COUNT), counting.sum_counts)
+        return self._at_least_one(map_ahead(decide, map(decoded, counts)), spec)
 
-    def _found(self, selected: Tables, spec: specs.NamesSpec) -> list[pa.Table]:
+    def _at_least_one(self, selected: Tables, spec: NamesSpec) -> list[pa.Table]:
         """Returns the tables of names, at least one, which may be empty."""
-        found = list(self._watch(selected, "selecting partitions", "selected", private=False))
-        if found:
-            return found
-        nothing = dict.fromkeys(selecting.columns_of(spec)[1:], pa.array([], pa.int64()))
+        tables = list(self._watch(selected, "selecting partitions", "selected", private=False))
+        if tables:
+            return tables
+        nothing = dict.fromkeys(selection_kernels.columns_of(spec)[1:], pa.array([], pa.int64()))
         return [pa.table({PARTITION: pa.array([], pa.string())} | nothing)]
 
     def _histograms(self, in_lists: Tables) -> dict[str, collections.Counter[int]]:
-        found: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+        histograms: dict[str, collections.Counter[int]] = collections.defaultdict(
+            collections.Counter
+        )
         for counts in self._counts(in_lists):
-            for name, one in named_lists.histograms(counts):
-                found[name].update(one)
-        return found
+            for name, histogram in list_kernels.histograms(counts):
+                histograms[name].update(histogram)
+        return histograms
 
     def _list(self, counts: Tables, mechanism: PartitionMechanism) -> ReleasedList:
-        found = counting.add_histograms(map(counting.histogram, counts))
-        return release_histogram(found, mechanism, self._secret)
+        histogram = counting.add_histograms(map(counting.histogram, counts))
+        return release_histogram(histogram, mechanism, self._secret)
 
-    def _named(self, counts: Mapping[int, int], one: named_lists.NamedList) -> ReleasedList:
-        return release_histogram(counts, one.mechanism, self._secret, one.context)
+    def _named(
+        self, histogram: Mapping[int, int], named_list: list_kernels.NamedList
+    ) -> ReleasedList:
+        return release_histogram(histogram, named_list.mechanism, self._secret, named_list.context)

@@ -17,13 +17,13 @@ from dp_transforms import JobSecret
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar import columns
 from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.engines import local_shuffle
+from dp_transforms.engines.local_shuffle import Buckets, SpillError
 from dp_transforms.mechanisms.selection import MeasuredSelection, OptimalSelection
-from dp_transforms.runtime import local
-from dp_transforms.runtime.local import Buckets, SpillError
-from dp_transforms.specs import Attribute, GroupsSpec, ListSpec, NamesSpec
+from dp_transforms.releases import Attribute, GroupsSpec, ListAndNamesSpec, ListSpec, NamesSpec
 from tests import reference
 from tests.beam_runs import rows_of, table_of
-from tests.engines import NoNoise, in_process
+from tests.in_process_engine import NoNoise, in_process
 
 KEY = bytes(range(32))
 SECRET = JobSecret.insecure_for_testing(3)
@@ -35,7 +35,7 @@ TABLES = [pa.table({"user": [f"u{i * j % 97}" for i in range(500)]} | COLUMNS) f
 @pytest.mark.parametrize("most_bytes", [0, 100, 10**6])
 @pytest.mark.parametrize("segment", [1, 1 << 22])
 def test_pieces_come_back_in_order(tmp_path, monkeypatch, most_bytes, segment):
-    monkeypatch.setattr(local, "_SEGMENT_BYTES", segment)
+    monkeypatch.setattr(local_shuffle, "_SEGMENT_BYTES", segment)
     expected = {bucket: [p for b, p in PIECES if b == bucket] for bucket, _ in PIECES}
     with Buckets(most_bytes, str(tmp_path)) as buckets:
         for start in range(0, len(PIECES), 10):
@@ -55,7 +55,7 @@ def test_batches_of_many_duplicates_travel_together(monkeypatch):
     monkeypatch.setattr(Buckets, "add", lambda *args: sent.append(len(args[1])) or add(*args))
     monkeypatch.setattr(columns, "_BATCH_ROWS", 8_000)
     bound = functools.partial(distinct_pairs, at_most=3, key=KEY)
-    found = local.reduced(repeated, ("user", "partition"), bound, KEY, 16)
+    found = local_shuffle.reduced(repeated, ("user", "partition"), bound, KEY, 16)
     assert sorted(rows_of(found)) == sorted(reference.bound(itertools.chain(*batches), 3, KEY))
     # A batch of 8,000 records keeps at most 1,200: those of several make one.
     assert len(sent) <= 6
@@ -68,8 +68,12 @@ GROUPS = GroupsSpec(attributes=[Attribute("sex")], max_partitions_per_user=5, **
 HELD = {
     "list": lambda engine: engine.frequency_list(ListSpec(NoNoise())),
     "rounds": lambda engine: engine.names(NAMES),
-    "list and rounds": lambda engine: engine.list_and_names(ListSpec(NoNoise()), NAMES),
-    "list and counts": lambda engine: engine.list_and_names(ListSpec(NoNoise()), COUNTED),
+    "list and rounds": lambda engine: engine.list_and_names(
+        ListAndNamesSpec(ListSpec(NoNoise()), NAMES)
+    ),
+    "list and counts": lambda engine: engine.list_and_names(
+        ListAndNamesSpec(ListSpec(NoNoise()), COUNTED)
+    ),
     "groups": lambda engine: engine.grouped_lists(GROUPS),
 }
 
@@ -81,9 +85,9 @@ def test_no_release_depends_on_memory(tmp_path, monkeypatch, verb):
     monkeypatch.setattr(Buckets, "_write", lambda *args: written.append(args) or write(*args))
     expected = HELD[verb](in_process(TABLES, SECRET))
     assert not written
-    monkeypatch.setattr(local, "is_full", lambda *_: True)  # a batch of each table
+    monkeypatch.setattr(local_shuffle, "is_full", lambda *_: True)  # a batch of each table
     for limit in (0, 10**5):
-        monkeypatch.setattr(local, "memory_limit", lambda limit=limit: limit)
+        monkeypatch.setattr(local_shuffle, "memory_limit", lambda limit=limit: limit)
         assert HELD[verb](in_process(TABLES, SECRET)) == expected
     assert written and not list(tmp_path.iterdir())
 
@@ -116,19 +120,19 @@ ENDLESS = """
     import itertools
     import pyarrow as pa
     from dp_transforms.columnar.bounding import distinct_pairs
-    from dp_transforms.runtime import local
+    from dp_transforms.engines import local_shuffle
 
-    local.memory_limit = lambda: 0
-    local.is_full = lambda *_: True
-    write = local.Buckets._write
+    local_shuffle.memory_limit = lambda: 0
+    local_shuffle.is_full = lambda *_: True
+    write = local_shuffle.Buckets._write
 
     def told(self, placed):
         write(self, placed)
         print("spilled", flush=True)
 
-    local.Buckets._write = told
+    local_shuffle.Buckets._write = told
     tables = (pa.table({"user": [i], "partition": ["page"]}) for i in itertools.count())
-    list(local.reduced(tables, ("user", "partition"), distinct_pairs, bytes(32), 16))
+    list(local_shuffle.reduced(tables, ("user", "partition"), distinct_pairs, bytes(32), 16))
 """
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dp_transforms.columnar.attributes import LIST, NO_VALUE, attribute_text
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import (
     COUNT,
@@ -23,21 +24,22 @@ from dp_transforms.columnar.columns import (
     USER,
     concat,
     decoded,
-    described,
     plain,
-    plain_type,
     single,
 )
 from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.scattering import Reduce
-from dp_transforms.specs import ALL_USERS, Attribute, GroupsSpec, PeriodListsSpec, PeriodNamesSpec
+from dp_transforms.releases import (
+    Attribute,
+    GroupsSpec,
+    PeriodListsSpec,
+    PeriodNamesSpec,
+)
+from dp_transforms.releases.lists import ALL_USERS
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
     from dp_transforms.runtime.job_secret import JobSecret
-
-NO_VALUE = ""
-LIST = "list"
 
 
 class NamedList(NamedTuple):
@@ -152,42 +154,6 @@ def list_of_group(name: str, spec: GroupsSpec) -> NamedList:
 
 def _list_name(index: int, group: str) -> str:
     return f"{index}={group}"
-
-
-def attribute_text(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
-    """Returns the values of an attribute as text; nulls are no values.
-
-    Args:
-      column: strings, UTF-8 binary, integers, booleans or dates.
-      name: the attribute's, for errors.
-
-    Raises:
-      TypeError: the values have another type.
-      ValueError: binary values are not UTF-8.
-
-    >>> attribute_text(pa.array([1, None]), "age").to_pylist()
-    ['1', '']
-    """
-    array = single(column) if isinstance(column, pa.ChunkedArray) else column
-    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    has_text = plain_type(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
-    if not has_text and not pa.types.is_null(kind):
-        raise TypeError(
-            f"attribute {name!r} has type {described(kind)}, in which it is not clear which values "
-            "are equal: store it as strings or integers"
-        )
-    try:
-        if pa.types.is_date(kind):
-            array = array.cast(pa.date32())
-        text = array.cast(pa.string())
-        if pa.types.is_date(kind) and pc.any(pc.match_substring(text, "out of range")).as_py():
-            raise pa.ArrowInvalid
-        return pc.fill_null(text, NO_VALUE)
-    except pa.ArrowInvalid:
-        # Arrow's own message may show the value.
-        raise ValueError(
-            f"attribute {name!r} holds bytes that are not UTF-8, or dates that have no text"
-        ) from None
 
 
 def bound_users(

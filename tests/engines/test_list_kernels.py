@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.columnar.columns import concat, decoded
+from dp_transforms.engines.list_kernels import attribute_text, bound_users
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.runtime.named_lists import attribute_text, bound_users
 from tests import reference
 
 SECRET = JobSecret.insecure_for_testing(21)

@@ -42,11 +42,11 @@ from dp_transforms.mechanisms.selection.measured import users_in_classes
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.threshold_distribution import ThresholdDistribution
 from dp_transforms.runtime.python_values import column_of
-from dp_transforms.runtime.threads import map_ahead
+from dp_transforms.threads import map_ahead
 
 if TYPE_CHECKING:
+    from dp_transforms.releases import NamesSpec
     from dp_transforms.runtime.job_secret import JobSecret
-    from dp_transforms.specs import NamesSpec
 
 _Names = TypeVar("_Names")
 _Measured = TypeVar("_Measured")
@@ -68,8 +68,8 @@ def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Callable[..., 
     ]
 
 
-class Engine(Protocol[_Names, _Measured]):
-    """An engine carries out rounds on all distinct (user, partition) pairs."""
+class RoundRunner(Protocol[_Names, _Measured]):
+    """A runner carries out rounds on all distinct (user, partition) pairs."""
 
     def measure(
         self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
@@ -86,30 +86,33 @@ class Engine(Protocol[_Names, _Measured]):
     ) -> _Names:
         """Returns the names that ``decide`` selects from the sums of weights by ``weigh``.
 
-        Both functions take a table, the names of earlier rounds (``beside``), in tables, and the
-        plan (``measured``), if there is one.
+        Both functions take a table, tables with the names of earlier rounds (``side_input``), and
+        the plan (``measured``), if there is one.
         """
 
 
 def in_rounds(
-    engine: Engine[_Names, _Measured], strategy: WeightedStrategy, context: str, secret: JobSecret
+    runner: RoundRunner[_Names, _Measured],
+    strategy: WeightedStrategy,
+    context: str,
+    secret: JobSecret,
 ) -> list[_Names]:
     by = f"{context} by {strategy!r}"
     measured = None
     if isinstance(strategy, MeasuredSelection):
         tape = secret.tape(f"{by}, statistic")
-        measured = engine.measure(strategy.edges, functools.partial(strategy.plan, tape=tape))
-    found: list[_Names] = []
+        measured = runner.measure(strategy.edges, functools.partial(strategy.plan, tape=tape))
+    selected: list[_Names] = []
     for index, bound in enumerate(bounds(strategy, secret)):
         of_round = functools.partial(functools.partial, strategy=strategy, index=index)
         weigh = of_round(weigh_remaining, bound=bound)
         decide = of_round(select_round, key=secret.key(f"{by}, round {index}"))
-        found.append(engine.one_round(index, weigh, decide, found, measured))
-    return found
+        selected.append(runner.one_round(index, weigh, decide, selected, measured))
+    return selected
 
 
-def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
-    """Returns ``select_from_counts`` for a specification, still to take ``table``, ``beside``."""
+def decision_function(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
+    """Returns ``select_from_counts`` for a specification; it takes ``table`` and ``side_input``."""
     strategy: Any = spec.strategy
     return functools.partial(
         select_from_counts,
@@ -142,7 +145,7 @@ def select_from_counts(
     noisy_counts: bool = False,
     intervals: bool = False,
     public_distribution: ThresholdDistribution | None = None,
-    beside: Sequence[pa.Table] = (),
+    side_input: Sequence[pa.Table] = (),
 ) -> pa.Table:
     """Selects rows of a table of counts by a strategy, for ``SelectFromCounts``.
 
@@ -152,7 +155,7 @@ def select_from_counts(
       key: 32 secret bytes, which give each partition's name its uniform number.
       noisy_counts, intervals: whether to add these columns.
       public_distribution: decides about public partitions, if there are any.
-      beside: tables of public partitions.
+      side_input: tables of public partitions.
 
     Returns:
       The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
@@ -160,7 +163,7 @@ def select_from_counts(
     selected = functools.partial(_selected, key=key, noisy_counts=noisy_counts, intervals=intervals)
     public = None
     if public_distribution is not None:
-        is_public = counting.is_in(single(table[PARTITION]), _names(beside))
+        is_public = counting.is_in(single(table[PARTITION]), _names(side_input))
         public = selected(public_distribution, table.filter(is_public))
         table = table.filter(pc.invert(is_public))
     counts = table[COUNT].to_numpy()
@@ -173,7 +176,7 @@ def select_from_counts(
 
 
 def _selected(
-    decider: Any,
+    decision_function: Any,
     table: pa.Table,
     key: bytes,
     noisy_counts: bool,
@@ -183,13 +186,13 @@ def _selected(
     partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
     uniforms = KeyedUniforms(partitions, key, needed)
     if not noisy_counts:
-        keep = decider.decide(counts, uniforms.words, uniforms.prefix)
+        keep = decision_function.decide(counts, uniforms.words, uniforms.prefix)
         return pa.table({PARTITION: partitions.filter(pa.array(keep))})
-    keep, noisy = decider.decide_with_counts(counts, uniforms.words, uniforms.prefix)
+    keep, noisy = decision_function.decide_with_counts(counts, uniforms.words, uniforms.prefix)
     columns = {PARTITION: partitions.filter(pa.array(keep)), NOISY_COUNT: pa.array(noisy[keep])}
     if intervals:
         columns |= zip(
-            (LOW, HIGH), map(pa.array, decider.count_intervals(noisy[keep])), strict=True
+            (LOW, HIGH), map(pa.array, decision_function.count_intervals(noisy[keep])), strict=True
         )
     return pa.table(columns)
 
@@ -198,13 +201,13 @@ def _names(tables: Sequence[pa.Table]) -> pa.Array:
     return single(concat(list(tables))[PARTITION])
 
 
-def _of_others(pairs: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
-    """Returns the pairs whose partition is in none of the tables ``beside``."""
-    return counting.without_partitions(pairs, _names(beside)) if beside else pairs
+def _of_others(pairs: pa.Table, side_input: Sequence[pa.Table]) -> pa.Table:
+    """Returns the pairs whose partition is in none of the tables ``side_input``."""
+    return counting.without_partitions(pairs, _names(side_input)) if side_input else pairs
 
 
 class InMemory:
-    """An engine of this process, on tables of pairs, each of which has all pairs of its users.
+    """A runner of rounds in this process, on tables that each have all pairs of their users.
 
     Args:
       pairs: the tables, read once in each round.
@@ -221,7 +224,7 @@ class InMemory:
     def measure(
         self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
     ) -> RoundPlan:
-        users = [users_by_partitions(one, edges) for one in self._pairs]
+        users = [users_by_partitions(table, edges) for table in self._pairs]
         return plan(np.sum(users, axis=0).tolist() if users else [0] * (len(edges) + 1))
 
     def one_round(
@@ -232,19 +235,22 @@ class InMemory:
         earlier: Sequence[list[pa.Table]],
         measured: RoundPlan | None,
     ) -> list[pa.Table]:
-        told = {"beside": list(itertools.chain.from_iterable(earlier)), "measured": measured}
-        weighed = map_ahead(functools.partial(weigh, **told), self._pairs)
-        return [decide(sums, **told) for sums in self._add(weighed)]
+        side_inputs = {
+            "side_input": list(itertools.chain.from_iterable(earlier)),
+            "measured": measured,
+        }
+        weighed = map_ahead(functools.partial(weigh, **side_inputs), self._pairs)
+        return [decide(sums, **side_inputs) for sums in self._add(weighed)]
 
 
-def select_here(
+def select_in_memory(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, context: str = "selection"
 ) -> pa.Table:
     """Selects in rounds, in this process, from one table of all distinct (user, partition) pairs;
     returns partitions in no order."""
-    engine = InMemory([pairs], lambda tables: map(counting.sum_counts, tables))
-    found: list[list[pa.Table]] = in_rounds(engine, strategy, context, secret)
-    return concat(list(itertools.chain.from_iterable(found)))
+    runner = InMemory([pairs], lambda tables: map(counting.sum_counts, tables))
+    selected: list[list[pa.Table]] = in_rounds(runner, strategy, context, secret)
+    return concat(list(itertools.chain.from_iterable(selected)))
 
 
 def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
@@ -260,24 +266,24 @@ def weigh_remaining(
     bound: Callable[..., pa.Table],
     strategy: WeightedStrategy,
     index: int,
-    beside: Sequence[pa.Table],
+    side_input: Sequence[pa.Table],
     measured: RoundPlan | None = None,
 ) -> pa.Table:
     """Sums the weights of a round by partition, from all distinct pairs of each user, without
-    partitions of the tables ``beside``; after the last round of a plan there are no weights."""
+    partitions of the tables ``side_input``; after the last round of a plan there are no weights."""
     strategy = strategy.branch(measured)
     if index >= strategy.most_rounds:
         return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
-    weights = functools.partial(strategy.weights, index, named=rows_of(beside))
+    weights = functools.partial(strategy.weights, index, named=rows_of(side_input))
     # A plan may let fewer than kappa partitions count.
-    pairs = decoded(_of_others(pairs, beside))
+    pairs = decoded(_of_others(pairs, side_input))
     bounded = bound(pairs, at_most=strategy.max_partitions_per_user)
     return counting.weigh_pairs(bounded, weights)
 
 
-def users_of_others(records: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
-    """Returns the distinct users of partitions that are in none of the tables ``beside``."""
-    return distinct_users(_of_others(records, beside))
+def users_of_others(records: pa.Table, side_input: Sequence[pa.Table]) -> pa.Table:
+    """Returns the distinct users of partitions that are in none of the tables ``side_input``."""
+    return distinct_users(_of_others(records, side_input))
 
 
 def distinct_users(records: pa.Table) -> pa.Table:
@@ -304,7 +310,7 @@ def select_round(
     strategy: WeightedStrategy,
     index: int,
     key: bytes,
-    beside: Sequence[pa.Table],
+    side_input: Sequence[pa.Table],
     measured: RoundPlan | None = None,
 ) -> pa.Table:
     """Selects the partitions of a round from the total sums of ``weigh_remaining``; the key is 32
@@ -316,6 +322,6 @@ def select_round(
     sums, users = (table[name].to_numpy() for name in (counting.WEIGHT, COUNT))
     uniforms = KeyedUniforms(partitions, key, users >= strategy.pre_threshold)
     keep = strategy.decide_round(
-        index, sums, users, uniforms.words, uniforms.prefix, rows_of(beside)
+        index, sums, users, uniforms.words, uniforms.prefix, rows_of(side_input)
     )
     return pa.table({PARTITION: partitions.filter(pa.array(keep))})

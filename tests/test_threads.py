@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
-from dp_transforms.runtime import threads
-from dp_transforms.runtime.threads import map_ahead
+from dp_transforms import threads
+from dp_transforms.threads import map_ahead
 
 
 def test_only_a_few_items_are_taken_ahead(monkeypatch):

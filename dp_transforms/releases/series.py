@@ -1,4 +1,4 @@
-"""Holds releases that were made together, makes series of their numbers, and loads any release."""
+"""Holds releases that were made together, and makes series of their numbers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.files.filenames import LISTS_FILE, PRIVACY_FILE
-from dp_transforms.files.release_files import Tables, grouped_tables, read_release, reading
-from dp_transforms.frames.answers import (
-    QUESTIONS,
-    ListRelease,
-    NamesRelease,
-    difference,
-    half,
-    names_of,
-    publish,
-)
-from dp_transforms.frames.tables import PicturedTable, Release, Table
-from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
-from dp_transforms.reports.phrases import statement_words
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.questions import QUESTIONS, difference, half, names_of
+from dp_transforms.releases.tables import PicturedTable, Release, Table, publish
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,49 +103,6 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         return columns
 
 
-class GroupReleases(Releases):
-    """Maps (attribute, value) to the list of each group, and ("", "") to that of all users;
-    ``statement`` is the joint guarantee, as in privacy.json."""
-
-    _file_name = LISTS_FILE
-
-    def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
-        prices = {one.get("attribute", ""): one for one in statement["lists"]}
-        # The lists are under pure differential privacy, even where the names of groups are not.
-        common = {name: value for name, value in statement.items() if name not in _OF_ALL}
-        common["delta"] = 0
-        told = {
-            name: ListRelease(one, {**common, **prices[name[0]], "group": name[1]})
-            for name, one in lists.items()
-        }
-        super().__init__(told, "group")
-        self.statement = dict(statement)
-
-    @property
-    def labels(self) -> list[str]:
-        return [f"{attribute}: {group}" if attribute else "all users" for attribute, group in self]
-
-    def _label_columns(self, name: tuple[str, str]) -> dict[str, str]:
-        return dict(zip(("attribute", "group"), name, strict=True))
-
-    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
-        publish({directory: self}, overwrite)
-
-    def _tables(self) -> Tables:
-        return grouped_tables((*name, one.released) for name, one in self.items())
-
-
-_OF_ALL = (
-    "delta_exact",
-    "lists",
-    "selection_of_groups",
-    "composition",
-    "groups_per_user_and_attribute",
-)
-"""These fields of a statement concern several groups together."""
-
-
 @dataclass(frozen=True, repr=False)
 class Series(Table):
     """A series has one number of several lists in order, and its change from list to list.
@@ -188,36 +134,3 @@ def _columns_of(names: Sequence[str], told: Sequence[Estimate | None]) -> dict[s
     """Returns columns of the values and interval ends of estimates, under three names."""
     ends = zip(names, ("value", "low", "high"), strict=True)
     return {name: [one and getattr(one, end) for one in told] for name, end in ends}
-
-
-def load(directory: str | os.PathLike[str]) -> Any:
-    """Reads a release from the directory that a job, or ``save``, has written.
-
-    Returns:
-      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or, from a job with ``--period``,
-      the ``Releases`` of all periods.
-
-    Raises:
-      ValueError: there is no release, or it cannot be read.
-    """
-    directory = os.fspath(directory)
-    found, statement = read_release(directory)
-    with reading(directory, f"a release with its {PRIVACY_FILE}"):
-        if not isinstance(found, dict):
-            return _answering(found, statement)
-        if "periods" in statement:
-            periods = {name: _answering(*one) for name, one in found.items()}
-            return Releases(periods, statement["periods"]["of"])
-        return _checked(GroupReleases(found, statement))
-
-
-def _answering(found: Any, statement: dict[str, Any]) -> Any:
-    kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
-    return _checked(kind(found, statement))
-
-
-def _checked(release: Any) -> Any:
-    """The release; an error of some kind if its statement does not say all that it shows."""
-    repr(release)
-    statement_words(dict(release.statement))
-    return release

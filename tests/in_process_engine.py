@@ -1,7 +1,7 @@
 """The engine of one process, on records of a test."""
 
 from dp_transforms import JobSecret
-from dp_transforms.runtime.in_process import InProcess
+from dp_transforms.engines.in_process import InProcess
 
 SECRET = JobSecret.insecure_for_testing(5)
 

@@ -49,9 +49,10 @@ from dp_transforms.columnar.scattering import (
     pack,
     unpack,
 )
-from dp_transforms.runtime.threads import THREADS, map_ahead
+from dp_transforms.threads import THREADS, map_ahead
 
-# One shuffle or ``Held`` keeps 1 / 16 of the memory in records; up to three exist at a time.
+# One shuffle, or one ``SpillableTables``, keeps 1 / 16 of the memory in records; up to three exist
+# at a time.
 _HELD_SHARE = 16
 # All threads hold 1 / 32 of the memory in buckets; work on them takes up to twelve times as much.
 _THREADS_SHARE = 32
@@ -118,7 +119,7 @@ def reduced(
             yield from found
 
 
-class Held(Iterable[pa.Table], contextlib.AbstractContextManager["Held"]):
+class SpillableTables(Iterable[pa.Table], contextlib.AbstractContextManager["SpillableTables"]):
     """A context manager holds tables for several passes, in memory or, if they are more than a
     share of it, all on disk; raises a SpillError if they fit in neither.
 

@@ -1,0 +1,55 @@
+"""States what an engine does: one method for each kind of release.
+
+There are two engines: ``engines.in_process`` of this process, and ``pipelines.on_beam`` with steps
+of a Beam pipeline. Under one secret both make the same release. A specification calls its engine's
+method by ``ReleaseSpec.release``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from dp_transforms.releases.degrees import DegreesSpec
+from dp_transforms.releases.frequency_list import ListSpec
+from dp_transforms.releases.groups import GroupsSpec
+from dp_transforms.releases.list_and_names import ListAndNamesSpec
+from dp_transforms.releases.names import NamesSpec
+from dp_transforms.releases.periods import PeriodListsSpec, PeriodNamesSpec
+from dp_transforms.releases.user_degrees import UserDegreesSpec
+
+Collections = tuple[Any, ...]
+"""The collections of a release: a list of elements in process, and a PCollection on Beam, which has
+no types. The methods of ``Engine`` say what the elements are."""
+
+
+class Engine(Protocol):
+    """An engine makes releases of one source of records under one secret.
+
+    Every method raises, when it is called or when the pipeline runs:
+      ValueError, TypeError: the records cannot be used, see ``BoundContributions``.
+    """
+
+    def frequency_list(self, spec: ListSpec) -> Collections:
+        """Releases a list of records after bounding: one ``ReleasedList``."""
+
+    def names(self, spec: NamesSpec) -> Collections:
+        """Releases names: tables of names, at least one; and then, if ``spec.others_epsilon`` asks
+        for it, the noisy number of users who have a partition that is not named."""
+
+    def list_and_names(self, spec: ListAndNamesSpec) -> Collections:
+        """Releases a list and names from the same bounded records: the collections of both."""
+
+    def lists_by_period(self, spec: PeriodListsSpec) -> Collections:
+        """Releases lists by period: pairs of a period's name and its ``ReleasedList``."""
+
+    def names_by_period(self, spec: PeriodNamesSpec) -> Collections:
+        """Releases names by period: tables of names with the period in the column ``list``."""
+
+    def grouped_lists(self, spec: GroupsSpec) -> Collections:
+        """Releases lists of groups: triples of an attribute, a group and its ``ReleasedList``."""
+
+    def degree_list(self, spec: DegreesSpec) -> Collections:
+        """Releases the degrees of a graph: one ``ReleasedList``."""
+
+    def user_degrees(self, spec: UserDegreesSpec) -> Collections:
+        """Releases how many partitions users have: one ``ReleasedDegrees``."""

@@ -1,0 +1,16 @@
+"""Holds a module for each kind of release: specification, cost, statement, tables and value."""
+
+from dp_transforms.releases.base import ReleaseSpec as ReleaseSpec
+from dp_transforms.releases.degrees import DegreesSpec as DegreesSpec
+from dp_transforms.releases.frequency_list import ListRelease as ListRelease
+from dp_transforms.releases.frequency_list import ListSpec as ListSpec
+from dp_transforms.releases.groups import Attribute as Attribute
+from dp_transforms.releases.groups import GroupReleases as GroupReleases
+from dp_transforms.releases.groups import GroupsSpec as GroupsSpec
+from dp_transforms.releases.list_and_names import ListAndNamesSpec as ListAndNamesSpec
+from dp_transforms.releases.names import NamesRelease as NamesRelease
+from dp_transforms.releases.names import NamesSpec as NamesSpec
+from dp_transforms.releases.periods import PeriodListsSpec as PeriodListsSpec
+from dp_transforms.releases.periods import PeriodNamesSpec as PeriodNamesSpec
+from dp_transforms.releases.series import Releases as Releases
+from dp_transforms.releases.user_degrees import UserDegreesSpec as UserDegreesSpec

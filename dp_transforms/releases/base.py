@@ -1,0 +1,113 @@
+"""Defines what each kind of release has: a specification with its cost, statement and tables.
+
+Specifications are checked when they are made, without data, Beam or Arrow. Jobs, functions and
+transforms make a release from the same specification, on either engine.
+"""
+
+from __future__ import annotations
+
+import abc
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from fractions import Fraction
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from dp_transforms import __version__
+from dp_transforms.budget import PrivacyBudget, PrivacyUnit
+from dp_transforms.budget.ledger import Request
+from dp_transforms.mechanisms.decimals import decimal_text, float_above
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dp_transforms.engines.base import Collections, Engine
+
+Tables = dict[str, bytes]
+"""The content of files, by their names."""
+Statement = dict[str, Any]
+"""The content of a privacy.json."""
+
+NEIGHBOURS = PrivacyUnit.USER.neighbours
+_LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
+
+
+class ReleasedTables(NamedTuple):
+    """The files of a kind of release.
+
+    Attributes:
+      file_name: of the main table.
+      make: makes the content of all tables from the released elements and the statement. It is a
+        function of a module, since a runner pickles it.
+    """
+
+    file_name: str
+    make: Callable[[Iterable[Any], Statement], Tables]
+
+
+class ReleaseSpec(abc.ABC):
+    """A specification is a frozen dataclass: it says what is released, and by which mechanism."""
+
+    tables: ClassVar[ReleasedTables]
+
+    @property
+    @abc.abstractmethod
+    def requests(self) -> tuple[Request, ...]:
+        """Returns the parts of the budget that the release needs."""
+
+    @abc.abstractmethod
+    def release(self, engine: Engine) -> Collections:
+        """Makes the release by the engine's method for this kind, and returns what that returns."""
+
+    @abc.abstractmethod
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        """Returns the part of the statement about the mechanism and its guarantee."""
+
+    @property
+    def cost(self) -> PrivacyBudget:
+        """Returns the cost of all parts together, by basic composition."""
+        return sum((request.cost.budget for request in self.requests), PrivacyBudget(0))
+
+    def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
+        """Returns the part of the statement about the columns of partitions."""
+        return {"partition_columns": [column.name for column in columns]}
+
+    def statement(
+        self, columns: Sequence[pa.Field] | None, bounded_by_job: bool = True
+    ) -> Statement:
+        """Returns the statement of one release, without its budget. Of the data it depends on the
+        names and types of columns alone.
+
+        Args:
+          columns: the columns of partitions; None for counts that were made elsewhere.
+          bounded_by_job: the job itself keeps users to max_partitions_per_user; otherwise the
+            caller declares that they are.
+        """
+        statement = self.guarantee(bounded_by_job)
+        statement["versions"] = library_versions()
+        if columns is not None:
+            statement |= self.column_entries(columns)
+        return statement
+
+
+def arguments(spec: Any) -> dict[str, Any]:
+    """Returns the arguments of the transform that makes a specified release."""
+    return {field.name: getattr(spec, field.name) for field in fields(spec) if field.init}
+
+
+def bound_entries(max_partitions: int, bounded_by_job: bool) -> Statement:
+    """Returns the entries about kappa."""
+    how = "enforced" if bounded_by_job else "declared"
+    return {"max_partitions_per_user": max_partitions, "max_partitions_per_user_is": how}
+
+
+def amount_entries(name: str, value: Fraction) -> Statement:
+    """Returns entries for a part of a budget: a float not below it, and the exact decimal text."""
+    return {name: float_above(value), f"{name}_exact": decimal_text(value)}
+
+
+def library_versions() -> dict[str, str]:
+    """Returns the versions of Python and of the libraries that a release depends on."""
+    versions = {"dp-frequency-lists": __version__, "python": platform.python_version()}
+    return versions | {name: metadata.version(name) for name in _LIBRARIES}

@@ -1,0 +1,102 @@
+"""Compares two released lists, number by number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.questions import (
+    QUESTIONS,
+    answers_of,
+    difference,
+    half,
+    names_of,
+    questions_to_show,
+)
+from dp_transforms.releases.tables import PicturedTable
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(PicturedTable):
+    """A comparison shows numbers of two lists, and the second number minus the first.
+
+    Attributes:
+      lists: the two lists.
+      labels: their names.
+      questions: the questions asked of both, in words.
+      first, second, differences: the answers for each list and for the difference; each interval
+        holds with its confidence by itself.
+    """
+
+    page_kind = "comparison"
+
+    lists: tuple[ListRelease, ListRelease]
+    labels: tuple[str, str]
+    questions: tuple[str, ...]
+    first: tuple[Estimate, ...]
+    second: tuple[Estimate, ...]
+    differences: tuple[Estimate, ...]
+
+    def _columns(self) -> dict[str, Any]:
+        return {
+            "number": list(self.questions),
+            "first": [float(one.value) for one in self.first],
+            "second": [float(one.value) for one in self.second],
+            "difference": [float(one.value) for one in self.differences],
+            "low": [float(one.low) for one in self.differences],
+            "high": [float(one.high) for one in self.differences],
+        }
+
+
+def compare(
+    first: ListRelease,
+    second: ListRelease,
+    confidence: float = CONFIDENCE,
+    labels: tuple[str, str] = ("first", "second"),
+) -> Comparison:
+    """Compares two released lists number by number; ``Releases.series`` compares many.
+
+    Args:
+      first, second: releases about the same users or different ones.
+      confidence: of the interval of each difference by itself.
+      labels: names of the two in pictures and pages.
+
+    Proof of the intervals. Let that of each list fail with probability at most a / 2. Where both
+    hold, the difference of the true numbers is at least the low end of the second less the high end
+    of the first, and at most the converse: so it is with probability 1 - a, however the two noises
+    depend on each other. QED.
+
+    Raises:
+      ValueError: see ``ListRelease``.
+
+    >>> import dp_transforms as dp
+    >>> monday, tuesday = (
+    ...     dp.release_counts([users, 1], epsilon=50, max_partitions_per_user=1)
+    ...     for users in (20, 50)
+    ... )
+    >>> dp.compare(monday, tuesday).to_arrow().to_pylist()[1]["difference"]
+    30.0
+    """
+    if not all(isinstance(one, ListRelease) for one in (first, second)):
+        raise ValueError("compare takes two lists, not names, groups or periods")
+    of_first, of_second = (answers_of(each, half(confidence)) for each in (first, second))
+    shown = {*questions_to_show(of_first), *questions_to_show(of_second)}
+    questions = [
+        question
+        for question in QUESTIONS
+        if question in shown and question in of_first and question in of_second
+    ]
+    names = names_of(first.statement)
+    return Comparison(
+        (first, second),
+        labels,
+        tuple(question.words.format(**names) for question in questions),
+        tuple(of_first[question] for question in questions),
+        tuple(of_second[question] for question in questions),
+        tuple(
+            difference(of_first[question], of_second[question], confidence)
+            for question in questions
+        ),
+    )

@@ -1,0 +1,91 @@
+"""Releases how many nodes of a graph have each degree, as a ``ListRelease`` about nodes."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dp_transforms.budget import PrivacyBudget, PrivacyUnit
+from dp_transforms.budget.budget import Cost
+from dp_transforms.budget.ledger import Request
+from dp_transforms.files.filenames import FREQUENCIES_FILE
+from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.degree_projection import (
+    UNDIRECTED,
+    edge_private_sensitivity,
+    node_private_sensitivity,
+)
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+from dp_transforms.releases.base import ReleasedTables, ReleaseSpec, Statement
+from dp_transforms.releases.lists import list_guarantee, list_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from dp_transforms.engines.base import Collections, Engine
+
+
+@dataclass(frozen=True)
+class DegreesSpec(ReleaseSpec):
+    """Specifies a list of degrees: see ``CountDegrees`` and ``CountProjectedDegrees``.
+
+    With a ``degree_bound`` nodes are protected, and otherwise edges. ``nodes`` is their number, if
+    it is public: no more come out, at no cost. See ``partition_mechanism`` for ``mechanism_name``.
+    A ValueError names a value that is out of range.
+    """
+
+    tables = ReleasedTables(FREQUENCIES_FILE, list_tables)
+
+    epsilon: Number
+    degree: str = UNDIRECTED
+    degree_bound: int | None = None
+    nodes: int | None = None
+    mechanism_name: str = AUTO
+
+    def __post_init__(self) -> None:
+        if self.degree_bound is not None and self.nodes is not None:
+            raise ValueError("nodes is for the privacy of edges: a node more changes their number")
+        _ = self.mechanism
+
+    @functools.cached_property
+    def mechanism(self) -> PartitionMechanism:
+        sensitivity, bounds = edge_private_sensitivity(self.degree), None
+        if self.degree_bound is not None:
+            sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)
+        elif self.nodes is not None:
+            # Without self-loops and repeated edges a degree is at most the number of other nodes.
+            others = positive_integer("nodes", self.nodes) - 1
+            bounds = PartitionBounds.of_runs([0], [others], [self.nodes])
+        return partition_mechanism(self.epsilon, sensitivity, self.mechanism_name, bounds=bounds)
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        return PrivacyUnit.EDGE if self.degree_bound is None else PrivacyUnit.NODE
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        cost = Cost(PrivacyBudget(self.epsilon), self.mechanism.loss_range)
+        return (Request(f"{self.degree} degrees, {self.unit.value}-private", cost, self.unit),)
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.degree_list(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        about: Statement = {
+            "privacy_unit": self.unit.value,
+            "degree": self.degree,
+            "self_loops": "dropped",
+            "repeated_edges": "counted once",
+        }
+        if self.degree_bound is not None:
+            about["degree_bound"] = self.degree_bound
+        return list_guarantee(self.mechanism, self.unit.neighbours, about)
+
+    def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
+        """Returns nothing: the ends of edges are no partitions."""
+        return {}

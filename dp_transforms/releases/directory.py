@@ -1,0 +1,68 @@
+"""Reads any release from the directory that a job, or ``save``, has written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import (
+    FREQUENCIES_FILE,
+    LIST_DIRECTORY,
+    LISTS_FILE,
+    PARTITIONS_DIRECTORY,
+    PARTITIONS_FILE,
+    PRIVACY_FILE,
+)
+from dp_transforms.files.paths import join, local_path
+from dp_transforms.files.release_files import is_there, reading
+from dp_transforms.releases import frequency_list, groups, names, periods
+from dp_transforms.reports.phrases import statement_words
+
+_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    PARTITIONS_FILE: ("released names of partitions", names.read),
+    LISTS_FILE: ("released lists of groups", groups.read),
+    FREQUENCIES_FILE: ("a released frequency list", frequency_list.read),
+}
+"""By the file that shows the kind of a release: what it holds, and the function that reads it."""
+
+
+def release_directories(directory: str) -> list[str]:
+    """Returns the directory itself, or the two in it that ``release_all`` has written."""
+    directory = local_path(directory)
+    inner = [join(directory, name) for name in (LIST_DIRECTORY, PARTITIONS_DIRECTORY)]
+    both = all(is_there(path, PRIVACY_FILE) for path in inner)
+    return inner if both else [directory]
+
+
+def load(directory: str | os.PathLike[str]) -> Any:
+    """Reads a release from the directory that a job, or ``save``, has written.
+
+    Returns:
+      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or, from a job with ``--period``,
+      the ``Releases`` of all periods.
+
+    Raises:
+      ValueError: there is no release, or it cannot be read.
+    """
+    path = local_path(os.fspath(directory))
+    both = release_directories(path)
+    if len(both) > 1:
+        raise InputError(f"{path} holds two releases: give {' or '.join(both)}")
+    found = [file_name for file_name in _READERS if is_there(path, file_name)]
+    if not found:
+        releases = periods.read(path, load)
+        if releases is not None:
+            with reading(path, f"a release with its {PRIVACY_FILE}"):
+                return _checked(releases)
+    content, read = _READERS[found[0] if found else FREQUENCIES_FILE]
+    with reading(path, f"{content} with its {PRIVACY_FILE}"):
+        return _checked(read(path))
+
+
+def _checked(release: Any) -> Any:
+    """Returns the release, or raises an error if its statement lacks what the release shows."""
+    repr(release)
+    statement_words(dict(release.statement))
+    return release

@@ -1,0 +1,218 @@
+"""Releases a frequency list: how many users partitions have, without their names.
+
+Functions return a ``ListRelease``, and ``load`` reads it from the directory of a job or of
+``save``. It holds nothing private. Intervals are for the noise alone, about the bounded records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_transforms.budget.budget import Cost
+from dp_transforms.budget.ledger import Request
+from dp_transforms.files.filenames import COORDINATES_HEADER, FREQUENCIES_FILE, FREQUENCIES_HEADER
+from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
+    Answers,
+    Estimate,
+    ReleaseIntervals,
+    failure_probability,
+)
+from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
+from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from dp_transforms.releases.base import (
+    NEIGHBOURS,
+    ReleasedTables,
+    ReleaseSpec,
+    Statement,
+    Tables,
+    bound_entries,
+)
+from dp_transforms.releases.lists import (
+    distribution_of_statement,
+    list_guarantee,
+    list_tables,
+    price_of,
+    read_lists,
+)
+from dp_transforms.releases.questions import answers_of, names_of, questions_to_show
+from dp_transforms.releases.tables import Release, publish
+from dp_transforms.reports.phrases import wording
+
+if TYPE_CHECKING:
+    from dp_transforms.engines.base import Collections, Engine
+
+
+@dataclass(frozen=True)
+class ListSpec(ReleaseSpec):
+    """Specifies a frequency list, with at most ``mechanism.sensitivity`` partitions per user."""
+
+    tables = ReleasedTables(FREQUENCIES_FILE, list_tables)
+
+    mechanism: PartitionMechanism
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        cost = Cost(price_of(self.mechanism), self.mechanism.loss_range)
+        return (Request("frequency list", cost),)
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.frequency_list(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        bound = bound_entries(self.mechanism.sensitivity, bounded_by_job)
+        return list_guarantee(self.mechanism, NEIGHBOURS, bound)
+
+
+@dataclass(frozen=True, repr=False)
+class ListRelease(Release, Answers):
+    """A released frequency list tells how many users partitions have, without naming partitions.
+
+    Intervals are proved, and each holds by itself unless a method says otherwise. Choose questions
+    without looking at the release.
+
+    Attributes:
+      released: the list itself, usable as a ``FrequencyList``.
+      statement: the guarantee, as in privacy.json.
+
+    Raises:
+      ValueError: a confidence is not between 0 and 1, a rank or number is below 1, or public bounds
+        have narrowed a release of the exponential mechanism.
+
+    >>> import dp_transforms as dp
+    >>> visits = [(user, page) for user in range(500) for page in range(user % 3)]
+    >>> release = dp.release(
+    ...     visits, user=0, partition=1, epsilon=100, max_partitions_per_user=2
+    ... )
+    >>> print(release.partitions_with_at_least(200))
+    1 (1 to 1, 95% confidence)
+    """
+
+    page_kind = "list"
+    _words = 0
+    _file_name = FREQUENCIES_FILE
+
+    released: ReleasedList
+    statement: Mapping[str, Any]
+
+    @cached_property
+    def intervals(self) -> ReleaseIntervals:
+        """Returns the proved intervals from which answers come."""
+        if self.released.coordinates is not None:
+            return intervals_of(self.released)
+        return WalkIntervals(self.released, distribution_of_statement(dict(self.statement)))
+
+    def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
+        """Estimates the k largest frequencies; all intervals hold together with the confidence."""
+        failure = failure_probability(confidence) / positive_integer("k", k)
+        if failure < 2**-34:
+            raise ValueError(f"k = {k} intervals cannot hold together with confidence {confidence}")
+        estimates = (self.frequency_at(rank, 1 - failure) for rank in range(1, k + 1))
+        return [replace(estimate, confidence=confidence) for estimate in estimates]
+
+    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+        return self.intervals._ends(name, index, value, confidence)
+
+    def guesswork_bits(self, alpha: Number = "0.5", confidence: float = CONFIDENCE) -> Estimate:
+        """Estimates, in bits, how hard it is to guess a part alpha of accounts whose passwords are
+        the partitions: see ``guessing_metrics.alpha_guesswork_bits``."""
+        return self.intervals.alpha_guesswork_bits(alpha, confidence)
+
+    alpha_guesswork_bits = guesswork_bits
+
+    def numbers(
+        self,
+        confidence: float = CONFIDENCE,
+        *,
+        by_model: bool = False,
+        things: str | None = None,
+        users: str | None = None,
+    ) -> dict[str, Estimate]:
+        """Estimates the usual numbers of a list, with their names in words as keys.
+
+        Args:
+          confidence: of each interval by itself.
+          by_model: take the intervals of ``model``.
+          things, users: names of partitions and users in the keys.
+        """
+        proved = answers_of(self, confidence)
+        answers = answers_of(self.model, confidence) if by_model else proved
+        names = names_of(self.statement, things, users)
+        return {
+            question.words.format(**names): answers[question]
+            for question in questions_to_show(proved)
+        }
+
+    @cached_property
+    def model(self) -> Answers:
+        """Answers with shorter intervals, which are not proved: they are as good as the decoder's
+        model of lists. Raises a ValueError if the list has no noisy coordinates."""
+        return model_intervals_of(self.released)
+
+    def plot(
+        self, path: str | os.PathLike[str] | None = None, confidence: float = CONFIDENCE
+    ) -> Any:
+        """Draws frequencies by rank, with error bars that all hold together, and writes the image
+        to ``path``, if it is given; returns the ``matplotlib`` figure.
+
+        Raises:
+          ImportError: matplotlib is not installed; it is in the extra ``report``.
+        """
+        from dp_transforms.reports import lists
+
+        users = wording(dict(self.statement)).users
+        return lists.plot_list(self.released, path, confidence, self._known(), users)
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes the list, noisy coordinates and privacy.json, as a job does: all files or none.
+
+        Raises:
+          ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
+        """
+        publish({directory: self}, overwrite)
+
+    def _tables(self) -> Tables:
+        return list_tables([self.released], {})
+
+    def _known(self) -> ReleaseIntervals | None:
+        with contextlib.suppress(ValueError):  # if public bounds have narrowed the list
+            return self.intervals
+        return None
+
+    def _columns(self) -> Statement:
+        """Returns a row for each run of ranks with equal numbers; the bounds hold together."""
+        facts = self._known()
+        lists = [self.released, *(facts.bands(CONFIDENCE) if facts else ())]
+        ends = np.concatenate([one.multiplicities.cumsum() for one in lists])
+        ends = np.unique(np.minimum(ends, self.released.distinct))
+        ends = ends[ends > 0]
+        partitions = np.diff(ends, prepend=0)
+        columns = {
+            name: one.at_ranks(ends)
+            for name, one in zip(("frequency", "low", "high"), lists, strict=False)
+        }
+        return {"rank": ends - partitions + 1, **columns, "partitions": partitions}
+
+    def _summary(self) -> list[str]:
+        things = names_of(self.statement)["things"]
+        if self._known() is None:
+            return [f"{self.released.distinct:,} {things}, total {self.released.total:,}"]
+        return [f"{things}: {self.number_of_partitions()}; total: {self.total()}"]
+
+
+def read(directory: str) -> ListRelease:
+    """Reads the list in a directory."""
+    lists, statement = read_lists(
+        directory, FREQUENCIES_FILE, FREQUENCIES_HEADER, COORDINATES_HEADER
+    )
+    return ListRelease(lists[()], statement)

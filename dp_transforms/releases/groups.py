@@ -1,0 +1,246 @@
+"""Releases the list of all users and that of each group of them, under one budget."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.budget.budget import Cost
+from dp_transforms.budget.ledger import Request
+from dp_transforms.files.filenames import (
+    COORDINATES_FILE,
+    GROUPED_COORDINATES_HEADER,
+    LISTS_FILE,
+    LISTS_HEADER,
+)
+from dp_transforms.files.output import csv_lines
+from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.releases.base import (
+    NEIGHBOURS,
+    ReleasedTables,
+    ReleaseSpec,
+    Statement,
+    Tables,
+    amount_entries,
+    bound_entries,
+)
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.lists import list_guarantee, price_entries, read_lists
+from dp_transforms.releases.names import NamesSpec
+from dp_transforms.releases.series import Releases
+from dp_transforms.releases.tables import publish
+
+if TYPE_CHECKING:
+    from dp_transforms.engines.base import Collections, Engine
+
+ALL_USERS_LIST = "list of all users"
+SELECTION = "names of groups"
+
+
+def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]], _: Statement) -> Tables:
+    """Returns the tables of lists with their attributes and groups, by which they are sorted. A
+    list without partitions has the row 0,0, so that every group is named."""
+    lists = sorted(lists, key=lambda one: one[:2])
+    rows = ((*label, *row) for *label, one in lists for row in list(one) or [(0, 0)])
+    coordinates = ((*label, *row) for *label, one in lists for row in one.coordinates or ())
+    return {
+        LISTS_FILE: LISTS_HEADER + csv_lines(rows),
+        COORDINATES_FILE: GROUPED_COORDINATES_HEADER + csv_lines(coordinates),
+    }
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute groups users by its values.
+
+    A record without a value (a null, or an empty text) tells nothing about the attribute, and a
+    user without any value is in none of its groups.
+
+    Attributes:
+      name: the column or field of its values, which are text, integers, booleans or dates.
+      groups: the public values, as text; each gets a list, with or without users, and users with
+        other values are in no group. None if groups are to be selected.
+
+    Raises:
+      ValueError: the name is taken, or a group is given twice, is empty or is no text, or groups
+        are one text.
+    """
+
+    name: str
+    groups: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or self.name in ("user", "partition"):
+            raise ValueError(f"an attribute cannot be called {self.name!r}: rename the column")
+        if self.groups is None:
+            return
+        # The letters of a text are not groups.
+        if isinstance(self.groups, str) or not isinstance(self.groups, Iterable):
+            raise ValueError(f"groups of {self.name!r} must be several names, got {self.groups!r}")
+        object.__setattr__(self, "groups", tuple(self.groups))
+        named = all(isinstance(group, str) and group for group in self.groups)
+        if not self.groups or not named or len(set(self.groups)) < len(self.groups):
+            raise ValueError(
+                f"groups of {self.name!r} must be different names, as text, one at least, got "
+                f"{list(self.groups)}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupsSpec(ReleaseSpec):
+    """Specifies the list of all users and those of groups: see ``ReleaseGroupedLists`` for
+    arguments and errors, and ``transforms.grouped`` for the guarantee and its proof."""
+
+    tables = ReleasedTables(LISTS_FILE, grouped_tables)
+
+    attributes: Sequence[Attribute]
+    epsilon_all: Number
+    epsilon_groups: Number
+    max_partitions_per_user: int
+    selection: PrivacyBudget | None = None
+    mechanism: str = AUTO
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
+            raise TypeError('attributes must be Attributes, such as Attribute("country")')
+        names = [attribute.name for attribute in self.attributes]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"attributes must have different names, one at least, got {names}")
+        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        _ = self.for_all, self.for_group
+        if not isinstance(self.selection, PrivacyBudget | None):
+            raise TypeError(
+                f"selection must be a PrivacyBudget, got {type(self.selection).__name__}"
+            )
+        if (self.selection is None) != (not self.to_select):
+            raise ValueError(
+                "selection must be given if, and only if, an attribute has no public groups"
+            )
+        _ = self.names
+
+    @functools.cached_property
+    def for_all(self) -> PartitionMechanism:
+        return self._mechanism(PrivacyBudget(self.epsilon_all))
+
+    @functools.cached_property
+    def for_group(self) -> PartitionMechanism:
+        return self._mechanism(self._of_attribute)
+
+    @property
+    def to_select(self) -> list[int]:
+        """Returns the positions of the attributes whose groups are selected."""
+        return [i for i, attribute in enumerate(self.attributes) if attribute.groups is None]
+
+    @functools.cached_property
+    def names(self) -> NamesSpec | None:
+        """Returns the selection of groups; None if all are public."""
+        if self.selection is None:
+            return None
+        budget, each = self.selection, len(self.to_select)
+        return NamesSpec.of(
+            AUTO, budget.epsilon, budget.delta, each, already_bounded=True, context=SELECTION
+        )
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        # Only one of an attribute's lists moves, so all have the range of one.
+        of_all = Cost(PrivacyBudget(self.epsilon_all), self.for_all.loss_range)
+        of_attribute = Cost(self._of_attribute, self.for_group.loss_range)
+        return (
+            Request(ALL_USERS_LIST, of_all),
+            *(Request(f"lists of groups by {one.name}", of_attribute) for one in self.attributes),
+            *(self.names.requests_for(SELECTION) if self.names else ()),
+        )
+
+    @property
+    def _of_attribute(self) -> PrivacyBudget:
+        return PrivacyBudget(self.epsilon_groups).split(len(self.attributes))
+
+    def _mechanism(self, budget: PrivacyBudget) -> PartitionMechanism:
+        return partition_mechanism(budget.epsilon, self.max_partitions_per_user, self.mechanism)
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.grouped_lists(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        bound = bound_entries(self.for_all.sensitivity, bounded_by_job=True)
+        bound["groups_per_user_and_attribute"] = 1
+        statement = list_guarantee(self.for_all, NEIGHBOURS, bound)
+        whole = self.cost
+        statement |= amount_entries("epsilon", whole.epsilon) | amount_entries("delta", whole.delta)
+        statement["composition"] = "parallel within an attribute, sequential otherwise"
+        statement["lists"] = [{"of": "all users", **price_entries(self.for_all)}] + [
+            {
+                "of": "groups",
+                "attribute": attribute.name,
+                **price_entries(self.for_group),
+                "groups": "selected" if attribute.groups is None else list(attribute.groups),
+            }
+            for attribute in self.attributes
+        ]
+        if self.selection is not None and self.names is not None:
+            statement["selection_of_groups"] = {
+                "strategy": self.names.strategy.name,
+                **amount_entries("epsilon", self.selection.epsilon),
+                **amount_entries("delta", self.selection.delta),
+            }
+        return statement
+
+
+class GroupReleases(Releases):
+    """Maps (attribute, value) to the list of each group, and ("", "") to that of all users;
+    ``statement`` is the joint guarantee, as in privacy.json."""
+
+    _file_name = LISTS_FILE
+
+    def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
+        prices = {one.get("attribute", ""): one for one in statement["lists"]}
+        # The lists are under pure differential privacy, even where the names of groups are not.
+        common = {name: value for name, value in statement.items() if name not in _OF_ALL}
+        common["delta"] = 0
+        told = {
+            name: ListRelease(one, {**common, **prices[name[0]], "group": name[1]})
+            for name, one in lists.items()
+        }
+        super().__init__(told, "group")
+        self.statement = dict(statement)
+
+    @property
+    def labels(self) -> list[str]:
+        return [f"{attribute}: {group}" if attribute else "all users" for attribute, group in self]
+
+    def _label_columns(self, name: tuple[str, str]) -> dict[str, str]:
+        return dict(zip(("attribute", "group"), name, strict=True))
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
+        publish({directory: self}, overwrite)
+
+    def _tables(self) -> Tables:
+        return grouped_tables(((*name, one.released) for name, one in self.items()), {})
+
+
+_OF_ALL = (
+    "delta_exact",
+    "lists",
+    "selection_of_groups",
+    "composition",
+    "groups_per_user_and_attribute",
+)
+"""These fields of a statement concern several groups together."""
+
+
+def read(directory: str) -> GroupReleases:
+    """Reads the lists of groups in a directory."""
+    lists, statement = read_lists(directory, LISTS_FILE, LISTS_HEADER, GROUPED_COORDINATES_HEADER)
+    return GroupReleases(
+        {(label[0], label[1]): released for label, released in lists.items()}, statement
+    )

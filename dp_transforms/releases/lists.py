@@ -1,0 +1,168 @@
+"""Holds what all kinds of lists share: the guarantee of their mechanism, tables and coordinates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import (
+    COORDINATES_FILE,
+    COORDINATES_HEADER,
+    FREQUENCIES_FILE,
+    FREQUENCIES_HEADER,
+)
+from dp_transforms.files.output import csv_lines, is_decoded
+from dp_transforms.files.paths import join
+from dp_transforms.files.release_files import parse_rows, read_file, read_statement
+from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.decay import Decay, Eta
+from dp_transforms.mechanisms.decimals import decimal_text
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoordinates
+from dp_transforms.mechanisms.partition.distributions import (
+    DISTRIBUTIONS,
+    GeometricDistribution,
+    ReleaseDistribution,
+)
+from dp_transforms.mechanisms.partition.frobenius import EndingRule
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.releases.base import Statement, Tables, amount_entries
+
+ALL_USERS = ""
+"""The list of all users has this attribute and group."""
+COORDINATES_KEY = "noisy_coordinates"
+Arms = tuple[IntArray, IntArray]
+
+
+def price_of(mechanism: PartitionMechanism) -> PrivacyBudget:
+    """Returns the cost of a release, with the exact epsilon that the mechanism was given."""
+    given = mechanism.epsilon
+    return PrivacyBudget(
+        mechanism.epsilon_cost if given is None else given, mechanism.failure_probability
+    )
+
+
+def list_guarantee(mechanism: PartitionMechanism, neighbours: str, about: Statement) -> Statement:
+    """Returns the guarantee of a list, with entries ``about`` its records."""
+    statement: Statement = {
+        "mechanism": mechanism.title,
+        **amount_entries("epsilon", price_of(mechanism).epsilon),
+        "delta": mechanism.failure_probability or 0,
+        "neighbours": neighbours,
+        **about,
+        "sensitivity": mechanism.sensitivity,
+        "sensitivity_norm": "L1 distance of sorted lists",
+        **_rate_entries(mechanism),
+    }
+    possible = mechanism.possible_lists()
+    if possible["possible_lists"] != "all":
+        statement |= possible
+    if mechanism.decodes:
+        statement[COORDINATES_KEY] = {
+            "file": COORDINATES_FILE,
+            "noise": "independent in each coordinate, Pr[n] proportional to exp(-rate |n|)",
+        }
+    eta = mechanism.eta
+    if eta is not None:
+        statement["base_2"] = {"x": eta.x, "y": eta.y, "z": eta.z}
+    return statement
+
+
+def price_entries(mechanism: PartitionMechanism) -> Statement:
+    """Returns the cost and the mechanism of one of several lists."""
+    cost = amount_entries("epsilon", price_of(mechanism).epsilon)
+    return cost | {"mechanism": mechanism.title, **_rate_entries(mechanism)}
+
+
+def _rate_entries(mechanism: PartitionMechanism) -> Statement:
+    rate = {"rate": mechanism.rate}
+    if mechanism.decay.base is None:
+        return rate | {"rate_exact": decimal_text(mechanism.decay.rate)}
+    return rate
+
+
+def distribution_of_statement(statement: Statement) -> ReleaseDistribution:
+    """Returns the distribution of the release that a privacy.json, or an entry of its lists,
+    describes; a KeyError or ValueError if it describes none."""
+    distribution = DISTRIBUTIONS[statement["mechanism"]](float(statement["rate"]))
+    if "possible_lists" not in statement:
+        return distribution
+    if isinstance(distribution, GeometricDistribution):
+        return dataclasses.replace(distribution, walled=True)
+    raise ValueError("error bars are for releases that no public knowledge narrows")
+
+
+def list_tables(lists: Iterable[ReleasedList], _: Statement) -> Tables:
+    """Returns the tables of the only list: itself, and its noisy coordinates."""
+    (released,) = lists
+    return {
+        FREQUENCIES_FILE: FREQUENCIES_HEADER + csv_lines(released),
+        COORDINATES_FILE: COORDINATES_HEADER + csv_lines(released.coordinates or ()),
+    }
+
+
+def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], FrequencyList]:
+    """Parses lists by (attribute, group), or one list by () if the file has no such columns. Errors
+    are those of ``parse_rows``."""
+    pairs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    if header == FREQUENCIES_HEADER:
+        pairs[()] = []
+    for *label, frequency, multiplicity in parse_rows(content, header):
+        here = pairs.setdefault(tuple(label), [])
+        if (frequency, multiplicity) != ("0", "0"):
+            here.append((int(frequency), int(multiplicity)))
+    return {name: FrequencyList(*zip(*rows, strict=True)) for name, rows in pairs.items()}
+
+
+def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Arms]:
+    """Parses noisy rows and columns; keys are those of ``parse_lists``."""
+    values: dict[tuple[str, ...], dict[str, list[int]]] = {}
+    for *label, arm, index, value in parse_rows(content, header):
+        here = values.setdefault(tuple(label), {ROWS: [], COLUMNS: []})[arm]
+        here.append(int(value))
+        if int(index) != len(here):
+            raise ValueError("the indices of an arm must be 1, 2, ...")
+    return {
+        label: (np.array(arms[ROWS], np.int64), np.array(arms[COLUMNS], np.int64))
+        for label, arms in values.items()
+    }
+
+
+def read_lists(
+    directory: str, file_name: str, header: bytes, coordinates_header: bytes
+) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
+    """Returns the lists of a file, sorted, with their noisy coordinates if they have any."""
+    lists = parse_lists(read_file(directory, file_name), header)
+    statement = read_statement(directory)
+    arms: dict[tuple[str, ...], Arms] = {}
+    if is_decoded(statement):
+        arms = parse_coordinates(read_file(directory, COORDINATES_FILE), coordinates_header)
+    prices = {one.get("attribute", ALL_USERS): one for one in statement.get("lists", [statement])}
+    found = {}
+    for label, one in sorted(lists.items()):
+        price = prices["".join(label[:1])]
+        coordinates = None
+        if is_decoded(price):
+            # They must lie beside a decoded list.
+            coordinates = NoisyCoordinates(*arms[label], _decay(price), statement["sensitivity"])
+            ends = EndingRule(coordinates.decay).end
+            if any(ends(arm, 0) != len(arm) for arm in arms[label]):
+                raise InputError(
+                    f"{join(directory, COORDINATES_FILE)} is not as it was released: rows are "
+                    "missing, or there are too many"
+                )
+        found[label] = ReleasedList(one.frequencies, one.multiplicities, None, coordinates)
+    return found, statement
+
+
+def _decay(price: Mapping[str, Any]) -> Decay:
+    base_2 = price.get("base_2")
+    if base_2:
+        return Decay(base=Eta(base_2["x"], base_2["y"], base_2["z"]))
+    return Decay(Fraction(price.get("rate_exact", price["rate"])))

@@ -1,0 +1,380 @@
+"""Releases the names of partitions that enough users have, perhaps with noisy counts of users."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.budget import PrivacyBudget, PrivacyUnit
+from dp_transforms.budget.budget import Cost
+from dp_transforms.budget.ledger import Request
+from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
+from dp_transforms.files.output import csv_lines, csv_rows
+from dp_transforms.files.release_files import read_file, read_statement
+from dp_transforms.mechanisms import DiscreteLaplace
+from dp_transforms.mechanisms.decimals import Number, positive_rational
+from dp_transforms.mechanisms.selection import (
+    CountStrategy,
+    NoisyCountStrategy,
+    SelectionStrategy,
+    TruncatedGeometricSelection,
+    WeightedStrategy,
+    make_strategy,
+)
+from dp_transforms.mechanisms.selection.choice import AUTO
+from dp_transforms.mechanisms.selection.strategy import REPLACE
+from dp_transforms.mechanisms.selection.threshold_distribution import (
+    CONFIDENCE,
+    ThresholdDistribution,
+)
+from dp_transforms.releases.base import (
+    NEIGHBOURS,
+    ReleasedTables,
+    ReleaseSpec,
+    Statement,
+    Tables,
+    amount_entries,
+    bound_entries,
+)
+from dp_transforms.releases.tables import Release, publish
+from dp_transforms.reports.phrases import some
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dp_transforms.engines.base import Collections, Engine
+
+# Functions import Arrow themselves: a command's help needs only the specification.
+
+_PARTITION = "partition"
+"""The header of a single column of names."""
+
+
+def name_tables(selected: Iterable[pa.Table], statement: Mapping[str, Any]) -> Tables:
+    """Returns the file of selected names, sorted by noisy count or by text, since their order must
+    not tell how the data were laid out.
+
+    >>> import pyarrow as pa
+    >>> counts = {"noisy_count": [9, 12], "low": [4, 7], "high": [14, 17]}
+    >>> selected = pa.table({"partition": ["a", "b, c"], **counts})
+    >>> name_tables([selected], {"noisy_counts": True})
+    {'released_partitions.csv': b'partition,noisy_count,low,high\\n"b, c",12,7,17\\na,9,4,14\\n'}
+    """
+    lines = [line for table in selected for line in _lines(_columns(table))]
+    columns = statement.get("partition_columns", ())
+    return {PARTITIONS_FILE: _content(columns, _in_order(lines, statement), statement)}
+
+
+def names_table(tables: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.Table:
+    """Returns selected names as ``read_names`` gives them, in the order of the job's file."""
+    import pyarrow as pa
+
+    from dp_transforms.columnar.columns import concat
+
+    selected = concat(list(tables))
+    rows = {line: row for row, line in enumerate(_lines(_columns(selected)))}
+    names = [*statement["partition_columns"], *_count_columns(statement)]
+    if not rows:  # there is no type to keep
+        return read_names(csv_lines([names]), statement)
+    order = pa.array([rows[line] for line in _in_order(rows, statement)], pa.int64())
+    return pa.table(_columns(selected.take(order)), names)
+
+
+def names_content(names: pa.Table, statement: Mapping[str, Any]) -> bytes:
+    """Returns the bytes of the job's file for a table of ``read_names``."""
+    width = names.num_columns - len(_count_columns(statement))
+    return _content(names.column_names[:width], _lines(names.columns), statement)
+
+
+def _count_columns(statement: Mapping[str, Any]) -> tuple[str, ...]:
+    return COUNTS if statement["noisy_counts"] else ()
+
+
+def _columns(selected: pa.Table) -> list[pa.Array]:
+    import pyarrow as pa
+
+    from dp_transforms.columnar.columns import PARTITION, single
+
+    partitions = single(selected[PARTITION])
+    parts = partitions.flatten() if pa.types.is_struct(partitions.type) else [partitions]
+    return [*parts, *(single(selected[name]) for name in COUNTS if name in selected.column_names)]
+
+
+def _lines(columns: Sequence[Any]) -> Iterator[bytes]:
+    for values in zip(*map(_texts, columns), strict=True):
+        yield csv_lines([values])
+
+
+def _in_order(lines: Iterable[bytes], statement: Mapping[str, Any]) -> list[bytes]:
+    if not statement["noisy_counts"]:
+        return sorted(lines)
+    return sorted(lines, key=lambda line: (-int(line.rsplit(b",", 3)[1]), line))
+
+
+def _content(names: Sequence[str], lines: Iterable[bytes], statement: Mapping[str, Any]) -> bytes:
+    # A composite partition's columns keep their names.
+    partition = list(names) if len(names) > 1 else [_PARTITION]
+    header = [*partition, *_count_columns(statement)]
+    return b"".join([csv_lines([header]), *lines])
+
+
+def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
+    """Parses a file of names into a table: columns with the names and types of its privacy.json, or
+    else those of the file, as text; then noisy counts with their intervals, if there are any. Bytes
+    that are no such file raise a ValueError, KeyError or csv.Error."""
+    import pyarrow as pa
+
+    header, *rows = csv_rows(content.decode(), strict=True)
+    width = len(header) - len(_count_columns(statement))
+    names = statement.get("partition_columns", header[:width])
+    types = statement.get("partition_types", ["string"] * width)
+    if width < 1 or {len(names), len(types)} != {width} or any(len(r) != len(header) for r in rows):
+        raise ValueError("the columns must be those of the statement")
+    table = {}
+    kinds = [*types, *["integer"] * (len(header) - width)]
+    for place, (name, kind) in enumerate(zip([*names, *header[width:]], kinds, strict=True)):
+        text = pa.array([row[place] for row in rows], pa.string())
+        if kind == "integer":
+            text = text.cast(pa.int64())
+        table[name] = _binary(text) if kind == "binary" else text
+    return pa.table(table)
+
+
+def _texts(values: Any) -> list[Any]:
+    """Returns values for a text file. Bytes that are not UTF-8 become ``\\xff``, and so a backslash
+    before an x in binary names becomes ``\\x5c``."""
+    import pyarrow as pa
+
+    texts: list[Any] = values.to_pylist()
+    if not pa.types.is_binary(values.type):
+        return texts
+    return [name.replace(b"\\x", b"\\x5cx").decode("utf-8", "backslashreplace") for name in texts]
+
+
+def _binary(texts: pa.Array) -> pa.Array:
+    """Inverts ``_texts``."""
+    import pyarrow as pa
+
+    escaped = re.compile(rb"\\x([0-9a-f]{2})")
+    names = [
+        escaped.sub(lambda match: bytes.fromhex(match[1].decode()), text.encode())
+        for text in texts.to_pylist()
+    ]
+    return pa.array(names, pa.binary())
+
+
+@dataclass(frozen=True)
+class NamesSpec(ReleaseSpec):
+    """Specifies names to select: see ``SelectPartitions`` for the arguments and errors."""
+
+    tables = ReleasedTables(PARTITIONS_FILE, name_tables)
+
+    strategy: SelectionStrategy
+    _: KW_ONLY
+    noisy_counts: bool = False
+    already_bounded: bool = False
+    intervals: bool = False
+    others_epsilon: Number | None = None
+    public_partitions: Sequence[Any] = ()  # or an Arrow array
+    public_threshold: int | None = None
+    context: str = "selection"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.strategy, SelectionStrategy):
+            raise TypeError(
+                "strategy must be a SelectionStrategy, such as OptimalSelection(1, 1e-9), "
+                f"got {type(self.strategy).__name__}"
+            )
+        name, public = self.strategy.name, bool(len(self.public_partitions))
+        if self.public_threshold is not None and not public:
+            raise ValueError("public_threshold is for public_partitions, and none are given")
+        if self.noisy_counts or self.intervals or public:
+            self.require_counts()
+        if self.noisy_counts and not isinstance(self.strategy, NoisyCountStrategy):
+            raise ValueError(f"strategy {name!r} has no noisy counts")
+        if self.intervals and not self.noisy_counts:
+            raise ValueError("intervals are those of noisy_counts, which are not asked for")
+        if public:
+            if not isinstance(self.strategy, TruncatedGeometricSelection):
+                raise ValueError(
+                    f"public_partitions are for the strategy {TruncatedGeometricSelection.name!r}, "
+                    f"got {name!r}"
+                )
+            if self.strategy.pre_threshold > 1:
+                raise ValueError(
+                    "pre_threshold and public_partitions exclude each other: one hides small "
+                    "partitions, the other shows even empty ones"
+                )
+        _ = self.public_distribution, self.noise_of_others
+
+    @classmethod
+    def of(
+        cls,
+        strategy: str,
+        epsilon: Number,
+        delta: Number,
+        max_partitions_per_user: int,
+        *,
+        pre_threshold: int | None = None,
+        neighbours: str | None = None,
+        **options: Any,
+    ) -> NamesSpec:
+        """Makes a specification from the arguments of ``make_strategy``, and fields as options;
+        "auto" takes the strategy for public partitions, if there are any."""
+        if strategy == AUTO and len(options.get("public_partitions", ())):
+            strategy = TruncatedGeometricSelection.name
+        given = {"pre_threshold": pre_threshold, "neighbours": neighbours}
+        made = make_strategy(
+            strategy,
+            epsilon,
+            delta,
+            options.get("noisy_counts", False),
+            options.get("already_bounded", False),
+            max_partitions_per_user=max_partitions_per_user,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+        return cls(made, **options)
+
+    def require_counts(self) -> None:
+        """Raises a ValueError unless the strategy decides by counts of users alone."""
+        if not isinstance(self.strategy, CountStrategy):
+            raise ValueError(
+                f"strategy {self.strategy.name!r} needs users' records: counts, noisy counts and "
+                "public partitions are not for it"
+            )
+
+    @functools.cached_property
+    def public_distribution(self) -> ThresholdDistribution | None:
+        """Returns the rule for public partitions, if there are any."""
+        if not len(self.public_partitions):
+            return None
+        assert isinstance(self.strategy, TruncatedGeometricSelection)
+        return self.strategy.public_distribution(self.public_threshold or 0)
+
+    @functools.cached_property
+    def noise_of_others(self) -> DiscreteLaplace | None:
+        """Returns the noise of the number of other users, if that is released."""
+        if self.others_epsilon is None:
+            return None
+        return DiscreteLaplace(1 / positive_rational("others_epsilon", self.others_epsilon))
+
+    @property
+    def cap(self) -> int | None:
+        """Returns the count, if any, from which on partitions are certain to be selected."""
+        all_are_wanted = self.noisy_counts or self.public_distribution
+        if all_are_wanted or not isinstance(self.strategy, CountStrategy):
+            return None
+        return self.strategy.saturation_count
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        return self.requests_for("names of partitions")
+
+    def requests_for(self, purpose: str) -> tuple[Request, ...]:
+        """Returns the parts of the budget, of which that of names has this purpose."""
+        strategy = self.strategy
+        replaced = strategy.neighbours == REPLACE
+        unit = PrivacyUnit.REPLACED_USER if replaced else PrivacyUnit.USER
+        names = Request(purpose, Cost(PrivacyBudget(strategy.epsilon, strategy.delta)), unit)
+        if self.others_epsilon is None:
+            return (names,)
+        others = Cost(PrivacyBudget(self.others_epsilon))
+        return names, Request("users of other partitions", others, unit)
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.names(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        described = self.strategy.describe()
+        replaces = described.pop("neighbours") == REPLACE
+        first = ("strategy", "epsilon", "epsilon_exact", "delta", "delta_exact")
+        bound = bound_entries(described.pop("max_partitions_per_user"), bounded_by_job)
+        if isinstance(self.strategy, WeightedStrategy) and not (
+            self.already_bounded and bounded_by_job
+        ):
+            bound["max_partitions_per_user_is"] = "enforced in each round"
+        statement: Statement = {
+            "mechanism": "partition selection",
+            **{name: described.pop(name) for name in first},
+            "neighbours": PrivacyUnit.REPLACED_USER.neighbours if replaces else NEIGHBOURS,
+            **bound,
+            "noisy_counts": self.noisy_counts,
+            **described,
+        }
+        if self.noisy_counts:
+            statement["noisy_counts_are_of"] = (
+                "users, each in at most max_partitions_per_user partitions, chosen at random"
+                if bounded_by_job
+                else "users"
+            )
+            statement["count_intervals"] = {
+                "confidence": float(CONFIDENCE),
+                "of": "each count, given that its partition is named",
+            }
+        if len(self.public_partitions):
+            statement["public_partitions"] = len(self.public_partitions)
+            statement["public_threshold"] = self.public_threshold or 0
+        if self.others_epsilon is not None:
+            statement["other_partitions"] = {
+                "mechanism": "discrete Laplace noise on the number of users",
+                **amount_entries("epsilon", Fraction(self.others_epsilon)),
+                "sensitivity": 1,
+            }
+        return statement
+
+    def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
+        """Returns the names and the types of the partitions' columns."""
+        from dp_transforms.files.logical_types import logical_name
+
+        types = [logical_name(column) for column in columns]
+        return super().column_entries(columns) | {"partition_types": types}
+
+
+@dataclass(frozen=True, repr=False)
+class NamesRelease(Release):
+    """A release of names holds partitions, perhaps with noisy counts of their users.
+
+    Attributes:
+      names: a ``pyarrow.Table`` of the partitions' columns and, with counts, ``noisy_count`` and
+        the ends ``low`` and ``high`` of an interval for the number of users. Each interval holds
+        with 95% confidence by itself, given that its partition is named.
+      statement: the guarantee, as in privacy.json.
+    """
+
+    page_kind = "names"
+    _file_name = PARTITIONS_FILE
+
+    names: pa.Table
+    statement: Mapping[str, Any]
+
+    @property
+    def _words(self) -> int:  # type: ignore[override]  # it depends on the table
+        counts = len(COUNTS) if self.statement["noisy_counts"] else 0
+        return int(self.names.num_columns) - counts
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes the names and privacy.json, as the job does: see ``ListRelease.save``."""
+        publish({directory: self}, overwrite)
+
+    def _tables(self) -> Tables:
+        return {PARTITIONS_FILE: names_content(self.names, self.statement)}
+
+    def _columns(self) -> dict[str, Any]:
+        return {name: self.names[name] for name in self.names.column_names}
+
+    def _summary(self) -> list[str]:
+        return [some(self.names.num_rows, "name")]
+
+    def __len__(self) -> int:
+        return int(self.names.num_rows)
+
+
+def read(directory: str) -> NamesRelease:
+    """Reads the names in a directory."""
+    statement = read_statement(directory)
+    return NamesRelease(read_names(read_file(directory, PARTITIONS_FILE), statement), statement)

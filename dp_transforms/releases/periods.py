@@ -1,0 +1,216 @@
+"""Releases a list, or names, for each hour, day, week or month, under one budget."""
+
+from __future__ import annotations
+
+import functools
+import glob
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.budget.budget import Cost
+from dp_transforms.budget.ledger import Request
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import (
+    ALL_PERIODS_FILE,
+    FREQUENCIES_FILE,
+    MOST_PERIODS,
+    PARTITIONS_FILE,
+    PRIVACY_FILE,
+    period_names,
+)
+from dp_transforms.files.output import csv_lines, csv_rows
+from dp_transforms.files.paths import filesystem, join, local_path, read_bytes
+from dp_transforms.files.release_files import (
+    is_there,
+    read_file,
+    read_statement,
+    reading,
+    write_files,
+)
+from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.releases.base import ReleasedTables, ReleaseSpec, Statement
+from dp_transforms.releases.frequency_list import ListRelease, ListSpec
+from dp_transforms.releases.lists import list_tables
+from dp_transforms.releases.names import NamesRelease, NamesSpec, name_tables
+from dp_transforms.releases.series import Releases
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dp_transforms.engines.base import Collections, Engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PeriodSpec(ReleaseSpec):
+    periods: Sequence[str]
+    max_periods_per_user: int
+    max_partitions_per_user: int
+    epsilon: Number
+    kind: str = "period"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "periods", tuple(self.periods))
+        number = len(self.periods)
+        named = all(isinstance(period, str) for period in self.periods)
+        if not named or not 1 <= number <= MOST_PERIODS or len(set(self.periods)) < number:
+            raise ValueError(
+                f"there must be 1 to {MOST_PERIODS:,} different periods, as text, got {number:,}"
+            )
+        positive_integer("max_periods_per_user", self.max_periods_per_user)
+        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+
+    @property
+    def periods_per_user(self) -> int:
+        return min(self.max_periods_per_user, len(self.periods))
+
+    @property
+    def about(self) -> Statement:
+        """Returns the part of a privacy.json about the periods, of a ``kind`` such as "day"."""
+        return {
+            "of": self.kind,
+            "first": self.periods[0],
+            "last": self.periods[-1],
+            "max_periods_per_user": self.periods_per_user,
+        }
+
+    def statement(
+        self, columns: Sequence[pa.Field] | None, bounded_by_job: bool = True
+    ) -> Statement:
+        """Returns the statement about all periods together: see ``ReleaseSpec.statement``."""
+        return super().statement(columns, bounded_by_job) | {"periods": self.about}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodListsSpec(_PeriodSpec):
+    """Specifies a list for each public period: see ``ReleaseListsByPeriod`` for the arguments."""
+
+    tables = ReleasedTables(FREQUENCIES_FILE, list_tables)
+
+    mechanism: str = AUTO
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.of_each
+
+    @functools.cached_property
+    def of_each(self) -> PartitionMechanism:
+        each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
+        return partition_mechanism(each, self.max_partitions_per_user, self.mechanism)
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        return (Request(f"frequency list of each {self.kind}", Cost(PrivacyBudget(self.epsilon))),)
+
+    @property
+    def about(self) -> Statement:
+        whole = PrivacyBudget(self.epsilon).epsilon
+        of_all = {"epsilon_of_all": float(whole), "epsilon_of_all_exact": str(whole)}
+        return super().about | of_all
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.lists_by_period(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        return ListSpec(self.of_each).guarantee(bounded_by_job)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodNamesSpec(_PeriodSpec):
+    """Specifies names in each public period: see ``SelectPartitionsByPeriod`` for the arguments."""
+
+    tables = ReleasedTables(PARTITIONS_FILE, name_tables)
+
+    delta: Number
+    strategy: str = AUTO
+    noisy_counts: bool = False
+    intervals: bool = False
+    pre_threshold: int | None = None
+    neighbours: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.names
+
+    @functools.cached_property
+    def names(self) -> NamesSpec:
+        """Returns the selection of pairs of a period and a partition, in all periods at once."""
+        return NamesSpec.of(
+            self.strategy,
+            self.epsilon,
+            self.delta,
+            self.periods_per_user * self.max_partitions_per_user,
+            pre_threshold=self.pre_threshold,
+            neighbours=self.neighbours,
+            noisy_counts=self.noisy_counts,
+            already_bounded=True,
+            intervals=self.intervals,
+        )
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        return self.names.requests_for(f"names of partitions in each {self.kind}")
+
+    @property
+    def about(self) -> Statement:
+        bound = {"max_partitions_per_user_and_period": self.max_partitions_per_user}
+        return super().about | bound
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.names_by_period(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        return self.names.guarantee(bounded_by_job)
+
+    def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
+        return self.names.column_entries(columns)
+
+
+def write_all_periods(
+    directory: str, periods: Sequence[str], file_name: str, keep: bool = False
+) -> str:
+    """Writes the releases of all periods into one file beside their directories, with the period as
+    the first column; returns its path. It may ``keep`` a file that is there."""
+    directory = local_path(directory)
+    header, table = b"", []
+    with reading(directory, "a release for each period"):
+        for period in periods:
+            head, *rows = csv_rows(read_file(join(directory, period), file_name).decode())
+            header = csv_lines([("period", *head)])
+            table += [(period, *row) for row in rows]
+    content, path = header + csv_lines(table), join(directory, ALL_PERIODS_FILE)
+    if is_there(directory, ALL_PERIODS_FILE) and (keep or read_bytes(path) == content):
+        return path
+    return write_files(directory, {ALL_PERIODS_FILE: content})
+
+
+def read(
+    directory: str, read_period: Callable[[str], ListRelease | NamesRelease]
+) -> Releases | None:
+    """Reads the releases of periods below a directory by a function that reads one directory; None
+    if there are none. Each privacy.json names all periods."""
+    if "://" in directory:
+        pattern = join(directory, "*", PRIVACY_FILE)
+        paths = [file.path for file in filesystem(directory).match([pattern])[0].metadata_list]
+    else:
+        paths = glob.glob(join(glob.escape(directory), "*", PRIVACY_FILE))
+    if not paths:
+        return None
+    with reading(directory, "a release for each period"):
+        statement = read_statement(min(paths).removesuffix(PRIVACY_FILE))
+        periods = statement["periods"]
+        first, last = (f"{periods[end]}-01"[:10] for end in ("first", "last"))
+        names = period_names(periods["of"], f"{first}..{last}")
+        releases = {name: read_period(join(directory, name)) for name in names}
+        if any(
+            release.statement != statement | {"period": name} for name, release in releases.items()
+        ):
+            # Together they cost more than any of them says.
+            raise InputError(
+                f"{directory} holds periods of several jobs: give the directory of one period, or "
+                "move those of earlier jobs elsewhere"
+            )
+    return Releases(releases, periods["of"])

@@ -1,0 +1,86 @@
+"""Releases how many partitions users have: what ``choose_kappa`` decides by."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.budget.budget import Cost
+from dp_transforms.budget.ledger import Request
+from dp_transforms.files.filenames import DEGREES_FILE, DEGREES_HEADER
+from dp_transforms.files.output import csv_lines
+from dp_transforms.files.paths import local_path
+from dp_transforms.files.release_files import parse_rows, read_file, read_statement, reading
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees, UserDegreeMechanism
+from dp_transforms.releases.base import (
+    NEIGHBOURS,
+    ReleasedTables,
+    ReleaseSpec,
+    Statement,
+    Tables,
+    amount_entries,
+)
+
+if TYPE_CHECKING:
+    from dp_transforms.engines.base import Collections, Engine
+
+
+def degree_tables(released: Iterable[ReleasedDegrees], _: Statement) -> Tables:
+    """Returns the table of the numbers of partitions of users.
+
+    >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)], {})
+    {'released_user_degrees.csv': b'partitions_from,users\\n1,40\\n2,-3\\n'}
+    """
+    (one,) = released
+    return {DEGREES_FILE: DEGREES_HEADER + csv_lines(zip(one.lowest, one.users, strict=True))}
+
+
+_MECHANISM = "histogram of users by their numbers of partitions, discrete Laplace noise"
+
+
+@dataclass(frozen=True)
+class UserDegreesSpec(ReleaseSpec):
+    """Specifies numbers of users by how many partitions they have: see ``ReleaseUserDegrees``."""
+
+    tables = ReleasedTables(DEGREES_FILE, degree_tables)
+
+    epsilon: Number
+    max_degree: int = MAX_DEGREE
+
+    def __post_init__(self) -> None:
+        _ = self.mechanism
+
+    @functools.cached_property
+    def mechanism(self) -> UserDegreeMechanism:
+        return UserDegreeMechanism(self.epsilon, self.max_degree)
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        return (Request("partitions per user", Cost(PrivacyBudget(self.epsilon))),)
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.user_degrees(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        return {
+            "mechanism": _MECHANISM,
+            **amount_entries("epsilon", PrivacyBudget(self.epsilon).epsilon),
+            "delta": 0,
+            "neighbours": NEIGHBOURS,
+            "max_degree": self.max_degree,
+            "sensitivity": 1,
+            "sensitivity_norm": "L1 distance of histograms",
+        }
+
+
+def read_degrees(directory: str) -> ReleasedDegrees:
+    """Reads the numbers of partitions of users that choose-kappa has released."""
+    directory = local_path(directory)
+    with reading(directory, "a release of choose-kappa"):
+        rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)
+        lowest, users = zip(*sorted(tuple(map(int, row)) for row in rows), strict=True)
+        return ReleasedDegrees(lowest, users, float(read_statement(directory)["epsilon"]))
