@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -192,6 +193,8 @@ class DiscreteLaplace(GeometricNoise):
     array([ 0,  1,  2,  3, -1,  0, -1,  1])
     """
 
+    stable_name: ClassVar[str] = "DiscreteLaplace"
+
     scale: Number
 
     def __post_init__(self) -> None:
@@ -218,6 +221,8 @@ class TwoSidedGeometric(GeometricNoise):
     >>> TwoSidedGeometric(Eta(1, 1, 1)).sample(RandomTape(bytes(32)), "example", 8)
     array([ 0,  1,  1,  2, -1,  0,  0,  1])
     """
+
+    stable_name: ClassVar[str] = "TwoSidedGeometric"
 
     eta: Eta
 

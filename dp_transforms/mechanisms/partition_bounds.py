@@ -159,7 +159,7 @@ class PartitionBounds:
         return content.hexdigest()
 
     def __repr__(self) -> str:
-        # Random decisions of a job are derived from its mechanism's repr.
+        # Part of a mechanism's ``identifier``, and so never changed.
         return f"<PartitionBounds {self.digest}>"
 
     def contain(self, frequency_list: FrequencyList) -> bool:

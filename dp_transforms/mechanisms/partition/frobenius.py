@@ -91,6 +91,8 @@ class FrobeniusMechanism(WithinBounds):
     True
     """
 
+    stable_name: ClassVar[str] = "FrobeniusMechanism"
+
     max_total: int | None = field(default=None, kw_only=True)
 
     title = "two-sided geometric noise on Frobenius coordinates of integer partitions"

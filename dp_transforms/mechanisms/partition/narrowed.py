@@ -112,6 +112,8 @@ class ExactTotalMechanism(_TotalMechanism):
     1100
     """
 
+    stable_name: ClassVar[str] = "ExactTotalMechanism"
+
     total: int = field(kw_only=True)
     _possible = "of a public total"
     _field = "total"
@@ -201,6 +203,8 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
     >>> mechanism.delta_prime < 4e-9
     True
     """
+
+    stable_name: ClassVar[str] = "DistanceBoundedPartitionMechanism"
 
     max_total: int = field(kw_only=True)
     delta: float | None = field(default=None, kw_only=True)

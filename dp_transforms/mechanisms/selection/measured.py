@@ -118,6 +118,8 @@ class MeasuredSelection(WeightedStrategy):
     RoundPlan(partitions=25, rounds=3, growth=32, root=6)
     """
 
+    stable_name: ClassVar[str] = "MeasuredSelection"
+
     name: ClassVar[str] = "measured"
     tuning: ClassVar[Tuning] = Tuning()
 
