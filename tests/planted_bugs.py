@@ -57,8 +57,8 @@ lists are released as if each user had one partition
 + return epsilon / self.factors
 # dp_transforms/mechanisms/partition/narrowed.py: test_known_total.py
 lists of any total below the public one are released
-- return abs(missing) <= tolerance
-+ return missing >= -tolerance
+- if released.total == self.total:
++ if released.total <= self.total:
 # dp_transforms/mechanisms/partition/frobenius.py: test_frobenius.py::test_the_noise_of_each_coordinate_has_its_distribution
 the first coordinate has no noise
 - noise.sample(tape, arm, count, begin)

@@ -157,24 +157,36 @@ def _limits(bounds: PartitionBounds | None, length: int, rows: bool) -> tuple[In
 
 
 def _at_most(rows: IntArray, columns: IntArray, most: int) -> tuple[IntArray, IntArray]:
-    """Lowers all coordinates alike, as far as they can be, to a total of at most ``most``."""
+    """Returns the coordinates of a list of at most ``most`` users: these, or lower ones.
 
-    def lowered(by: int) -> list[IntArray]:
-        return [
-            np.maximum(arm - by, np.count_nonzero(arm) - np.arange(len(arm))) * (arm > 0)
-            for arm in (rows, columns)
-        ]
+    All coordinates are lowered by one number, or where that is too much the first ones of both arms
+    by one less. So no more users go than must, but for one. Arms still fall strictly.
+    """
 
-    def total(arms: list[IntArray]) -> int:
-        return sum(sum(arm[arm > 0].tolist()) for arm in arms)
+    def lowered(by: int, spared: int = 0) -> list[IntArray]:
+        arms = []
+        for arm in (rows, columns):
+            index = np.arange(len(arm))
+            least = np.count_nonzero(arm) - index
+            arms.append(np.where(arm > 0, np.maximum(arm - by + (index < spared), least), 0))
+        return arms
 
-    if total([rows, columns]) <= most:
+    def is_too_large(arms: list[IntArray]) -> bool:
+        return sum(sum(arm[arm > 0].tolist()) for arm in arms) > most
+
+    if not is_too_large([rows, columns]):
         return rows, columns
     # The least coordinates with this square have a total of side * (side + 1).
     side = (math.isqrt(4 * most + 1) - 1) // 2
-    rows, columns = ((np.arange(len(arm)) < side) * arm for arm in (rows, columns))
-    some = range(2 * LARGEST - 1)
-    rows, columns = lowered(
-        bisect.bisect_left(some, True, key=lambda by: total(lowered(by)) <= most)
+    rows, columns = (np.where(np.arange(len(arm)) < side, arm, 0) for arm in (rows, columns))
+    if not is_too_large([rows, columns]):
+        return rows, columns
+    by = bisect.bisect_left(
+        range(2 * LARGEST - 1), True, key=lambda by: not is_too_large(lowered(by))
     )
+    longest = max(len(rows), len(columns))
+    spared = bisect.bisect_left(
+        range(longest), True, key=lambda spared: is_too_large(lowered(by, spared + 1))
+    )
+    rows, columns = lowered(by, spared)
     return rows, columns

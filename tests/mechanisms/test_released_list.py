@@ -8,10 +8,10 @@ from dp_transforms.mechanisms import (
     Eta,
     IntegerPartitionMechanism,
     PartitionBounds,
-    PartitionTable,
     RandomTape,
 )
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.partition.table import PartitionTable
 from dp_transforms.mechanisms.selection import OptimalSelection
 from dp_transforms.postprocessing.estimates import GRID
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
