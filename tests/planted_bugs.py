@@ -39,6 +39,19 @@ _BUGS = r"""
 an enclosure's product is rounded up at both ends
 - return Enclosure(down.mul(x.lower, y.lower), up.mul(x.upper, y.upper))
 + return Enclosure(up.mul(x.lower, y.lower), up.mul(x.upper, y.upper))
+# dp_transforms/postprocessing/all_records_bounds.py: test_all_records_bounds.py
+of a cell in which some users have more than kappa partitions nobody lost records
+- most_users = self._sum([int(end > kappa) for end in ends], failure, 1)
++ most_users = self._sum([int(degree > kappa) for degree in lowest], failure, 1)
+noise among numbers of users moves no proved interval about all records
+- noise = sum_of_noises(rate, np.array(weights, np.float64), failure * _ROUNDING)
++ noise = 0.0
+all dropped records are taken to be outside of the top
+- _quotient(share.high * users + min(pairs, most_of_top), users + pairs, empty=1)
++ _quotient(share.high * users, users + pairs, empty=1)
+a kappa that noisy degrees chose is taken for one that was set before
+- self._possible_kappas = len(degrees.lowest)
++ self._possible_kappas = 1
 # dp_transforms/mechanisms/identifier.py: test_identifier.py
 mechanisms that differ in their last parameter alone share their noise
 - for field in dataclasses.fields(mechanism)
