@@ -90,7 +90,8 @@ class EpsilonBound:
 
 def identity(output: Any) -> Hashable:
     """Returns the output itself, as a statistic."""
-    return output
+    hashable: Hashable = output
+    return hashable
 
 
 def epsilon_lower_bound(

@@ -13,9 +13,9 @@ from dp_transforms.files.filenames import DEGREES_FILE
 from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import read_degrees
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
-from dp_transforms.postprocessing.kappa_choice import choose_kappa
+from dp_transforms.postprocessing.kappa_choice import choose_kappa, kappa_table
 from dp_transforms.reports import page
-from dp_transforms.reports.page import kappa_table, plot_kappas
+from dp_transforms.reports.page import plot_kappas
 from dp_transforms.specs import UserDegreesSpec
 from pipelines import command_line, job_flags
 from pipelines.release_job import Release, job, release_of

@@ -22,12 +22,13 @@ def full(name):
 ARROWS = {
     "mechanisms.partition.walk": "mechanisms",
     "mechanisms.selection": "mechanisms",
-    "mechanisms.partition": "mechanisms mechanisms.partition.walk",
+    "mechanisms.decoding": "mechanisms",
+    "mechanisms.partition": "mechanisms mechanisms.decoding mechanisms.partition.walk",
     "columnar": "",
     "sample_data": "mechanisms",
     "budget": "mechanisms mechanisms.partition",
     # The wall: neither of these two knows the other, and nothing that releases knows them.
-    "postprocessing": KERNELS,
+    "postprocessing": f"mechanisms.decoding {KERNELS}",
     "evaluation": "mechanisms mechanisms.partition mechanisms.partition.walk",
     ".": f"budget columnar runtime {KERNELS}",
     "runtime": f". budget columnar {KERNELS}",
@@ -39,8 +40,6 @@ ARROWS = {
 ARROWS = {full(name): {*map(full, others.split())} for name, others in ARROWS.items()}
 LATE = {
     "dp_transforms.mechanisms.frequency_list": {"dp_transforms.reports.lists"},
-    "dp_transforms.mechanisms.partition.frobenius": {"dp_transforms.postprocessing.decoder"},
-    "dp_transforms.postprocessing.kappa_choice": {"dp_transforms.reports.page"},
 }
 """Imports of a module inside functions alone: a released list and a choice, which are public,
 show themselves, and noisy coordinates, which are public, are decoded."""

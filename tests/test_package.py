@@ -40,6 +40,9 @@ def test_deprecated_names_still_work_and_say_what_to_do():
         from dp_transforms.mechanisms import PartitionTable
     assert PartitionTable(FrequencyList([1], [1]), mechanisms.Eta(1, 1, 1), upper=[3])
     assert not {"MaximumTotalMechanism", "PartitionTable"} & set(dir(mechanisms))
+    with pytest.warns(DeprecationWarning, match=r"take dp_transforms\.mechanisms\.decoding"):
+        from dp_transforms.postprocessing.decoder import Posterior
+    assert Posterior.median
 
 
 @pytest.fixture(scope="module")

@@ -177,9 +177,9 @@ def is_full(rows: int, size: int, last: pa.Table) -> bool:
 def size_of(table: pa.Table) -> int:
     """Counts the bytes of the rows of a table."""
     try:
-        return table.nbytes
+        return int(table.nbytes)
     except pa.ArrowTypeError:  # of views, before Arrow 18
-        return table.get_total_buffer_size()
+        return int(table.get_total_buffer_size())
 
 
 def check_columns(table: pa.Table, names: Sequence[str]) -> None:

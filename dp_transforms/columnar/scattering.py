@@ -60,8 +60,9 @@ _NUMBER = np.dtype("<i8")
 
 def buckets_of(hashes: Hashes, num_buckets: int) -> npt.NDArray[np.uint16]:
     """Returns the bucket in [0, num_buckets) of each hash, by its upper half."""
-    found = (hashes >> np.uint64(32)) * np.uint64(num_buckets) >> np.uint64(32)
-    return found.astype(np.uint16)
+    buckets: npt.NDArray[np.uint64] = hashes >> np.uint64(32)
+    buckets = buckets * np.uint64(num_buckets) >> np.uint64(32)
+    return buckets.astype(np.uint16)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +188,7 @@ def _shrinks(table: pa.Table, hashes: Hashes, route: Route) -> bool:
     while sample.num_rows < _SAMPLE_ROWS // 4:  # a larger part if few rows have distinct hashes
         bits = max(0, bits - 1)
         sample = route.part(table, hashes, 0, bits)
-    return route.reduce(sample).num_rows <= _WORTH * sample.num_rows
+    return bool(route.reduce(sample).num_rows <= _WORTH * sample.num_rows)
 
 
 def _taken(table: pa.Table, rows: Int64Array) -> pa.Table:
@@ -318,7 +319,8 @@ def unpack(data: bytes) -> pa.Table:
 def compressed(stream: bytes) -> bytes:
     """Compresses a stream, and puts its length before it."""
     size = len(stream).to_bytes(_SIZE_BYTES, "little")
-    return size + pa.Codec("zstd").compress(stream, asbytes=True)
+    content: bytes = pa.Codec("zstd").compress(stream, asbytes=True)
+    return size + content
 
 
 def decompressed(data: bytes) -> pa.Buffer:

@@ -199,7 +199,8 @@ class RateCurve:
 
     def low(self, ranks: Any) -> FloatArray:
         """Returns lower bounds at some ranks, up to the last."""
-        return np.interp(ranks, self._ranks, self._low)
+        bounds: FloatArray = np.interp(ranks, self._ranks, self._low)
+        return bounds
 
     def high(self, ranks: Any) -> FloatArray:
         """Returns upper bounds at some ranks, up to the last."""
@@ -227,7 +228,8 @@ class RateCurve:
     def _below_lines(self, piece: Any, ranks: FloatArray) -> FloatArray:
         before = self._before[piece] * (ranks - self._ranks[piece])
         after = self._after[piece] * (self._ranks[piece + 1] - ranks)
-        return np.minimum(self._high[piece] + before, self._high[piece + 1] - after)
+        bounds: FloatArray = np.minimum(self._high[piece] + before, self._high[piece + 1] - after)
+        return bounds
 
 
 def around(

@@ -50,6 +50,7 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.decoding.decoder import Posterior
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import (
     COLUMNS,
@@ -90,8 +91,6 @@ def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelInterva
     """Returns intervals of the decoder's model, from ``draws`` lists drawn from its posterior; a
     ValueError if the list has no noisy coordinates. Model intervals are shorter than the proved
     ones; benchmarks/results/answers.md tells how often they hold."""
-    from dp_transforms.postprocessing.decoder import Posterior
-
     if released.coordinates is None:
         raise ValueError("intervals of the model need noisy coordinates, and this list has none")
     bounds = getattr(released.mechanism, "bounds", None)

@@ -32,6 +32,10 @@ from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability, percents
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
 from dp_transforms.postprocessing.planning import made_up_dists
+from dp_transforms.postprocessing.text_table import text_table
+
+NEEDED_USERS, ERROR = "users that a partition needs", "expected dist"
+"""What the error of a plan is called: for names, and for lists."""
 
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
@@ -81,8 +85,6 @@ class KappaChoice:
     contributions: float
 
     def __repr__(self) -> str:
-        from dp_transforms.reports.page import kappa_table
-
         return kappa_table(self)
 
 
@@ -150,6 +152,36 @@ def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) 
         f"{100 * confidence:.15g}% confidence) of all pairs of a user and a partition, and dropped "
         f"{1 - kept.value:.1%} ({least} to {largest}); a user with more than {most:,} "
         f"partitions counts as one with {most:,}."
+    )
+
+
+def kappa_table(choice: KappaChoice) -> str:
+    """Formats the comparison as text."""
+    error, noise = NEEDED_USERS, []
+    about = "the users of all records with which a partition is named half of the time"
+    if choice.plans[0].noise is not None:
+        error, noise = ERROR, ["noise", "of other kinds"]
+        about = (
+            "at most about half the L1 distance to the list of all pairs, half of what is\n"
+            "dropped and the noise on a Zipf list; noise on lists of other kinds stands beside it"
+        )
+    rows = [["kappa", "kept (95%)", "dropped", *noise, error]]
+    for plan in choice.plans:
+        row = [f"{plan.kappa:,}", " to ".join(percents(plan.kept.low, plan.kept.high, 1))]
+        row.append(f"{plan.dropped:,.0f}")
+        if plan.noise is not None and plan.other_noise is not None:
+            low, high = plan.other_noise
+            row += [f"{plan.noise:,.0f}", f"{low:,.0f} to {high:,.0f}"]
+        is_recommended = plan.kappa == choice.recommended
+        row.append(f"{plan.error:,.0f} *" if is_recommended else f"{plan.error:,.0f}")
+        rows.append(row)
+    return (
+        f"about {choice.users:,.0f} users, {choice.contributions:,.0f} contributions\n"
+        f"{text_table(rows)}\n"
+        f"kept: part of all pairs of a user and a partition, by the released degrees: a user "
+        f"with more\nthan max_degree partitions counts in every column as one with max_degree\n"
+        f"* recommended: max_partitions_per_user={choice.recommended}\n"
+        f"{error}: {about}"
     )
 
 

@@ -42,6 +42,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.decoding.decoder import Posterior
 from dp_transforms.mechanisms.discrete_noise import (
     DiscreteLaplace,
     IntegerNoise,
@@ -150,9 +151,7 @@ class FrobeniusMechanism(WithinBounds):
         )
 
     def _released(self, drawn: NoisyCoordinates) -> ReleasedList:
-        # What is private ends here. The decoder's libraries take a while to import.
-        from dp_transforms.postprocessing.decoder import Posterior
-
+        # What is private ends here.
         decoded = Posterior(drawn, self.bounds).median(self.max_total)
         return ReleasedList(decoded.frequencies, decoded.multiplicities, self, drawn)
 

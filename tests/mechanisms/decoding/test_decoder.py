@@ -9,6 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import geom, nbinom
 
+from dp_transforms.mechanisms.decoding import gap_chains
+from dp_transforms.mechanisms.decoding.decoder import Posterior
+from dp_transforms.mechanisms.decoding.gap_chains import Arm, GapChains
+from dp_transforms.mechanisms.decoding.gap_model import END, SHAPE, cell_masses, end_probabilities
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import (
     COLUMNS,
@@ -18,10 +22,6 @@ from dp_transforms.mechanisms.noisy_coordinates import (
 )
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
-from dp_transforms.postprocessing import gap_chains
-from dp_transforms.postprocessing.decoder import Posterior
-from dp_transforms.postprocessing.gap_chains import Arm, GapChains
-from dp_transforms.postprocessing.gap_model import END, SHAPE, cell_masses, end_probabilities
 from dp_transforms.sample_data import rockyou
 from tests import enumeration
 from tests.tapes import InsecureSeededTape
