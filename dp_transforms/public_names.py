@@ -1,4 +1,5 @@
-"""Loads the public names of a package, which only its stub lists, when they are first used."""
+"""Loads public names when they are first used: those of a package, which only its stub lists, and
+functions that were methods."""
 
 from __future__ import annotations
 
@@ -35,3 +36,17 @@ def lazily(
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return sorted(homes.keys() - advice.keys()), load
+
+
+def moved_method(module: str, function: str) -> Callable[..., Any]:
+    """Returns a method that gives a DeprecationWarning, and calls a function of a module with the
+    object as its first argument. The module is loaded by its name at the first call: it is in a
+    storey above that of the class."""
+
+    def method(self: Any, *arguments: Any, **options: Any) -> Any:
+        text = f"this method is deprecated: call {module}.{function} with the list"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return getattr(import_module(module), function)(self, *arguments, **options)
+
+    method.__doc__ = f"Deprecated: see ``{module}.{function}``."
+    return method
