@@ -293,8 +293,8 @@ what is reserved but not committed is spent again
 + costs = [cost]
 # dp_transforms/columnar/counting.py
 public partitions without users are never selected
-- _capped(found, cap) for name, found in sums.items()})
-+ _capped(found, cap) for name, found in sums.items()}).filter(pa.array(sums[COUNT] > 0))
+- _capped(column, cap) for name, column in sums.items()})
++ _capped(column, cap) for name, column in sums.items()}).filter(pa.array(sums[COUNT] > 0))
 # dp_transforms/columnar/hashing.py
 the noise of a partition does not depend on its name
 -             state.update(name)

@@ -65,8 +65,8 @@ class Limits:
         if self._found is not None and self._found[0].type == owners.type:
             values, known = self._found
             rows = pc.index_in(owners, value_set=values)
-            found = to_numpy(rows.is_valid().cast(pa.uint8())).view(bool)
-            limits[found] = known[to_numpy(rows.drop_null())]
+            is_known = to_numpy(rows.is_valid().cast(pa.uint8())).view(bool)
+            limits[is_known] = known[to_numpy(rows.drop_null())]
         return limits
 
     def add(self, owners: pa.Array, limits: Hashes) -> None:
@@ -204,9 +204,9 @@ def _distinct(
     width = space[1]
     if math.prod(space) <= _DENSE * len(owner):
         # So few pairs are possible that a table of them replaces sorting.
-        found = np.zeros(math.prod(space), bool)
-        found[owner.astype(np.int64) * width + member] = True
-        distinct = np.flatnonzero(found)
+        is_there = np.zeros(math.prod(space), bool)
+        is_there[owner.astype(np.int64) * width + member] = True
+        distinct = np.flatnonzero(is_there)
     else:
         # Half the bytes sort in a fraction of the time.
         kind = np.uint32 if math.prod(space) < 1 << 32 else np.uint64

@@ -165,15 +165,15 @@ def _hash_bytes(
     for chunk in _chunks(len(hashes)):
         edges = offsets[chunk.start : chunk.stop + 1].astype(np.int64)
         starts, left = edges[:-1], np.diff(edges)
-        found = hashes[chunk]
+        of_chunk = hashes[chunk]
         width = int(left[0])
         if width <= _LONG_BYTES and (left == width).all():
-            _hash_even(data, int(starts[0]), width, key, encryptor, found)
+            _hash_even(data, int(starts[0]), width, key, encryptor, of_chunk)
             continue
         rows: slice | Int64Array = slice(None)
         if left.max() > _LONG_BYTES:
             for row in np.flatnonzero(left > _LONG_BYTES).tolist():
-                found[row] = _long_hash(data[edges[row] : edges[row + 1]].tobytes(), key)
+                of_chunk[row] = _long_hash(data[edges[row] : edges[row + 1]].tobytes(), key)
             rows = np.flatnonzero(left <= _LONG_BYTES)
             starts, left = starts[rows], left[rows]
         before: Hashes | int = 0
@@ -187,7 +187,7 @@ def _hash_bytes(
                 block[:, half] = words
             block ^= before
             _encrypt(encryptor, blocks, encrypted, len(left))
-            found[rows] = encrypted[: len(left), 0]
+            of_chunk[rows] = encrypted[: len(left), 0]
             going = np.flatnonzero(left > _BLOCK)
             before = encrypted[going]
             rows = going if isinstance(rows, slice) else rows[going]

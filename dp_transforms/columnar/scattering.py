@@ -89,11 +89,12 @@ class Route:
         first, *others = (hash_rows(single(table[name]), self.key) for name in self.names)
         return functools.reduce(functools.partial(prf, self.key), others, first)
 
-    def by_row(self, table: pa.Table, found: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def by_row(self, table: pa.Table, results: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Maps results for the entries of ``hashes`` to rows."""
-        return (
-            found[to_numpy(single(table[self.names[0]]).indices)] if self.is_coded(table) else found
-        )
+        if not self.is_coded(table):
+            return results
+        of_rows: npt.NDArray[Any] = results[to_numpy(single(table[self.names[0]]).indices)]
+        return of_rows
 
     def is_coded(self, table: pa.Table) -> bool:
         """Tells whether rows are codes of values, so that each value is hashed only once."""

@@ -73,10 +73,10 @@ class IntegerNoise(ABC):
         lower = np.where(positive, ~words, words).astype(np.float64) * 2.0**-WORD_BITS
         upper = (lower + 2.0**-WORD_BITS) * (1 + 2 * RELATIVE_ERROR)
         lower *= 1 - 2 * RELATIVE_ERROR
-        found = self._guess(np.maximum(lower, 2.0**-WORD_BITS))
-        certain = self._float_tails(found) < lower
-        certain &= (found == 0) | (self._float_tails(np.maximum(found, 1) - 1) > upper)
-        draws = np.where(positive, found, -found)
+        magnitudes = self._guess(np.maximum(lower, 2.0**-WORD_BITS))
+        certain = self._float_tails(magnitudes) < lower
+        certain &= (magnitudes == 0) | (self._float_tails(np.maximum(magnitudes, 1) - 1) > upper)
+        draws = np.where(positive, magnitudes, -magnitudes)
         for i in np.flatnonzero(~certain).tolist():
             draws[i] = self._exact_draw(partial(extend, i))
         return draws
@@ -156,8 +156,8 @@ class GeometricNoise(IntegerNoise):
 
     def _guess(self, levels: FloatArray) -> IntArray:
         rate, total, end = self._floats
-        found = np.ceil(-np.log(levels * total + end) / rate).astype(np.int64) - 1
-        return np.clip(found, 0, self._largest)
+        magnitudes = np.ceil(-np.log(levels * total + end) / rate).astype(np.int64) - 1
+        return np.clip(magnitudes, 0, self._largest)
 
     def _float_tails(self, x: IntArray) -> FloatArray:
         rate, total, _ = self._floats

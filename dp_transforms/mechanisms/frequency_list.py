@@ -189,8 +189,8 @@ class FrequencyList:
         >>> FrequencyList([5, 2, 1], [1, 1, 3]).at_least([6, 2, 1]).tolist()
         [0, 2, 5]
         """
-        found = np.searchsorted(-self._frequencies, -np.asarray(users), side="right")
-        return np.append(0, self._multiplicities.cumsum())[found]
+        places = np.searchsorted(-self._frequencies, -np.asarray(users), side="right")
+        return np.append(0, self._multiplicities.cumsum())[places]
 
     def l1_distance(self, other: FrequencyList) -> int:
         """Sums the absolute differences over ranks: twice ``dist`` of Blocki et al. (2016)."""

@@ -228,16 +228,16 @@ def _smallest_within(values: FrequencyList, distance: int) -> FrequencyList:
 
 def _runs(is_reached: Callable[[int, int], bool], largest: int, ranks: int) -> FrequencyList:
     """Returns the list of the largest value >= 1 that each rank reaches, by bisection."""
-    found, repeats, rank = [], [], 1
+    values, repeats, rank = [], [], 1
     while rank <= ranks:
         value = _last(lambda v, rank=rank: is_reached(rank, v), largest)  # type: ignore[misc]
         if value == 0:
             break
         last = _last(lambda r, value=value: is_reached(r, value), ranks)  # type: ignore[misc]
-        found.append(value)
+        values.append(value)
         repeats.append(last - rank + 1)
         rank, largest = last + 1, value
-    return FrequencyList.from_runs(found, repeats)
+    return FrequencyList.from_runs(values, repeats)
 
 
 def _last(holds: Callable[[int], bool], most: int) -> int:

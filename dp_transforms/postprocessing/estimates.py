@@ -60,10 +60,10 @@ class Estimate:
         object.__setattr__(self, "confidence", float(self.confidence))
 
     def __str__(self) -> str:
-        def text(one: float, rounding: str | None = None) -> str:
-            if isinstance(one, int):
-                return f"{one:,}"
-            return f"{rounded(float(one), 4, rounding):,.4g}"
+        def text(number: float, rounding: str | None = None) -> str:
+            if isinstance(number, int):
+                return f"{number:,}"
+            return f"{rounded(float(number), 4, rounding):,.4g}"
 
         value, low, high = (
             text(self.value),
@@ -115,8 +115,8 @@ class Answers(ABC):
         """Estimates ``guessing_metrics.success_rate_bits``; the upper end may be infinite."""
         rate = self.share_of_top(guesses, confidence)
         value, low, high = (
-            math.log2(guesses / one) if one else math.inf
-            for one in (rate.value, rate.high, rate.low)
+            math.log2(guesses / share) if share else math.inf
+            for share in (rate.value, rate.high, rate.low)
         )
         return Estimate(value, low, high, confidence, rate.kind)
 
@@ -289,15 +289,15 @@ class ModelIntervals(Answers):
         self._samples = samples
 
     def alpha_guesswork_bits(self, alpha: Number, confidence: float = 0.95) -> Estimate:
-        def bits(one: FrequencyList) -> float:
-            return guessing_metrics.alpha_guesswork_bits(one, alpha) if len(one) else 0.0
+        def bits(drawn: FrequencyList) -> float:
+            return guessing_metrics.alpha_guesswork_bits(drawn, alpha) if len(drawn) else 0.0
 
         return around(
             bits(self.released), *self._quantiles(bits, confidence), confidence, self._kind
         )
 
     def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
-        return self._quantiles(lambda one: _number_of(one, name, index), confidence)
+        return self._quantiles(lambda drawn: _number_of(drawn, name, index), confidence)
 
     def _quantiles(
         self, number: Callable[[FrequencyList], float], confidence: float

@@ -95,7 +95,9 @@ def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelInterva
         raise ValueError("intervals of the model need noisy coordinates, and this list has none")
     bounds = getattr(released.mechanism, "bounds", None)
     arms = Posterior(released.coordinates, bounds).sample(draws)
-    return ModelIntervals(released, [list_of_coordinates(*one) for one in zip(*arms, strict=True)])
+    return ModelIntervals(
+        released, [list_of_coordinates(*coordinates) for coordinates in zip(*arms, strict=True)]
+    )
 
 
 class CoordinateIntervals(ReleaseIntervals):
@@ -106,8 +108,8 @@ class CoordinateIntervals(ReleaseIntervals):
     >>> from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
     >>> released = FrobeniusMechanism(1).release(FrequencyList([500, 20, 1], [1, 10, 300]))
     >>> facts = intervals_of(released)
-    >>> one = facts.number_of_partitions(confidence=1 - 1e-9)
-    >>> one.low <= 311 <= one.high
+    >>> partitions = facts.number_of_partitions(confidence=1 - 1e-9)
+    >>> partitions.low <= 311 <= partitions.high
     True
     """
 
@@ -225,9 +227,9 @@ class CoordinateIntervals(ReleaseIntervals):
             noises = [rank, 2 * last - rank]
         if first < rank:
             most = min(last, rank - 1)
-            found = int(self.released.at_ranks([rank])[0])
+            released = int(self.released.at_ranks([rank])[0])
             low, high = self._line_bounds(
-                ROWS, rank, square, failure * _OF_SQUARE, min(found, most)
+                ROWS, rank, square, failure * _OF_SQUARE, min(released, most)
             )
             # h - 1 of the module.
             behind = np.arange(min(low, most), min(high, most) + 1)

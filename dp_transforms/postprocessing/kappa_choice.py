@@ -105,7 +105,7 @@ def choose_kappa(
         KappaPlan(kappa, kept_part(released, kappa), degrees.total - degrees.kept(kappa), *effect)
         for kappa, effect in effects
     )
-    best = min(plans, key=lambda one: one.error)
+    best = min(plans, key=lambda plan: plan.error)
     return KappaChoice(best.kappa, plans, float(degrees.users.sum()), degrees.total)
 
 
@@ -202,8 +202,8 @@ def _without_noise(noisy: FloatArray, epsilon: float) -> FloatArray:
         )
     falling = np.sort(noisy)[::-1]
     excess = (falling.cumsum() - total) / np.arange(1, len(noisy) + 1)
-    found = np.maximum(noisy - excess[falling > excess][-1], 0)
-    return np.append(found, np.zeros(cells - len(noisy)))
+    denoised = np.maximum(noisy - excess[falling > excess][-1], 0)
+    return np.append(denoised, np.zeros(cells - len(noisy)))
 
 
 class _Degrees:
@@ -253,7 +253,7 @@ def _noise(epsilon: Fraction, contributions: int, kappa: int) -> FloatArray:
     # The largest two powers up to kappa, since larger ones take longer, or 1 and 4.
     power = max(1, int(math.log(kappa + 0.5, _STEP)))
     part = math.log(kappa, _STEP) - power
-    here, before = (_simulated(epsilon, contributions, one) for one in (power, power - 1))
+    here, before = (_simulated(epsilon, contributions, exponent) for exponent in (power, power - 1))
     return np.exp(here * (1 + part) - before * part)
 
 
@@ -267,18 +267,18 @@ def _simulated(epsilon: Fraction, contributions: int, power: int) -> FloatArray:
 def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[tuple[int, _Effect]]:
     # Powers of two first, then values around the best: strategies take a third of a second.
     candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
-    found: dict[int, float] = {}
+    needed: dict[int, float] = {}
     for kappa in candidates:
         if kappa & (kappa - 1) == 0 or kappa == candidates[-1]:
-            found[kappa] = _needed(degrees, epsilon, delta, kappa)
-            if found[kappa] > _HOPELESS * min(found.values()):
+            needed[kappa] = _needed(degrees, epsilon, delta, kappa)
+            if needed[kappa] > _HOPELESS * min(needed.values()):
                 break
-    best = min(found, key=found.__getitem__)
+    best = min(needed, key=needed.__getitem__)
     for kappa in candidates:
-        if kappa not in found and best < 2 * kappa < 4 * best:
-            found[kappa] = _needed(degrees, epsilon, delta, kappa)
-    least = min(found.values())
-    for kappa, error in sorted(found.items()):
+        if kappa not in needed and best < 2 * kappa < 4 * best:
+            needed[kappa] = _needed(degrees, epsilon, delta, kappa)
+    least = min(needed.values())
+    for kappa, error in sorted(needed.items()):
         if error <= _HOPELESS * least:
             yield kappa, (None, None, error)
 

@@ -32,5 +32,8 @@ def _printable(cell: str) -> str:
     >>> print(_printable("home\\n\\x1b[2Jnews"))
     home\\n\\x1b[2Jnews
     """
-    shown = (one if one.isprintable() else one.encode("unicode_escape").decode() for one in cell)
+    shown = (
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in cell
+    )
     return cell if cell.isprintable() else "".join(shown)

@@ -234,7 +234,12 @@ class GapChains:
         ends = [of_rows, of_columns]
         from_on = [np.append(np.cumsum(end[::-1])[::-1], 0.0) for end in ends]
         self._alive, self._after = (
-            np.concatenate([*(one[begin : begin + len(one) - 2] for one in from_on), [0.0]])
+            np.concatenate(
+                [
+                    *(from_place[begin : begin + len(from_place) - 2] for from_place in from_on),
+                    [0.0],
+                ]
+            )
             for begin in (1, 2)
         )
         self._stop = np.concatenate([of_rows[1:], of_columns[1:], [0.0]]) / np.maximum(mass, TINY)

@@ -181,7 +181,7 @@ class EndingRule:
             chunk = ends[start : start + step]
             last = windows[chunk]
             ratios = np.cumsum(2 * np.minimum(last, self._slowest) - self._slowest, axis=1)
-            found = np.flatnonzero(ratios.min(axis=1) <= -self._refuted)
-            if found.size:
-                return int(chunk[found[0]])
+            ending = np.flatnonzero(ratios.min(axis=1) <= -self._refuted)
+            if ending.size:
+                return int(chunk[ending[0]])
         return None

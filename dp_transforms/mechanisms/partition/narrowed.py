@@ -170,10 +170,10 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
             if not (isinstance(self.delta, float) and 0 < self.delta < 1):
                 raise ValueError(f"delta must be a float between 0 and 1, got {self.delta!r}")
             delta: float = self.delta
-            found = smallest_where(
+            distance = smallest_where(
                 lambda d: probability_outside(self.decay, self.max_total, d) <= delta, 0
             )
-            object.__setattr__(self, "distance", found)
+            object.__setattr__(self, "distance", distance)
         else:
             check_total("distance", self.distance)
             outside = probability_outside(self.decay, self.max_total, self.distance)
