@@ -68,7 +68,7 @@ sensitivity off by a factor of two: epsilon / sensitivity for epsilon / (2 sensi
 lists are released as if each user had one partition
 - return epsilon / (self.factors * self.sensitivity)
 + return epsilon / self.factors
-# dp_transforms/mechanisms/partition/narrowed.py: test_known_total.py
+# dp_transforms/mechanisms/partition/restricted.py: test_known_total.py
 lists of any total below the public one are released
 - if released.total == self.total:
 + if released.total <= self.total:

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from dp_transforms.mechanisms import Eta, ExactTotalMechanism, FrequencyList
-from dp_transforms.mechanisms.partition import narrowed
+from dp_transforms.mechanisms.partition import restricted
 from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError, UnsuitableListError
 from tests import enumeration
 from tests.statistical import distributions
@@ -79,7 +79,7 @@ def test_a_list_that_no_neighbour_of_it_excuses_is_refused_without_numbers():
 
 def test_a_total_that_releases_hardly_have_ends_with_an_error(monkeypatch):
     """At this rate a release of the empty list is empty with a probability of 1e-13."""
-    monkeypatch.setattr(narrowed, "GIVE_UP_BITS", 5)
+    monkeypatch.setattr(restricted, "GIVE_UP_BITS", 5)
     with pytest.raises(NothingDrawnError, match="agrees with total was found: raise epsilon"):
         ExactTotalMechanism(total=0, epsilon=0.1).release(FrequencyList())
 
@@ -87,7 +87,7 @@ def test_a_total_that_releases_hardly_have_ends_with_an_error(monkeypatch):
 def test_failures_are_as_private_as_releases(monkeypatch):
     """At a rate of ln 2 a draw for the empty list is empty with probability phi(1/2) = 0.2888, and
     for one user with 0.2888 / (2 - 1.5 * 0.2888) / 2 = 0.0922 (see ``exponential``)."""
-    monkeypatch.setattr(narrowed, "GIVE_UP_BITS", 2)
+    monkeypatch.setattr(restricted, "GIVE_UP_BITS", 2)
     mechanism, draws = ExactTotalMechanism(eta=HALF, total=0), 600
     chances = []
     for private, empty in ((FrequencyList(), 0.28879), (FrequencyList([1], [1]), 0.09216)):
