@@ -25,17 +25,14 @@ def identifier(mechanism: Any) -> str:
     Args:
       mechanism: a dataclass. The parameters are its fields with ``repr=True``. A field whose value
         is a dataclass with a ``stable_name`` is written by the same rules, and others by their
-        ``repr``, which must not change either.
-
-    Raises:
-      TypeError: it is not an instance of a dataclass.
+        ``repr``. So is a mechanism that is no dataclass: its ``repr`` must state all parameters.
 
     >>> from dp_transforms.mechanisms import Eta, FrobeniusMechanism
     >>> identifier(FrobeniusMechanism(eta=Eta(1, 1, 1)))
     'FrobeniusMechanism(epsilon=None, sensitivity=1, eta=Eta(x=1, y=1, z=1), bounds=None, ...)'
     """
-    if isinstance(mechanism, type) or not dataclasses.is_dataclass(mechanism):
-        raise TypeError(f"{mechanism!r} is no instance of a dataclass, and has no identifier")
+    if not dataclasses.is_dataclass(mechanism):
+        return repr(mechanism)
     parameters = ", ".join(
         f"{field.name}={_value_text(getattr(mechanism, field.name))}"
         for field in dataclasses.fields(mechanism)
