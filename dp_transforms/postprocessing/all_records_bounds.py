@@ -33,16 +33,19 @@ frequencies, N the total; (y) is the list that was released with noise, (n) the 
 
 H and M are sums over users of functions of the degree that do not fall. In a cell of the released
 histogram these are between their values at the cell's ends, so that weighted sums of the true cells
-bound H and M; the last cell has no end unless a largest degree is public. Each weighted sum of
+bound H and M; the last cell has no end unless a largest degree is public. M is bounded from below
+by the largest of four sums, which count the lost pairs of a user up to several public numbers: the
+fewer count, the less noise. Each weighted sum of
 noise exceeds ``sum_of_noises`` with the stated probability at most (Chernoff).
 
 Errors. An answer of confidence 1 - a fails with probability at most a. Half of a is for degrees:
-a sixth for H from above, for M from below and for M from above each. If kappa was chosen by the
-same noisy degrees, each sixth is divided by the number of kappas that could have been chosen, which
-are the lower ends of cells: all these bounds then hold together, whichever was chosen. The
-other half is for the list, in equal parts for the statements about y that an answer uses. Which
-these are depends on the degrees, and so may kappa; the noise of the list is independent of both, so
-each statement holds with its probability given the degrees.
+a sixth for H from above, a sixth for M from below, of which each of the four sums has a quarter,
+and a sixth for M from above. If kappa was chosen by the same noisy degrees, each of these is
+divided by the number of kappas that could have been chosen, which are the lower ends of cells: then
+the bounds for all kappas hold together, whichever was chosen. The other half is for the list, in
+equal parts for the statements about y that an answer uses. Which these are depends on the degrees,
+and so may kappa. The noise of the list is independent of both, so each statement holds with its
+probability given the degrees.
 """
 
 from __future__ import annotations
@@ -67,6 +70,8 @@ from dp_transforms.postprocessing.intervals import sum_of_noises
 
 _OF_DEGREES = 1 / 2
 _STATEMENTS_OF_DEGREES = 3
+_MOST_LOST = (1, 4, 16, 10**6)
+"""In units of kappa, the most pairs of a user that each lower bound of M counts."""
 _ROUNDING = 1 - 1e-9
 """Noise and shares are taken to be wider by this: more than all rounding of floats."""
 
@@ -243,8 +248,14 @@ class AllRecordsBounds:
         ends: list[float] = [degree - 1 for degree in self._degrees.lowest[1 : len(lowest)]]
         ends.append(math.inf if declared is None else declared)
         most_users = self._sum([int(end > kappa) for end in ends], failure, 1)
-        least = [max(degree - kappa, 0) for degree in lowest]
-        fewest_pairs = self._sum(least, failure, -1)
+        fewest_pairs = max(
+            self._sum(
+                [min(max(degree - kappa, 0), most * kappa) for degree in lowest],
+                failure / len(_MOST_LOST),
+                -1,
+            )
+            for most in _MOST_LOST
+        )
         most_pairs = math.inf
         if declared is not None:
             most_pairs = self._sum([max(int(end) - kappa, 0) for end in ends], failure, 1)
