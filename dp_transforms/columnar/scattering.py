@@ -109,8 +109,8 @@ class Route:
 
 
 class Routed:
-    """Prepares rows to be cut into buckets; it reduces them first if a sample shrinks to half or
-    less.
+    """Prepares rows to be cut into buckets. If reducing a sample of them leaves at most half, all
+    rows are reduced first.
 
     Args:
       table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
