@@ -34,9 +34,9 @@ from dp_transforms.columnar.hashing import (
 
 _DENSE = 32
 _SPARE = 4
-# How many rows of an owner ``_candidates`` looks at: _ENOUGH rows for each member that is kept, since
-# rows may be duplicates, and _SPARE_ROWS more. It never looks at less than _LEAST_SHARE of an owner's
-# rows, and looks at all of them if it would look at more than _MOST_SHARE.
+# How many rows of an owner ``_candidates`` looks at: _ENOUGH rows for each member that is kept,
+# since rows may be duplicates, and _SPARE_ROWS more. It never looks at less than _LEAST_SHARE of an
+# owner's rows, and looks at all of them if it would look at more than _MOST_SHARE.
 _ENOUGH = 8
 _SPARE_ROWS = 32
 _LEAST_SHARE = 1 / 16
@@ -175,10 +175,10 @@ def _below(owners: Groups, column: pa.Array, rule: _Rule, limits: Limits) -> Int
 def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> Int64Array | None:
     """Returns the rows that may be kept; None if few rows can be ruled out.
 
-    An owner with many rows gets a limit, which a small share of priorities are below. The rows below
-    it suffice if they have at least ``at_most`` different priorities, since the smallest are kept.
-    Otherwise all rows of the owner stay. This saves time, because a value is hashed faster than it
-    is grouped and sorted.
+    An owner with many rows gets a limit, which a small share of priorities are below. The rows
+    below it suffice if they have at least ``at_most`` different priorities, since the smallest are
+    kept. Otherwise all rows of the owner stay. This saves time, because a value is hashed faster
+    than it is grouped and sorted.
     """
     counts = np.bincount(owners.codes, minlength=1)
     share = np.maximum((_ENOUGH * at_most + _SPARE_ROWS) / np.maximum(counts, 1), _LEAST_SHARE)

@@ -130,7 +130,7 @@ class Answers(ABC):
         return around(value, *self._ends(name, index, value, confidence), confidence, self._kind)
 
     @abstractmethod
-    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         """Returns bounds on a number of the private list, given its value in the released list."""
 
 
@@ -197,12 +197,12 @@ class RateCurve:
         falls = np.maximum((self._low[1:] - self._high[:-1]) / widths, 0)
         self._after = np.append(falls[1:], 0)
 
-    def low(self, ranks: Any) -> FloatArray:
+    def low(self, ranks: float | IntArray | FloatArray) -> FloatArray:
         """Returns lower bounds at some ranks, up to the last."""
-        bounds: FloatArray = np.interp(ranks, self._ranks, self._low)
+        bounds: FloatArray = np.interp(np.asarray(ranks), self._ranks, self._low)
         return bounds
 
-    def high(self, ranks: Any) -> FloatArray:
+    def high(self, ranks: float | IntArray | FloatArray) -> FloatArray:
         """Returns upper bounds at some ranks, up to the last."""
         ranks = np.asarray(ranks, np.float64)
         piece = np.clip(np.searchsorted(self._ranks, ranks) - 1, 0, len(self._ranks) - 2)
@@ -239,7 +239,7 @@ def around(
     return Estimate(min(max(value, low), high), low, high, confidence, kind)
 
 
-def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
+def _number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
     """Returns the length of a row or a column of a list's diagram, the total, or the sum or the
     share of so many largest frequencies; an empty list has the share 0."""
     if name == TOTAL:
@@ -296,7 +296,7 @@ class ModelIntervals(Answers):
             bits(self.released), *self._quantiles(bits, confidence), confidence, self._kind
         )
 
-    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         return self._quantiles(lambda drawn: _number_of(drawn, name, index), confidence)
 
     def _quantiles(

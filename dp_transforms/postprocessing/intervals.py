@@ -118,12 +118,12 @@ class CoordinateIntervals(ReleaseIntervals):
         self._arms = {ROWS: coordinates.rows, COLUMNS: coordinates.columns}
         self._rate = coordinates.rate
 
-    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         failure = _failure(confidence)
         square = self._square(failure * _OF_SQUARE)
         failure *= 1 - _OF_SQUARE
         if name in (ROWS, COLUMNS):
-            return self._line_bounds(name, index, square, failure, value)
+            return self._line_bounds(name, index, square, failure, int(value))
         if name == SUM:
             return self._parts(index, square, failure)[0]
         if name == SHARE:

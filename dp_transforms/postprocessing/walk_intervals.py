@@ -63,7 +63,7 @@ class WalkIntervals(ReleaseIntervals):
         self.released = released
         self._distribution = distribution
 
-    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         if name in (ROWS, COLUMNS):
             each = failure_probability(confidence) / 2
             (below,) = self._distribution.largest_shortfalls(each, [index])
