@@ -33,11 +33,11 @@ from dp_transforms.mechanisms import (
     Eta,
     FrequencyList,
     IntegerPartitionMechanism,
-    PartitionTable,
     RandomTape,
     partition_mechanism,
 )
 from dp_transforms.mechanisms.partition.registry import AUTO, EXPONENTIAL, chosen_mechanism
+from dp_transforms.mechanisms.partition.table import PartitionTable
 from dp_transforms.sample_data import rockyou
 
 Times = list[tuple[int, float]]

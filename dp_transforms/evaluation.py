@@ -90,7 +90,8 @@ class EpsilonBound:
 
 def identity(output: Any) -> Hashable:
     """Returns the output itself, as a statistic."""
-    return output
+    hashable: Hashable = output
+    return hashable
 
 
 def epsilon_lower_bound(
@@ -133,8 +134,8 @@ def epsilon_lower_bound(
         counts = [Counter(map(statistic, side[::2])) for side in (outputs, other_outputs)]
         for order in (1, -1):
             here, there = counts[::order]
-            found = _best_event(here, there, delta, error_rate)
-            events.append((*found, statistic, order))
+            best = _best_event(here, there, delta, error_rate)
+            events.append((*best, statistic, order))
     _, event, statistic, order = max(events, key=operator.itemgetter(0))
     hits, other_hits = (
         sum(statistic(output) in event for output in side[1::2])
@@ -162,7 +163,9 @@ def exact_epsilon(
     """
     largest: Any = gmpy2.mpq(1)
     for here, there in ((distribution, other), (other, distribution)):
-        pairs = [(gmpy2.mpq(p), gmpy2.mpq(there.get(one, 0))) for one, p in here.items() if p]
+        pairs = [
+            (gmpy2.mpq(p), gmpy2.mpq(there.get(outcome, 0))) for outcome, p in here.items() if p
+        ]
         pairs.sort(key=lambda pair: math.inf if not pair[1] else pair[0] / pair[1], reverse=True)
         p = q = gmpy2.mpq(0)
         for more_p, more_q in pairs:
@@ -234,9 +237,9 @@ def _best_event(
         return -math.inf, frozenset()
     seen.sort(key=lambda value: (here[value] + 1) / (there[value] + 1), reverse=True)
     hits, other_hits = (np.cumsum([side[value] for value in seen]) for side in (here, there))
-    found = _certified(hits, other_hits, here.total(), delta, error_rate)
-    cut = int(np.argmax(found))
-    return float(found[cut]), frozenset(seen[: cut + 1])
+    certified = _certified(hits, other_hits, here.total(), delta, error_rate)
+    cut = int(np.argmax(certified))
+    return float(certified[cut]), frozenset(seen[: cut + 1])
 
 
 def _certified(hits: Any, other_hits: Any, draws: int, delta: float, error_rate: float) -> Any:

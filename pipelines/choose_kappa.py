@@ -12,11 +12,11 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import DEGREES_FILE
 from dp_transforms.files.paths import local_path
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
-from dp_transforms.postprocessing.kappa_choice import choose_kappa
+from dp_transforms.postprocessing.kappa_choice import choose_kappa, kappa_table
 from dp_transforms.releases import UserDegreesSpec
 from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
-from dp_transforms.reports.page import kappa_table, plot_kappas
+from dp_transforms.reports.page import plot_kappas
 from pipelines import command_line, job_flags
 from pipelines.release_job import PreparedRelease, release_command, release_of
 

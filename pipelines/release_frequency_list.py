@@ -15,7 +15,6 @@ from dp_transforms.mechanisms.partition.registry import (
     AUTO,
     EXPONENTIAL,
     FROBENIUS,
-    chosen_mechanism,
 )
 from dp_transforms.releases import ListSpec, PeriodListsSpec
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
@@ -31,7 +30,8 @@ _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (multiplicity partitions have frequency
-users each), privacy.json (the guarantee) and, below epsilon = ln 3 * KAPPA, {COORDINATES_FILE}
+users each), privacy.json (the guarantee) and, below epsilon = ln 3 * KAPPA or
+with --max_total, {COORDINATES_FILE}
 (the noisy numbers from which the list is computed). All are public.
 
 examples:
@@ -129,7 +129,12 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the sum of all frequencies, if it is public: only lists of this total are released",
     )
-    integer("--max_total", metavar="N", help="a public upper bound on the sum of all frequencies")
+    integer(
+        "--max_total",
+        metavar="N",
+        help="a public upper bound on the sum of all frequencies; released by the Frobenius "
+        "mechanism, whose decoder keeps to it",
+    )
     integer(
         "--bounds_total",
         metavar="N",
@@ -170,17 +175,21 @@ def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> Part
 
 
 def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
-    given, name = (flags.epsilon, max_partitions, flags.eta), flags.mechanism
-    if name == AUTO:
-        name = chosen_mechanism(*given)
-    if flags.max_total is not None and name == FROBENIUS:
-        return mechanisms.FrobeniusMechanism(*given, max_total=flags.max_total)
-    if flags.mechanism not in (AUTO, EXPONENTIAL):
-        refuse(flags, f"does not go with --mechanism={flags.mechanism}", "exact_total", "max_total")
-    if flags.exact_total is not None:
-        return mechanisms.ExactTotalMechanism(*given, total=flags.exact_total)
+    price = (flags.epsilon, max_partitions, flags.eta)
     if flags.max_total is not None:
-        return mechanisms.MaximumTotalMechanism(*given, max_total=flags.max_total)
+        if flags.mechanism not in (AUTO, FROBENIUS):
+            raise ValueError(
+                f"--max_total does not go with --mechanism={flags.mechanism}: only the decoder of "
+                f"--mechanism={FROBENIUS} keeps to it, and --mechanism={AUTO} takes that one"
+            )
+        return mechanisms.FrobeniusMechanism(*price, max_total=flags.max_total)
+    if flags.exact_total is not None:
+        if flags.mechanism not in (AUTO, EXPONENTIAL):
+            raise ValueError(
+                f"--exact_total does not go with --mechanism={flags.mechanism}: it is for the "
+                f"lists of --mechanism={EXPONENTIAL}, and --mechanism={AUTO} takes that one"
+            )
+        return mechanisms.ExactTotalMechanism(*price, total=flags.exact_total)
     return mechanisms.partition_mechanism(
         flags.epsilon, max_partitions, flags.mechanism, eta=flags.eta, bounds=_bounds(flags)
     )

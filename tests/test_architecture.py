@@ -6,8 +6,6 @@ import pathlib
 import sys
 from graphlib import TopologicalSorter
 
-import pytest
-
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ("dp_transforms", "pipelines", "runner_configs")
 
@@ -22,12 +20,13 @@ def full(name):
 ARROWS = {
     "mechanisms.partition.walk": "mechanisms",
     "mechanisms.selection": "mechanisms",
-    "mechanisms.partition": "mechanisms mechanisms.partition.walk",
+    "mechanisms.decoding": "mechanisms",
+    "mechanisms.partition": "mechanisms mechanisms.decoding mechanisms.partition.walk",
     "columnar": "",
     "sample_data": "mechanisms",
     "budget": "mechanisms mechanisms.partition",
     # The wall: neither of these two knows the other, and nothing that releases knows them.
-    "postprocessing": KERNELS,
+    "postprocessing": f"mechanisms.decoding {KERNELS}",
     "evaluation": "mechanisms mechanisms.partition mechanisms.partition.walk",
     ".": "mechanisms mechanisms.partition",
     "runtime": f". budget columnar {KERNELS}",
@@ -40,13 +39,6 @@ ARROWS = {
     "frames": f". budget engines files postprocessing releases reports runtime {KERNELS}",
 }
 ARROWS = {full(name): {*map(full, others.split())} for name, others in ARROWS.items()}
-LATE = {
-    "dp_transforms.mechanisms.frequency_list": {"dp_transforms.reports.lists"},
-    "dp_transforms.mechanisms.partition.frobenius": {"dp_transforms.postprocessing.decoder"},
-    "dp_transforms.postprocessing.kappa_choice": {"dp_transforms.reports.page"},
-}
-"""Imports of a module inside functions alone: a released list and a choice, which are public,
-show themselves, and noisy coordinates, which are public, are decoded."""
 
 ALLOWED = {"dp_transforms", "numpy", "gmpy2", *sys.stdlib_module_names}
 """The mechanisms can be read alone."""
@@ -92,16 +84,13 @@ def imported(tree):
 
 @functools.cache
 def imports(module):
-    """The names that a module imports, but for late ones and public names."""
-    return imported(parsed(module)) - LATE.get(module, set()) - NAMES
+    """The names that a module imports, inside functions too, but for the loader of public names."""
+    return imported(parsed(module)) - NAMES
 
 
 def test_no_module_needs_itself():
-    # Imports inside functions count, but for those of public releases that show themselves.
+    # Imports inside functions count.
     graph = {module: imported(parsed(module)) & MODULES.keys() for module in MODULES}
-    for module in LATE:
-        if module.startswith(MECHANISMS):
-            graph[module] -= LATE[module]
     # Raises CycleError, which names the circle.
     assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
 
@@ -111,16 +100,6 @@ def test_arrows_go_one_way():
         others = {folder(name) for name in imports(module) & MODULES.keys()} - {folder(module)}
         assert others <= ARROWS.get(folder(module), set()), module
         assert not {name.split(".")[0] for name in imports(module)} & {*PACKAGES[1:]}, module
-
-
-@pytest.mark.parametrize("module", LATE)
-def test_late_imports_are_in_functions(module):
-    tree = parsed(module)
-    inside = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    assert LATE[module] <= set.union(*map(imported, inside))
-    for node in inside:
-        node.body = [ast.Pass()]
-    assert not imported(tree) & LATE[module]
 
 
 def test_the_report_imports_no_job():

@@ -19,9 +19,9 @@ from dp_transforms.mechanisms import (
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,
     PartitionBounds,
-    PartitionTable,
 )
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.partition.table import PartitionTable
 from dp_transforms.mechanisms.selection import OptimalSelection
 from pipelines.audit import list_audit
 from tests import enumeration

@@ -9,6 +9,7 @@ from importlib import metadata
 import pytest
 
 import dp_transforms
+from dp_transforms import mechanisms
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.sample_data import rockyou
 from tests.jobs import job_flags
@@ -28,6 +29,20 @@ def test_completion_offers_the_interface_and_nothing_else():
     assert {"release", "select", "Session", "load"} <= set(offered)
     assert not {"re", "Path", "import_module"} & set(offered)
     assert all(getattr(dp_transforms, name).__doc__ for name in offered)
+
+
+def test_deprecated_names_still_work_and_say_what_to_do():
+    with pytest.warns(DeprecationWarning, match=r"take FrobeniusMechanism\(max_total"):
+        from dp_transforms.mechanisms import MaximumTotalMechanism
+    limited = MaximumTotalMechanism(epsilon=2, sensitivity=1, max_total=30)
+    assert limited.release(FrequencyList([9, 1], [2, 12])).total <= 30
+    with pytest.warns(DeprecationWarning, match="goes in version 0.4"):
+        from dp_transforms.mechanisms import PartitionTable
+    assert PartitionTable(FrequencyList([1], [1]), mechanisms.Eta(1, 1, 1), upper=[3])
+    assert not {"MaximumTotalMechanism", "PartitionTable"} & set(dir(mechanisms))
+    with pytest.warns(DeprecationWarning, match=r"take dp_transforms\.mechanisms\.decoding"):
+        from dp_transforms.postprocessing.decoder import Posterior
+    assert Posterior.median
 
 
 @pytest.fixture(scope="module")

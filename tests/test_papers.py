@@ -9,7 +9,7 @@ import mpmath
 import pytest
 
 from dp_transforms.mechanisms import Eta, ExponentialMechanism
-from dp_transforms.mechanisms.partition.narrowed import DistanceBoundedPartitionMechanism
+from dp_transforms.mechanisms.partition.restricted import DistanceBoundedPartitionMechanism
 from dp_transforms.mechanisms.selection import GaussianSelection, LaplaceSelection, OptimalSelection
 from tests.mechanisms.selection.shared import drop_recursion
 

@@ -34,8 +34,9 @@ from dp_transforms.columnar.hashing import (
 
 _DENSE = 32
 _SPARE = 4
-# Of an owner's many rows, some of which may be duplicates, ``_candidates`` looks at this many times
-# as many as are kept, and a few more, but no less than the least share.
+# How many rows of an owner ``_candidates`` looks at: _ENOUGH rows for each member that is kept,
+# since rows may be duplicates, and _SPARE_ROWS more. It never looks at less than _LEAST_SHARE of an
+# owner's rows, and looks at all of them if it would look at more than _MOST_SHARE.
 _ENOUGH = 8
 _SPARE_ROWS = 32
 _LEAST_SHARE = 1 / 16
@@ -65,8 +66,8 @@ class Limits:
         if self._found is not None and self._found[0].type == owners.type:
             values, known = self._found
             rows = pc.index_in(owners, value_set=values)
-            found = to_numpy(rows.is_valid().cast(pa.uint8())).view(bool)
-            limits[found] = known[to_numpy(rows.drop_null())]
+            is_known = to_numpy(rows.is_valid().cast(pa.uint8())).view(bool)
+            limits[is_known] = known[to_numpy(rows.drop_null())]
         return limits
 
     def add(self, owners: pa.Array, limits: Hashes) -> None:
@@ -172,9 +173,13 @@ def _below(owners: Groups, column: pa.Array, rule: _Rule, limits: Limits) -> Int
 
 
 def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> Int64Array | None:
-    """Returns the rows that may be kept; None if few rows can be ruled out. Of an owner with many
-    rows, the rows below a limit on priorities are enough if they have as many different priorities
-    as are kept. Hashing a value takes less time than grouping and sorting it."""
+    """Returns the rows that may be kept; None if few rows can be ruled out.
+
+    An owner with many rows gets a limit, which a small share of priorities are below. The rows
+    below it suffice if they have at least ``at_most`` different priorities, since the smallest are
+    kept. Otherwise all rows of the owner stay. This saves time, because a value is hashed faster
+    than it is grouped and sorted.
+    """
     counts = np.bincount(owners.codes, minlength=1)
     share = np.maximum((_ENOUGH * at_most + _SPARE_ROWS) / np.maximum(counts, 1), _LEAST_SHARE)
     crowded = share <= _MOST_SHARE
@@ -204,9 +209,9 @@ def _distinct(
     width = space[1]
     if math.prod(space) <= _DENSE * len(owner):
         # So few pairs are possible that a table of them replaces sorting.
-        found = np.zeros(math.prod(space), bool)
-        found[owner.astype(np.int64) * width + member] = True
-        distinct = np.flatnonzero(found)
+        is_there = np.zeros(math.prod(space), bool)
+        is_there[owner.astype(np.int64) * width + member] = True
+        distinct = np.flatnonzero(is_there)
     else:
         # Half the bytes sort in a fraction of the time.
         kind = np.uint32 if math.prod(space) < 1 << 32 else np.uint64

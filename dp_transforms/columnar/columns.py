@@ -122,8 +122,8 @@ def check_alike(kinds: Iterable[tuple[str, str]]) -> None:
     """
     exact = set(kinds)
     if len(exact) > 1:
-        found = sorted({described for described, _ in exact})
-        how = f"in type ({' and '.join(found)})" if len(found) > 1 else "in names of fields"
+        types = sorted({described for described, _ in exact})
+        how = f"in type ({' and '.join(types)})" if len(types) > 1 else "in names of fields"
         raise TypeError(
             f"records differ {how}: give all users one type, and all partitions one type, with "
             "the same fields in the same order"
@@ -177,9 +177,9 @@ def is_full(rows: int, size: int, last: pa.Table) -> bool:
 def size_of(table: pa.Table) -> int:
     """Counts the bytes of the rows of a table."""
     try:
-        return table.nbytes
+        return int(table.nbytes)
     except pa.ArrowTypeError:  # of views, before Arrow 18
-        return table.get_total_buffer_size()
+        return int(table.get_total_buffer_size())
 
 
 def check_columns(table: pa.Table, names: Sequence[str]) -> None:
@@ -290,13 +290,13 @@ def compacted_array(array: pa.Array) -> pa.Array:
         return array
     used = np.zeros(len(values), bool)
     used[codes] = True
-    found = np.flatnonzero(used)
-    if 2 * len(found) > len(values):
+    used_codes = np.flatnonzero(used)
+    if 2 * len(used_codes) > len(values):
         return array
     renamed = np.empty(len(values), np.int32)
-    renamed[found] = np.arange(len(found), dtype=np.int32)
+    renamed[used_codes] = np.arange(len(used_codes), dtype=np.int32)
     return pa.DictionaryArray.from_arrays(
-        to_arrow(renamed[codes]), values.take(to_arrow(found)), safe=False
+        to_arrow(renamed[codes]), values.take(to_arrow(used_codes)), safe=False
     )
 
 
@@ -322,8 +322,10 @@ def single(column: pa.ChunkedArray) -> pa.Array:
         # Codes of 8 bits may not be enough for the values of all chunks.
         kind = pa.dictionary(pa.int32(), column.type.value_type)
         chunks = [
-            pa.DictionaryArray.from_arrays(one.indices.cast(pa.int32()), one.dictionary, safe=False)
-            for one in column.chunks
+            pa.DictionaryArray.from_arrays(
+                chunk.indices.cast(pa.int32()), chunk.dictionary, safe=False
+            )
+            for chunk in column.chunks
         ]
         column = pa.chunked_array(chunks, kind)
     return column.combine_chunks()
@@ -334,7 +336,7 @@ def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Tab
     row, a field of a composite, or a value of a dictionary."""
     table = pa.table(list(map(_without_views, table.columns)), table.column_names)
     columns = [table[name] for name in table.column_names if names is None or name in names]
-    valid = [found for column in columns for found in _validities(column)]
+    valid = [validity for column in columns for validity in _validities(column)]
     return table.filter(functools.reduce(pc.and_, valid)) if valid else table
 
 

@@ -60,7 +60,7 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
         if name != PARTITION:
             sums[name] = np.zeros(len(groups.values), np.int64)
             np.add.at(sums[name], groups.codes, to_numpy(single(table[name])))
-    return _of_partitions(groups, {name: _capped(found, cap) for name, found in sums.items()})
+    return _of_partitions(groups, {name: _capped(column, cap) for name, column in sums.items()})
 
 
 def weigh_pairs(pairs: pa.Table, weights: Callable[[Int64Array], Int64Array]) -> pa.Table:
@@ -139,10 +139,10 @@ def histogram(counts: pa.Table) -> Mapping[int, int]:
 
 def add_histograms(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
     """Adds histograms {count: number of partitions}."""
-    found: collections.Counter[int] = collections.Counter()
-    for one in histograms:
-        found.update(one)
-    return dict(found)
+    total: collections.Counter[int] = collections.Counter()
+    for histogram in histograms:
+        total.update(histogram)
+    return dict(total)
 
 
 def neighbours(edges: pa.Table, degree: str) -> pa.Table:

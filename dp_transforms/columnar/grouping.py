@@ -89,11 +89,11 @@ def _dense_groups(array: pa.Array) -> Groups | None:
     numbers = numbers - least
     codes = np.zeros(size, np.int32)
     codes[numbers] = 1
-    found = np.flatnonzero(codes)
-    if len(found) == len(numbers):
+    present = np.flatnonzero(codes)
+    if len(present) == len(numbers):
         return _each_of_its_own(array)
-    codes[found] = np.arange(len(found), dtype=np.int32)
-    return Groups(codes[numbers], to_arrow(found + least))
+    codes[present] = np.arange(len(present), dtype=np.int32)
+    return Groups(codes[numbers], to_arrow(present + least))
 
 
 def _sorted_groups(array: pa.Array) -> Groups | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +54,8 @@ def hash_rows(array: pa.Array, key: bytes) -> Hashes:
       uint64, shape (n,).
     """
     if pa.types.is_dictionary(array.type):
-        return hash_rows(array.dictionary, key)[to_numpy(array.indices)]
+        of_rows: Hashes = hash_rows(array.dictionary, key)[to_numpy(array.indices)]
+        return of_rows
     if pa.types.is_struct(array.type):
         words = np.column_stack([hash_rows(field, key) for field in array.flatten()])
         return _hash_words(words, _derived(key, b"struct"))
@@ -163,15 +165,15 @@ def _hash_bytes(
     for chunk in _chunks(len(hashes)):
         edges = offsets[chunk.start : chunk.stop + 1].astype(np.int64)
         starts, left = edges[:-1], np.diff(edges)
-        found = hashes[chunk]
+        of_chunk = hashes[chunk]
         width = int(left[0])
         if width <= _LONG_BYTES and (left == width).all():
-            _hash_even(data, int(starts[0]), width, key, encryptor, found)
+            _hash_even(data, int(starts[0]), width, key, encryptor, of_chunk)
             continue
         rows: slice | Int64Array = slice(None)
         if left.max() > _LONG_BYTES:
             for row in np.flatnonzero(left > _LONG_BYTES).tolist():
-                found[row] = _long_hash(data[edges[row] : edges[row + 1]].tobytes(), key)
+                of_chunk[row] = _long_hash(data[edges[row] : edges[row + 1]].tobytes(), key)
             rows = np.flatnonzero(left <= _LONG_BYTES)
             starts, left = starts[rows], left[rows]
         before: Hashes | int = 0
@@ -185,7 +187,7 @@ def _hash_bytes(
                 block[:, half] = words
             block ^= before
             _encrypt(encryptor, blocks, encrypted, len(left))
-            found[rows] = encrypted[: len(left), 0]
+            of_chunk[rows] = encrypted[: len(left), 0]
             going = np.flatnonzero(left > _BLOCK)
             before = encrypted[going]
             rows = going if isinstance(rows, slice) else rows[going]
@@ -231,7 +233,7 @@ def to_arrow(numbers: npt.NDArray[np.number]) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [None, data])
 
 
-def to_numpy(array: pa.Array) -> npt.NDArray:
+def to_numpy(array: pa.Array) -> npt.NDArray[Any]:
     """Returns a column of numbers without nulls as a read-only array.
 
     >>> to_numpy(pa.array([1, 2, 3])[1:])
@@ -306,4 +308,5 @@ def name_bytes(values: pa.Array) -> list[bytes]:
     if pa.types.is_integer(kind):
         data = to_numpy(values).astype("<i8").tobytes()
         return [data[i : i + 8] for i in range(0, len(data), 8)]
-    return values.cast(pa.binary()).to_pylist()
+    names: list[bytes] = values.cast(pa.binary()).to_pylist()
+    return names

@@ -60,8 +60,9 @@ _NUMBER = np.dtype("<i8")
 
 def buckets_of(hashes: Hashes, num_buckets: int) -> npt.NDArray[np.uint16]:
     """Returns the bucket in [0, num_buckets) of each hash, by its upper half."""
-    found = (hashes >> np.uint64(32)) * np.uint64(num_buckets) >> np.uint64(32)
-    return found.astype(np.uint16)
+    buckets: npt.NDArray[np.uint64] = hashes >> np.uint64(32)
+    buckets = buckets * np.uint64(num_buckets) >> np.uint64(32)
+    return buckets.astype(np.uint16)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,11 +89,12 @@ class Route:
         first, *others = (hash_rows(single(table[name]), self.key) for name in self.names)
         return functools.reduce(functools.partial(prf, self.key), others, first)
 
-    def by_row(self, table: pa.Table, found: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def by_row(self, table: pa.Table, results: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Maps results for the entries of ``hashes`` to rows."""
-        return (
-            found[to_numpy(single(table[self.names[0]]).indices)] if self.is_coded(table) else found
-        )
+        if not self.is_coded(table):
+            return results
+        of_rows: npt.NDArray[Any] = results[to_numpy(single(table[self.names[0]]).indices)]
+        return of_rows
 
     def is_coded(self, table: pa.Table) -> bool:
         """Tells whether rows are codes of values, so that each value is hashed only once."""
@@ -107,8 +109,8 @@ class Route:
 
 
 class Routed:
-    """Prepares rows to be cut into buckets; it reduces them first if a sample shrinks to half or
-    less.
+    """Prepares rows to be cut into buckets. If reducing a sample of them leaves at most half, all
+    rows are reduced first.
 
     Args:
       table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
@@ -187,7 +189,7 @@ def _shrinks(table: pa.Table, hashes: Hashes, route: Route) -> bool:
     while sample.num_rows < _SAMPLE_ROWS // 4:  # a larger part if few rows have distinct hashes
         bits = max(0, bits - 1)
         sample = route.part(table, hashes, 0, bits)
-    return route.reduce(sample).num_rows <= _WORTH * sample.num_rows
+    return bool(route.reduce(sample).num_rows <= _WORTH * sample.num_rows)
 
 
 def _taken(table: pa.Table, rows: Int64Array) -> pa.Table:
@@ -318,7 +320,8 @@ def unpack(data: bytes) -> pa.Table:
 def compressed(stream: bytes) -> bytes:
     """Compresses a stream, and puts its length before it."""
     size = len(stream).to_bytes(_SIZE_BYTES, "little")
-    return size + pa.Codec("zstd").compress(stream, asbytes=True)
+    content: bytes = pa.Codec("zstd").compress(stream, asbytes=True)
+    return size + content
 
 
 def decompressed(data: bytes) -> pa.Buffer:

@@ -33,6 +33,7 @@ from dp_transforms.columnar.columns import (
 from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.hashing import KeyedUniforms
 from dp_transforms.mechanisms.arrays import BoolArray
+from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
     MeasuredSelection,
@@ -97,7 +98,7 @@ def in_rounds(
     context: str,
     secret: JobSecret,
 ) -> list[_Names]:
-    by = f"{context} by {strategy!r}"
+    by = f"{context} by {identifier(strategy)}"
     measured = None
     if isinstance(strategy, MeasuredSelection):
         tape = secret.tape(f"{by}, statistic")
@@ -117,7 +118,7 @@ def decision_function(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Ta
     return functools.partial(
         select_from_counts,
         strategy=strategy,
-        key=secret.key(f"{spec.context} by {strategy!r}"),
+        key=secret.key(f"{spec.context} by {identifier(strategy)}"),
         noisy_counts=spec.noisy_counts,
         intervals=spec.intervals,
         public_distribution=spec.public_distribution,
@@ -295,7 +296,8 @@ def noisy_users(users: int, spec: NamesSpec, secret: JobSecret) -> int:
     """Adds noise to the number of users whose partitions are not all named; at least 0."""
     noise = spec.noise_of_others
     assert noise is not None
-    context = f"users of other partitions than of {spec.context} by {spec.strategy!r}, {noise!r}"
+    by = f"{identifier(spec.strategy)}, {identifier(noise)}"
+    context = f"users of other partitions than of {spec.context} by {by}"
     # Another number has other noise, even under one secret: the same noise would cancel.
     (drawn,) = noise.sample(secret.tape(context).branch(f"of {users}"), "users", 1).tolist()
     return max(0, users + int(drawn))

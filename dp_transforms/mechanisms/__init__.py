@@ -2,7 +2,14 @@
 
 from dp_transforms.public_names import lazily
 
-__all__, __getattr__ = lazily(__name__, __file__)
+__all__, __getattr__ = lazily(
+    __name__,
+    __file__,
+    deprecated={
+        "MaximumTotalMechanism": "take FrobeniusMechanism(max_total=...), which errs less",
+        "PartitionTable": "it is an oracle of this project's tests, and goes in version 0.4",
+    },
+)
 
 
 def __dir__() -> list[str]:

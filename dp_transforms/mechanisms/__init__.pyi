@@ -8,15 +8,15 @@ from .exponential import ExponentialMechanism as ExponentialMechanism
 from .frequency_list import FrequencyList as FrequencyList
 from .frequency_list import ReleasedList as ReleasedList
 from .noisy_coordinates import NoisyCoordinates as NoisyCoordinates
+from .partition.deprecated import MaximumTotalMechanism as MaximumTotalMechanism
 from .partition.exponential import GeometricPartitionMechanism as GeometricPartitionMechanism
 from .partition.exponential import IntegerPartitionMechanism as IntegerPartitionMechanism
 from .partition.frobenius import FrobeniusMechanism as FrobeniusMechanism
-from .partition.narrowed import (
+from .partition.registry import partition_mechanism as partition_mechanism
+from .partition.restricted import (
     DistanceBoundedPartitionMechanism as DistanceBoundedPartitionMechanism,
 )
-from .partition.narrowed import ExactTotalMechanism as ExactTotalMechanism
-from .partition.narrowed import MaximumTotalMechanism as MaximumTotalMechanism
-from .partition.registry import partition_mechanism as partition_mechanism
+from .partition.restricted import ExactTotalMechanism as ExactTotalMechanism
 from .partition.table import PartitionTable as PartitionTable
 from .partition_bounds import PartitionBounds as PartitionBounds
 from .randomness import RandomTape as RandomTape

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate, repeat
 from operator import mul, truediv
-from typing import Any
+from typing import Any, ClassVar
 
 import gmpy2
 
@@ -64,6 +64,8 @@ class Eta:
     >>> Eta(6, 3, 1)
     Eta(x=3, y=2, z=1)
     """
+
+    stable_name: ClassVar[str] = "Eta"
 
     x: int
     y: int

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -72,10 +73,10 @@ class IntegerNoise(ABC):
         lower = np.where(positive, ~words, words).astype(np.float64) * 2.0**-WORD_BITS
         upper = (lower + 2.0**-WORD_BITS) * (1 + 2 * RELATIVE_ERROR)
         lower *= 1 - 2 * RELATIVE_ERROR
-        found = self._guess(np.maximum(lower, 2.0**-WORD_BITS))
-        certain = self._float_tails(found) < lower
-        certain &= (found == 0) | (self._float_tails(np.maximum(found, 1) - 1) > upper)
-        draws = np.where(positive, found, -found)
+        magnitudes = self._guess(np.maximum(lower, 2.0**-WORD_BITS))
+        certain = self._float_tails(magnitudes) < lower
+        certain &= (magnitudes == 0) | (self._float_tails(np.maximum(magnitudes, 1) - 1) > upper)
+        draws = np.where(positive, magnitudes, -magnitudes)
         for i in np.flatnonzero(~certain).tolist():
             draws[i] = self._exact_draw(partial(extend, i))
         return draws
@@ -155,8 +156,8 @@ class GeometricNoise(IntegerNoise):
 
     def _guess(self, levels: FloatArray) -> IntArray:
         rate, total, end = self._floats
-        found = np.ceil(-np.log(levels * total + end) / rate).astype(np.int64) - 1
-        return np.clip(found, 0, self._largest)
+        magnitudes = np.ceil(-np.log(levels * total + end) / rate).astype(np.int64) - 1
+        return np.clip(magnitudes, 0, self._largest)
 
     def _float_tails(self, x: IntArray) -> FloatArray:
         rate, total, _ = self._floats
@@ -192,6 +193,8 @@ class DiscreteLaplace(GeometricNoise):
     array([ 0,  1,  2,  3, -1,  0, -1,  1])
     """
 
+    stable_name: ClassVar[str] = "DiscreteLaplace"
+
     scale: Number
 
     def __post_init__(self) -> None:
@@ -218,6 +221,8 @@ class TwoSidedGeometric(GeometricNoise):
     >>> TwoSidedGeometric(Eta(1, 1, 1)).sample(RandomTape(bytes(32)), "example", 8)
     array([ 0,  1,  1,  2, -1,  0,  0,  1])
     """
+
+    stable_name: ClassVar[str] = "TwoSidedGeometric"
 
     eta: Eta
 

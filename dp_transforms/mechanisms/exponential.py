@@ -314,14 +314,14 @@ class ExponentialMechanism:
 
     def _locate(self, levels: IntArray, drawn: Any) -> int:
         """Returns the outcome whose interval of cumulative weights, by levels, holds ``drawn``."""
-        found = None
+        located = None
         # The loop goes on after the level is found, so that its time does not show which it is.
         for level, outcomes, weight, cumulative, shift in self._occupied(levels):
-            if drawn >> shift < cumulative and found is None:
+            if drawn >> shift < cumulative and located is None:
                 before = cumulative - outcomes * weight
-                found = level, int((drawn - (before << shift)) // (weight << shift))
-        assert found is not None
-        level, place = found
+                located = level, int((drawn - (before << shift)) // (weight << shift))
+        assert located is not None
+        level, place = located
         return int(np.flatnonzero(levels == level)[place])
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decimals import integer
+from dp_transforms.public_names import moved_method
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
@@ -188,8 +189,8 @@ class FrequencyList:
         >>> FrequencyList([5, 2, 1], [1, 1, 3]).at_least([6, 2, 1]).tolist()
         [0, 2, 5]
         """
-        found = np.searchsorted(-self._frequencies, -np.asarray(users), side="right")
-        return np.append(0, self._multiplicities.cumsum())[found]
+        places = np.searchsorted(-self._frequencies, -np.asarray(users), side="right")
+        return np.append(0, self._multiplicities.cumsum())[places]
 
     def l1_distance(self, other: FrequencyList) -> int:
         """Sums the absolute differences over ranks: twice ``dist`` of Blocki et al. (2016)."""
@@ -302,25 +303,10 @@ class ReleasedList(FrequencyList):
         columns = (self.frequencies.tolist(), self.multiplicities.tolist())
         return dict(zip(_HEADER, columns, strict=True))
 
-    # ``reports`` shows public lists; it is imported late, since no mechanism needs it.
-
-    def to_arrow(self) -> Any:
-        """Returns the columns as a ``pyarrow.Table``, with the cost of the release as metadata."""
-        from dp_transforms.reports import lists
-
-        return lists.to_arrow(self)
-
-    def to_pandas(self) -> Any:
-        """Returns the columns as a ``pandas.DataFrame``, with the release's cost as ``attrs``."""
-        from dp_transforms.reports import lists
-
-        return lists.to_pandas(self)
-
-    def plot(self, path: str | os.PathLike[str] | None = None, confidence: float = 0.99) -> Any:
-        """Draws the list with error bars; see ``reports.lists.plot_list``."""
-        from dp_transforms.reports import lists
-
-        return lists.plot_list(self, path, confidence)
+    # Version 0.2 had these as methods. They go in version 0.4.
+    to_arrow = moved_method("dp_transforms.reports.lists", "to_arrow")
+    to_pandas = moved_method("dp_transforms.reports.lists", "to_pandas")
+    plot = moved_method("dp_transforms.reports.lists", "plot_list")
 
     def __str__(self) -> str:
         return "\n".join([",".join(_HEADER), *(f"{n},{m}" for n, m in self)])

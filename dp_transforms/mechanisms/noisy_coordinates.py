@@ -46,8 +46,8 @@ class FrobeniusCoordinates:
             cells = self._list.at_ranks(indices) - indices + 1
         else:
             cells = self._list.at_least(indices) - indices
-        found: IntArray = np.maximum(cells, 0)
-        return found
+        coordinates: IntArray = np.maximum(cells, 0)
+        return coordinates
 
 
 def list_of_coordinates(rows: IntArray, columns: IntArray) -> FrequencyList:

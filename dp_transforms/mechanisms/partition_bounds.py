@@ -159,7 +159,7 @@ class PartitionBounds:
         return content.hexdigest()
 
     def __repr__(self) -> str:
-        # Random decisions of a job are derived from its mechanism's repr.
+        # Part of a mechanism's ``identifier``, and so never changed.
         return f"<PartitionBounds {self.digest}>"
 
     def contain(self, frequency_list: FrequencyList) -> bool:
@@ -228,16 +228,16 @@ def _smallest_within(values: FrequencyList, distance: int) -> FrequencyList:
 
 def _runs(is_reached: Callable[[int, int], bool], largest: int, ranks: int) -> FrequencyList:
     """Returns the list of the largest value >= 1 that each rank reaches, by bisection."""
-    found, repeats, rank = [], [], 1
+    values, repeats, rank = [], [], 1
     while rank <= ranks:
         value = _last(lambda v, rank=rank: is_reached(rank, v), largest)  # type: ignore[misc]
         if value == 0:
             break
         last = _last(lambda r, value=value: is_reached(r, value), ranks)  # type: ignore[misc]
-        found.append(value)
+        values.append(value)
         repeats.append(last - rank + 1)
         rank, largest = last + 1, value
-    return FrequencyList.from_runs(found, repeats)
+    return FrequencyList.from_runs(values, repeats)
 
 
 def _last(holds: Callable[[int], bool], most: int) -> int:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 from dp_transforms.mechanisms.decimals import (
     Number,
@@ -28,6 +29,7 @@ from dp_transforms.mechanisms.decimals import (
     positive_rational,
 )
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.randomness import RandomTape
 
 MAX_DEGREE = 1_000  # the largest degree with a cell, by default
@@ -74,6 +76,8 @@ class UserDegreeMechanism:
     >>> mechanism.release({1: 40, 3: 2, 9: 7})
     ReleasedDegrees(lowest=(1, 2, 3, 4, 5, 6, 8, 9), users=(40, 0, 2, 0, 0, 0, 0, 7), epsilon=100.0)
     """
+
+    stable_name: ClassVar[str] = "UserDegreeMechanism"
 
     epsilon: Number
     max_degree: int = MAX_DEGREE
@@ -132,7 +136,7 @@ class UserDegreeMechanism:
         """Releases under a job's secret, by ``JobSecret.tape``: a retry repeats the release, while
         other data or another context give other noise."""
         content = hashlib.sha256(json.dumps(self.cells(users_by_degree)).encode()).hexdigest()
-        return self.release(users_by_degree, tape_of(f"{context} {content} by {self!r}"))
+        return self.release(users_by_degree, tape_of(f"{context} {content} by {identifier(self)}"))
 
     def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:
         """Returns the histogram without noise: PRIVATE. Raises as ``release``."""

@@ -60,10 +60,10 @@ class Estimate:
         object.__setattr__(self, "confidence", float(self.confidence))
 
     def __str__(self) -> str:
-        def text(one: float, rounding: str | None = None) -> str:
-            if isinstance(one, int):
-                return f"{one:,}"
-            return f"{rounded(float(one), 4, rounding):,.4g}"
+        def text(number: float, rounding: str | None = None) -> str:
+            if isinstance(number, int):
+                return f"{number:,}"
+            return f"{rounded(float(number), 4, rounding):,.4g}"
 
         value, low, high = (
             text(self.value),
@@ -115,8 +115,8 @@ class Answers(ABC):
         """Estimates ``guessing_metrics.success_rate_bits``; the upper end may be infinite."""
         rate = self.share_of_top(guesses, confidence)
         value, low, high = (
-            math.log2(guesses / one) if one else math.inf
-            for one in (rate.value, rate.high, rate.low)
+            math.log2(guesses / share) if share else math.inf
+            for share in (rate.value, rate.high, rate.low)
         )
         return Estimate(value, low, high, confidence, rate.kind)
 
@@ -130,7 +130,7 @@ class Answers(ABC):
         return around(value, *self._ends(name, index, value, confidence), confidence, self._kind)
 
     @abstractmethod
-    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         """Returns bounds on a number of the private list, given its value in the released list."""
 
 
@@ -197,11 +197,12 @@ class RateCurve:
         falls = np.maximum((self._low[1:] - self._high[:-1]) / widths, 0)
         self._after = np.append(falls[1:], 0)
 
-    def low(self, ranks: Any) -> FloatArray:
+    def low(self, ranks: float | IntArray | FloatArray) -> FloatArray:
         """Returns lower bounds at some ranks, up to the last."""
-        return np.interp(ranks, self._ranks, self._low)
+        bounds: FloatArray = np.interp(np.asarray(ranks), self._ranks, self._low)
+        return bounds
 
-    def high(self, ranks: Any) -> FloatArray:
+    def high(self, ranks: float | IntArray | FloatArray) -> FloatArray:
         """Returns upper bounds at some ranks, up to the last."""
         ranks = np.asarray(ranks, np.float64)
         piece = np.clip(np.searchsorted(self._ranks, ranks) - 1, 0, len(self._ranks) - 2)
@@ -227,7 +228,8 @@ class RateCurve:
     def _below_lines(self, piece: Any, ranks: FloatArray) -> FloatArray:
         before = self._before[piece] * (ranks - self._ranks[piece])
         after = self._after[piece] * (self._ranks[piece + 1] - ranks)
-        return np.minimum(self._high[piece] + before, self._high[piece + 1] - after)
+        bounds: FloatArray = np.minimum(self._high[piece] + before, self._high[piece + 1] - after)
+        return bounds
 
 
 def around(
@@ -237,7 +239,7 @@ def around(
     return Estimate(min(max(value, low), high), low, high, confidence, kind)
 
 
-def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
+def _number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
     """Returns the length of a row or a column of a list's diagram, the total, or the sum or the
     share of so many largest frequencies; an empty list has the share 0."""
     if name == TOTAL:
@@ -287,15 +289,15 @@ class ModelIntervals(Answers):
         self._samples = samples
 
     def alpha_guesswork_bits(self, alpha: Number, confidence: float = 0.95) -> Estimate:
-        def bits(one: FrequencyList) -> float:
-            return guessing_metrics.alpha_guesswork_bits(one, alpha) if len(one) else 0.0
+        def bits(drawn: FrequencyList) -> float:
+            return guessing_metrics.alpha_guesswork_bits(drawn, alpha) if len(drawn) else 0.0
 
         return around(
             bits(self.released), *self._quantiles(bits, confidence), confidence, self._kind
         )
 
-    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
-        return self._quantiles(lambda one: _number_of(one, name, index), confidence)
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
+        return self._quantiles(lambda drawn: _number_of(drawn, name, index), confidence)
 
     def _quantiles(
         self, number: Callable[[FrequencyList], float], confidence: float

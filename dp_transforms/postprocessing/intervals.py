@@ -50,6 +50,7 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.decoding.decoder import Posterior
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import (
     COLUMNS,
@@ -90,13 +91,13 @@ def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelInterva
     """Returns intervals of the decoder's model, from ``draws`` lists drawn from its posterior; a
     ValueError if the list has no noisy coordinates. Model intervals are shorter than the proved
     ones; benchmarks/results/answers.md tells how often they hold."""
-    from dp_transforms.postprocessing.decoder import Posterior
-
     if released.coordinates is None:
         raise ValueError("intervals of the model need noisy coordinates, and this list has none")
     bounds = getattr(released.mechanism, "bounds", None)
     arms = Posterior(released.coordinates, bounds).sample(draws)
-    return ModelIntervals(released, [list_of_coordinates(*one) for one in zip(*arms, strict=True)])
+    return ModelIntervals(
+        released, [list_of_coordinates(*coordinates) for coordinates in zip(*arms, strict=True)]
+    )
 
 
 class CoordinateIntervals(ReleaseIntervals):
@@ -107,8 +108,8 @@ class CoordinateIntervals(ReleaseIntervals):
     >>> from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
     >>> released = FrobeniusMechanism(1).release(FrequencyList([500, 20, 1], [1, 10, 300]))
     >>> facts = intervals_of(released)
-    >>> one = facts.number_of_partitions(confidence=1 - 1e-9)
-    >>> one.low <= 311 <= one.high
+    >>> partitions = facts.number_of_partitions(confidence=1 - 1e-9)
+    >>> partitions.low <= 311 <= partitions.high
     True
     """
 
@@ -117,12 +118,12 @@ class CoordinateIntervals(ReleaseIntervals):
         self._arms = {ROWS: coordinates.rows, COLUMNS: coordinates.columns}
         self._rate = coordinates.rate
 
-    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         failure = _failure(confidence)
         square = self._square(failure * _OF_SQUARE)
         failure *= 1 - _OF_SQUARE
         if name in (ROWS, COLUMNS):
-            return self._line_bounds(name, index, square, failure, value)
+            return self._line_bounds(name, index, square, failure, int(value))
         if name == SUM:
             return self._parts(index, square, failure)[0]
         if name == SHARE:
@@ -226,9 +227,9 @@ class CoordinateIntervals(ReleaseIntervals):
             noises = [rank, 2 * last - rank]
         if first < rank:
             most = min(last, rank - 1)
-            found = int(self.released.at_ranks([rank])[0])
+            released = int(self.released.at_ranks([rank])[0])
             low, high = self._line_bounds(
-                ROWS, rank, square, failure * _OF_SQUARE, min(found, most)
+                ROWS, rank, square, failure * _OF_SQUARE, min(released, most)
             )
             # h - 1 of the module.
             behind = np.arange(min(low, most), min(high, most) + 1)

@@ -32,6 +32,10 @@ from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability, percents
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
 from dp_transforms.postprocessing.planning import made_up_dists
+from dp_transforms.postprocessing.text_table import text_table
+
+NEEDED_USERS, ERROR = "users that a partition needs", "expected dist"
+"""What the error of a plan is called: for names, and for lists."""
 
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
@@ -81,8 +85,6 @@ class KappaChoice:
     contributions: float
 
     def __repr__(self) -> str:
-        from dp_transforms.reports.page import kappa_table
-
         return kappa_table(self)
 
 
@@ -103,7 +105,7 @@ def choose_kappa(
         KappaPlan(kappa, kept_part(released, kappa), degrees.total - degrees.kept(kappa), *effect)
         for kappa, effect in effects
     )
-    best = min(plans, key=lambda one: one.error)
+    best = min(plans, key=lambda plan: plan.error)
     return KappaChoice(best.kappa, plans, float(degrees.users.sum()), degrees.total)
 
 
@@ -153,6 +155,36 @@ def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) 
     )
 
 
+def kappa_table(choice: KappaChoice) -> str:
+    """Formats the comparison as text."""
+    error, noise = NEEDED_USERS, []
+    about = "the users of all records with which a partition is named half of the time"
+    if choice.plans[0].noise is not None:
+        error, noise = ERROR, ["noise", "of other kinds"]
+        about = (
+            "at most about half the L1 distance to the list of all pairs, half of what is\n"
+            "dropped and the noise on a Zipf list; noise on lists of other kinds stands beside it"
+        )
+    rows = [["kappa", "kept (95%)", "dropped", *noise, error]]
+    for plan in choice.plans:
+        row = [f"{plan.kappa:,}", " to ".join(percents(plan.kept.low, plan.kept.high, 1))]
+        row.append(f"{plan.dropped:,.0f}")
+        if plan.noise is not None and plan.other_noise is not None:
+            low, high = plan.other_noise
+            row += [f"{plan.noise:,.0f}", f"{low:,.0f} to {high:,.0f}"]
+        is_recommended = plan.kappa == choice.recommended
+        row.append(f"{plan.error:,.0f} *" if is_recommended else f"{plan.error:,.0f}")
+        rows.append(row)
+    return (
+        f"about {choice.users:,.0f} users, {choice.contributions:,.0f} contributions\n"
+        f"{text_table(rows)}\n"
+        f"kept: part of all pairs of a user and a partition, by the released degrees: a user "
+        f"with more\nthan max_degree partitions counts in every column as one with max_degree\n"
+        f"* recommended: max_partitions_per_user={choice.recommended}\n"
+        f"{error}: {about}"
+    )
+
+
 def _without_noise(noisy: FloatArray, epsilon: float) -> FloatArray:
     """Returns the nearest histogram in L2 without negative entries and with the same sum, up to the
     last cell from which on there are more users than two standard deviations of noise. Zeros in
@@ -170,8 +202,8 @@ def _without_noise(noisy: FloatArray, epsilon: float) -> FloatArray:
         )
     falling = np.sort(noisy)[::-1]
     excess = (falling.cumsum() - total) / np.arange(1, len(noisy) + 1)
-    found = np.maximum(noisy - excess[falling > excess][-1], 0)
-    return np.append(found, np.zeros(cells - len(noisy)))
+    denoised = np.maximum(noisy - excess[falling > excess][-1], 0)
+    return np.append(denoised, np.zeros(cells - len(noisy)))
 
 
 class _Degrees:
@@ -221,7 +253,7 @@ def _noise(epsilon: Fraction, contributions: int, kappa: int) -> FloatArray:
     # The largest two powers up to kappa, since larger ones take longer, or 1 and 4.
     power = max(1, int(math.log(kappa + 0.5, _STEP)))
     part = math.log(kappa, _STEP) - power
-    here, before = (_simulated(epsilon, contributions, one) for one in (power, power - 1))
+    here, before = (_simulated(epsilon, contributions, exponent) for exponent in (power, power - 1))
     return np.exp(here * (1 + part) - before * part)
 
 
@@ -235,18 +267,18 @@ def _simulated(epsilon: Fraction, contributions: int, power: int) -> FloatArray:
 def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[tuple[int, _Effect]]:
     # Powers of two first, then values around the best: strategies take a third of a second.
     candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
-    found: dict[int, float] = {}
+    needed: dict[int, float] = {}
     for kappa in candidates:
         if kappa & (kappa - 1) == 0 or kappa == candidates[-1]:
-            found[kappa] = _needed(degrees, epsilon, delta, kappa)
-            if found[kappa] > _HOPELESS * min(found.values()):
+            needed[kappa] = _needed(degrees, epsilon, delta, kappa)
+            if needed[kappa] > _HOPELESS * min(needed.values()):
                 break
-    best = min(found, key=found.__getitem__)
+    best = min(needed, key=needed.__getitem__)
     for kappa in candidates:
-        if kappa not in found and best < 2 * kappa < 4 * best:
-            found[kappa] = _needed(degrees, epsilon, delta, kappa)
-    least = min(found.values())
-    for kappa, error in sorted(found.items()):
+        if kappa not in needed and best < 2 * kappa < 4 * best:
+            needed[kappa] = _needed(degrees, epsilon, delta, kappa)
+    least = min(needed.values())
+    for kappa, error in sorted(needed.items()):
         if error <= _HOPELESS * least:
             yield kappa, (None, None, error)
 

@@ -194,19 +194,19 @@ def _plan(
 ) -> ReleasePlan:
     mechanism = partition_mechanism(epsilon, max_partitions)
     chosen = chosen_mechanism(epsilon, max_partitions)
-    found = {}
+    expected = {}
     for name in NAMED_MECHANISMS:
         try:
             named = partition_mechanism(epsilon, max_partitions, name)
         except ValueError:  # Another mechanism works at this epsilon.
             continue
         if name == chosen or named.rate >= _LEAST_RATE:
-            found[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)
-    dist, seconds = found[chosen]
+            expected[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)
+    dist, seconds = expected[chosen]
     return ReleasePlan(
         mechanism.epsilon_cost,
         tuple(
-            MechanismPlan(name, name == chosen, found[name].dist if name in found else None)
+            MechanismPlan(name, name == chosen, expected[name].dist if name in expected else None)
             for name in NAMED_MECHANISMS
         ),
         dist,

@@ -63,7 +63,7 @@ class WalkIntervals(ReleaseIntervals):
         self.released = released
         self._distribution = distribution
 
-    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         if name in (ROWS, COLUMNS):
             each = failure_probability(confidence) / 2
             (below,) = self._distribution.largest_shortfalls(each, [index])
@@ -117,16 +117,16 @@ class WalkIntervals(ReleaseIntervals):
         """
         sums, l1 = rank_sums(self.released), float(error.l1)
         total = float(sums.total)
-        covered = np.array([sums.sum_to(one) for one in guesses.tolist()], np.float64)
+        covered = np.array([sums.sum_to(rank) for rank in guesses.tolist()], np.float64)
         moved = np.minimum(l1, np.ceil(error.head_base + error.head_slope * guesses))
         if total <= l1:
             return 0 * covered, 1 + 0 * covered
-        found = []
+        bounds = []
         for side, extreme in ((-1, np.minimum), (1, np.maximum)):
             rest = total - side * l1
             ends = covered / rest, (covered + side * moved) / (rest + 2 * side * moved)
-            found.append(np.clip(extreme(*ends), 0, 1))
-        return found[0], found[1]
+            bounds.append(np.clip(extreme(*ends), 0, 1))
+        return bounds[0], bounds[1]
 
 
 @dataclass(frozen=True)
@@ -184,14 +184,14 @@ def closed(
         below = np.maximum.accumulate(slopes[::-1])[::-1] - index
         above = np.minimum.accumulate(above + index) - index
         lowers.append(np.maximum(below, 0))
-        uppers.append(np.maximum(above, 0) * (index < most))
+        uppers.append(np.where(index < most, np.maximum(above, 0), 0))
     rows, columns = (int(np.count_nonzero(arm)) for arm in uppers)
     most = min(rows, columns + 1)
     least = max(least, *(int(np.count_nonzero(arm)) for arm in lowers))
     for arm in (0, 1):
         lowers[arm] = np.maximum(lowers[arm], np.maximum(least - arm - index, 0))
         # Bounds that contradict each other hold for no list: rare, and then any list will do.
-        uppers[arm] = np.maximum(uppers[arm] * (index < most), lowers[arm])
+        uppers[arm] = np.maximum(np.where(index < most, uppers[arm], 0), lowers[arm])
     return list_of_coordinates(*lowers), list_of_coordinates(*uppers)
 
 
@@ -204,8 +204,10 @@ def _log_uniform(frequency_list: FrequencyList) -> float:
 def _log_runs(frequency_list: FrequencyList) -> float:
     """Returns ln(1 / w) for the code of runs, as in Lemma 1."""
     differences = -np.diff(frequency_list.frequencies, append=0)
-    codes = (_log_code(one.astype(float)) for one in (differences, frequency_list.multiplicities))
-    return float(sum(one.sum() for one in codes) + _log_code(len(frequency_list) + 1))
+    codes = (
+        _log_code(numbers.astype(float)) for numbers in (differences, frequency_list.multiplicities)
+    )
+    return float(sum(code.sum() for code in codes) + _log_code(len(frequency_list) + 1))
 
 
 def _log_code(k: Any) -> Any:

@@ -120,7 +120,7 @@ class ListRelease(Release, Answers):
         estimates = (self.frequency_at(rank, 1 - failure) for rank in range(1, k + 1))
         return [replace(estimate, confidence=confidence) for estimate in estimates]
 
-    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         return self.intervals._ends(name, index, value, confidence)
 
     def guesswork_bits(self, alpha: Number = "0.5", confidence: float = CONFIDENCE) -> Estimate:

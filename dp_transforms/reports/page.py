@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.mechanisms.selection.choice import Explanation, evenly
 from dp_transforms.postprocessing.estimates import Estimate, percents
+from dp_transforms.postprocessing.text_table import text_table as text_table
 from dp_transforms.reports.phrases import Words, cost_words, statement_words
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ Page = tuple[str, dict[str, bytes]]
 """A page comes with its pictures inside, and again by the names of their files."""
 
 _POINTS = 200
-_NEEDED = "users that a partition needs"
-_ERROR = "expected dist"
 _MOST_BARS = 60
 _STYLE = """\
 body { margin: 0 auto; max-width: 1200px; padding: 16px; color: #1a1a1a; background: #fff;
@@ -114,37 +113,6 @@ def png(drawn: Any) -> bytes:
     buffer = io.BytesIO()
     drawn.savefig(buffer, dpi=240)
     return buffer.getvalue()
-
-
-def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
-    """Formats rows of equal length; the first ``words`` columns are text, aligned left, and the
-    others numbers, aligned right.
-
-    >>> print(text_table([["", "users"], ["a", "7"], ["other", "1,234"]], words=1))
-           users
-    a          7
-    other  1,234
-    """
-    rows = [[_printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i < words else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
-
-
-def _printable(cell: str) -> str:
-    """Returns the cell on one line. A name from a user may hold line ends, which would make rows,
-    and control characters for terminals.
-
-    >>> print(_printable("home\\n\\x1b[2Jnews"))
-    home\\n\\x1b[2Jnews
-    """
-    shown = (one if one.isprintable() else one.encode("unicode_escape").decode() for one in cell)
-    return cell if cell.isprintable() else "".join(shown)
 
 
 def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
@@ -307,37 +275,10 @@ def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> 
     curves(title, "users of the partition", y, draw, width=8, height=5).savefig(path, dpi=150)
 
 
-def kappa_table(choice: KappaChoice) -> str:
-    """Formats the comparison as text."""
-    error, noise = _NEEDED, []
-    about = "the users of all records with which a partition is named half of the time"
-    if choice.plans[0].noise is not None:
-        error, noise = _ERROR, ["noise", "of other kinds"]
-        about = (
-            "at most about half the L1 distance to the list of all pairs, half of what is\n"
-            "dropped and the noise on a Zipf list; noise on lists of other kinds stands beside it"
-        )
-    rows = [["kappa", "kept (95%)", "dropped", *noise, error]]
-    for plan in choice.plans:
-        row = [f"{plan.kappa:,}", " to ".join(percents(plan.kept.low, plan.kept.high, 1))]
-        row.append(f"{plan.dropped:,.0f}")
-        if plan.noise is not None and plan.other_noise is not None:
-            low, high = plan.other_noise
-            row += [f"{plan.noise:,.0f}", f"{low:,.0f} to {high:,.0f}"]
-        row.append(f"{plan.error:,.0f}" + " *" * (plan.kappa == choice.recommended))
-        rows.append(row)
-    return (
-        f"about {choice.users:,.0f} users, {choice.contributions:,.0f} contributions\n"
-        f"{text_table(rows)}\n"
-        f"kept: part of all pairs of a user and a partition, by the released degrees: a user "
-        f"with more\nthan max_degree partitions counts in every column as one with max_degree\n"
-        f"* recommended: max_partitions_per_user={choice.recommended}\n"
-        f"{error}: {about}"
-    )
-
-
 def plot_kappas(choice: KappaChoice, path: str) -> None:
     """Draws the error and its parts against kappa."""
+    from dp_transforms.postprocessing.kappa_choice import ERROR, NEEDED_USERS
+
     kappas = [plan.kappa for plan in choice.plans]
     names = choice.plans[0].noise is None
 
@@ -347,7 +288,7 @@ def plot_kappas(choice: KappaChoice, path: str) -> None:
             axes.plot(kappas, dropped, "--", label="half of what is dropped")
             axes.plot(kappas, [plan.noise for plan in choice.plans], ":", label="noise")
         errors = [plan.error for plan in choice.plans]
-        axes.plot(kappas, errors, marker="o", markersize=3, label=_NEEDED if names else _ERROR)
+        axes.plot(kappas, errors, marker="o", markersize=3, label=NEEDED_USERS if names else ERROR)
         axes.axvline(choice.recommended, color="grey", lw=0.8)
         axes.set(xscale="log", yscale="linear" if names else "log")
         if names:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.randomness import RandomTape
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def release_frequency_list(
 
     Args:
       frequency_list: the private list.
-      mechanism: its repr must show all its parameters.
+      mechanism: ``identifier`` must state all its parameters.
       secret: the job's secret.
       context: the purpose, different for each list under one secret: equal releases of equal lists
         would tell that they are equal.
@@ -125,7 +126,7 @@ def release_frequency_list(
     content = hashlib.sha256()
     for array in (frequency_list.frequencies, frequency_list.multiplicities):
         content.update(array.astype("<i8").tobytes())
-    tape = secret.tape(f"{context} {content.hexdigest()} by {mechanism!r}")
+    tape = secret.tape(f"{context} {content.hexdigest()} by {identifier(mechanism)}")
     return mechanism.release(frequency_list, tape=tape)
 
 

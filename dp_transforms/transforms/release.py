@@ -14,6 +14,7 @@ from dp_transforms.columnar.columns import COUNT, PARTITION, plain_table
 from dp_transforms.engines.list_kernels import NamedList, histograms
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
@@ -92,7 +93,7 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
         secret = secret_for(counts.pipeline, self._secret)
         max_partitions = known_bound(counts, self._max_partitions, "ReleaseFrequencyList")
         mechanism = self._mechanism_for(max_partitions)
-        secret.claim(counts, f"{self._context} by {mechanism!r}")
+        secret.claim(counts, f"{self._context} by {identifier(mechanism)}")
         return (
             counts
             | "Histogram" >> beam.Map(_histogram, RecordKind.of(counts))
@@ -169,7 +170,7 @@ class ReleaseUserDegrees(ReleaseTransform, beam.PTransform):
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         secret = secret_for(records.pipeline, self._secret)
-        secret.claim(records, f"{self._context} by {self._mechanism!r}")
+        secret.claim(records, f"{self._context} by {identifier(self._mechanism)}")
         bound = BoundContributions(
             self._mechanism.max_degree, secret=secret, num_buckets=self._num_buckets
         )
@@ -207,7 +208,7 @@ def release_named_lists(
     """
     public = list(public)
     for one in map(of_name, public):
-        secret.claim(pairs, f"{one.context} by {one.mechanism!r}")
+        secret.claim(pairs, f"{one.context} by {identifier(one.mechanism)}")
     names = [pairs.pipeline | "Public" >> beam.Create(public, reshuffle=False)]
     if selected is not None:
         of_table = beam.FlatMap(lambda table: table[PARTITION].to_pylist())

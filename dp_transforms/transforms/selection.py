@@ -16,6 +16,7 @@ from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import WEIGHT, sum_counts
 from dp_transforms.engines import selection_kernels
 from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.selection import (
     MeasuredSelection,
     SelectionStrategy,
@@ -175,7 +176,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
             max_partitions = known_bound(records, None, "SelectPartitions", of_counts=False)
         spec = self._resolved(max_partitions, known)
         secret = secret_for(records.pipeline, self._secret)
-        secret.claim(records, f"{spec.context} by {spec.strategy!r}")
+        secret.claim(records, f"{spec.context} by {identifier(spec.strategy)}")
         tables = records | "ToTables" >> ToTables()
         if spec.already_bounded:
             tables |= "Declare" >> DeclareBounded(max_partitions)
@@ -272,7 +273,7 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
                 f"{unit.value}: count the users of records that are bounded by user"
             )
         secret = secret_for(counts.pipeline, self._secret)
-        secret.claim(counts, f"{spec.context} by {spec.strategy!r}")
+        secret.claim(counts, f"{spec.context} by {identifier(spec.strategy)}")
         tables = counts | "ToTables" >> ToTables((PARTITION, COUNT))
         selected = _selected_by_counts(tables, spec, secret, self._num_buckets)
         like_names = (PARTITION, COUNT)

@@ -8,14 +8,14 @@ from dp_transforms.mechanisms import (
     Eta,
     IntegerPartitionMechanism,
     PartitionBounds,
-    PartitionTable,
     RandomTape,
 )
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.partition.table import PartitionTable
 from dp_transforms.mechanisms.selection import OptimalSelection
 from dp_transforms.postprocessing.estimates import GRID
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
-from dp_transforms.reports.lists import plot_list
+from dp_transforms.reports.lists import plot_list, to_arrow, to_pandas
 from tests.beam_runs import run
 from tests.tapes import InsecureSeededTape
 
@@ -99,23 +99,34 @@ def test_the_picture_has_the_proven_error_bars():
     assert [drawn[end] for end in ends] == RELEASED.frequencies.tolist()
 
 
-def test_a_released_list_shows_itself(tmp_path):
-    assert RELEASED.plot(tmp_path / "list.png", confidence=0.9).axes[0].collections
+def test_a_released_list_becomes_tables_and_pictures(tmp_path):
+    assert plot_list(RELEASED, tmp_path / "list.png", confidence=0.9).axes[0].collections
     with pytest.raises(ValueError, match="between 0 and 1, got 95"):
-        RELEASED.plot(confidence=95)
-    table = RELEASED.to_arrow()
+        plot_list(RELEASED, confidence=95)
+    table = to_arrow(RELEASED)
     assert table.to_pydict() == RELEASED.to_dict()
     assert list(zip(*RELEASED.to_dict().values(), strict=True)) == list(RELEASED)
     assert table.schema.metadata[b"epsilon"] == b"0.5"
     assert ReleasedList().cost is None
-    assert ReleasedList().to_arrow().schema.types == table.schema.types
+    assert to_arrow(ReleasedList()).schema.types == table.schema.types
     for private_has_none in ("plot", "to_arrow", "to_pandas", "to_dict", "cost"):
         assert not hasattr(PRIVATE, private_has_none)
     pytest.importorskip("pandas")
-    frame = RELEASED.to_pandas()
+    frame = to_pandas(RELEASED)
     assert frame.to_dict("list") == RELEASED.to_dict()
     assert frame.attrs == RELEASED.cost
-    assert ReleasedList().to_pandas().dtypes.tolist() == frame.dtypes.tolist()
+    assert to_pandas(ReleasedList()).dtypes.tolist() == frame.dtypes.tolist()
+
+
+def test_methods_of_version_0_2_still_work(tmp_path):
+    with pytest.warns(DeprecationWarning, match=r"call dp_transforms\.reports\.lists\.plot_list"):
+        RELEASED.plot(tmp_path / "list.png", confidence=0.9)
+    assert (tmp_path / "list.png").stat().st_size > 0
+    with pytest.warns(DeprecationWarning, match=r"lists\.to_arrow with the list"):
+        assert RELEASED.to_arrow() == to_arrow(RELEASED)
+    pytest.importorskip("pandas")
+    with pytest.warns(DeprecationWarning, match=r"lists\.to_pandas"):
+        assert RELEASED.to_pandas().equals(to_pandas(RELEASED))
 
 
 def test_what_is_known_of_one_mechanism_s_noise_is_not_drawn_around_another_s():

@@ -30,14 +30,15 @@ def release(tmp_path, monkeypatch):
     [
         ("--exact_total=1111", "of a public total", {"total": 1111}),
         ("--max_total=1112", "as declared", {"max_total": 1112}),
-        ("--max_total=1112 --mechanism=exponential", "up to a public total", {"max_total": 1112}),
+        ("--max_total=1112 --epsilon=4", "as declared", {"max_total": 1112}),
+        ("--max_total=1112 --mechanism=frobenius", "as declared", {"max_total": 1112}),
     ],
 )
 def test_public_totals(release, flags, possible, total):
     released, statement = release(flags)
     assert statement["possible_lists"] == possible and total.items() <= statement.items()
     assert released.total == 1111 if "total" in total else released.total <= 1112
-    assert (statement["epsilon"], statement["delta"]) == (1, 0)
+    assert (statement["epsilon"], statement["delta"]) == (4 if "epsilon" in flags else 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_public_bounds(release, flags, bounds):
 
 
 def test_a_report_of_a_narrowed_release_is_refused(release, tmp_path, failure):
-    release("--max_total=1200 --mechanism=exponential")
+    release("--exact_total=1111")
     failure(1, "narrowed by public knowledge", report.main, [str(tmp_path / "out")])
 
 

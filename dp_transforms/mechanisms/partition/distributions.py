@@ -126,12 +126,12 @@ class ExponentialDistribution(ReleaseDistribution):
         reach = math.ceil(spread / self.rate) + 1
         logarithms = np.log1p(-np.exp(-self.rate * np.arange(1, reach + 1)))
         sums = np.append(np.cumsum(logarithms[::-1])[::-1], 0.0)
-        found = []
+        least = []
         for count in parts:
             last = np.arange(reach + 1) + (reach if count is None else min(count, reach))
             failing = -np.expm1(sums - sums[np.minimum(last, reach)])
-            found.append(int(np.flatnonzero(failing <= failure)[0]))
-        return found
+            least.append(int(np.flatnonzero(failing <= failure)[0]))
+        return least
 
 
 @dataclass(frozen=True)
@@ -228,12 +228,13 @@ class GeometricDistribution(ReleaseDistribution):
         )
         exponents = -self.rate * steps
         of_rows = np.exp(exponents) * np.expm1(exponents * rows) / np.expm1(exponents)
-        cells = (beyond + within * (steps <= values)) * of_rows
+        cells = (beyond + np.where(steps <= values, within, 0)) * of_rows
         return float(cells.sum() / (1 + math.exp(-self.rate)))
 
 
 DISTRIBUTIONS: dict[str, type[ReleaseDistribution]] = {
-    one.title: one for one in (ExponentialDistribution, GeometricDistribution)
+    distribution.title: distribution
+    for distribution in (ExponentialDistribution, GeometricDistribution)
 }
 """Maps the names of mechanisms in privacy statements to distributions."""
 

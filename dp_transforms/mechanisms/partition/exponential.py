@@ -120,6 +120,8 @@ class IntegerPartitionMechanism(WithinBounds):
     True
     """
 
+    stable_name: ClassVar[str] = "IntegerPartitionMechanism"
+
     @property
     def distribution(self) -> ExponentialDistribution:
         if self.bounds is not None:
@@ -215,6 +217,8 @@ class GeometricPartitionMechanism(WithinBounds):
     >>> released.l1_distance(private) < 50
     True
     """
+
+    stable_name: ClassVar[str] = "GeometricPartitionMechanism"
 
     title = GeometricDistribution.title
     factors: ClassVar[int] = 1

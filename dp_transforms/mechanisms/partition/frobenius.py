@@ -42,6 +42,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.decoding.decoder import Posterior
 from dp_transforms.mechanisms.discrete_noise import (
     DiscreteLaplace,
     IntegerNoise,
@@ -90,6 +91,8 @@ class FrobeniusMechanism(WithinBounds):
     >>> released.l1_distance(private) < 400
     True
     """
+
+    stable_name: ClassVar[str] = "FrobeniusMechanism"
 
     max_total: int | None = field(default=None, kw_only=True)
 
@@ -148,9 +151,7 @@ class FrobeniusMechanism(WithinBounds):
         )
 
     def _released(self, drawn: NoisyCoordinates) -> ReleasedList:
-        # What is private ends here. The decoder's libraries take a while to import.
-        from dp_transforms.postprocessing.decoder import Posterior
-
+        # What is private ends here.
         decoded = Posterior(drawn, self.bounds).median(self.max_total)
         return ReleasedList(decoded.frequencies, decoded.multiplicities, self, drawn)
 
@@ -180,7 +181,7 @@ class EndingRule:
             chunk = ends[start : start + step]
             last = windows[chunk]
             ratios = np.cumsum(2 * np.minimum(last, self._slowest) - self._slowest, axis=1)
-            found = np.flatnonzero(ratios.min(axis=1) <= -self._refuted)
-            if found.size:
-                return int(chunk[found[0]])
+            ending = np.flatnonzero(ratios.min(axis=1) <= -self._refuted)
+            if ending.size:
+                return int(chunk[ending[0]])
         return None

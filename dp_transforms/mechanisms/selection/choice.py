@@ -123,15 +123,15 @@ def choose_strategy(
             f"positive, got epsilon={epsilon!r} and delta={delta!r}"
         )
     best = min(medians, key=medians.__getitem__)
-    one = best.max_partitions_per_user == 1
-    if noisy_counts or has_zero or (one and already_bounded):
+    is_single = best.max_partitions_per_user == 1
+    if noisy_counts or has_zero or (is_single and already_bounded):
         return best
     several = RenyiRoundsSelection if already_bounded else MeasuredSelection
     try:
         rounds = several(epsilon, delta, **options)
     except StrategyRefusal:
         return best
-    worth = one or (rounds.median_users or math.inf) <= _WORTH_ROUNDS * medians[best]
+    worth = is_single or (rounds.median_users or math.inf) <= _WORTH_ROUNDS * medians[best]
     return rounds if worth else best
 
 

@@ -119,6 +119,8 @@ class OptimalSelection(_SplitStrategy):
     array([False,  True,  True,  True])
     """
 
+    stable_name: ClassVar[str] = "OptimalSelection"
+
     name: ClassVar[str] = "optimal"
     needs_positive_budget: ClassVar[bool] = False
 
@@ -141,6 +143,8 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
     >>> strategy.distribution.threshold, strategy.median_users, strategy.saturation_count
     (11, 12, 23)
     """
+
+    stable_name: ClassVar[str] = "TruncatedGeometricSelection"
 
     name: ClassVar[str] = "truncated_geometric"
 
@@ -189,6 +193,8 @@ class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
     12
     """
 
+    stable_name: ClassVar[str] = "LaplaceSelection"
+
     name: ClassVar[str] = "laplace"
 
     def __post_init__(self) -> None:
@@ -226,6 +232,8 @@ class GaussianSelection(NoisyCountStrategy):
     >>> round(strategy.sigma, 3), strategy.distribution.threshold
     (11.797, 57)
     """
+
+    stable_name: ClassVar[str] = "GaussianSelection"
 
     name: ClassVar[str] = "gaussian"
 

@@ -163,8 +163,8 @@ class RoundedGaussian(IntegerNoise):
         # Halley's step for Q(s) = level: Q'' = -s Q'.
         steps = (float_normal_tail(s) - levels) / slopes
         s -= steps / (1 + steps * s / 2)
-        found: IntArray = np.ceil(s / self._inverse - 0.5).astype(np.int64)
-        return np.maximum(found, 0)
+        magnitudes: IntArray = np.ceil(s / self._inverse - 0.5).astype(np.int64)
+        return np.maximum(magnitudes, 0)
 
     def _float_tails(self, x: IntArray) -> FloatArray:
         return float_normal_tail((x + 0.5) * self._inverse)

@@ -64,11 +64,11 @@ class Tuning:
       edges: in units of kappa, the most partitions of users in a class; before them come powers of
         two. Beyond the seventh, one round is short for some users, beyond the eighth for most of
         them.
-      doubt: standard deviations of the noise by which sums of counts are taken to be too large.
+      noise_sds: standard deviations of the noise by which sums of counts are taken to be too large.
       many, very_many: in units of kappa, most users must have more for ``many_rounds``, and for
         rounds that share the budget equally.
-      alike: the share of users in one class from which on all have about equally many.
-      enough: times sqrt(order / divergence), users times sqrt(partitions) from which on early
+      same_class_share: the share of users in one class from which on all have about equally many.
+      min_evidence: times sqrt(order / divergence), users times sqrt(partitions) from which on early
         rounds name much of what users have: by Zipf's law, about 3,000 / 12 partitions in the last.
       counted: the part of such users' partitions that counts in a round.
       medians: by the root of the steps, about how the median grows with the number of partitions,
@@ -93,10 +93,10 @@ class Tuning:
     )
     many: Fraction = Fraction(7, 4)
     very_many: Fraction = Fraction(4)
-    alike: Fraction = Fraction(3, 4)
-    enough: int = 6300
+    same_class_share: Fraction = Fraction(3, 4)
+    min_evidence: int = 6300
     counted: Fraction = Fraction(3, 5)
-    doubt: int = 2
+    noise_sds: int = 2
     medians: tuple[tuple[int, int, Fraction], ...] = (
         (6, 7, Fraction(1)),
         (3, 8, Fraction(1)),
@@ -117,6 +117,8 @@ class MeasuredSelection(WeightedStrategy):
     >>> strategy.plan_of([0, 0, 0, 0, 0, 0, 0, 2000, 0, 0, 0, 0, 0, 0, 0])
     RoundPlan(partitions=25, rounds=3, growth=32, root=6)
     """
+
+    stable_name: ClassVar[str] = "MeasuredSelection"
 
     name: ClassVar[str] = "measured"
     tuning: ClassVar[Tuning] = Tuning()
@@ -185,13 +187,13 @@ class MeasuredSelection(WeightedStrategy):
             return RoundPlan(max_partitions, tuning.many_rounds, growth, 6)
         largest = int(users.argmax())
         # The first class is of users of one partition, the last has no end.
-        alike = users[largest] > tuning.alike * int(users.clip(0).sum())
+        alike = users[largest] > tuning.same_class_share * int(users.clip(0).sum())
         if 0 < largest < len(self.edges) and alike:
             has = self.edges[largest]
             usual = self.usual
             assert isinstance(usual, RenyiRoundsSelection)
             divergence = sum(budget.divergence for budget in usual.budgets)
-            if total**2 * has * divergence >= tuning.enough**2 * usual.budgets[0].order:
+            if total**2 * has * divergence >= tuning.min_evidence**2 * usual.budgets[0].order:
                 return RoundPlan(
                     min(max_partitions, math.ceil(has * tuning.counted)), *self._few_rounds, 3
                 )
@@ -213,7 +215,7 @@ class MeasuredSelection(WeightedStrategy):
             counts = [min(middle, partitions) for middle in middles]
             steps = (gmpy2.mpz(_STEP**root * partitions // count) for count in counts)
             adds = [n * int(gmpy2.iroot(x, root)[0]) for n, x in zip(counts, steps, strict=True)]
-            noise = tuning.doubt * self._scale * math.isqrt(2 * sum(x * x for x in adds))
+            noise = tuning.noise_sds * self._scale * math.isqrt(2 * sum(x * x for x in adds))
             added = sum(n * x for n, x in zip(users, adds, strict=True)) - noise
             if added <= 0:
                 return math.inf

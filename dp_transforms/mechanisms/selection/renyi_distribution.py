@@ -146,15 +146,15 @@ class RenyiDistribution(KeepDistribution):
     @cached_property
     def constraints(self) -> list[tuple[int, int]]:
         """Returns (s_d, d) for the largest d with each step."""
-        found = []
+        constraints = []
         partitions = self.max_partitions_per_user
         scaled = self.resolution**self.root * partitions
         while partitions >= 1:
             step = self.step(partitions)
-            found.append((step, partitions))
+            constraints.append((step, partitions))
             # The largest d with a longer step: d (step + 1)**root <= scaled.
             partitions = scaled // (step + 1) ** self.root
-        return found
+        return constraints
 
 
 class _Curve:

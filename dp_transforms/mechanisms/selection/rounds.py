@@ -228,6 +228,8 @@ class RenyiRoundsSelection(WeightedStrategy):
     43
     """
 
+    stable_name: ClassVar[str] = "RenyiRoundsSelection"
+
     number_of_rounds: int = 3
     growth: int = 16
 

@@ -11,7 +11,7 @@ import pytest
 from dp_transforms.mechanisms import DistanceBoundedPartitionMechanism, PartitionBounds
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.narrowed import probability_outside
+from dp_transforms.mechanisms.partition.restricted import probability_outside
 from tests import enumeration
 from tests.cases import refused
 from tests.tapes import InsecureSeededTape

@@ -1,10 +1,9 @@
-import itertools
 import math
 
 import pytest
 
-from dp_transforms.mechanisms import Eta, ExactTotalMechanism, FrequencyList, MaximumTotalMechanism
-from dp_transforms.mechanisms.partition import narrowed
+from dp_transforms.mechanisms import Eta, ExactTotalMechanism, FrequencyList
+from dp_transforms.mechanisms.partition import restricted
 from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError, UnsuitableListError
 from tests import enumeration
 from tests.statistical import distributions
@@ -15,33 +14,27 @@ HALF = Eta(1, 1, 1)
 
 # Lists, and totals that are those of the list, below, and above.
 CASES = [((3, 1), 4), ((3, 1), 7), ((3, 1), 2), ((), 3), ((2, 2, 2), 6), ((5,), 8), ((1,) * 6, 4)]
-KINDS = {"total": ExactTotalMechanism, "max_total": MaximumTotalMechanism}
 
 
-def fit(kind, target, total, eta, draws, first=0):
-    mechanism = KINDS[kind](eta=eta, sensitivity=9, **{kind: total})
+def fit(target, total, eta, draws, first=0):
+    mechanism = ExactTotalMechanism(eta=eta, sensitivity=9, total=total)
     outcomes = enumeration.partitions_of_at_most(total)
-    distribution = enumeration.distribution(
-        eta.base, target, outcomes, lambda x: sum(x) == total or kind == "max_total"
-    )
+    distribution = enumeration.distribution(eta.base, target, outcomes, lambda x: sum(x) == total)
     tapes = map(InsecureSeededTape, range(first, first + draws))
     drawn = mechanism.release_many(enumeration.as_list(target), draws, tapes)
     return distributions.fit(drawn, distribution)
 
 
-@pytest.mark.parametrize(
-    ("kind", "draws", "case"), [("total", 300, 3), ("total", 300, 4), ("max_total", 600, 3)]
-)
-def test_releases_have_the_distribution_of_enumeration(kind, draws, case):
-    assert fit(kind, *CASES[case], HALF, draws).p_value >= distributions.SIGNIFICANCE
+@pytest.mark.parametrize("case", [3, 4])
+def test_releases_have_the_distribution_of_enumeration(case):
+    assert fit(*CASES[case], HALF, 300).p_value >= distributions.SIGNIFICANCE
 
 
 @pytest.mark.law
 @pytest.mark.parametrize("eta", [HALF, Eta(3, 2, 1)], ids=str)
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_releases_of_each(kind, eta):
+def test_many_releases_of_each(eta):
     draws = RELEASES // 2
-    fits = {case: fit(kind, *case, eta, draws, i * draws) for i, case in enumerate(CASES)}
+    fits = {case: fit(*case, eta, draws, i * draws) for i, case in enumerate(CASES)}
     distributions.assert_all_follow(fits)
 
 
@@ -49,10 +42,9 @@ def test_many_releases_of_each(kind, eta):
 def test_neighbours_keep_the_ratio_of_probabilities(price):
     """By no more than the mechanisms say that they cost, over every set of totals."""
     lists, worst = list(enumeration.partitions_of_at_most(6)), 0
-    for total, kind in itertools.product(range(8), KINDS):
-        mechanism = KINDS[kind](**{kind: total}, **price)
-        outcomes = enumeration.partitions_of_at_most(total)
-        within = [x for x in outcomes if sum(x) == total or kind == "max_total"]
+    for total in range(8):
+        mechanism = ExactTotalMechanism(total=total, **price)
+        within = [x for x in enumeration.partitions_of_at_most(total) if sum(x) == total]
         base, most = math.exp(-mechanism.rate), math.exp(mechanism.epsilon_cost)
         distribution = {f: enumeration.distribution(base, f, within) for f in lists}
         for a, b in enumeration.neighbours(lists, mechanism.sensitivity):
@@ -67,41 +59,35 @@ def test_large_lists_have_the_total_that_was_asked_for():
     private = FrequencyList([10**6, 4000, 300, 2, 1], [1, 10, 200, 10**5, 10**6])
     exact = ExactTotalMechanism(total=private.total + 4, epsilon=4, sensitivity=4)
     assert exact.release(private, InsecureSeededTape(1)).total == private.total + 4
-    most = MaximumTotalMechanism(max_total=private.total - 4, epsilon=4, sensitivity=4)
-    for tape in map(InsecureSeededTape, range(5)):
-        assert most.release(private, tape).total <= private.total - 4
 
 
 @pytest.mark.parametrize("total", [-1, 2.0, True, 2**62 + 1])
-@pytest.mark.parametrize("kind", KINDS)
-def test_totals_that_are_none_are_refused(kind, total):
-    with pytest.raises(ValueError, match=f"{kind} must be an integer between 0 and"):
-        KINDS[kind](epsilon=1, **{kind: total})
+def test_totals_that_are_none_are_refused(total):
+    with pytest.raises(ValueError, match="total must be an integer between 0 and"):
+        ExactTotalMechanism(epsilon=1, total=total)
 
 
 def test_a_list_that_no_neighbour_of_it_excuses_is_refused_without_numbers():
     private, price = FrequencyList([5000, 10], [3, 100]), {"epsilon": 4, "sensitivity": 2}
-    for kind, total in (("total", 16_003), ("total", 15_997), ("max_total", 15_997)):
-        mechanism = KINDS[kind](**{kind: total}, **price)
-        with pytest.raises(UnsuitableListError, match=rf"the list contradicts {kind}") as error:
+    for total in (16_003, 15_997):
+        mechanism = ExactTotalMechanism(total=total, **price)
+        with pytest.raises(UnsuitableListError, match="the list contradicts total") as error:
             mechanism.release(private)
         assert not any(digit in str(error.value) for digit in "0123456789")
     assert ExactTotalMechanism(total=16_002, **price).release(private).total == 16_002
-    # A bound far above the total is true of the data.
-    assert MaximumTotalMechanism(max_total=10**9, epsilon=4).release(private).total < 10**9
 
 
 def test_a_total_that_releases_hardly_have_ends_with_an_error(monkeypatch):
     """At this rate a release of the empty list is empty with a probability of 1e-13."""
-    monkeypatch.setattr(narrowed, "GIVE_UP_BITS", 5)
-    with pytest.raises(NothingDrawnError, match="agrees with max_total was found: raise epsilon"):
-        MaximumTotalMechanism(max_total=0, epsilon=0.1).release(FrequencyList())
+    monkeypatch.setattr(restricted, "GIVE_UP_BITS", 5)
+    with pytest.raises(NothingDrawnError, match="agrees with total was found: raise epsilon"):
+        ExactTotalMechanism(total=0, epsilon=0.1).release(FrequencyList())
 
 
 def test_failures_are_as_private_as_releases(monkeypatch):
     """At a rate of ln 2 a draw for the empty list is empty with probability phi(1/2) = 0.2888, and
     for one user with 0.2888 / (2 - 1.5 * 0.2888) / 2 = 0.0922 (see ``exponential``)."""
-    monkeypatch.setattr(narrowed, "GIVE_UP_BITS", 2)
+    monkeypatch.setattr(restricted, "GIVE_UP_BITS", 2)
     mechanism, draws = ExactTotalMechanism(eta=HALF, total=0), 600
     chances = []
     for private, empty in ((FrequencyList(), 0.28879), (FrequencyList([1], [1]), 0.09216)):

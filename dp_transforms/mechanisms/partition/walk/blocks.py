@@ -77,7 +77,7 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
     early = np.clip(-entered, 0, flips)
     late = flips - early
 
-    found: list[IntArray] = []
+    moves: list[IntArray] = []
     is_roomy = np.zeros(len(blocks), dtype=bool)
     for bit in (0, 1):
         chosen = several[blocks.bits[several] == bit]
@@ -85,7 +85,7 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
         chosen = chosen[blocks.lengths[chosen] >= room]
         is_roomy[chosen] = True
         ends = blocks.ends[chosen], blocks.ends[chosen + 1]
-        found += _near_the_ends(decay, *ends, early[chosen], late[chosen], tape, f"ends {bit}")
+        moves += _near_the_ends(decay, *ends, early[chosen], late[chosen], tape, f"ends {bit}")
 
     # Parts of blocks that have one move: the diagonal in front of the part, its length, the state
     # that enters it, and the number that says where in it the move is.
@@ -101,7 +101,7 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
         if count == 0:
             return
         if count == length:
-            found.append(top - np.arange(1, length + 1))
+            moves.append(top - np.arange(1, length + 1))
             return
         number = tape.uniform(channel, next(asked))
         if count == 1:
@@ -123,7 +123,7 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
     top, length, start = table.T
     x = geometric(decay, np.ones_like(top), length, words, lambda i: parts[i][-1])
     # Away from zero a late move is cheap, towards zero an early one is.
-    return np.concatenate([*found, top - np.where(start >= 0, length - x + 1, x)])
+    return np.concatenate([*moves, top - np.where(start >= 0, length - x + 1, x)])
 
 
 def _room(decay: Decay, counts: IntArray) -> FloatArray:
@@ -165,9 +165,9 @@ def _near_the_ends(
 
 
 def _largest(parts: IntArray, counts: IntArray) -> IntArray:
-    found = np.zeros_like(counts)
-    found[counts > 0] = parts[(counts.cumsum() - counts)[counts > 0]]
-    return found
+    largest = np.zeros_like(counts)
+    largest[counts > 0] = parts[(counts.cumsum() - counts)[counts > 0]]
+    return largest
 
 
 def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -> IntArray:
@@ -209,12 +209,12 @@ def geometric(
     below, up_to = (one_minus_exp_minus(rates * x) / norms for x in (guesses - 1, guesses))
     certain = (guesses == most) | (lower + UNIT_ROUNDOFF <= up_to * (1 - _ERROR))
     certain &= lower >= below * (1 + _ERROR)
-    found: IntArray = guesses.astype(np.int64)
+    draws: IntArray = guesses.astype(np.int64)
     for i in np.flatnonzero(~certain).tolist():
         length = None if lengths is None else lengths.item(i)
         question = partial(_precisely, decay, factors.item(i), number(i), length)
-        found[i] = refine_until_decided(question)
-    return found
+        draws[i] = refine_until_decided(question)
+    return draws
 
 
 def _precisely(decay: Decay, factor: int, uniform: Uniform, length: int | None, bits: int) -> int:

@@ -298,10 +298,10 @@ class TapeDecisions:
     def departure(self, run: int) -> int:
         """Returns the first run from this one on that is not regular or not followed to its end, or
         the number of runs."""
-        for found in self._possible:
-            if found >= run and (not self._runs.regular[found] or self._departs(found)):
+        for candidate in self._possible:
+            if candidate >= run and (not self._runs.regular[candidate] or self._departs(candidate)):
                 break
-        return found
+        return candidate
 
     def kept(self, run: int) -> int:
         """Returns how many bits of that regular run the walk follows: fewer than all."""

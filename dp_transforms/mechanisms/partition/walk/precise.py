@@ -182,7 +182,7 @@ class LookingAhead:
         leak = gmpy2.mpfr(0)
         while True:
             beta = self._completions(at)[:: -1 if bit else 1]
-            weights[..., [not one.upper for one in beta]] = gmpy2.mpfr(0)
+            weights[..., [not completion.upper for completion in beta]] = gmpy2.mpfr(0)
             # Of N and of T, by state.
             some, every = (list(map(Enclosure, *bounds)) for bounds in weights.swapaxes(0, 1))
             leak = up.add(leak, self._beyond(list(map(mul, every, beta))))
@@ -204,7 +204,7 @@ class LookingAhead:
     def _beyond(self, parts: list[Enclosure]) -> Any:
         """Bounds the sum beyond the end of a log-concave sequence from above: every ratio of
         neighbours bounds the later ratios."""
-        ratios = ((after / one).upper for one, after in pairwise(parts) if one.lower > 0)
+        ratios = ((after / before).upper for before, after in pairwise(parts) if before.lower > 0)
         ratio = min(ratios, default=1) if parts[-1].upper else 0
         if not ratio < 1:
             raise Undecided
@@ -215,10 +215,13 @@ class LookingAhead:
         """Encloses beta in front of a block; it is 0 for states that walls forbid."""
         window, nothing = self._transfer.window, enclosed(0, self._transfer.precision)
         if at == len(self._blocks):
-            found = [nothing] * window + self._transfer.weights.entering_last_run()
+            completions = [nothing] * window + self._transfer.weights.entering_last_run()
         else:
-            found = self._messages(at, window)
+            completions = self._messages(at, window)
         allowed = range(
             self._blocks.lowest.item(at) + window, self._blocks.highest.item(at) + window + 1
         )
-        return [one if place in allowed else nothing for place, one in enumerate(found)]
+        return [
+            completion if place in allowed else nothing
+            for place, completion in enumerate(completions)
+        ]

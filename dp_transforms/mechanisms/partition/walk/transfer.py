@@ -206,12 +206,12 @@ class FloatTransfer:
 
     def _in_units(self, matrix: FloatMatrix) -> FloatArray:
         """Bounds all entries, in ``_units``: 2 x states x states."""
-        found = np.zeros((2, self.size, self.size))
+        bounds = np.zeros((2, self.size, self.size))
         rows, moved = np.nonzero(matrix.bounds[1])
         columns = rows + moved
         shifts = clipped(matrix.exponents[rows, moved] + self._units[columns] - self._units[rows])
-        found[:, rows, columns] = np.ldexp(matrix.bounds[:, rows, moved], shifts)
-        return found
+        bounds[:, rows, columns] = np.ldexp(matrix.bounds[:, rows, moved], shifts)
+        return bounds
 
     def _rise(self, climbs: tuple[FloatArray, IntArray], length: int) -> FloatArray:
         """Bounds the rise of every row by that of row 0, since T is totally positive."""
@@ -227,7 +227,7 @@ class FloatTransfer:
 def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
     """Returns mantissas in [1/2, 1) with an error of at most two units, and exponents; numbers
     below 2**-FAR become 0 and -FAR."""
-    parts = [gmpy2.frexp(one.lower) for one in enclosures]
+    parts = [gmpy2.frexp(enclosure.lower) for enclosure in enclosures]
     kept = [
         (float(mantissa), int(exponent)) if mantissa and exponent > -FAR else (0.0, -FAR)
         for exponent, mantissa in parts

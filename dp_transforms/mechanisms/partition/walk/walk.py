@@ -110,8 +110,8 @@ class Blocks:
         """Returns the same bits in blocks of fewer lengths, given each run as one block. Runs that
         are short, have at least the length ``long`` or have a common length stay whole. Others are
         cut into powers of two and a rest."""
-        found, counts = np.unique(self.lengths, return_counts=True)
-        common = set(found[counts >= COMMON].tolist())
+        distinct, counts = np.unique(self.lengths, return_counts=True)
+        common = set(distinct[counts >= COMMON].tolist())
         parts = [
             [length] if length <= SHORT or length >= long or length in common else _pieces(length)
             for length in self.lengths.tolist()
@@ -158,7 +158,8 @@ class Blocks:
 def _pieces(run: int) -> list[int]:
     rest = run % SHORT
     powers = [1 << b for b in range(run.bit_length()) if run >> b & 1 and 1 << b >= SHORT]
-    return powers[::-1] + [rest] * (rest > 0)
+    pieces = powers[::-1]
+    return [*pieces, rest] if rest else pieces
 
 
 def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:

@@ -19,7 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
-from dp_transforms.postprocessing.gap_model import DISTRIBUTIONS, cell_masses, end_probabilities
+from dp_transforms.mechanisms.decoding.gap_model import (
+    DISTRIBUTIONS,
+    cell_masses,
+    end_probabilities,
+)
 
 TINY = 1e-200  # The least divisor. Nothing is lost: other terms are of the order of 1.
 SEGMENT = 64  # The least number of places of a segment.
@@ -142,7 +146,8 @@ class GapChains:
 
     def _positions(self, places: slice | IntArray) -> FloatArray:
         start = self._base[places] + self._share[places]
-        return start[:, None] + self.cell * np.arange(float(self.width))
+        positions: FloatArray = start[:, None] + self.cell * np.arange(float(self.width))
+        return positions
 
     def _evaluate_distributions(self, learn: bool) -> None:
         """Sets the distributions of gaps, their mixture's transform, and probabilities of ends."""
@@ -167,7 +172,9 @@ class GapChains:
 
     def _gaps(self, places: slice) -> FloatArray:
         """Returns the gaps of all differences of states: places x differences."""
-        return self._drop[places, None] + self.cell * np.arange(1.0 - self.width, self.width)
+        differences: FloatArray = self.cell * np.arange(1.0 - self.width, self.width)
+        gaps: FloatArray = self._drop[places, None] + differences
+        return gaps
 
     def _evaluated(self, places: slice) -> FloatArray:
         """Returns the distributions of gaps: distributions x places x differences of states."""
@@ -227,7 +234,12 @@ class GapChains:
         ends = [of_rows, of_columns]
         from_on = [np.append(np.cumsum(end[::-1])[::-1], 0.0) for end in ends]
         self._alive, self._after = (
-            np.concatenate([*(one[begin : begin + len(one) - 2] for one in from_on), [0.0]])
+            np.concatenate(
+                [
+                    *(from_place[begin : begin + len(from_place) - 2] for from_place in from_on),
+                    [0.0],
+                ]
+            )
             for begin in (1, 2)
         )
         self._stop = np.concatenate([of_rows[1:], of_columns[1:], [0.0]]) / np.maximum(mass, TINY)
@@ -284,7 +296,8 @@ class GapChains:
 
     def _values(self, places: int | slice, states: IntArray) -> IntArray:
         shift = np.rint(self._share[places] + self.cell * states).astype(np.int64)
-        return np.maximum(self._base[places] + shift, 1)
+        values: IntArray = np.maximum(self._base[places] + shift, 1)
+        return values
 
     def sample(self, number: int, seed: int) -> list[IntArray]:
         """Draws from both arms: two arrays, draws x places."""
@@ -319,4 +332,5 @@ class GapChains:
 def _fast_length(least: int) -> int:
     """Returns the least even 2^i 3^j 5^k that is at least ``least``."""
     odd = [3**threes * 5**fives for threes in range(6) for fives in range(6)]
-    return min(part << max(1, (-(-least // part) - 1).bit_length()) for part in odd)
+    lengths: list[int] = [part << max(1, (-(-least // part) - 1).bit_length()) for part in odd]
+    return min(lengths)

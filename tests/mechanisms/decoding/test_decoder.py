@@ -9,6 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import geom, nbinom
 
+from dp_transforms.mechanisms.decoding import gap_chains
+from dp_transforms.mechanisms.decoding.decoder import Posterior
+from dp_transforms.mechanisms.decoding.gap_chains import Arm, GapChains
+from dp_transforms.mechanisms.decoding.gap_model import END, SHAPE, cell_masses, end_probabilities
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import (
     COLUMNS,
@@ -16,13 +20,11 @@ from dp_transforms.mechanisms.noisy_coordinates import (
     FrobeniusCoordinates,
     list_of_coordinates,
 )
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
-from dp_transforms.postprocessing import gap_chains
-from dp_transforms.postprocessing.decoder import Posterior
-from dp_transforms.postprocessing.gap_chains import Arm, GapChains
-from dp_transforms.postprocessing.gap_model import END, SHAPE, cell_masses, end_probabilities
 from dp_transforms.sample_data import rockyou
 from tests import enumeration
+from tests.tapes import InsecureSeededTape
 
 pytestmark = pytest.mark.filterwarnings("error")
 Noisy = collections.namedtuple("Noisy", ["rows", "columns", "rate"])
@@ -258,3 +260,18 @@ def test_intervals_cover_and_totals_are_kept_and_nearly_reached():
     kept = posterior.median(free.total - 20_000)
     assert free.total - 24_000 < kept.total <= free.total - 20_000
     assert kept.l1_distance(free) == free.total - kept.total
+
+
+def test_a_list_above_the_largest_total_loses_no_more_users_than_it_must():
+    private = FrequencyList.from_counts([max(1, 300 // rank) for rank in range(1, 600)])
+    mechanism, above = FrobeniusMechanism(epsilon=2), 0
+    for tape in map(InsecureSeededTape, range(8)):
+        posterior = Posterior(mechanism.noisy_coordinates(private, tape))
+        free, bounded = posterior.median(), posterior.median(private.total)
+        if free.total <= private.total:
+            assert bounded == free
+            continue
+        above += 1
+        assert private.total - 1 <= bounded.total <= private.total
+        assert free.l1_distance(bounded) == free.total - bounded.total
+    assert above

@@ -1,7 +1,7 @@
 """Runs the exponential mechanism over fewer lists: of a public total, or near the private list.
 
-If the total or a bound on it is public, lists are drawn by the unrestricted mechanism at the rate c
-until one has such a total. Before each draw the release is given up, and fails, with probability s
+If the total is public, lists are drawn by the unrestricted mechanism at the rate c until one has
+that total. Before each draw the release is given up, and fails, with probability s
 = 2**-20. So with Z and Z' for the sums of q**||x - f||_1 over all lists and over the possible ones,
 q = e**-c, a release
 
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -51,48 +50,8 @@ GIVE_UP_BITS = 20
 """A release is given up before each draw with a probability of 2**-20, -log2 of which this is."""
 
 
-class _TotalMechanism(PartitionMechanism):
-    _possible: ClassVar[str]
-    _field: ClassVar[str]
-    """The name of the public number."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_total(self._field, getattr(self, self._field))
-
-    def possible_lists(self) -> dict[str, Any]:
-        return {"possible_lists": self._possible, self._field: getattr(self, self._field)}
-
-    def _draw(self, frequency_list: FrequencyList) -> Draw:
-        name = self._field
-        limit: int = getattr(self, name)
-        if not self._is_possible(limit - frequency_list.total, self.sensitivity):
-            raise UnsuitableListError(
-                f"the list contradicts {name}: give a public number that is true of the data"
-            )
-        sampler = Sampler(Blocks.of(frequency_list), self.decay)
-
-        def draw(tape: RandomTape) -> FrequencyList:
-            for tries in itertools.count():
-                if not tape.prefix("give up", tries, GIVE_UP_BITS):
-                    break
-                released = sampler.release(tape.branch(f"try {tries}"))
-                if self._is_possible(limit - released.total):
-                    return released
-            raise NothingDrawnError(
-                f"no list that agrees with {name} was found: raise epsilon, or leave {name} out"
-            )
-
-        return draw
-
-    @abstractmethod
-    def _is_possible(self, missing: int, tolerance: int = 0) -> bool:
-        """Tells whether a total ``missing`` below the public number is possible, up to a
-        tolerance."""
-
-
 @dataclass(frozen=True)
-class ExactTotalMechanism(_TotalMechanism):
+class ExactTotalMechanism(PartitionMechanism):
     """Releases x with probability proportional to q**||x - f||_1, over the lists of a public total.
 
     Privacy: see the module. If the number of records is public because it never changes, neighbours
@@ -112,42 +71,36 @@ class ExactTotalMechanism(_TotalMechanism):
     1100
     """
 
+    stable_name: ClassVar[str] = "ExactTotalMechanism"
+
     total: int = field(kw_only=True)
-    _possible = "of a public total"
-    _field = "total"
 
-    def _is_possible(self, missing: int, tolerance: int = 0) -> bool:
-        return abs(missing) <= tolerance
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_total("total", self.total)
 
+    def possible_lists(self) -> dict[str, Any]:
+        return {"possible_lists": "of a public total", "total": self.total}
 
-@dataclass(frozen=True)
-class MaximumTotalMechanism(_TotalMechanism):
-    """Releases x with probability proportional to q**||x - f||_1, over lists up to some total.
+    def _draw(self, frequency_list: FrequencyList) -> Draw:
+        if abs(self.total - frequency_list.total) > self.sensitivity:
+            raise UnsuitableListError(
+                "the list contradicts total: give a public number that is true of the data"
+            )
+        sampler = Sampler(Blocks.of(frequency_list), self.decay)
 
-    Privacy: see the module.
+        def draw(tape: RandomTape) -> FrequencyList:
+            for tries in itertools.count():
+                if not tape.prefix("give up", tries, GIVE_UP_BITS):
+                    break
+                released = sampler.release(tape.branch(f"try {tries}"))
+                if released.total == self.total:
+                    return released
+            raise NothingDrawnError(
+                "no list that agrees with total was found: raise epsilon, or leave total out"
+            )
 
-    Args:
-      max_total: a public upper bound on the number of records.
-      epsilon, sensitivity, eta: see ``PartitionMechanism``.
-
-    Raises:
-      ValueError: see ``PartitionMechanism``.
-      UnsuitableListError: at a release, the list's own total is above the bound by more than one
-        user's records; a NothingDrawnError if no list within it was found.
-
-    Source: Blocki, "Differentially private integer partitions and their applications" (2016).
-
-    >>> mechanism = MaximumTotalMechanism(max_total=1100, epsilon=1.0)
-    >>> mechanism.release(FrequencyList([100, 30, 1], [5, 10, 300])).total <= 1100
-    True
-    """
-
-    max_total: int = field(kw_only=True)
-    _possible = "up to a public total"
-    _field = "max_total"
-
-    def _is_possible(self, missing: int, tolerance: int = 0) -> bool:
-        return missing >= -tolerance
+        return draw
 
 
 _PRECISION = 128
@@ -202,6 +155,8 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
     True
     """
 
+    stable_name: ClassVar[str] = "DistanceBoundedPartitionMechanism"
+
     max_total: int = field(kw_only=True)
     delta: float | None = field(default=None, kw_only=True)
     distance: int | None = field(default=None, kw_only=True)
@@ -215,10 +170,10 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
             if not (isinstance(self.delta, float) and 0 < self.delta < 1):
                 raise ValueError(f"delta must be a float between 0 and 1, got {self.delta!r}")
             delta: float = self.delta
-            found = smallest_where(
+            distance = smallest_where(
                 lambda d: probability_outside(self.decay, self.max_total, d) <= delta, 0
             )
-            object.__setattr__(self, "distance", found)
+            object.__setattr__(self, "distance", distance)
         else:
             check_total("distance", self.distance)
             outside = probability_outside(self.decay, self.max_total, self.distance)

@@ -107,12 +107,14 @@ def end_probabilities(
     ends = weights[0] * _smooth_at_least(mean, least, columns)
     ends += weights[1] * _geometric(mean, least)
     ends += weights[2] * _heavy(mean, least)
-    return END + (1 - END) * ends
+    probabilities: FloatArray = END + (1 - END) * ends
+    return probabilities
 
 
 def _geometric(mean: FloatArray, least: FloatArray) -> FloatArray:
     """Returns Pr[gap >= least] of the geometric distribution."""
-    return np.exp(-np.maximum(least, 0) * np.log1p(1 / mean))
+    probabilities: FloatArray = np.exp(-np.maximum(least, 0) * np.log1p(1 / mean))
+    return probabilities
 
 
 def _heavy(mean: FloatArray, least: FloatArray) -> FloatArray:

@@ -1,0 +1,1 @@
+"""Decodes noisy Frobenius coordinates: numbers only, which a release has made public."""

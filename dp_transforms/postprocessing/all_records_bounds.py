@@ -1,0 +1,308 @@
+"""Proves intervals about all records, from a list of bounded records and the users' degrees.
+
+Bounding keeps kappa partitions of each user. Let y_p be the number of users of partition p whose
+record is kept, n_p that in all records, d_u the number of partitions of user u (the degree), and
+
+    H = number of users with d_u > kappa          M = sum of max(d_u - kappa, 0) over all users,
+
+so that M pairs (user, partition) are dropped, all of them of the H users. Let f_i be the i-th
+largest frequency, c_t the number of partitions with at least t users, S_k the sum of the k largest
+frequencies, N the total; (y) is the list that was released with noise, (n) the one of all records.
+
+1.  y_p <= n_p <= y_p + H. A user who has p and does not count in y_p is one of the H. QED.
+2.  f_i(y) <= f_i(n) <= f_i(y) + H. The i-th largest entry does not fall if entries rise, and rises
+    by H if all do. QED. For the same reason S_k(y) <= S_k(n) <= S_k(y) + min(M, k H): the k
+    partitions on the right have at most M dropped pairs, and at most H each. QED.
+3.  c_t(y) <= c_t(n), and c_t(n) <= c_(t-H)(y) if H < t, by 1.
+4.  Let k = c_t(n). These k partitions have at least t users each, so at least max(t - y_p, 0) of
+    the dropped pairs are of p. Any k partitions need at least what the k largest of y need, so
+
+        max(t - f_1(y), 0) + ... + max(t - f_k(y), 0) <= M,       f_i(y) = 0 behind the last.
+
+    The left side falls where f rises: it may be taken of a list above y. It grows with k, so the
+    largest k that satisfies it bounds c_t(n). It grows with t, too: since f_i(n) >= t exactly if
+    c_t(n) >= i, the largest t that satisfies it for k = i bounds f_i(n). QED.
+5.  N(n) = N(y) + M. With s = S_k(y) / N(y) the share of the k largest is, by 2,
+
+        s N / (N + M)  <=  S_k(n) / N(n)  <=  (s N + min(M, k H)) / (N + M),     N = N(y).
+
+    The left side rises with s and N and falls with M. The right side rises with s and H. In M it
+    rises up to k H and falls from there on, and in N it is monotone, as a quotient of two linear
+    functions. So its maximum over intervals for s, N, M is at an end for N, and at k H for M or at
+    the end of M's interval that is nearest to it. QED.
+
+H and M are sums over users of functions of the degree that do not fall. In a cell of the released
+histogram these are between their values at the cell's ends, so that weighted sums of the true cells
+bound H and M; the last cell has no end unless a largest degree is public. M is bounded from below
+by the largest of four sums, which count the lost pairs of a user up to several public numbers: the
+fewer count, the less noise. Each weighted sum of
+noise exceeds ``sum_of_noises`` with the stated probability at most (Chernoff).
+
+Errors. An answer of confidence 1 - a fails with probability at most a. Half of a is for degrees:
+a sixth for H from above, a sixth for M from below, of which each of the four sums has a quarter,
+and a sixth for M from above. If kappa was chosen by the same noisy degrees, each of these is
+divided by the number of kappas that could have been chosen, which are the lower ends of cells: then
+the bounds for all kappas hold together, whichever was chosen. The other half is for the list, in
+equal parts for the statements about y that an answer uses. Which these are depends on the degrees,
+and so may kappa. The noise of the list is independent of both, so each statement holds with its
+probability given the degrees.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_transforms.mechanisms.decimals import positive_integer
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
+    Estimate,
+    ReleaseIntervals,
+    around,
+    failure_probability,
+)
+from dp_transforms.postprocessing.intervals import sum_of_noises
+
+_OF_DEGREES = 1 / 2
+_STATEMENTS_OF_DEGREES = 3
+_MOST_LOST = (1, 4, 16, 10**6)
+"""In units of kappa, the most pairs of a user that each lower bound of M counts."""
+_ROUNDING = 1 - 1e-9
+"""Noise and shares are taken to be wider by this: more than all rounding of floats."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """An interval holds a number of all records with its confidence, for every data set.
+
+    Attributes:
+      low, high: the ends, which belong to it; ``high`` is infinite if degrees have no public bound
+        and the number has none without it.
+      confidence: the probability, over the noise of both releases.
+    """
+
+    low: float
+    high: float
+    confidence: float
+
+    def around(self, value: float) -> Estimate:
+        """Returns an estimate with this interval, whose value is moved into it."""
+        return around(value, self.low, self.high, self.confidence)
+
+
+@dataclass(frozen=True)
+class DroppedRecords:
+    """Bounds what bounding dropped; see the module.
+
+    Attributes:
+      most_users: no less than H, the number of users with more than kappa partitions.
+      fewest_pairs, most_pairs: M, the number of dropped pairs (user, partition), is in between;
+        ``most_pairs`` is infinite if degrees have no public bound.
+    """
+
+    most_users: int
+    fewest_pairs: int
+    most_pairs: float
+
+
+class AllRecordsBounds:
+    """Answers questions about all records by proved intervals.
+
+    The list and the degrees must be releases of the same records, with noise that is independent,
+    and the list must be of all partitions, with exactly min(degree, kappa) partitions of each user.
+
+    Args:
+      intervals: proved intervals of the released list, see ``intervals.intervals_of``.
+      degrees: the released degrees.
+      kappa: the number of partitions that bounding kept of each user.
+      largest_degree: a public number of partitions that no user exceeds, declared without a look at
+        the data; None if there is none.
+      kappa_from_degrees: whether kappa was chosen by these degrees, as ``choose_kappa`` does.
+
+    Raises:
+      ValueError: kappa or largest_degree is not a positive integer, or kappa cannot have been
+        chosen by these degrees, since no cell begins with it.
+
+    >>> from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
+    >>> from dp_transforms.postprocessing.intervals import intervals_of
+    >>> bounded = FrobeniusMechanism(100, 2).release(FrequencyList([500, 20, 1], [1, 10, 300]))
+    >>> degrees = ReleasedDegrees((1, 2, 3, 4), (400, 150, 5, 5), epsilon=100.0)
+    >>> bounds = AllRecordsBounds(intervals_of(bounded), degrees, kappa=2, largest_degree=9)
+    >>> bounds.frequency_at(1), bounds.total()
+    (Bounds(low=500, high=510, confidence=0.95), Bounds(low=1015, high=1040, confidence=0.95))
+    """
+
+    def __init__(
+        self,
+        intervals: ReleaseIntervals,
+        degrees: ReleasedDegrees,
+        kappa: int,
+        *,
+        largest_degree: int | None = None,
+        kappa_from_degrees: bool = False,
+    ):
+        self._intervals = intervals
+        self._degrees = degrees
+        self._kappa = positive_integer("kappa", kappa)
+        if largest_degree is not None:
+            largest_degree = positive_integer("largest_degree", largest_degree)
+        self._largest_degree = largest_degree
+        self._possible_kappas = 1
+        if kappa_from_degrees:
+            if kappa not in degrees.lowest:
+                raise ValueError(
+                    f"kappa = {kappa} was not chosen by these degrees: no cell begins with it"
+                )
+            self._possible_kappas = len(degrees.lowest)
+
+    def dropped(self, confidence: float = CONFIDENCE) -> DroppedRecords:
+        """Bounds what bounding dropped; all bounds hold together with the confidence."""
+        failure = failure_probability(confidence)
+        return self._dropped(failure / (_STATEMENTS_OF_DEGREES * self._possible_kappas))
+
+    def number_of_partitions(self, confidence: float = CONFIDENCE) -> Bounds:
+        """Bounds the number of partitions."""
+        return self.partitions_with_at_least(1, confidence)
+
+    def partitions_with_at_least(self, users: int, confidence: float = CONFIDENCE) -> Bounds:
+        """Bounds the number of partitions with at least so many users, by 3 and 4."""
+        users = positive_integer("users", users)
+        dropped, failure = self._split(confidence)
+        by_users = 0 < dropped.most_users < users
+        by_pairs = dropped.most_users > 0 and users > 1 and math.isfinite(dropped.most_pairs)
+        each = 1 - failure / (1 + int(by_users) + int(by_pairs))
+        bounded = self._intervals.partitions_with_at_least(users, each)
+        highest = math.inf
+        if users == 1 or dropped.most_users == 0:
+            # Each partition that has no record in the bounded list takes a dropped pair.
+            highest = bounded.high + dropped.most_pairs
+        if by_users:
+            fewer = users - dropped.most_users
+            highest = min(highest, self._intervals.partitions_with_at_least(fewer, each).high)
+        if by_pairs:
+            above = self._intervals.bands(each)[1]
+            highest = min(highest, _most_partitions(above, users, int(dropped.most_pairs)))
+        return Bounds(bounded.low, max(bounded.low, highest), float(confidence))
+
+    def frequency_at(self, rank: int, confidence: float = CONFIDENCE) -> Bounds:
+        """Bounds the users of the partition of a rank, counted from 1, by 2 and 4."""
+        rank = positive_integer("rank", rank)
+        dropped, failure = self._split(confidence)
+        by_pairs = dropped.most_users > 0 and math.isfinite(dropped.most_pairs)
+        each = 1 - failure / (1 + int(by_pairs))
+        bounded = self._intervals.frequency_at(rank, each)
+        highest = bounded.high + dropped.most_users
+        if by_pairs:
+            above = self._intervals.bands(each)[1]
+            highest = min(highest, _most_users(above, rank, int(dropped.most_pairs)))
+        return Bounds(bounded.low, max(bounded.low, highest), float(confidence))
+
+    def total(self, confidence: float = CONFIDENCE) -> Bounds:
+        """Bounds the number of pairs (user, partition), by 5."""
+        dropped, failure = self._split(confidence)
+        bounded = self._intervals.total(1 - failure)
+        low, high = bounded.low + dropped.fewest_pairs, bounded.high + dropped.most_pairs
+        return Bounds(low, high, float(confidence))
+
+    def share_of_top(self, partitions: int, confidence: float = CONFIDENCE) -> Bounds:
+        """Bounds the share of the total (0 to 1) of the ``partitions`` largest frequencies, by 5.
+        Raises a ValueError if the released list is empty."""
+        partitions = positive_integer("partitions", partitions)
+        dropped, failure = self._split(confidence)
+        share = self._intervals.share_of_top(partitions, 1 - failure / 2)
+        total = self._intervals.total(1 - failure / 2)
+        if math.isinf(dropped.most_pairs):
+            lowest = 0.0
+        else:
+            lowest = _quotient(share.low * total.low, total.low + dropped.most_pairs, empty=0)
+        most_of_top = partitions * dropped.most_users
+        pairs = min(max(most_of_top, dropped.fewest_pairs), dropped.most_pairs)
+        highest = max(
+            _quotient(share.high * users + min(pairs, most_of_top), users + pairs, empty=1)
+            for users in (total.low, total.high)
+        )
+        # Ends are moved outwards by more than the rounding of floats.
+        lowest, highest = lowest * _ROUNDING, min(highest / _ROUNDING, 1.0)
+        return Bounds(lowest, max(lowest, highest), float(confidence))
+
+    def _split(self, confidence: float) -> tuple[DroppedRecords, float]:
+        """Returns bounds from the degrees, and the probability of failure left for the list."""
+        failure = failure_probability(confidence)
+        each = failure * _OF_DEGREES / (_STATEMENTS_OF_DEGREES * self._possible_kappas)
+        return self._dropped(each), failure * (1 - _OF_DEGREES)
+
+    def _dropped(self, failure: float) -> DroppedRecords:
+        """Bounds what was dropped; each bound fails with at most this probability."""
+        kappa, declared = self._kappa, self._largest_degree
+        if declared is not None and declared <= kappa:
+            return DroppedRecords(0, 0, 0)
+        # The smallest and the largest degree of each cell that may have users.
+        lowest: list[int] = list(self._degrees.lowest)
+        if declared is not None:
+            lowest = [degree for degree in lowest if degree <= declared]
+        ends: list[float] = [degree - 1 for degree in self._degrees.lowest[1 : len(lowest)]]
+        ends.append(math.inf if declared is None else declared)
+        most_users = self._sum([int(end > kappa) for end in ends], failure, 1)
+        fewest_pairs = max(
+            self._sum(
+                [min(max(degree - kappa, 0), most * kappa) for degree in lowest],
+                failure / len(_MOST_LOST),
+                -1,
+            )
+            for most in _MOST_LOST
+        )
+        most_pairs = math.inf
+        if declared is not None:
+            most_pairs = self._sum([max(int(end) - kappa, 0) for end in ends], failure, 1)
+        if most_users == 0:
+            return DroppedRecords(0, 0, 0)
+        return DroppedRecords(most_users, fewest_pairs, max(most_pairs, fewest_pairs))
+
+    def _sum(self, weights: list[int], failure: float, sign: int) -> int:
+        """Bounds the sum of weights times the true numbers of users, from above (sign 1) or from
+        below (-1), by the noisy ones; it is at least 0."""
+        noisy = zip(weights, self._degrees.users, strict=False)
+        rate = self._degrees.epsilon * _ROUNDING
+        noise = sum_of_noises(rate, np.array(weights, np.float64), failure * _ROUNDING)
+        return max(sum(weight * users for weight, users in noisy) + sign * math.floor(noise), 0)
+
+
+def _most_partitions(above: FrequencyList, users: int, pairs: int) -> int:
+    """Returns the most partitions that can have so many users if some pairs are added to a list
+    that is at most ``above``: the largest k of 4."""
+    reached = 0
+    for frequency, multiplicity in above:
+        needed = max(users - frequency, 0)
+        lifted = multiplicity if needed == 0 else min(multiplicity, pairs // needed)
+        reached += lifted
+        pairs -= lifted * needed
+        if lifted < multiplicity:
+            return reached
+    return reached + pairs // users
+
+
+def _most_users(above: FrequencyList, rank: int, pairs: int) -> int:
+    """Returns the most users at a rank if some pairs are added to a list that is at most ``above``:
+    the largest t of 4."""
+    rank = min(rank, MAX_VALUE)
+
+    def is_too_high(users: int) -> bool:
+        left, needed = rank, 0
+        for frequency, multiplicity in above:
+            taken = min(left, multiplicity)
+            needed += taken * max(users - frequency, 0)
+            left -= taken
+        return needed + left * users > pairs
+
+    # No list holds a larger number than MAX_VALUE.
+    highest = min(int(above.frequencies.max(initial=0)) + pairs, MAX_VALUE - 1)
+    return bisect.bisect_left(range(highest + 1), True, key=lambda users: is_too_high(users + 1))
+
+
+def _quotient(part: float, whole: float, *, empty: float) -> float:
+    return part / whole if whole else empty
