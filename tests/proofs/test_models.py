@@ -94,7 +94,7 @@ def rule_of(longest, stride, refuted):
 )
 def test_arms_end_where_the_python_ends_them(computed, rule):
     draws = random.Random(rule.longest)
-    arms = [[draws.randint(-3, 5) for _ in range(30)] for _ in range(100)]
+    arms = [[draws.randint(-3, 5) for _ in range(30)] for _ in range(1000 // rule.longest)]
     arms += [sorted(arm, reverse=True) for arm in arms] + [[99] * 30, [0] * 2, []]
     ending = f"ending_rule {rule.longest} {rule._stride} {rule._refuted}"
     found = computed(f"fun z => released ({ending}) z", arms, scope="Z")
