@@ -8,6 +8,7 @@
 # make proof  checks the theorems of proofs/ with Coq, in less than a minute
 # make mutants  plants bugs in a copy of the tree, and tells which test catches each
 # make kills  kills each job at 20 random moments, and looks at what it leaves; ten minutes of CPU time
+# make replays  runs each job on thousands of pairs of neighbouring records under one secret; an hour or so
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
 # make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; less than an hour on two quiet cores
@@ -26,7 +27,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-slow test-laws mutants kills fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down proof lint docs notebook clean
+.PHONY: run test test-long test-slow test-laws mutants kills fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down proof replays lint docs notebook clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE) --overwrite
@@ -68,6 +69,9 @@ mutants: .venv/installed-test
 
 kills: .venv/installed-test
 	$(BIN)/python -m tests.clusters.kills --output=benchmarks/results/kills.md
+
+replays: .venv/installed-test
+	REPLAYS=700 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 tests/replays
 
 fuzz: .venv/installed-test
 	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --timeout=0 tests/fuzzing

@@ -13,6 +13,9 @@ import stat
 from dataclasses import dataclass
 from unittest import mock
 
+import apache_beam as beam
+import pyarrow.parquet as pq
+
 from dp_transforms import JobSecret
 from dp_transforms.budget import Ledger, PrivacyUnit
 from dp_transforms.files.filenames import ALL_PERIODS_FILE, COORDINATES_FILE, RELEASED_FILES
@@ -21,7 +24,6 @@ from tests.replays.neighbours import COLUMNS
 
 NOISY_FILES = {*RELEASED_FILES, COORDINATES_FILE, ALL_PERIODS_FILE}
 """Noise covers the rows of these, and so their sizes. Their names and heads tell nothing."""
-
 
 _DRAWN = r'"(ledger_id": "\w+"|users_of_other_partitions": -?\d+)'
 """Of a statement: the identity that a ledger drew, and the number that noise covers."""
@@ -57,7 +59,12 @@ def replay(directory, rows, command, *flags, unit=PrivacyUnit.USER, answers=Fals
     handler = logging.StreamHandler(log)
     root = logging.getLogger()
     level = root.level
-    secret = JobSecret.insecure_for_testing(1)
+    secret, run, results = JobSecret.insecure_for_testing(1), beam.Pipeline.run, []
+
+    def run_and_keep(pipeline, *arguments, **options):
+        results.append(run(pipeline, *arguments, **options))
+        return results[-1]
+
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     try:
@@ -65,6 +72,7 @@ def replay(directory, rows, command, *flags, unit=PrivacyUnit.USER, answers=Fals
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             mock.patch.object(JobSecret, "from_os", lambda: secret),
+            mock.patch.object(beam.Pipeline, "run", run_and_keep),
         ):
             code = main([*arguments, f"--ledger={ledger.path}"])
     except SystemExit as stop:
@@ -75,11 +83,17 @@ def replay(directory, rows, command, *flags, unit=PrivacyUnit.USER, answers=Fals
     words = {"exit code": code, "stdout": out.getvalue(), "stderr": err.getvalue()}
     bare = ({} if answers else words) | {
         "log": log.getvalue(),
+        "counters": [
+            (str(metric.key), str(metric.committed))
+            for result in results
+            for metrics in result.metrics().query().values()
+            for metric in metrics
+        ],
         "ledger": [(line.purpose, line.state, line.cost) for line in ledger.lines()],
     }
     bare = {name: _without(directory, value) for name, value in bare.items()}
     files, noisy = {}, {}
-    for path in sorted((directory / "out").rglob("*")):
+    for path in sorted([*directory.glob("out"), *directory.glob("out/**/*")]):
         name = str(path.relative_to(directory))
         files[name] = stat.filemode(path.stat().st_mode)
         if not path.is_file():
@@ -88,6 +102,9 @@ def replay(directory, rows, command, *flags, unit=PrivacyUnit.USER, answers=Fals
         if path.name in NOISY_FILES:
             noisy[name] = content
             content = content.partition(b"\n")[0]
+        elif path.suffix == ".parquet":
+            noisy[name] = content
+            content = pq.read_schema(path)
         elif path.suffix == ".json":
             content = re.sub(_DRAWN, "", _without(directory, content.decode()))
         bare[f"content of {name}"] = content
