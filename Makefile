@@ -5,8 +5,10 @@
 # make flink-up, flink-down  a Flink cluster on this machine;  make test-flink  the jobs on it
 # make spark-up, spark-down, test-spark  the same for Spark
 # make test-dataflow  a dry run for Dataflow
+# make proof  checks the theorems of proofs/ with Coq, in less than a minute
 # make mutants  plants bugs in a copy of the tree, and tells which test catches each
 # make kills  kills each job at 20 random moments, and looks at what it leaves; ten minutes of CPU time
+# make replays  runs each job on thousands of pairs of neighbouring records under one secret; an hour or so
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
 # make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; less than an hour on two quiet cores
@@ -25,7 +27,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-slow test-laws mutants kills fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs notebook clean
+.PHONY: run test test-long test-slow test-laws mutants kills fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down proof replays lint docs notebook clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE) --overwrite
@@ -41,7 +43,7 @@ test: .venv/installed-test
 	$(BIN)/python -m pytest -q -n auto --dist=worksteal
 
 test-long: .venv/installed-test
-	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=1800 -m "not law and not flink and not spark"
+	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=1800 -m "not law and not coq and not flink and not spark"
 
 # PART=K/N, here and for the laws: the K-th of N parts
 test-slow: .venv/installed-test
@@ -54,11 +56,22 @@ test-laws: .venv/installed-test
 test-oldest: .venv-oldest/installed
 	.venv-oldest/bin/python -m pytest -q -n auto --dist=worksteal tests/transforms tests/runtime tests/frames tests/pipelines
 
+# First without Python's packages: the proofs need Coq alone.
+proof:
+	@command -v coqc coqchk >/dev/null || { \
+	  echo "error: make proof needs Coq, 8.16 or later: apt-get install coq, or brew install coq" >&2; exit 1; }
+	$(PYTHON) proofs/check.py out/proofs
+	@$(MAKE) --no-print-directory .venv/installed-test
+	$(BIN)/python -m pytest -q -m coq tests/proofs
+
 mutants: .venv/installed-test
 	$(BIN)/python -m tests.mutants
 
 kills: .venv/installed-test
 	$(BIN)/python -m tests.clusters.kills --output=benchmarks/results/kills.md
+
+replays: .venv/installed-test
+	REPLAYS=700 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 tests/replays
 
 fuzz: .venv/installed-test
 	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --timeout=0 tests/fuzzing

@@ -12,6 +12,7 @@ the diagram (Durfee's), and D or D - 1 of the b_j. Every such pair belongs to on
 Isometry. Each cell is counted by one coordinate, and the cells of a coordinate fill up from the
 diagonal outwards, so two lists differ in |a_i(X) - a_i(Y)| cells of row i right of it, and in
 |b_j(X) - b_j(Y)| cells of column j below it. Hence |X - Y|_1 = |a(X) - a(Y)|_1 + |b(X) - b(Y)|_1.
+Coq checks this in ``proofs/Lists.v``.
 """
 
 from __future__ import annotations

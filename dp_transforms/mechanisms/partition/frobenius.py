@@ -15,6 +15,10 @@ triangle inequality and the isometry of the coordinates. Adding a user adds one 
 counts; sorting does not increase the L1 distance, which is therefore at most kappa. The
 probabilities of these countably many pairs sum to 1, so the bound holds for every event. QED.
 
+Coq checks the theorem for all finite sets of pairs, and that the bound is attained
+(``proofs/Release.v``). ``docs/exactness.md`` says what lies between that and a release: above all
+that drawing ends with probability 1, that the sampler is exact, and that the tape is random.
+
 The bound is attained by two lists that differ in kappa cells of drawn coordinates. Neither D nor
 the total enters the rule, so nothing private decides how much is drawn. The list and all intervals
 are decoded from z: post-processing, which costs nothing.

@@ -1,0 +1,115 @@
+"""Runs a job under a frozen secret, and keeps all that leaves it, channel by channel.
+
+What noise covers is kept apart: it may differ between neighbours, as the guarantee says by how
+much. All else must be equal, since nothing bounds what it tells.
+"""
+
+import contextlib
+import csv
+import io
+import logging
+import re
+import stat
+from dataclasses import dataclass
+from unittest import mock
+
+import apache_beam as beam
+import pyarrow.parquet as pq
+
+from dp_transforms import JobSecret
+from dp_transforms.budget import Ledger, PrivacyUnit
+from dp_transforms.files.filenames import ALL_PERIODS_FILE, COORDINATES_FILE, RELEASED_FILES
+from pipelines.__main__ import main
+from tests.replays.neighbours import COLUMNS
+
+NOISY_FILES = {*RELEASED_FILES, COORDINATES_FILE, ALL_PERIODS_FILE}
+"""Noise covers the rows of these, and so their sizes. Their names and heads tell nothing."""
+
+_DRAWN = r'"(ledger_id": "\w+"|users_of_other_partitions": -?\d+)'
+"""Of a statement: the identity that a ledger drew, and the number that noise covers."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """What left a job.
+
+    Attributes:
+      bare: a dictionary of channels that no noise covers.
+      noisy: the files that noise covers, by path.
+    """
+
+    bare: dict
+    noisy: dict
+
+
+def replay(directory, rows, command, *flags, unit=PrivacyUnit.USER, answers=False):
+    """Runs a command on rows of users, pages, colours and days in an empty directory.
+
+    Args:
+      unit: what the command protects.
+      answers: whether the command goes on with what it released: noise covers what it says then,
+        and whether it can.
+    """
+    records = directory / "records.csv"
+    with records.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([COLUMNS, *rows])
+    ledger = Ledger.create(directory / "budget.ledger", 100, 0.5, unit=unit)
+    arguments = [command, f"--input={records}", f"--output={directory}/out", *flags]
+    out, err, log = io.StringIO(), io.StringIO(), io.StringIO()
+    handler = logging.StreamHandler(log)
+    root = logging.getLogger()
+    level = root.level
+    secret, run, results = JobSecret.insecure_for_testing(1), beam.Pipeline.run, []
+
+    def run_and_keep(pipeline, *arguments, **options):
+        results.append(run(pipeline, *arguments, **options))
+        return results[-1]
+
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch.object(JobSecret, "from_os", lambda: secret),
+            mock.patch.object(beam.Pipeline, "run", run_and_keep),
+        ):
+            code = main([*arguments, f"--ledger={ledger.path}"])
+    except SystemExit as stop:
+        code = stop.code
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    words = {"exit code": code, "stdout": out.getvalue(), "stderr": err.getvalue()}
+    bare = ({} if answers else words) | {
+        "log": log.getvalue(),
+        "counters": [
+            (str(metric.key), str(metric.committed))
+            for result in results
+            for metrics in result.metrics().query().values()
+            for metric in metrics
+        ],
+        "ledger": [(line.purpose, line.state, line.cost) for line in ledger.lines()],
+    }
+    bare = {name: _without(directory, value) for name, value in bare.items()}
+    files, noisy = {}, {}
+    for path in sorted([*directory.glob("out"), *directory.glob("out/**/*")]):
+        name = str(path.relative_to(directory))
+        files[name] = stat.filemode(path.stat().st_mode)
+        if not path.is_file():
+            continue
+        content = path.read_bytes()
+        if path.name in NOISY_FILES:
+            noisy[name] = content
+            content = content.partition(b"\n")[0]
+        elif path.suffix == ".parquet":
+            noisy[name] = content
+            content = pq.read_schema(path)
+        elif path.suffix == ".json":
+            content = re.sub(_DRAWN, "", _without(directory, content.decode()))
+        bare[f"content of {name}"] = content
+    return Left(bare | {"files": files}, noisy)
+
+
+def _without(directory, text):
+    return text.replace(str(directory), "DIR") if isinstance(text, str) else text

@@ -1,0 +1,219 @@
+"""Every job tells neighbours apart by numbers that noise covers, and by nothing else.
+
+Each job runs on records with and without one user, under one secret: its exit code, words, logs,
+ledger, statements and the names, modes and heads of its files must be equal. Released rows on which
+the user has no part must be equal too, and the order of records must show nowhere. ``make
+replays`` does this for an hour.
+"""
+
+import csv
+import io
+import itertools
+import logging
+import os
+import sys
+
+import apache_beam as beam
+import pytest
+from apache_beam.metrics import Metrics
+
+from dp_transforms import BoundContributions
+from dp_transforms.budget import Ledger, PrivacyUnit
+from dp_transforms.errors import InputError
+from dp_transforms.files import output
+from tests.replays.neighbours import COLOURS, DAYS, KINDS, neighbours, shuffled
+from tests.replays.replay import replay
+
+SEEDS = range(int(os.environ.get("REPLAYS", "7")))
+
+RECORDS = ("--user_column=user", "--partition_column=page", "--multiline")
+BOUND = (*RECORDS, "--max_partitions_per_user=2")
+PERIODS = ("--period=day", "--time_column=day", f"--periods={DAYS[0]}..{DAYS[-1]}")
+PERIODS = (*PERIODS, "--max_periods_per_user=2")
+GROUPS = ("--group_by=colour", f"--groups=colour={','.join(COLOURS)}")
+JOBS = {
+    "list": ("release", *BOUND, "--epsilon=1"),
+    "list by the geometric mechanism": ("release", *BOUND, "--epsilon=4"),
+    "list by the exponential mechanism": (
+        "release", *BOUND, "--epsilon=1", "--mechanism=exponential"
+    ),
+    "list on Beam": ("release", *BOUND, "--epsilon=1", "--runner=DirectRunner"),
+    "list in Parquet": ("release", *BOUND, "--epsilon=1", "--output_format=parquet"),
+    "lists of periods": ("release", *BOUND, *PERIODS, "--epsilon=2"),
+    "names": ("select", *BOUND, "--epsilon=2", "--delta=1e-2", "--strategy=optimal"),
+    "names with counts": (
+        "select", *BOUND, "--epsilon=4", "--delta=1e-2", "--strategy=laplace", "--noisy_counts"
+    ),
+    "names by what was measured": (
+        "select", *BOUND, "--epsilon=1", "--delta=1e-3", "--strategy=measured"
+    ),
+    "names and the number of other users": (
+        "select", *BOUND, "--epsilon=1", "--delta=1e-3", "--others_share=0.2"
+    ),
+    "names of periods": ("select", *BOUND, *PERIODS, "--epsilon=4", "--delta=1e-3"),
+    "names in rounds": (
+        "select", *BOUND, "--epsilon=1", "--delta=1e-3", "--strategy=renyi_rounds"
+    ),
+    "both": ("release-all", *BOUND, "--epsilon=2", "--delta=1e-3"),
+    "groups": ("release-groups", *BOUND, *GROUPS, "--epsilon_all=1", "--epsilon_groups=1"),
+    "degrees": (
+        "degrees", "--source_column=user", "--target_column=page", "--epsilon=1",
+        "--privacy_unit=node", "--degree_bound=3", "--multiline",
+    ),
+    "kappa": ("choose-kappa", *RECORDS, "--epsilon=1", "--for_epsilon=1", "--max_degree=8"),
+}  # fmt: skip
+OPTIONS = {"degrees": {"unit": PrivacyUnit.NODE}, "kappa": {"answers": True}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """What leaves a job on some rows; each time in a directory of its own."""
+    numbers = itertools.count()
+
+    def of(job, rows):
+        directory = tmp_path / str(next(numbers))
+        directory.mkdir()
+        return replay(directory, rows, *JOBS[job], **OPTIONS.get(job, {}))
+
+    return of
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_neighbours_differ_in_noisy_numbers_alone(job, run):
+    for seed in SEEDS:
+        with_user, without_user, _ = neighbours(seed)
+        here, there = run(job, with_user), run(job, without_user)
+        assert here.bare.get("exit code", 0) == 0
+        assert here.bare == there.bare, (seed, KINDS[seed % len(KINDS)].__name__)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_the_order_of_records_shows_nowhere(job, run):
+    for seed in SEEDS[::4]:
+        rows, _, _ = neighbours(seed)
+        assert run(job, rows) == run(job, shuffled(rows, seed)), seed
+
+
+def untouched(job, noisy, own):
+    """Released rows on which a user with these records has no part."""
+    _, pages, colours, days = map(set, zip(*own, strict=True))
+    rows = {
+        path: list(csv.reader(io.StringIO(content.decode(), newline="")))
+        for path, content in noisy.items()
+    }
+    if job == "lists of periods":
+        others = {*DAYS} - days
+        return [rows[path] for path in sorted(rows) if path.split("/")[1] in others]
+    if job == "groups":
+        others = {*COLOURS} - colours
+        return [row for path in sorted(rows) for row in rows[path] if row[1] in others]
+    ((_, *found),) = rows.values()
+    return [row for row in found if row[0] not in pages]
+
+
+@pytest.mark.parametrize("job", ["names", "names with counts", "lists of periods", "groups"])
+def test_rows_on_which_the_user_has_no_part_are_equal(job, run):
+    sizes = set()
+    for seed in SEEDS[::2]:
+        with_user, without_user, own = neighbours(seed)
+        here, there = (
+            untouched(job, run(job, rows).noisy, own) for rows in (with_user, without_user)
+        )
+        assert here == there, seed
+        sizes.add(len(here))
+    assert max(sizes) > 1
+
+
+def leak_in_stdout(directory, statement, count):
+    print(count)
+
+
+def leak_in_stderr(directory, statement, count):
+    print(count, file=sys.stderr)
+
+
+def leak_in_log(directory, statement, count):
+    logging.getLogger("dp_transforms").info("%d records", count)
+
+
+def leak_in_statement(directory, statement, count):
+    statement["records"] = count
+
+
+def leak_in_name(directory, statement, count):
+    os.makedirs(f"{directory.path}/{count}")
+
+
+def leak_in_mode(directory, statement, count):
+    os.makedirs(directory.path)
+    os.chmod(directory.path, 0o700 + count % 8)
+
+
+def leak_in_size(directory, statement, count):
+    os.makedirs(directory.path)
+    with open(f"{directory.path}/padding", "wb") as file:
+        file.write(bytes(count))
+
+
+def leak_in_exit_code(directory, statement, count):
+    raise SystemExit(count % 100)
+
+
+def leak_in_error(directory, statement, count):
+    raise InputError(f"{count} records do not fit")
+
+
+@pytest.mark.parametrize(
+    ("leak", "channel"),
+    [
+        (leak_in_stdout, "stdout"),
+        (leak_in_stderr, "stderr"),
+        (leak_in_log, "log"),
+        (leak_in_statement, "content of out/privacy.json"),
+        (leak_in_name, "files"),
+        (leak_in_mode, "files"),
+        (leak_in_size, "content of out/padding"),
+        (leak_in_exit_code, "exit code"),
+        (leak_in_error, "stderr"),
+    ],
+)
+def test_a_leak_in_each_channel_is_seen(leak, channel, run, monkeypatch):
+    rows, others, _ = neighbours(0)
+    publish, sizes = output.ReleaseDirectory.publish, iter((len(rows), len(others)))
+
+    def leaking(directory, tables, statement):
+        leak(directory, statement, next(sizes))
+        publish(directory, tables, statement)
+
+    monkeypatch.setattr(output.ReleaseDirectory, "publish", leaking)
+    here, there = run("list", rows), run("list", others)
+    assert here.bare[channel] != there.bare.get(channel)
+
+
+def test_a_leak_in_the_ledger_is_seen(run, monkeypatch):
+    rows, others, _ = neighbours(0)
+    reserve, sizes = Ledger.reserve_all, iter((len(rows), len(others)))
+
+    def leaking(ledger, requests, *arguments, **options):
+        more = f" of {next(sizes)} records"
+        named = [request._replace(purpose=request.purpose + more) for request in requests]
+        return reserve(ledger, named, *arguments, **options)
+
+    monkeypatch.setattr(Ledger, "reserve_all", leaking)
+    assert run("list", rows).bare["ledger"] != run("list", others).bare["ledger"]
+
+
+def count(batch):
+    """Counts records of a batch where everybody can see it."""
+    Metrics.counter("records", "read").inc(len(batch))
+    return batch
+
+
+def test_a_leak_in_a_counter_of_beam_is_seen(run, monkeypatch):
+    rows, others, _ = neighbours(0)
+    expand = BoundContributions.expand
+    monkeypatch.setattr(
+        BoundContributions, "expand", lambda step, records: expand(step, records | beam.Map(count))
+    )
+    here, there = run("list on Beam", rows), run("list on Beam", others)
+    assert here.bare["counters"] != there.bare["counters"]
