@@ -4,18 +4,19 @@ Bounding keeps kappa of a user's partitions, at random. So each of a partition's
 with the probability min(1, kappa / d), for a user of d partitions: the bounded list is a thinned
 one. The survey of degrees (``degree_survey``) tells what part r of all pairs is kept.
 
-Model. The number of partitions whose expected number of users is m is a density w(m), and counts are
-Poisson: of all records with mean m, of bounded ones with mean r(m) m. EM fits w, on a grid, to the
-bounded list; so that the list of all records, with partitions of which nothing was kept, follows
-(Efron and Thisted 1976; Good and Toulmin 1956).
+Model. The number of partitions whose expected number of users is m is a density w(m), and counts
+are Poisson: of all records with mean m, of bounded ones with mean r(m) m. EM fits w, on a grid, to
+the bounded list; so that the list of all records, with partitions of which nothing was kept,
+follows (Efron and Thisted 1976; Good and Toulmin 1956).
 
 Tilt. Users of many things have rarer things, so r(m) falls with rarity: of the pairs of partitions
-with mean m, users of degree d have the share that they have of all pairs, times
-exp(-TILT * (log d - its mean) * (log m - centre)), normalised. The centre is where the kept pairs
-of all partitions are the part r of all pairs.
+with mean m, users of degree d have the share that they have of all pairs, times exp(-TILT * (log d
+- its mean) * (log m - centre)), normalised. The centre is where the kept pairs of all partitions
+are the part r of all pairs.
 
-What the model does not explain of the bounded list is kept: counts are moved from the bounded list to
-that of all records at equal rank under the model, so that where nothing is dropped nothing moves.
+What the model does not explain of the bounded list is kept: counts are moved from the bounded list
+to that of all records at equal rank under the model, so that where nothing is dropped nothing
+moves.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import math
 import numpy as np
 from scipy.special import gammaln, ndtr, pdtrc
 
-from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates
@@ -40,6 +41,7 @@ BIN, SPACING = 0.04, 0.08
 """Relative widths of larger bins, and of the grid of means where counts are small."""
 PASSES = 60, 60, 120
 """Iterations of EM, between which r(m) is computed anew."""
+VALUE_SPACING = 0.01  # Relative distance of values at which a model's list is computed.
 NEARLY_ALL = 1 - 1e-6
 _LARGE_MEAN = 2_000.0  # Poisson tails are normal ones from here on.
 _MOST = MAX_VALUE // 4  # The largest total of an estimate.
@@ -51,7 +53,7 @@ def estimate_all_records(
     """Estimates the list of all records.
 
     Args:
-      bounded: a PUBLIC list, released about records of which each user had kappa partitions at most.
+      bounded: a PUBLIC list, released about records of which each user had kappa partitions.
       kappa: this bound.
       survey: the degrees of users in all records.
       tilt: how much rarer the things are that users of many things have, see the module.
@@ -243,7 +245,7 @@ def _binned(bounded: FrequencyList) -> tuple[FloatArray, FloatArray]:
     place = np.searchsorted(edges, bounded.frequencies, side="right") - 1
     numbers = np.bincount(place, bounded.multiplicities.astype(float), len(edges) - 1)
     used = numbers > 0
-    return np.stack([edges[:-1][used], edges[1:][used]]), numbers[used]
+    return np.stack([edges[:-1][used], edges[1:][used]]), numbers[used].astype(float)
 
 
 def _bin_probabilities(edges: FloatArray, means: FloatArray) -> FloatArray:
@@ -271,8 +273,11 @@ def _tails(values: FloatArray, means: FloatArray) -> FloatArray:
 
 
 def _value_grid(top: int) -> FloatArray:
+    """Returns integers from 1 up to ``top`` at least: all of them, then a geometric sequence."""
     single = np.arange(1, min(top, SINGLE) + 1)
-    far = np.rint(np.geomspace(SINGLE, max(top, SINGLE + 1), max(2, int(math.log(max(top, 302) / SINGLE) / 0.01))))
+    end = max(top, SINGLE + 1)
+    count = max(2, round(math.log(end / SINGLE) / VALUE_SPACING))
+    far = np.rint(np.geomspace(SINGLE, end, count))
     return np.unique(np.append(single, far)).astype(float)
 
 
@@ -280,6 +285,8 @@ def _log_at_least(bounded: FrequencyList, users: FloatArray) -> FloatArray:
     """Returns the logarithm of the number of partitions with at least so many users, interpolated
     between integers."""
     low = np.floor(users)
-    here, behind = (np.log(np.maximum(bounded.at_least(x.astype(np.int64)), 0.5)) for x in (low, low + 1))
+    here, behind = (
+        np.log(np.maximum(bounded.at_least(x.astype(np.int64)), 0.5)) for x in (low, low + 1)
+    )
     found: FloatArray = here + (behind - here) * (np.log(users) - np.log(low)) / np.log1p(1 / low)
     return found
