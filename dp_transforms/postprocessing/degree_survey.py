@@ -32,7 +32,7 @@ from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.estimates import CONFIDENCE, MODEL, Estimate, failure_probability
 
-FREEDOM, KINK, PERSISTENCE = 3.0, 0.5, 0.8
+FREEDOM, KINK, PERSISTENCE = 3.0, 0.3, 0.8
 """Of the Student distribution of the change of slope (kink) between neighbouring cells, around this
 part of the kink before."""
 CONVEX = 0.2
@@ -47,6 +47,7 @@ STEEPEST, FLATTEST = 6.0, 2.5
 """Limits of the exponent of the Pareto law behind the largest degree."""
 FEW = 64  # Numbers of users below this are summed over one by one.
 FEW_EXPECTED = 12.0
+HAZARD = 0.06  # The probability that a cell is the first behind the largest degree there is.
 CHAINS, WARM_UP, KEPT, LEAPS = 128, 14, 3, 7
 PARTS = 4  # of a wide cell, in the grid of degrees
 
@@ -66,7 +67,7 @@ class DegreeSurvey:
       max_degree: users with more partitions were counted as having this many.
       epsilon: the cost of the release.
 
-    >>> released = ReleasedDegrees((1, 2, 3, 4, 5, 6, 8), (50_000, 20_000, 10_000, 1, 0, -1, 0), 1.0)
+    >>> released = ReleasedDegrees((1, 2, 3, 4, 5, 6), (50_000, 20_000, 10_000, 1, 0, -1), 1.0)
     >>> DegreeSurvey.of(released).kept_share(2).value
     0.91...
     """
@@ -81,8 +82,8 @@ class DegreeSurvey:
     def of(cls, released: ReleasedDegrees) -> DegreeSurvey:
         """Decodes a release."""
         cells = _Cells(released)
-        densities = _posterior_draws(cells)
-        users = cells.users_given(densities)
+        densities, ends = _posterior_draws(cells)
+        users = cells.users_given(densities, ends)
         degrees, owner, weight = cells.grid(np.median(densities, axis=0))
         last = cells.last_degrees(densities)
         degrees[-1] = np.average(last, weights=users[:, -1] + 1e-9)
@@ -205,6 +206,8 @@ class _Cells:
         # Poisson sums do not reach far larger numbers; there, both are hopeless.
         reached = self.noisy < FEW / 2
         wide[np.ix_(reached, few)] = exact[reached]
+        nobody = np.exp(-np.minimum(self.epsilon * np.abs(self.noisy), 600))
+        self._nobody = np.log(scale * nobody + 1e-290)
         self._table = wide
         self._derivative = np.gradient(wide, _STEP, axis=1)
 
@@ -222,10 +225,15 @@ class _Cells:
         a, b = 3 * rise - 2 * g0 - g1, g0 + g1 - 2 * rise
         return f0 + u * (g0 + u * (a + u * b)), (g0 + u * (2 * a + 3 * u * b)) / _STEP
 
-    def log_posterior(self, density: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Returns log posteriors and gradients of densities: an array of chains x cells."""
+    def log_posterior(
+        self, density: FloatArray, ends: IntArray | int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Returns log posteriors and gradients of densities, an array of chains x cells, if there
+        is nobody in the cells from ``ends`` on."""
         value, gradient = self.log_likelihood(density)
-        value = value.sum(-1)
+        populated = np.arange(len(self.low)) < np.asarray(ends)[..., None]
+        value = np.where(populated, value, self._nobody).sum(-1)
+        gradient = np.where(populated, gradient, 0.0)
         slope = density @ self.slopes.T
         kink = density @ self.kinks.T
         off = (slope - SLOPE) / SLOPE_SCALE
@@ -242,6 +250,19 @@ class _Cells:
         by_convex = -2 * weight * convex / (FREEDOM + convex**2) / CONVEX
         gradient = gradient + by_slope @ self.slopes + by_kink @ self.changes
         return value, gradient + by_convex @ self.kinks
+
+    def draw_ends(self, density: FloatArray, random: np.random.Generator) -> IntArray:
+        """Draws the first cell from which on there is nobody, given densities."""
+        value, _ = self.log_likelihood(density)
+        gain = np.cumsum(value - self._nobody, axis=1)
+        count = len(self.low)
+        before = np.arange(1, count + 1)
+        log = gain + before * math.log(1 - HAZARD)
+        log[:, :-1] += math.log(HAZARD)
+        weights = np.exp(log - log.max(1, keepdims=True)).cumsum(1)
+        rank = random.random((len(density), 1)) * weights[:, -1:]
+        ends: IntArray = np.minimum((weights < rank).sum(1), count - 1) + 1
+        return ends
 
     def metric(self, density: FloatArray) -> FloatArray:
         """Returns a positive definite approximation of the Hessian at the mode."""
@@ -264,8 +285,9 @@ class _Cells:
         users = np.maximum(self.noisy, 0.5 / self.epsilon if self.epsilon < 1 else 0.1)
         return np.log(users) - self.log_width
 
-    def users_given(self, density: FloatArray) -> FloatArray:
-        """Draws the number of users in each cell, given log densities and released numbers."""
+    def users_given(self, density: FloatArray, ends: IntArray) -> FloatArray:
+        """Draws the number of users in each cell, given log densities, the first cells from which
+        on there is nobody, and released numbers."""
         random = np.random.default_rng(1)
         mean = np.exp(np.clip(density + self.log_width, _LOWEST, _HIGHEST))
         rank = random.random(mean.shape)
@@ -278,6 +300,7 @@ class _Cells:
         weights = np.exp(log - log.max(1, keepdims=True))
         sums = weights.cumsum(1)
         users[few] = (sums < rank[few][:, None] * sums[:, -1:]).sum(1)
+        users[np.arange(len(self.low)) >= ends[:, None]] = 0
         return users
 
     def last_degrees(self, density: FloatArray) -> FloatArray:
@@ -314,11 +337,12 @@ class _Cells:
         return np.concatenate(degrees), np.concatenate(owner), np.concatenate(shares)
 
 
-def _posterior_draws(cells: _Cells) -> FloatArray:
-    """Draws log densities: draws x cells."""
+def _posterior_draws(cells: _Cells) -> tuple[FloatArray, IntArray]:
+    """Draws log densities, draws x cells, and the cells from which on there is nobody."""
+    everywhere = len(cells.low)
 
     def loss(density: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = cells.log_posterior(density)
+        value, gradient = cells.log_posterior(density, everywhere)
         return -float(value), -gradient
 
     mode = minimize(loss, cells.start(), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
@@ -326,31 +350,31 @@ def _posterior_draws(cells: _Cells) -> FloatArray:
     random = np.random.default_rng(0)
     places = random.standard_normal((CHAINS, len(mode)))
 
-    def at(places: FloatArray) -> tuple[FloatArray, FloatArray]:
-        value, gradient = cells.log_posterior(mode + places @ spread.T)
+    def at(places: FloatArray, ends: IntArray) -> tuple[FloatArray, FloatArray]:
+        value, gradient = cells.log_posterior(mode + places @ spread.T, ends)
         return value, gradient @ spread
 
-    value, gradient = at(places)
-    step, kept = 0.3, []
+    step, kept, kept_ends = 0.3, [], []
     for iteration in range(WARM_UP + 2 * KEPT):
+        ends = cells.draw_ends(mode + places @ spread.T, random)
+        value, gradient = at(places, ends)
         momentum = random.standard_normal(places.shape)
         energy = value - (momentum**2).sum(1) / 2
         there, slope = places, gradient
         for _ in range(LEAPS):
             momentum = momentum + step / 2 * slope
             there = there + step * momentum
-            new_value, slope = at(there)
+            new_value, slope = at(there, ends)
             momentum = momentum + step / 2 * slope
         gain = new_value - (momentum**2).sum(1) / 2 - energy
         accepted = np.log(random.random(CHAINS)) < gain
         places = np.where(accepted[:, None], there, places)
-        gradient = np.where(accepted[:, None], slope, gradient)
-        value = np.where(accepted, new_value, value)
         if iteration < WARM_UP:
             step = float(np.clip(step * math.exp(accepted.mean() - 0.75), 0.01, 0.6))
         elif (iteration - WARM_UP) % 2:
             kept.append(mode + places @ spread.T)
-    return np.concatenate(kept)
+            kept_ends.append(ends)
+    return np.concatenate(kept), np.concatenate(kept_ends)
 
 
 def _variance(mean: FloatArray) -> FloatArray:
