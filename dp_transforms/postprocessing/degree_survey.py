@@ -27,7 +27,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import erfcx, gammaln, ndtr, ndtri
 
-from dp_transforms.mechanisms.arrays import FloatArray
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.estimates import CONFIDENCE, MODEL, Estimate, failure_probability
@@ -40,13 +40,15 @@ CONVEX = 0.2
 become heavier the farther they are looked at."""
 SLOPE, SLOPE_SCALE = -2.0, 2.0
 """Of the Student distribution of slopes themselves: log users by log degree."""
-FALLING_FROM, LEAST_FALL, RISE_PENALTY = 20.0, -1.5, 2.0
-"""From this degree on, slopes above ``LEAST_FALL`` are penalised, by the square of the excess."""
+FALLING_FROM, LEAST_FALL, RISE = 20.0, -1.5, 0.5
+"""From this degree on, the excess of slopes above ``LEAST_FALL`` has a Student distribution of the
+scale ``RISE``."""
 SPREAD = 0.1  # Relative deviation of the users in a cell from a smooth density.
 STEEPEST, FLATTEST = 6.0, 2.5
 """Limits of the exponent of the Pareto law behind the largest degree."""
 FEW = 64  # Numbers of users below this are summed over one by one.
 FEW_EXPECTED = 12.0
+SPIKE = 0.003  # The probability that a cell has users of its own, apart from any density.
 HAZARD = 0.06  # The probability that a cell is the first behind the largest degree there is.
 CHAINS, WARM_UP, KEPT, LEAPS = 128, 14, 3, 7
 PARTS = 4  # of a wide cell, in the grid of degrees
@@ -207,9 +209,28 @@ class _Cells:
         reached = self.noisy < FEW / 2
         wide[np.ix_(reached, few)] = exact[reached]
         nobody = np.exp(-np.minimum(self.epsilon * np.abs(self.noisy), 600))
-        self._nobody = np.log(scale * nobody + 1e-290)
+        alone = self._log_spikes()
+        self._nobody = np.logaddexp(np.log(scale * nobody + 1e-290), alone)
+        # Given no users of a density, and given the density at each point of the table.
+        self._spike_share = np.exp(alone - self._nobody)
+        wide = np.logaddexp(wide, alone[:, None])
+        self._spike_shares = np.exp(alone[:, None] - wide)
         self._table = wide
         self._derivative = np.gradient(wide, _STEP, axis=1)
+
+    def _log_spikes(self) -> FloatArray:
+        """Returns log probabilities that a cell has users of its own and shows what it shows: their
+        number n has the density s / (n + s) ** 2, for the scale s of the noise, or 1 if that is
+        less."""
+        scale = max(1 / self.epsilon, 1.0)
+        part = (np.arange(400) + 0.5) / 400
+        number = scale * part / (1 - part)
+        # Far above the noise, the released number is nearly the true one.
+        far = scale / (self.noisy.clip(0) + scale) ** 2
+        off = np.minimum(self.epsilon * np.abs(self.noisy[:, None] - number), 600)
+        near = (math.tanh(self.epsilon / 2) * np.exp(-off)).mean(1)
+        density = np.where(self.noisy * self.epsilon > 5, far, near)
+        return np.log(SPIKE * density + 1e-280)
 
     def log_likelihood(self, density: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns log likelihoods and their derivatives, cubic between the table's points."""
@@ -239,13 +260,14 @@ class _Cells:
         off = (slope - SLOPE) / SLOPE_SCALE
         bent = (density @ self.changes.T) / self.kink_scale
         convex = np.maximum(kink, 0) * self.is_tail[1:] / CONVEX
-        rising = np.maximum(slope - LEAST_FALL, 0) * self.is_tail
+        rising = np.maximum(slope - LEAST_FALL, 0) * self.is_tail / RISE
         weight = (FREEDOM + 1) / 2
         value -= weight * np.log1p(off**2 / FREEDOM).sum(-1)
         value -= weight * np.log1p(bent**2 / FREEDOM).sum(-1)
         value -= weight * np.log1p(convex**2 / FREEDOM).sum(-1)
-        value -= RISE_PENALTY * (rising**2).sum(-1)
-        by_slope = -2 * weight * off / (FREEDOM + off**2) / SLOPE_SCALE - 2 * RISE_PENALTY * rising
+        value -= weight * np.log1p(rising**2 / FREEDOM).sum(-1)
+        by_slope = -2 * weight * off / (FREEDOM + off**2) / SLOPE_SCALE
+        by_slope -= 2 * weight * rising / (FREEDOM + rising**2) / RISE
         by_kink = -2 * weight * bent / (FREEDOM + bent**2) / self.kink_scale
         by_convex = -2 * weight * convex / (FREEDOM + convex**2) / CONVEX
         gradient = gradient + by_slope @ self.slopes + by_kink @ self.changes
@@ -271,7 +293,8 @@ class _Cells:
         off = (self.slopes @ density - SLOPE) / SLOPE_SCALE
         bent = self.changes @ density / self.kink_scale
         by_slope = (FREEDOM + 1) / (FREEDOM + off**2) / SLOPE_SCALE**2
-        by_slope += 2 * RISE_PENALTY * self.is_tail * (self.slopes @ density > LEAST_FALL)
+        rising = np.maximum(self.slopes @ density - LEAST_FALL, 0) * self.is_tail / RISE
+        by_slope += (rising > 0) * (FREEDOM + 1) / (FREEDOM + rising**2) / RISE**2
         by_kink = (FREEDOM + 1) / (FREEDOM + bent**2) / self.kink_scale**2
         found: FloatArray = (
             np.diag(fisher + 1e-3)
@@ -300,8 +323,15 @@ class _Cells:
         weights = np.exp(log - log.max(1, keepdims=True))
         sums = weights.cumsum(1)
         users[few] = (sums < rank[few][:, None] * sums[:, -1:]).sum(1)
-        users[np.arange(len(self.low)) >= ends[:, None]] = 0
-        return users
+        cell = np.arange(len(self.low))
+        beyond = cell >= ends[:, None]
+        users[beyond] = 0
+        scaled = np.rint((np.log(mean) - _LOWEST) / _STEP).astype(np.int64)
+        spike_share = self._spike_shares[cell, scaled.clip(0, self._table.shape[1] - 1)]
+        spike_share = np.where(beyond, self._spike_share, spike_share)
+        alone = random.random(mean.shape) < spike_share
+        noise = random.laplace(0, 1 / self.epsilon, mean.shape) * (self.epsilon < FEW_EXPECTED)
+        return np.where(alone, np.maximum(self.noisy + noise, 0), users)
 
     def last_degrees(self, density: FloatArray) -> FloatArray:
         """Returns the mean degree of users in the last cell, by the slope of the density there."""

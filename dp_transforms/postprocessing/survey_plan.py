@@ -20,19 +20,23 @@ from fractions import Fraction
 
 import numpy as np
 
+from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.user_degrees import cell_bounds
 from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 from dp_transforms.postprocessing.estimates import Estimate
 
-SURVEY_SHARE = Fraction(1, 5)  # of epsilon, that a survey costs where kappa is not declared
+SURVEY_SHARE, LEAST_SHARE, ENOUGH = Fraction(1, 5), Fraction(1, 8), Fraction(1, 2)
+"""A survey gets the first part of epsilon; but, where that is more than ``ENOUGH``, this or the
+second part. A list of users who have one thing each has errors of exp(-epsilon), and needs the rest."""
 MAX_DEGREE = 10_000  # the largest degree with a cell in such a survey
 LEAST_RATE = Fraction(1, 512)
 """The least epsilon / kappa above kappa = 1: below, lists are mostly noise, and take seconds."""
 SQUARE = 0.27  # D of a list of N pairs, by the root of N.
 DECODED = 0.82  # What a decoder leaves of noise, for c from ``POWER_FROM`` on.
 POWER_FROM, POWER = 0.8, 0.69
-MISSED = 0.2  # The part of half the dropped pairs by which an estimate is off.
+AMPLIFIED = 1.0  # By how much more noise moves the estimate than the list it is made from.
+MISSED = 0.15  # The part of half the dropped pairs by which an estimate is off.
 
 
 @dataclass(frozen=True)
@@ -76,20 +80,26 @@ class BoundChoice:
         return self.recommended.kappa
 
 
-def divided(epsilon: Number, share: Number = SURVEY_SHARE) -> tuple[Fraction, Fraction]:
+def divided(epsilon: Number, share: Number | None = None) -> tuple[Fraction, Fraction]:
     """Returns the epsilons of the survey and of the list, which sum to epsilon exactly.
 
     Args:
       epsilon: of both together; a float stands for the decimal that it prints as.
-      share: the survey's part of it.
+      share: the survey's part of it; by default a fifth, or less of a large epsilon.
 
     Raises:
       ValueError: epsilon is not positive, or the share not between 0 and 1.
 
     >>> divided(0.5)
     (Fraction(1, 10), Fraction(2, 5))
+    >>> divided(4)
+    (Fraction(1, 2), Fraction(7, 2))
     """
-    whole, part = positive_rational("epsilon", epsilon), positive_rational("share", share)
+    whole = positive_rational("epsilon", epsilon)
+    if share is None:
+        survey = min(whole * SURVEY_SHARE, max(whole * LEAST_SHARE, ENOUGH))
+        return survey, whole - survey
+    part = positive_rational("share", share)
     if part >= 1:
         raise ValueError(f"share must be below 1, got {share}: the list needs a part of epsilon")
     return whole * part, whole * (1 - part)
@@ -135,13 +145,14 @@ def choose_bound(survey: DegreeSurvey, epsilon: Number) -> BoundChoice:
         middle = float(np.median(dropped))
         share = max(float(np.median(kept)), 1e-9)
         noise = expected_noise(float(exact / kappa), float(np.median(pairs * kept))) / share
+        noise *= 1 + (AMPLIFIED - 1) * (1 - share)
         plans.append(
             BoundPlan(
                 kappa,
                 survey.kept_share(kappa),
                 noise,
                 MISSED * middle / 2,
-                float(np.abs(dropped - middle).mean()) / 2,
+                _half_width(dropped) / 2,
             )
         )
     return BoundChoice(min(plans, key=lambda plan: plan.error), tuple(plans))
@@ -154,3 +165,9 @@ def expected_noise(rate: float, pairs: float) -> float:
     at = max(rate, POWER_FROM)
     for_large = DECODED / math.sinh(at) if at < 700 else 0.0
     return side * for_large * max(POWER_FROM / rate, 1.0) ** POWER
+
+
+def _half_width(draws: FloatArray) -> float:
+    """Returns half the distance between the quartiles."""
+    low, high = np.quantile(draws, [0.25, 0.75])
+    return float(high - low) / 2
