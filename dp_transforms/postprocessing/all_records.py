@@ -51,7 +51,6 @@ def estimate_all_records(
     bounded: FrequencyList,
     kappa: int,
     survey: DegreeSurvey,
-    rate: float | None = None,
     tilt: float = TILT,
 ) -> FrequencyList:
     """Estimates the list of all records.
@@ -60,8 +59,6 @@ def estimate_all_records(
       bounded: a PUBLIC list, released about records of which each user had kappa partitions.
       kappa: this bound.
       survey: the degrees of users in all records.
-      rate: epsilon / kappa of the release of the list, by which its noise is known. Then the number
-        of kept pairs is that of the list and of the survey, each as far as noise lets it be.
       tilt: how much rarer the things are that users of many things have, see the module.
 
     Returns:
@@ -72,30 +69,11 @@ def estimate_all_records(
       ValueError: kappa is not a positive integer.
     """
     kappa = positive_integer("kappa", kappa)
-    kept = _kept_part(bounded, kappa, survey, rate)
+    kept = float(np.median(survey.kept_shares(kappa)))
     if kept >= NEARLY_ALL or not len(bounded):
         return FrequencyList(bounded.frequencies, bounded.multiplicities)
     model = _ThinnedMixture(bounded, kappa, survey, kept, tilt)
     return _moved(bounded, model)
-
-
-def _kept_part(
-    bounded: FrequencyList, kappa: int, survey: DegreeSurvey, rate: float | None
-) -> float:
-    """Returns the total of the bounded list as a part of the estimated number of all pairs."""
-    shares = survey.kept_shares(kappa)
-    middle = float(np.median(shares))
-    if rate is None or middle >= NEARLY_ALL:
-        return middle
-    pairs = survey.pair_draws.sum(1)
-    kept = pairs * shares
-    low, median, high = np.quantile(kept, [0.16, 0.5, 0.84])
-    lines = 2 * FrobeniusCoordinates(bounded).square + 1
-    of_list = 2 * lines / rate**2
-    of_survey = ((high - low) / 2) ** 2 + 1e-9
-    total = (bounded.total / of_list + median / of_survey) / (1 / of_list + 1 / of_survey)
-    everything = total + float(np.median(pairs - kept))
-    return float(np.clip(bounded.total / max(everything, 1.0), 1e-6, 1.0))
 
 
 class _ThinnedMixture:

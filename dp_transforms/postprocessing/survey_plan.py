@@ -28,15 +28,15 @@ from dp_transforms.postprocessing.estimates import Estimate
 
 SURVEY_SHARE, LEAST_SHARE, ENOUGH = Fraction(1, 5), Fraction(1, 8), Fraction(1, 2)
 """A survey gets the first part of epsilon; but, where that is more than ``ENOUGH``, this or the
-second part. A list of users who have one thing each has errors of exp(-epsilon), and needs the rest."""
+second part. A list of users who have one thing each has errors of exp(-epsilon): it needs the
+rest."""
 MAX_DEGREE = 10_000  # the largest degree with a cell in such a survey
 LEAST_RATE = Fraction(1, 512)
 """The least epsilon / kappa above kappa = 1: below, lists are mostly noise, and take seconds."""
 SQUARE = 0.27  # D of a list of N pairs, by the root of N.
 DECODED = 0.82  # What a decoder leaves of noise, for c from ``POWER_FROM`` on.
 POWER_FROM, POWER = 0.8, 0.69
-AMPLIFIED = 1.0  # By how much more noise moves the estimate than the list it is made from.
-MISSED = 0.15  # The part of half the dropped pairs by which an estimate is off.
+MISSED = 0.12  # The part of half the dropped pairs by which an estimate is off.
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,6 @@ def choose_bound(survey: DegreeSurvey, epsilon: Number) -> BoundChoice:
         middle = float(np.median(dropped))
         share = max(float(np.median(kept)), 1e-9)
         noise = expected_noise(float(exact / kappa), float(np.median(pairs * kept))) / share
-        noise *= 1 + (AMPLIFIED - 1) * (1 - share)
         plans.append(
             BoundPlan(
                 kappa,
