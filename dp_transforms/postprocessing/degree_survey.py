@@ -1,0 +1,466 @@
+"""Decodes a released histogram of degrees: how many users have how many partitions.
+
+``UserDegreeMechanism`` releases noisy numbers of users by cells of degrees. Cells of large degrees
+hold few users and much noise, but most of the pairs (user, partition), so that the part of all
+pairs that a bound of kappa keeps hangs on how far such cells are believed.
+
+Model. The number of users with degree d is about exp(t(log d)), where t is smooth: its slope
+changes from cell to cell by a Student distribution, whose heavy tails allow cliffs (all users have
+one partition, or ten at least) and spikes. So a tail is a Pareto law whose exponent is unknown and
+may drift. Slopes are softly expected to be falling, most of all where degrees are large. A cell
+holds a number of users that is Poisson around the model's, with a tenth as extra deviation, and is
+seen with discrete Laplace noise of a known scale.
+
+Inference. The posterior of t is sampled by Hamiltonian Monte Carlo from fixed seeds, with the
+Hessian at the mode as metric; given t, the number of users in each cell is drawn from its own
+posterior, which is the released number where the noise is negligible. So everything that depends on
+uncertain tails is integrated over them, and has an interval.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import erfcx, gammaln, ndtr, ndtri
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.decimals import positive_integer
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.postprocessing.estimates import CONFIDENCE, MODEL, Estimate, failure_probability
+
+FREEDOM, KINK, PERSISTENCE = 3.0, 0.3, 0.8
+"""Of the Student distribution of the change of slope (kink) between neighbouring cells, around this
+part of the kink before."""
+CONVEX = 0.2
+"""Scale of the Student distribution of kinks upwards where degrees are large: tails do not often
+become heavier the farther they are looked at."""
+SLOPE, SLOPE_SCALE = -2.0, 2.0
+"""Of the Student distribution of slopes themselves: log users by log degree."""
+FALLING_FROM, LEAST_FALL, RISE = 20.0, -1.5, 0.5
+"""From this degree on, the excess of slopes above ``LEAST_FALL`` has a Student distribution of the
+scale ``RISE``."""
+SPREAD = 0.1  # Relative deviation of the users in a cell from a smooth density.
+STEEPEST, FLATTEST = 6.0, 2.5
+"""Limits of the exponent of the Pareto law behind the largest degree."""
+FEW = 64  # Numbers of users below this are summed over one by one.
+FEW_EXPECTED = 12.0
+SPIKE = 0.003  # The probability that a cell has users of its own, apart from any density.
+HAZARD = 0.06  # The probability that a cell is the first behind the largest degree there is.
+CHAINS, WARM_UP, KEPT, LEAPS = 128, 14, 3, 7
+PARTS = 4  # of a wide cell, in the grid of degrees
+
+_LOWEST, _HIGHEST, _STEP = -16.0, 46.0, 0.1
+"""Logarithms of the expected users of a cell at which its likelihood is tabulated."""
+
+
+@dataclass(frozen=True, eq=False)
+class DegreeSurvey:
+    """Users by degree, as far as a release tells of them.
+
+    Attributes:
+      degrees: representative degrees, ascending; the last one is the mean degree of users with
+        ``max_degree`` partitions or more.
+      draws: numbers of users with these degrees: posterior draws x degrees.
+      last_degrees: the last degree in each draw.
+      max_degree: users with more partitions were counted as having this many.
+      epsilon: the cost of the release.
+
+    >>> released = ReleasedDegrees((1, 2, 3, 4, 5, 6), (50_000, 20_000, 10_000, 1, 0, -1), 1.0)
+    >>> DegreeSurvey.of(released).kept_share(2).value
+    0.91...
+    """
+
+    degrees: FloatArray
+    draws: FloatArray
+    last_degrees: FloatArray
+    max_degree: int
+    epsilon: float
+
+    @classmethod
+    def of(cls, released: ReleasedDegrees) -> DegreeSurvey:
+        """Decodes a release."""
+        cells = _Cells(released)
+        densities, ends = _posterior_draws(cells)
+        users = cells.users_given(densities, ends)
+        degrees, owner, weight = cells.grid(np.median(densities, axis=0))
+        last = cells.last_degrees(densities)
+        degrees[-1] = np.average(last, weights=users[:, -1] + 1e-9)
+        return cls(degrees, users[:, owner] * weight, last, released.lowest[-1], released.epsilon)
+
+    @cached_property
+    def pair_draws(self) -> FloatArray:
+        """Returns numbers of pairs (user, partition) by degree: draws x degrees."""
+        pairs: FloatArray = self.draws * self.degrees
+        pairs[:, -1] = self.draws[:, -1] * self.last_degrees
+        return pairs
+
+    @cached_property
+    def pair_shares(self) -> FloatArray:
+        """Returns the expected share of each degree in all pairs; they sum to 1."""
+        totals = self.pair_draws.sum(1)
+        some = totals > 0
+        if not some.any():
+            return np.append(1.0, np.zeros(len(self.degrees) - 1))
+        shares: FloatArray = (self.pair_draws[some] / totals[some, None]).mean(0)
+        return shares
+
+    @cached_property
+    def users(self) -> FloatArray:
+        """Returns the estimated number of users by degree. Their shares of all pairs are the
+        expected ones, and their pairs sum to the median of all pairs."""
+        return self.pair_shares * self.pairs().value / self.degrees
+
+    def pairs(self, confidence: float = CONFIDENCE) -> Estimate:
+        """Estimates the number of all pairs (user, partition)."""
+        return self._estimate(self.pair_draws.sum(1), confidence, high_is_open=True)
+
+    def number_of_users(self, confidence: float = CONFIDENCE) -> Estimate:
+        """Estimates the number of users who have anything."""
+        return self._estimate(self.draws.sum(1), confidence)
+
+    def users_beyond(self, kappa: int, confidence: float = CONFIDENCE) -> Estimate:
+        """Estimates the number of users with more than kappa partitions.
+
+        Raises:
+          ValueError: kappa is not a positive integer, or confidence is not between 0 and 1.
+        """
+        kappa = positive_integer("kappa", kappa)
+        return self._estimate(self.draws[:, self.degrees > kappa].sum(1), confidence)
+
+    def kept_shares(self, kappa: int) -> FloatArray:
+        """Returns the part of all pairs that a bound of kappa keeps, in each draw."""
+        kappa = positive_integer("kappa", kappa)
+        totals = self.pair_draws.sum(1)
+        kept = self.draws @ np.minimum(self.degrees, kappa)
+        # Users behind the largest degree have their own mean in each draw.
+        kept += self.draws[:, -1] * (
+            np.minimum(self.last_degrees, kappa) - min(self.degrees[-1], kappa)
+        )
+        shares: FloatArray = np.where(totals > 0, kept / np.maximum(totals, 1e-300), 1.0)
+        return np.clip(shares, 0.0, 1.0)
+
+    def kept_share(self, kappa: int, confidence: float = CONFIDENCE) -> Estimate:
+        """Estimates the part of all pairs that a bound of kappa keeps. Where users with
+        ``max_degree`` partitions cannot be excluded, nothing is known of how many they have, and
+        the lower end is 0.
+
+        Raises:
+          ValueError: kappa is not a positive integer, or confidence is not between 0 and 1.
+        """
+        return self._estimate(self.kept_shares(kappa), confidence, low_is_open=True)
+
+    def tail_is_open(self, confidence: float = CONFIDENCE) -> bool:
+        """Says whether there may be users with ``max_degree`` partitions or more."""
+        return bool((self.draws[:, -1] >= 0.5).mean() > failure_probability(confidence) / 2)
+
+    def _estimate(
+        self,
+        draws: FloatArray,
+        confidence: float,
+        low_is_open: bool = False,
+        high_is_open: bool = False,
+    ) -> Estimate:
+        failure = failure_probability(confidence)
+        low, value, high = np.quantile(draws, [failure / 2, 0.5, 1 - failure / 2]).tolist()
+        if self.tail_is_open(confidence):
+            low = 0.0 if low_is_open else low
+            high = math.inf if high_is_open else high
+        return Estimate(value, low, high, confidence, MODEL)
+
+
+class _Cells:
+    """The cells of a release, with the likelihood and prior of log densities in them."""
+
+    def __init__(self, released: ReleasedDegrees):
+        self.low = np.array(released.lowest, float)
+        # The last cell has no end; the density in it is that of degrees up to twice its start.
+        self.high = np.append(self.low[1:] - 1, 2 * self.low[-1])
+        self.log_width = np.log(self.high - self.low + 1)
+        self.place = np.log(self.low + self.high) - math.log(2)
+        self.noisy = np.array(released.users, float)
+        self.epsilon = released.epsilon
+        count = len(self.low)
+        step = np.diff(self.place)
+        self.slopes = (np.eye(count)[1:] - np.eye(count)[:-1]) / step[:, None]
+        self.kinks = np.diff(self.slopes, axis=0)
+        between = (step[1:] + step[:-1]) / 2
+        self.kink_scale = KINK * np.sqrt(np.maximum(between / 0.23, 1.0))
+        self.is_tail = self.place[1:] > math.log(FALLING_FROM)
+        self.changes = self.kinks.copy()
+        self.changes[1:] -= PERSISTENCE * self.kinks[:-1]
+        self._tabulate()
+
+    def _tabulate(self) -> None:
+        """Tabulates the log likelihood of each cell over the log of its expected users."""
+        grid = np.arange(_LOWEST, _HIGHEST, _STEP)
+        mean = np.exp(grid)
+        wide = _normal_and_laplace(self.noisy[:, None], mean, _variance(mean), self.epsilon)
+        few = mean < FEW_EXPECTED
+        number = np.arange(FEW)
+        poisson = number[:, None] * grid[few] - mean[few] - gammaln(number + 1.0)[:, None]
+        noise = np.exp(-np.minimum(self.epsilon * np.abs(self.noisy[:, None] - number), 600))
+        scale = math.tanh(self.epsilon / 2)
+        exact = np.log(scale * (noise @ np.exp(poisson)) + 1e-290)
+        # Poisson sums do not reach far larger numbers; there, both are hopeless.
+        reached = self.noisy < FEW / 2
+        wide[np.ix_(reached, few)] = exact[reached]
+        nobody = np.exp(-np.minimum(self.epsilon * np.abs(self.noisy), 600))
+        alone = self._log_spikes()
+        self._nobody = np.logaddexp(np.log(scale * nobody + 1e-290), alone)
+        # Given no users of a density, and given the density at each point of the table.
+        self._spike_share = np.exp(alone - self._nobody)
+        wide = np.logaddexp(wide, alone[:, None])
+        self._spike_shares = np.exp(alone[:, None] - wide)
+        self._table = wide
+        self._derivative = np.gradient(wide, _STEP, axis=1)
+
+    def _log_spikes(self) -> FloatArray:
+        """Returns log probabilities that a cell has users of its own and shows what it shows: their
+        number n has the density s / (n + s) ** 2, for the scale s of the noise, or 1 if that is
+        less."""
+        scale = max(1 / self.epsilon, 1.0)
+        part = (np.arange(400) + 0.5) / 400
+        number = scale * part / (1 - part)
+        # Far above the noise, the released number is nearly the true one.
+        far = scale / (self.noisy.clip(0) + scale) ** 2
+        off = np.minimum(self.epsilon * np.abs(self.noisy[:, None] - number), 600)
+        near = (math.tanh(self.epsilon / 2) * np.exp(-off)).mean(1)
+        density = np.where(self.noisy * self.epsilon > 5, far, near)
+        return np.log(SPIKE * density + 1e-280)
+
+    def log_likelihood(self, density: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns log likelihoods and their derivatives, cubic between the table's points."""
+        scaled = np.clip(
+            (density + self.log_width - _LOWEST) / _STEP, 0, len(self._table[0]) - 1.01
+        )
+        left = scaled.astype(np.int64)
+        u = scaled - left
+        cell = np.arange(len(self.low))
+        f0, f1 = self._table[cell, left], self._table[cell, left + 1]
+        g0, g1 = self._derivative[cell, left] * _STEP, self._derivative[cell, left + 1] * _STEP
+        rise = f1 - f0
+        a, b = 3 * rise - 2 * g0 - g1, g0 + g1 - 2 * rise
+        return f0 + u * (g0 + u * (a + u * b)), (g0 + u * (2 * a + 3 * u * b)) / _STEP
+
+    def log_posterior(
+        self, density: FloatArray, ends: IntArray | int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Returns log posteriors and gradients of densities, an array of chains x cells, if there
+        is nobody in the cells from ``ends`` on."""
+        value, gradient = self.log_likelihood(density)
+        populated = np.arange(len(self.low)) < np.asarray(ends)[..., None]
+        value = np.where(populated, value, self._nobody).sum(-1)
+        gradient = np.where(populated, gradient, 0.0)
+        slope = density @ self.slopes.T
+        kink = density @ self.kinks.T
+        off = (slope - SLOPE) / SLOPE_SCALE
+        bent = (density @ self.changes.T) / self.kink_scale
+        convex = np.maximum(kink, 0) * self.is_tail[1:] / CONVEX
+        rising = np.maximum(slope - LEAST_FALL, 0) * self.is_tail / RISE
+        weight = (FREEDOM + 1) / 2
+        value -= weight * np.log1p(off**2 / FREEDOM).sum(-1)
+        value -= weight * np.log1p(bent**2 / FREEDOM).sum(-1)
+        value -= weight * np.log1p(convex**2 / FREEDOM).sum(-1)
+        value -= weight * np.log1p(rising**2 / FREEDOM).sum(-1)
+        by_slope = -2 * weight * off / (FREEDOM + off**2) / SLOPE_SCALE
+        by_slope -= 2 * weight * rising / (FREEDOM + rising**2) / RISE
+        by_kink = -2 * weight * bent / (FREEDOM + bent**2) / self.kink_scale
+        by_convex = -2 * weight * convex / (FREEDOM + convex**2) / CONVEX
+        gradient = gradient + by_slope @ self.slopes + by_kink @ self.changes
+        return value, gradient + by_convex @ self.kinks
+
+    def draw_ends(self, density: FloatArray, random: np.random.Generator) -> IntArray:
+        """Draws the first cell from which on there is nobody, given densities."""
+        value, _ = self.log_likelihood(density)
+        gain = np.cumsum(value - self._nobody, axis=1)
+        count = len(self.low)
+        before = np.arange(1, count + 1)
+        log = gain + before * math.log(1 - HAZARD)
+        log[:, :-1] += math.log(HAZARD)
+        weights = np.exp(log - log.max(1, keepdims=True)).cumsum(1)
+        rank = random.random((len(density), 1)) * weights[:, -1:]
+        ends: IntArray = np.minimum((weights < rank).sum(1), count - 1) + 1
+        return ends
+
+    def metric(self, density: FloatArray) -> FloatArray:
+        """Returns a positive definite approximation of the Hessian at the mode."""
+        mean = np.exp(np.clip(density + self.log_width, _LOWEST, _HIGHEST))
+        fisher = mean**2 / (_variance(mean) + 2 / self.epsilon**2)
+        off = (self.slopes @ density - SLOPE) / SLOPE_SCALE
+        bent = self.changes @ density / self.kink_scale
+        by_slope = (FREEDOM + 1) / (FREEDOM + off**2) / SLOPE_SCALE**2
+        rising = np.maximum(self.slopes @ density - LEAST_FALL, 0) * self.is_tail / RISE
+        by_slope += (rising > 0) * (FREEDOM + 1) / (FREEDOM + rising**2) / RISE**2
+        by_kink = (FREEDOM + 1) / (FREEDOM + bent**2) / self.kink_scale**2
+        found: FloatArray = (
+            np.diag(fisher + 1e-3)
+            + self.slopes.T @ (by_slope[:, None] * self.slopes)
+            + self.changes.T @ (by_kink[:, None] * self.changes)
+        )
+        return found
+
+    def start(self) -> FloatArray:
+        """Returns a first guess of the log densities: falling far away from the data."""
+        users = np.maximum(self.noisy, 0.5 / self.epsilon if self.epsilon < 1 else 0.1)
+        return np.log(users) - self.log_width
+
+    def users_given(self, density: FloatArray, ends: IntArray) -> FloatArray:
+        """Draws the number of users in each cell, given log densities, the first cells from which
+        on there is nobody, and released numbers."""
+        random = np.random.default_rng(1)
+        mean = np.exp(np.clip(density + self.log_width, _LOWEST, _HIGHEST))
+        rank = random.random(mean.shape)
+        number = np.arange(FEW)
+        users = _between(self.noisy, mean, _variance(mean), self.epsilon, rank)
+        few = (mean < FEW_EXPECTED) & (self.noisy < FEW / 2)
+        expected, seen = mean[few], np.broadcast_to(self.noisy, mean.shape)[few]
+        log = number * np.log(expected)[:, None] - gammaln(number + 1.0)
+        log -= self.epsilon * np.abs(seen[:, None] - number)
+        weights = np.exp(log - log.max(1, keepdims=True))
+        sums = weights.cumsum(1)
+        users[few] = (sums < rank[few][:, None] * sums[:, -1:]).sum(1)
+        cell = np.arange(len(self.low))
+        beyond = cell >= ends[:, None]
+        users[beyond] = 0
+        scaled = np.rint((np.log(mean) - _LOWEST) / _STEP).astype(np.int64)
+        spike_share = self._spike_shares[cell, scaled.clip(0, self._table.shape[1] - 1)]
+        spike_share = np.where(beyond, self._spike_share, spike_share)
+        alone = random.random(mean.shape) < spike_share
+        noise = random.laplace(0, 1 / self.epsilon, mean.shape) * (self.epsilon < FEW_EXPECTED)
+        return np.where(alone, np.maximum(self.noisy + noise, 0), users)
+
+    def last_degrees(self, density: FloatArray) -> FloatArray:
+        """Returns the mean degree of users in the last cell, by the slope of the density there."""
+        if len(self.low) < 4:
+            exponent = np.full(len(density), -SLOPE + 1)
+        else:
+            exponent = -(density[:, -1] - density[:, -4]) / (self.place[-1] - self.place[-4])
+        exponent = np.clip(exponent, FLATTEST, STEEPEST)
+        found: FloatArray = self.low[-1] * (exponent - 1) / (exponent - 2)
+        return found
+
+    def grid(self, density: FloatArray) -> tuple[FloatArray, np.ndarray, FloatArray]:
+        """Returns representative degrees, the cell of each, and its share of the cell's users, by
+        a density that is a power law between the middles of cells."""
+        degrees, owner, shares = [], [], []
+        slope = np.gradient(density, self.place) if len(density) > 1 else np.zeros(1)
+        slope = np.clip(slope, -8, 4)
+        last = len(self.low) - 1
+        for cell, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            if cell == last:
+                points, weights = np.array([low]), np.ones(1)
+            elif high - low < 2 * PARTS:
+                points = np.arange(low, high + 1)
+                weights = (points / low) ** slope[cell]
+            else:
+                cuts = np.geomspace(low - 0.5, high + 0.5, PARTS + 1)
+                inner = np.sqrt(cuts[1:] * cuts[:-1])
+                points = inner
+                weights = np.diff(cuts) * (inner / low) ** slope[cell]
+            degrees.append(points)
+            owner.append(np.full(len(points), cell))
+            shares.append(weights / weights.sum())
+        return np.concatenate(degrees), np.concatenate(owner), np.concatenate(shares)
+
+
+def _posterior_draws(cells: _Cells) -> tuple[FloatArray, IntArray]:
+    """Draws log densities, draws x cells, and the cells from which on there is nobody."""
+    everywhere = len(cells.low)
+
+    def loss(density: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = cells.log_posterior(density, everywhere)
+        return -float(value), -gradient
+
+    mode = minimize(loss, cells.start(), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    spread = np.linalg.inv(np.linalg.cholesky(cells.metric(mode))).T
+    random = np.random.default_rng(0)
+    places = random.standard_normal((CHAINS, len(mode)))
+
+    def at(places: FloatArray, ends: IntArray) -> tuple[FloatArray, FloatArray]:
+        value, gradient = cells.log_posterior(mode + places @ spread.T, ends)
+        return value, gradient @ spread
+
+    step, kept, kept_ends = 0.3, [], []
+    for iteration in range(WARM_UP + 2 * KEPT):
+        ends = cells.draw_ends(mode + places @ spread.T, random)
+        value, gradient = at(places, ends)
+        momentum = random.standard_normal(places.shape)
+        energy = value - (momentum**2).sum(1) / 2
+        there, slope = places, gradient
+        for _ in range(LEAPS):
+            momentum = momentum + step / 2 * slope
+            there = there + step * momentum
+            new_value, slope = at(there, ends)
+            momentum = momentum + step / 2 * slope
+        gain = new_value - (momentum**2).sum(1) / 2 - energy
+        accepted = np.log(random.random(CHAINS)) < gain
+        places = np.where(accepted[:, None], there, places)
+        if iteration < WARM_UP:
+            step = float(np.clip(step * math.exp(accepted.mean() - 0.75), 0.01, 0.6))
+        elif (iteration - WARM_UP) % 2:
+            kept.append(mode + places @ spread.T)
+            kept_ends.append(ends)
+    return np.concatenate(kept), np.concatenate(kept_ends)
+
+
+def _variance(mean: FloatArray) -> FloatArray:
+    return mean + (SPREAD * mean) ** 2 + 0.1
+
+
+def _normal_and_laplace(
+    seen: FloatArray, mean: FloatArray, variance: FloatArray, epsilon: float
+) -> FloatArray:
+    """Returns the log density of a normal number plus Laplace noise of scale 1 / epsilon."""
+    deviation = np.sqrt(variance)
+    off = (seen - mean) / deviation
+    reach = epsilon * deviation
+
+    def log_mills(x: FloatArray) -> FloatArray:
+        # log of the normal tail above x over the normal density at x.
+        large = np.maximum(x, -30.0)
+        return np.where(
+            x > -30,
+            np.log(erfcx(large / math.sqrt(2))) + 0.5 * math.log(math.pi / 2),
+            x**2 / 2 + 0.5 * math.log(2 * math.pi),
+        )
+
+    both = np.logaddexp(log_mills(reach - off), log_mills(reach + off))
+    found: FloatArray = both - off**2 / 2 - 0.5 * math.log(2 * math.pi) + math.log(epsilon / 2)
+    return found
+
+
+def _between(
+    seen: FloatArray, mean: FloatArray, variance: FloatArray, epsilon: float, rank: FloatArray
+) -> FloatArray:
+    """Returns quantiles of a normal number that was seen through Laplace noise: below the released
+    number it is a normal one of a larger mean, cut off; above it, one of a smaller mean."""
+    deviation = np.sqrt(variance)
+    seen = np.broadcast_to(seen, mean.shape)
+    up, down = mean + epsilon * variance, mean - epsilon * variance
+    below, above = (seen - up) / deviation, (down - seen) / deviation
+
+    def log_tail(x: FloatArray) -> FloatArray:
+        # log of the normal mass below x.
+        small = np.minimum(x, 0)
+        far = np.log(erfcx(-small / math.sqrt(2)) / 2) - small**2 / 2
+        return np.where(x < 0, far, np.log(np.maximum(ndtr(x), 0.5)))
+
+    log_below = log_tail(below) + epsilon * (mean - seen)
+    log_above = log_tail(above) - epsilon * (mean - seen)
+    share = 1 / (1 + np.exp(np.clip(log_above - log_below, -700, 700)))
+    low = rank < share
+    part = np.where(
+        low, rank / np.maximum(share, 1e-300), (1 - rank) / np.maximum(1 - share, 1e-300)
+    )
+    edge = np.where(low, below, above)
+    part = np.clip(part, 1e-12, 1)
+    # Far in a tail the cut-off normal is an exponential distribution.
+    near = edge > -6
+    z = ndtri(np.clip(part * ndtr(np.maximum(edge, -7.0)), 1e-300, 1 - 1e-16))
+    z = np.where(near, z, edge + np.log(part) / np.maximum(-edge, 1))
+    users: FloatArray = np.where(low, up + deviation * z, down - deviation * z)
+    return np.maximum(users, 0)
