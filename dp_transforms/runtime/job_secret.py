@@ -46,9 +46,10 @@ class JobSecret:
     """A secret has 32 bytes from which every random decision of a job is derived.
 
     It serves one pipeline, which runs once, since the same noise on changed data would cancel.
-    Copies, such as workers get, and forks serve no other; secrets of the same bytes count as one. By
-    default each job draws a fresh secret. On Beam the secret is part of the job's description: under
-    a seal (see ``sealing``), or else the description is as confidential as the data.
+    Copies, such as workers get, and forks serve no other; secrets of the same bytes count as one.
+    By default each job draws a fresh secret. On Beam the secret is part of the job's description:
+    encrypted if there is a seal (see ``sealing``). Otherwise the description is as confidential as
+    the data.
 
     Decisions for different purposes are independent. A retried bundle repeats its decisions, and
     two consumers of the same purpose agree.

@@ -17,12 +17,14 @@ from tests.clusters.agreement import (
     check_agreement,
     check_failure,
     check_formats,
+    check_stored_pipeline,
     run,
     worker_pool_process,
     write_records,
 )
 from tests.clusters.leaks import leaks, logs, needles, rest_answers
 from tests.clusters.ports import open_to_others, watched_ports
+from tests.secret_search import collect_keys
 
 pytestmark = pytest.mark.flink
 
@@ -68,6 +70,19 @@ def test_nothing_listens_on_other_interfaces(config, flink, pool, same_secret, t
     # The cluster's own ports are seen, and those that task managers open for workers.
     assert {6123, 8081, 8099} <= ports and len(addresses) > len(before)
     assert open_to_others(addresses) == set()
+
+
+def test_the_job_server_stores_no_secret(flink, same_secret, tmp_path, monkeypatch):
+    keys = collect_keys(monkeypatch)
+    check_stored_pipeline(cluster.JOB_ENDPOINT, keys, tmp_path / "loopback", SESSION)
+    # With a pool of its own, the seal is in a file.
+    seal = tmp_path / "seal"
+    seal.write_bytes(bytes(range(32)))
+    seal.chmod(0o600)
+    monkeypatch.setenv("DP_SEAL_FILE", str(seal))
+    with worker_pool_process("--port=0") as (_, address):
+        flags = EXTERNAL, f"--environment_config={address}"
+        check_stored_pipeline(cluster.JOB_ENDPOINT, keys, tmp_path / "external", *flags)
 
 
 def test_every_format_is_released_alike(flink, same_secret, tmp_path):

@@ -1,21 +1,18 @@
 """Descriptions of pipelines hold no secret in plain where their runner has a seal."""
 
-import base64
-import bz2
 import copy
 import pickle
-import re
 import subprocess
 import sys
-import zlib
 
 import apache_beam as beam
 import pytest
 
 import dp_transforms as dp
 from dp_transforms.errors import InputError
-from dp_transforms.runtime import job_secret, sealing
+from dp_transforms.runtime import sealing
 from tests.runtime.test_job_secret import RECORDS, TRANSFORMS, Silent
+from tests.secret_search import collect_keys, with_unpacked
 
 PIPELINES = TRANSFORMS | {
     "noisy counts": dp.SelectPartitions(1, 1e-3, 2, noisy_counts=True),
@@ -25,17 +22,11 @@ PIPELINES = TRANSFORMS | {
 
 @pytest.fixture
 def secret_bytes(monkeypatch):
-    """A set that grows by the secret, and by all keys derived from it."""
+    """A set that grows by the secret of each job, and by all keys derived from it."""
     secret = dp.JobSecret.from_os()
-    collected = {secret.secret}
-    seal = job_secret.sealed
-
-    def watched(content, seal_name):
-        collected.add(bytes(content))
-        return seal(content, seal_name)
-
-    monkeypatch.setattr(job_secret, "sealed", watched)
     monkeypatch.setattr(dp.JobSecret, "from_os", lambda: secret)
+    collected = collect_keys(monkeypatch)
+    collected.add(secret.secret)
     return collected
 
 
@@ -43,20 +34,7 @@ def description(transform, runner):
     """All bytes of a pipeline's description, and of what is packed in it."""
     pipeline = beam.Pipeline(runner=runner)
     _ = pipeline | beam.Create(RECORDS) | transform
-    proto = pipeline.to_runner_api(use_fake_coders=True).SerializeToString()
-    return proto + b"".join(unpacked(proto))
-
-
-def unpacked(proto):
-    """What pickles in a description hold: Beam writes them compressed, in base64."""
-    for text in re.findall(rb"[A-Za-z0-9+/=]{40,}", proto):
-        # A byte before may look like one of them.
-        for start in range(4):
-            for unpack in (bz2.decompress, zlib.decompress):
-                try:
-                    yield unpack(base64.b64decode(text[start:] + b"=="))
-                except (ValueError, OSError, zlib.error):
-                    continue
+    return with_unpacked(pipeline.to_runner_api(use_fake_coders=True).SerializeToString())
 
 
 @pytest.mark.parametrize("name", PIPELINES)
