@@ -128,11 +128,32 @@ a second run of a pipeline repeats the secret
 a secret serves any number of pipelines
 -     secret.claim(pipeline)
 a secret serves any number of selections
-- served = self._claims.setdefault(use, weakref.ref(data))()
-+ served = self._claims.setdefault(use, weakref.ref(data))() if use == "pipeline" else data
+- served = self._uses.data.setdefault(use, weakref.ref(data))()
++ served = self._uses.data.setdefault(use, weakref.ref(data))() if use == "pipeline" else data
 a copy of a secret serves another release
-- if served is not data or self._process != os.getpid():
+- if served is not data or self._uses.process != os.getpid():
 + if served is not data:
+a secret that is made again of the same bytes serves another pipeline
+- uses = _uses_by_secret.setdefault(digest, _Uses(os.getpid()))
++ uses = _Uses(os.getpid())
+a secret of the same bytes serves another pipeline once the first is gone
+-         _kept_uses.add(self._uses)
+# dp_transforms/runtime/job_secret.py: runtime/test_sealing.py
+the secret is stored in the description of a job whose runner has a seal
+-     secret.seal(seal_name_of(pipeline.runner))
+keys derived from the secret are stored in the description of a job whose runner has a seal
+- return sealed(key, self._seal_name)
++ return key
+tapes derived from the secret are stored in plain
+- return RandomTape(sealed(tape_key(self.secret, context), self._seal_name))
++ return RandomTape(tape_key(self.secret, context))
+# dp_transforms/runtime/sealing.py
+all of a job's secrets are encrypted with the same numbers
+- nonce = secrets.token_bytes(_NONCE_BYTES)
++ nonce = bytes(_NONCE_BYTES)
+a seal that other users can read is accepted
+- elif mode & (stat.S_IRWXG | stat.S_IRWXO):
++ elif mode & stat.S_IRWXG:
 # dp_transforms/runtime/job_secret.py: transforms/test_release.py
 a retry draws the list's noise again
 - return release_frequency_list(frequency_list, mechanism, secret, context)
@@ -148,6 +169,12 @@ all channels of a tape share their numbers
 # dp_transforms/mechanisms/randomness.py: test_released_list.py
 a tape serves any number of releases
 -         self._claimed.add(release)
+a tape serves a release in each fork of a process
+- if self._process != os.getpid():
++ if self._process is None:
+a copy of a tape serves a release
+- return vars(self) | {"_process": None}
++ return vars(self)
 # dp_transforms/transforms/contributions.py: test_contributions.py::test_no_user_is_in_more_than_kappa_partitions
 kappa is not enforced where a user's records are bounded for a frequency list
 - distinct_pairs, at_most=self._max_partitions, key=secret.key("bound contributions")
