@@ -119,6 +119,10 @@ a retry bounds a user in another way
 a line of two JSON objects is two records
 - return table if table.num_rows == len(ends) else None
 + return table
+# dp_transforms/errors.py: frames/test_errors_keep_no_originals.py
+the text of the error that an error replaces travels with it
+-                 link.__context__ = None
++                 pass
 # dp_transforms/runtime/job_secret.py
 every job draws the same secret
 - return cls(secrets.token_bytes(SECRET_BYTES))

@@ -54,8 +54,9 @@ MODULES = {
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
 }
-NAMES = {"dp_transforms.public_names"}
-"""The module by which every package loads its public names."""
+LEAVES = {"dp_transforms.public_names", "dp_transforms.errors"}
+"""Modules that import nothing of the package, and that every folder may import: by the first one
+packages load their public names."""
 
 
 def folder(module):
@@ -89,8 +90,8 @@ def imported(tree):
 
 @functools.cache
 def imports(module):
-    """The names that a module imports, but for late ones and public names."""
-    return imported(parsed(module)) - LATE.get(module, set()) - NAMES
+    """The names that a module imports, but for late ones and leaves."""
+    return imported(parsed(module)) - LATE.get(module, set()) - LEAVES
 
 
 def test_no_module_needs_itself():
@@ -101,6 +102,11 @@ def test_no_module_needs_itself():
             graph[module] -= LATE[module]
     # Raises CycleError, which names the circle.
     assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
+
+
+@pytest.mark.parametrize("module", LEAVES)
+def test_leaves_import_nothing_of_the_package(module):
+    assert not imported(parsed(module)) & MODULES.keys()
 
 
 def test_arrows_go_one_way():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
+from dp_transforms.errors import without_originals
 from dp_transforms.files.filenames import COUNTS, period_names
 from dp_transforms.files.frame_records import Names, records_of
 from dp_transforms.files.partition_file import names_table
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dp_transforms.postprocessing.planning import ReleasePlan
 
 
+@without_originals()
 def release(
     data: Any,
     *,
@@ -80,6 +82,7 @@ def release(
     return ListRelease(released, statement)
 
 
+@without_originals()
 def release_counts(
     counts: FrequencyList | Iterable[int],
     *,
@@ -119,6 +122,7 @@ def release_counts(
     return ListRelease(released, statement_of(spec, None, bounded_by_job=False) | told)
 
 
+@without_originals()
 def select(
     data: Any,
     *,
@@ -207,6 +211,7 @@ def _charge(
     return session.spending(requests)
 
 
+@without_originals()
 def release_by_period(
     data: Any,
     *,
@@ -266,6 +271,7 @@ def release_by_period(
     )
 
 
+@without_originals()
 def release_groups(
     data: Any,
     *,
@@ -336,6 +342,7 @@ def release_groups(
     return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
 
 
+@without_originals()
 def degrees(
     edges: Any,
     *,
@@ -376,6 +383,7 @@ def degrees(
     return ListRelease(released, statement)
 
 
+@without_originals()
 def choose_kappa(
     data: Any,
     *,
@@ -424,6 +432,7 @@ def choose_kappa(
     return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
 
 
+@without_originals()
 def plan(
     epsilons: Number | Sequence[Number],
     *,

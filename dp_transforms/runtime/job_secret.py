@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms.errors import without_originals
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape, tape_key
 from dp_transforms.runtime.sealing import seal_name_of, sealed
@@ -165,6 +166,7 @@ def release_frequency_list(
     return mechanism.release(frequency_list, tape=tape)
 
 
+@without_originals()
 def release_histogram(
     histogram: Mapping[int, int],
     mechanism: PartitionMechanism,

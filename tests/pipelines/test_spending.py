@@ -15,11 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms.budget import Cost, Ledger, Origin, PrivacyBudget, Request, ledger_file
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, NothingDrawnError
 from dp_transforms.files import output
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import LocalFiles
-from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError
 from dp_transforms.runtime.in_process import InProcess
 from pipelines import ledger as ledger_command
 from pipelines import release_job
