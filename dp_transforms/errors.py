@@ -10,6 +10,7 @@ _IN_WORKER_TEXT = re.compile(
     r"(?:InputError|UnsuitableListError|NothingDrawnError): (.+?)(?: \[while running .*)?$",
     re.MULTILINE,
 )
+_DESCRIPTION = re.compile(r"[A-Za-z0-9+/=]{64}")
 _BEAM_SUFFIX = re.compile(r" \[while running .*", re.DOTALL)
 
 
@@ -68,6 +69,27 @@ def without_originals() -> Iterator[None]:
                 link.__context__ = None
             links += link.__context__, link.__cause__
         raise
+
+
+@contextlib.contextmanager
+def before_any_record(but: type[Exception] = InputError) -> Iterator[None]:
+    """Turns errors into InputErrors with their whole text, on one line: for steps during which no
+    record can have been read. InputErrors stay, and errors of the type ``but``.
+
+    A text that may quote a part of the job's description, which holds the secret, is not repeated:
+    descriptions are text of base64, so any long piece of that counts.
+    """
+    try:
+        yield
+    except (InputError, but):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        if _DESCRIPTION.search(text):
+            raise
+        raise InputError(
+            f"the job could not be started: {type(error).__name__}: {text or 'no text'}"
+        ) from None
 
 
 def input_error_message(error: BaseException) -> str | None:

@@ -146,15 +146,20 @@ a secret of the same bytes serves another pipeline once the first is gone
 the secret is stored in the description of a job whose runner has a seal
 -     secret.seal(seal_name_of(pipeline.runner))
 keys derived from the secret are stored in the description of a job whose runner has a seal
-- return sealed(key, self._seal_name)
+- return SecretBytes(key, self._seal_name)
 + return key
 tapes derived from the secret are stored in plain
-- return RandomTape(sealed(tape_key(self.secret, context), self._seal_name))
+- return RandomTape(SecretBytes(tape_key(self.secret, context), self._seal_name))
 + return RandomTape(tape_key(self.secret, context))
 # dp_transforms/runtime/sealing.py
 all of a job's secrets are encrypted with the same numbers
 - nonce = secrets.token_bytes(_NONCE_BYTES)
 + nonce = bytes(_NONCE_BYTES)
+an error about a step shows its key
+-     def __repr__(self) -> str:
+-         return "<hidden>"
+- 
+-     __str__ = __repr__
 a seal that other users can read is accepted
 - elif mode & (stat.S_IRWXG | stat.S_IRWXO):
 + elif mode & stat.S_IRWXG:

@@ -6,18 +6,18 @@ import re
 import zlib
 
 from dp_transforms.runtime import job_secret
+from dp_transforms.runtime.sealing import SecretBytes
 
 
 def collect_keys(monkeypatch):
     """Returns a set that grows by all secrets and keys that may get into a description."""
     collected = set()
-    seal = job_secret.sealed
 
     def watched(content, seal_name):
         collected.add(bytes(content))
-        return seal(content, seal_name)
+        return SecretBytes(content, seal_name)
 
-    monkeypatch.setattr(job_secret, "sealed", watched)
+    monkeypatch.setattr(job_secret, "SecretBytes", watched)
     return collected
 
 

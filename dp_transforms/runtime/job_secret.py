@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.errors import without_originals
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape, tape_key
-from dp_transforms.runtime.sealing import seal_name_of, sealed
+from dp_transforms.runtime.sealing import SecretBytes, seal_name_of
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -89,7 +89,7 @@ class JobSecret:
 
     def tape(self, context: str) -> RandomTape:
         """Returns the random tape of a purpose; raises a ValueError if that is empty."""
-        return RandomTape(sealed(tape_key(self.secret, context), self._seal_name))
+        return RandomTape(SecretBytes(tape_key(self.secret, context), self._seal_name))
 
     def key(self, context: str) -> bytes:
         """Returns 32 bytes that key the pseudorandom functions of ``columnar`` for a purpose;
@@ -97,7 +97,7 @@ class JobSecret:
         if not context:
             raise ValueError("purpose must name what the key is for, got an empty string")
         key = hashlib.blake2b(context.encode(), key=self.secret, digest_size=32).digest()
-        return sealed(key, self._seal_name)
+        return SecretBytes(key, self._seal_name)
 
     def seal(self, seal_name: str | None) -> None:
         """Has the secret, and the keys and tapes made from now on, be pickled under a seal."""
@@ -115,7 +115,7 @@ class JobSecret:
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _travelled, (type(self), sealed(self.secret, self._seal_name), self._seal_name)
+        return _travelled, (type(self), SecretBytes(self.secret, self._seal_name), self._seal_name)
 
     def __repr__(self) -> str:
         return "JobSecret(<hidden>)"

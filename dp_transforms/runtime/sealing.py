@@ -35,23 +35,31 @@ _seals: dict[str, bytes] = {}
 _names_by_runner: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
-class SealedBytes(bytes):
-    """Secret bytes that are pickled under a seal, by whose name workers find it."""
+class SecretBytes(bytes):
+    """Secret bytes that no text shows, such as that of an error about a step that holds them. They
+    are pickled under a seal, by whose name workers find it, or as they are if there is none."""
 
-    seal_name: str
+    seal_name: str | None
 
-    def __new__(cls, content: bytes, seal_name: str) -> SealedBytes:
-        sealed = super().__new__(cls, content)
-        sealed.seal_name = seal_name
-        return sealed
+    def __new__(cls, content: bytes, seal_name: str | None) -> SecretBytes:
+        made = super().__new__(cls, content)
+        made.seal_name = seal_name
+        return made
+
+    def __repr__(self) -> str:
+        return "<hidden>"
+
+    __str__ = __repr__
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if self.seal_name is None:
+            return SecretBytes, (bytes(self), None)
         nonce = secrets.token_bytes(_NONCE_BYTES)
         encrypted = AESGCM(_seals[self.seal_name]).encrypt(nonce, bytes(self), None)
         return open_sealed, (self.seal_name, nonce, encrypted)
 
 
-def open_sealed(seal_name: str, nonce: bytes, encrypted: bytes) -> SealedBytes:
+def open_sealed(seal_name: str, nonce: bytes, encrypted: bytes) -> SecretBytes:
     """Returns what was sealed.
 
     Raises:
@@ -70,12 +78,7 @@ def open_sealed(seal_name: str, nonce: bytes, encrypted: bytes) -> SealedBytes:
             f"this worker cannot open the job's secret: set {SEAL_FILE_VARIABLE} to the same file "
             "for the job and for the pools of its workers, or for neither"
         )
-    return SealedBytes(content, seal_name)
-
-
-def sealed(content: bytes, seal_name: str | None) -> bytes:
-    """Returns secret bytes that are pickled under a seal, or as they are if there is none."""
-    return content if seal_name is None else SealedBytes(content, seal_name)
+    return SecretBytes(content, seal_name)
 
 
 def draw_seal() -> bytes:

@@ -1,6 +1,7 @@
 """Descriptions of pipelines hold no secret in plain where their runner has a seal."""
 
 import copy
+import functools
 import pickle
 import subprocess
 import sys
@@ -99,6 +100,13 @@ def test_another_process_opens_it_with_the_file_alone(sealed_secret, tmp_path):
     for environment in ({}, {"DP_SEAL_FILE": str(other)}):
         code, said = opened_elsewhere(sealed_secret, **environment)
         assert code and "this worker cannot open the job's secret: set DP_SEAL_FILE" in said
+
+
+def test_no_text_shows_a_key(sealed_secret):
+    for secret in (sealed_secret, dp.JobSecret.insecure_for_testing(4)):
+        step = functools.partial(print, key=secret.key("a"))
+        assert "key=<hidden>" in repr(step)
+        assert f"{secret.key('a')} {secret.key('a')!r}" == "<hidden> <hidden>"
 
 
 def test_what_was_changed_is_not_opened(sealed_secret):
