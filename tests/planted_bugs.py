@@ -119,6 +119,14 @@ a retry bounds a user in another way
 a line of two JSON objects is two records
 - return table if table.num_rows == len(ends) else None
 + return table
+# pipelines/on_beam.py: pipelines/test_set_up_faults.py
+errors of a runner that reads records while it runs are told whole
+- return isinstance(runner, PortableRunner) or type(runner).__name__ == "DataflowRunner"
++ return True
+# dp_transforms/errors.py: pipelines/test_set_up_faults.py
+an error that may quote a job's description is told whole
+- if _DESCRIPTION.search(text):
++ if False:
 # dp_transforms/errors.py: frames/test_errors_keep_no_originals.py
 the text of the error that an error replaces travels with it
 -                 link.__context__ = None
