@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-
-from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError, UnsuitableListError
+from collections.abc import Iterator
 
 _IN_WORKER_TEXT = re.compile(
     r"(?:InputError|UnsuitableListError|NothingDrawnError): (.+?)(?: \[while running .*)?$",
     re.MULTILINE,
 )
+_DESCRIPTION = re.compile(r"[A-Za-z0-9+/=]{64}")
 _BEAM_SUFFIX = re.compile(r" \[while running .*", re.DOTALL)
 
 
@@ -17,12 +18,78 @@ class InputError(ValueError):
     """Raised for a fault of the user's input, which the text names in one line, then what to do.
 
     The text must not depend on the data beyond the fact of the fault: no values, no counts, no line
-    numbers. Raise it `from None`, so that the original error does not travel with it.
+    numbers. Raise it `from None`, so that no traceback shows the original error. It travels as
+    ``__context__`` nevertheless, until the error leaves the package by ``without_originals``.
     """
 
 
 class DoneError(InputError):
     """Raised if a job's release exists already; it has an exit code of its own."""
+
+
+class UnsuitableListError(ValueError):
+    """The private list contradicts the mechanism's declared parameters. The refusal itself leaks
+    information about the data; the message has no numbers of the list."""
+
+
+class NothingDrawnError(UnsuitableListError):
+    """None of the lists drawn is a possible release. That depends on the noise, so the attempt is
+    paid for: free tries would tell of the data."""
+
+
+@contextlib.contextmanager
+def without_originals() -> Iterator[None]:
+    """Takes from an error that leaves the block all errors that it replaced by ``from None``.
+
+    Their text may show a value of the data. Python keeps them as ``__context__`` and only hides
+    them in tracebacks, while tools that report errors may store them. Public functions on private
+    data have this as a decorator.
+
+    >>> try:
+    ...     with without_originals():
+    ...         try:
+    ...             int("ann's diagnosis")
+    ...         except ValueError:
+    ...             raise InputError("x must be a number") from None
+    ... except InputError as error:
+    ...     print(error, error.__context__)
+    x must be a number None
+    """
+    try:
+        yield
+    except BaseException as error:
+        seen = set()
+        links: list[BaseException | None] = [error]
+        while links:
+            link = links.pop()
+            if link is None or id(link) in seen:
+                continue
+            seen.add(id(link))
+            if link.__suppress_context__:
+                link.__context__ = None
+            links += link.__context__, link.__cause__
+        raise
+
+
+@contextlib.contextmanager
+def before_any_record(but: type[Exception] = InputError) -> Iterator[None]:
+    """Turns errors into InputErrors with their whole text, on one line: for steps during which no
+    record can have been read. InputErrors stay, and errors of the type ``but``.
+
+    A text that may quote a part of the job's description, which holds the secret, is not repeated:
+    descriptions are text of base64, so any long piece of that counts.
+    """
+    try:
+        yield
+    except (InputError, but):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        if _DESCRIPTION.search(text):
+            raise
+        raise InputError(
+            f"the job could not be started: {type(error).__name__}: {text or 'no text'}"
+        ) from None
 
 
 def input_error_message(error: BaseException) -> str | None:

@@ -10,7 +10,7 @@ from dp_transforms.files.filenames import FORMATS, PERIODS, REPORT_FILE
 from dp_transforms.files.output import FORMATS as OUTPUT_FORMATS
 from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction
 from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
-from pipelines.command_line import JobParser, refuse
+from pipelines.command_line import JobParser, refuse, warn
 
 if TYPE_CHECKING:
     from dp_transforms.files.record_files import RecordSource
@@ -141,11 +141,16 @@ def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) ->
     columns = flags.user_column, flags.partition_column
     options = {"drop_nulls": flags.drop_nulls, "attribute_columns": attribute_columns}
     if flags.query is not None:
-        from dp_transforms.files.database import query_of
+        from dp_transforms.files.database import has_password, query_of
 
         refuse(flags, "is for delimited text, not for a --query: leave it out", *_TEXT_FLAGS)
         if flags.input_format != "auto":
             raise ValueError("--input_format is for files, not for a --query: leave it out")
+        if has_password(flags.input):
+            warn(
+                "--input has a password in it, which lists of processes (ps) and the shell's "
+                "history show: set PGPASSWORD, or PGPASSFILE to a file, and leave it out of --input"
+            )
         return query_of(flags.input, flags.query, *columns, **options)
     name = flags.input_format
     if name == "auto":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -9,10 +10,13 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptions
+from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.runner import PipelineRunner
 
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET
 from dp_transforms.engines.base import Engine
+from dp_transforms.errors import before_any_record
 from dp_transforms.files.record_files import RecordSource
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.releases import (
@@ -116,7 +120,9 @@ class OnBeam(Engine):
         elements = map(beam.pvalue.AsIter, collections)
         once = self._pipeline | "Once" >> beam.Create([None], reshuffle=False)
         _ = once | "Publish" >> beam.Map(_called, write, *elements)
-        result = self._pipeline.run()
+        # Runners of other processes only submit the job here.
+        with before_any_record() if _submits(self._pipeline.runner) else contextlib.nullcontext():
+            result = self._pipeline.run()
         result.wait_until_finish()
         progress.end_lines()
         if self._shows_counters:
@@ -186,6 +192,13 @@ class _Tell(beam.DoFn):
         if self._counted:
             Metrics.counter(_NAMESPACE, self._counted).inc(rows)
         yield element
+
+
+def _submits(runner: PipelineRunner) -> bool:
+    """Tells whether a runner only hands over the job when it is told to run it. Others read records
+    meanwhile."""
+    # Asked for by name, since importing the class needs an extra.
+    return isinstance(runner, PortableRunner) or type(runner).__name__ == "DataflowRunner"
 
 
 def _called(_: None, write: Callable[..., None], *collections: Any) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
-from dp_transforms.errors import DoneError, InputError
+from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
@@ -231,7 +231,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
 
         from pipelines.worker_pool import make_runner
 
-        pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
+        with before_any_record(but=ValueError):
+            pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
     # Other runners may go on after this process, or on machines without the ledger.
     announces = pipeline is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
 

@@ -12,7 +12,8 @@ already imported everything takes some milliseconds.
 The descriptor is of a socket to the pool that started this process. For each worker the pool sends
 a byte, and with it the descriptor of a socket of that worker's own, in which
 
-* the pool first writes a line with the worker's id and the address that it reports to;
+* the pool first writes a line with the worker's id, the address that it reports to, and the seal
+  of the job's secret if the pool has one (see ``dp_transforms.runtime.sealing``);
 * the worker writes a byte when it is about to report;
 * either side hears of the other's end.
 """
@@ -150,7 +151,11 @@ def serve(requests: socket.socket) -> None:
 
 def work(pool: socket.socket) -> None:
     """Works until the runner or the pool ends."""
-    worker, endpoint = json.loads(pool.makefile().readline())
+    from dp_transforms.runtime.sealing import learn_seal
+
+    worker, endpoint, seal = json.loads(pool.makefile().readline())
+    if seal is not None:
+        learn_seal(bytes.fromhex(seal))
     os.environ["WORKER_ID"] = worker
     os.environ["CONTROL_API_SERVICE_DESCRIPTOR"] = endpoint
     threading.Thread(target=_end_with, args=(pool,), daemon=True).start()

@@ -56,6 +56,7 @@ from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 from dp_transforms.__main__ import RUN_MODULE
 from dp_transforms.errors import InputError
+from dp_transforms.runtime.sealing import draw_seal, seal_from_environment, seal_runner
 from pipelines import SUCCESS, printing
 from pipelines.command_line import DEFAULT_RUNNER, OneLineParser, command
 from pipelines.worker import FORKS
@@ -78,10 +79,12 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     because its node died while it was at work, it is told to end when nobody listens any more at
     the address it reports to. All end with this process.
 
-    It listens at a free port by default, and raises an OSError if it cannot listen at its port.
+    It listens at a free port by default, and raises an OSError if it cannot listen at its port. Its
+    workers can open what was sealed under a seal that it is given (see ``runtime.sealing``).
     """
 
-    def __init__(self, host: str = LOOPBACK, port: int = 0):
+    def __init__(self, host: str = LOOPBACK, port: int = 0, seal: bytes | None = None):
+        self._seal = None if seal is None else seal.hex()
         # Each one is a socket to a worker.
         self._workers: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -127,7 +130,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         descriptor = endpoints_pb2.ApiServiceDescriptor(url=endpoint)
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
-            ours.sendall(json.dumps([worker, str(descriptor)]).encode() + b"\n")
+            ours.sendall(json.dumps([worker, str(descriptor), self._seal]).encode() + b"\n")
             if self._warm.poll() is not None:
                 self._warm_up()
             try:
@@ -253,9 +256,11 @@ def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
             raise ValueError("--environment_type=EXTERNAL needs --environment_config=HOST:PORT")
     elif portable.environment_type == "LOOPBACK":
         # Beam's own workers for this would share this process, and one pool that several worker
-        # nodes cannot share.
+        # nodes cannot share. The seal gets to these workers without the engine.
+        seal = draw_seal()
+        seal_runner(runner, seal)
         portable.environment_type = "EXTERNAL"
-        portable.environment_config = WorkerPool().address
+        portable.environment_config = WorkerPool(seal=seal).address
 
 
 def _check(flag: str, given: str, endpoint: str) -> None:
@@ -280,6 +285,7 @@ def make_parser() -> OneLineParser:
 
 @command(make_parser)
 def main(flags: argparse.Namespace) -> None:
+    seal_from_environment()  # a file that workers could not read is an error here and now
     try:
         pool = WorkerPool(flags.host, flags.port)
     except OSError as error:

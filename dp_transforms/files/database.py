@@ -63,6 +63,25 @@ class _Query(RecordSource):
         """Yields the needed columns of the rows, a batch at a time."""
 
 
+def has_password(database: str | None) -> bool:
+    """Tells whether a database's URL has a password: after the user's name, or as a parameter.
+
+    >>> [has_password(f"postgresql://{rest}") for rest in ("me:x@host/shop", "host/?password=x")]
+    [True, True]
+    >>> [has_password(f"postgresql://{rest}") for rest in ("me@host/shop", "me:@host:5432/shop")]
+    [False, False]
+    """
+    kind, _, rest = (database or "").partition("://")
+    if kind not in ("postgres", "postgresql"):
+        return False
+    # By hand: in a password that is not quoted, a slash or a question mark may stand.
+    before_host, at, _ = rest.rpartition("@")
+    parameters = urllib.parse.parse_qs(rest.partition("?")[2])
+    return bool(at and before_host.partition(":")[2]) or bool(
+        {"password", "sslpassword"} & parameters.keys()
+    )
+
+
 class RecordQuery(_Query):
     """Reads the records of a query into tables with the columns user and partition.
 
@@ -111,7 +130,10 @@ class RecordQuery(_Query):
             (ImportError,),
         ):
             driver = importlib.import_module(f"{_DRIVERS[self._kind]}.dbapi")
-        with _telling("the database cannot be opened"):
+        failed = "the database cannot be opened"
+        # Drivers quote the parts of a URL that they cannot read.
+        hidden = f"{failed}: check its URL, which is not quoted here since it has a password in it"
+        with discreet(hidden) if has_password(self._uri) else _telling(failed):
             connection = driver.connect(self._uri)
         with connection, connection.cursor() as cursor:
             yield cursor

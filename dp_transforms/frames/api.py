@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.engines.base import Collections
 from dp_transforms.engines.in_process import InProcess, enough_memory
+from dp_transforms.errors import without_originals
 from dp_transforms.files.filenames import COUNTS, period_names
 from dp_transforms.files.frame_records import Names, records_of
 from dp_transforms.mechanisms.decimals import Number, positive_integer
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from dp_transforms.postprocessing.planning import ReleasePlan
 
 
+@without_originals()
 def release(
     data: Any,
     *,
@@ -91,6 +93,7 @@ def release(
     return ListRelease(released, statement)
 
 
+@without_originals()
 def release_counts(
     counts: FrequencyList | Iterable[int],
     *,
@@ -130,6 +133,7 @@ def release_counts(
     return ListRelease(released, spec.statement(None, bounded_by_job=False) | budget)
 
 
+@without_originals()
 def select(
     data: Any,
     *,
@@ -218,6 +222,7 @@ def _charge(
     return session.spending(requests)
 
 
+@without_originals()
 def release_by_period(
     data: Any,
     *,
@@ -277,6 +282,7 @@ def release_by_period(
     )
 
 
+@without_originals()
 def release_groups(
     data: Any,
     *,
@@ -347,6 +353,7 @@ def release_groups(
     return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
 
 
+@without_originals()
 def degrees(
     edges: Any,
     *,
@@ -387,6 +394,7 @@ def degrees(
     return ListRelease(released, statement)
 
 
+@without_originals()
 def choose_kappa(
     data: Any,
     *,
@@ -435,6 +443,7 @@ def choose_kappa(
     return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
 
 
+@without_originals()
 def plan(
     epsilons: Number | Sequence[Number],
     *,

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeVar
 import gmpy2
 import numpy as np
 
+from dp_transforms.errors import without_originals
 from dp_transforms.mechanisms.arrays import Array, IntArray
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
@@ -36,6 +37,7 @@ LARGEST_BOUND = 2**62
 _MOST_BITS = 2**34
 
 
+@without_originals()
 def round_at_random(
     values: Any,
     lowest: int,
@@ -427,6 +429,7 @@ class ClampedLaplace:
         return np.abs(np.arange(self.points, dtype=np.int64) - nearest)
 
 
+@without_originals()
 def _rational(name: str, value: Any, private: bool = False) -> Fraction:
     try:
         if isinstance(value, str):

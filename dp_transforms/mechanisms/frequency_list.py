@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp_transforms.errors import without_originals
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decimals import integer
 from dp_transforms.public_names import moved_method
@@ -127,6 +128,7 @@ class FrequencyList:
         return cls(values[starts], np.add.reduceat(repeats, starts))
 
     @classmethod
+    @without_originals()
     def from_csv(cls, path: str | os.PathLike[str]) -> FrequencyList:
         """Reads a file with the header ``frequency,multiplicity`` and descending frequencies.
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -45,8 +46,10 @@ class RandomTape:
     def __init__(self, key: bytes):
         if len(key) != KEY_BYTES:
             raise ValueError(f"a tape's key must have {KEY_BYTES} bytes, got {len(key)}")
-        self._key = bytes(key)
+        # As it is, if it is bytes: a class of them may be pickled in a way of its own.
+        self._key = key if isinstance(key, bytes) else bytes(key)
         self._claimed: set[str] = set()
+        self._process: int | None = os.getpid()
 
     @classmethod
     def from_os(cls) -> RandomTape:
@@ -60,31 +63,37 @@ class RandomTape:
         Raises:
           ValueError: the secret has fewer than 32 bytes, or the purpose is empty.
         """
-        if len(secret) < KEY_BYTES:
-            raise ValueError(f"a secret must have at least {KEY_BYTES} bytes, got {len(secret)}")
-        if not context:
-            raise ValueError("purpose must name what the tape is for, got an empty string")
-        # The secret's length comes first, so that no (secret, context) pair reads like another.
-        prefix = len(secret).to_bytes(8, "big")
-        return cls(hashlib.shake_256(prefix + secret + context.encode()).digest(KEY_BYTES))
+        return cls(tape_key(secret, context))
 
     def claim(self, release: str) -> RandomTape:
         """Notes that a release uses the tape; returns the tape.
 
         Raises:
-          ValueError: a release of this name has claimed it, and its numbers would be the same.
+          ValueError: a release of this name has claimed it, and its numbers would be the same; or
+            this is a copy of a tape, or in a fork of the process that made it, where no one knows
+            what the original has served.
         """
         if release in self._claimed:
             raise ValueError(
                 f"a release ({release}) has claimed this tape, and its numbers would be the same "
                 "again: give each release a tape of its own, such as RandomTape.from_os()"
             )
+        if self._process != os.getpid():
+            raise ValueError(
+                "this tape is a copy, or from before a fork, and its original may serve a release "
+                "with the same numbers: make a tape in each process, by RandomTape.from_os()"
+            )
         self._claimed.add(release)
         return self
 
     def branch(self, context: str) -> RandomTape:
         """Returns an independent tape for one part of this tape's purpose, such as one try."""
-        return RandomTape.from_secret(self._key, context)
+        branch = RandomTape.from_secret(self._key, context)
+        branch._process = self._process
+        return branch
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_process": None}
 
     def words(self, channel: str, count: int, start: int = 0) -> WordArray:
         """Returns the leading 64 bits of ``count`` numbers of a channel, as a uint64 array. Element
@@ -117,6 +126,17 @@ class RandomTape:
         # Fixed-length fields before the one of free length: no two addresses read alike.
         address = self._key + kind + index.to_bytes(16, "big") + channel.encode()
         return hashlib.shake_256(address).digest(size)
+
+
+def tape_key(secret: bytes, context: str) -> bytes:
+    """Returns the key of a purpose's tape; see ``RandomTape.from_secret``, also for errors."""
+    if len(secret) < KEY_BYTES:
+        raise ValueError(f"a secret must have at least {KEY_BYTES} bytes, got {len(secret)}")
+    if not context:
+        raise ValueError("purpose must name what the tape is for, got an empty string")
+    # The secret's length comes first, so that no (secret, context) pair reads like another.
+    prefix = len(secret).to_bytes(8, "big")
+    return hashlib.shake_256(prefix + secret + context.encode()).digest(KEY_BYTES)
 
 
 class Uniform:

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms.errors import without_originals
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.identifier import identifier
-from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.randomness import RandomTape, tape_key
+from dp_transforms.runtime.sealing import SecretBytes, seal_name_of
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -27,14 +29,29 @@ SECRET_BYTES = 32
 _FLEX_LAUNCH = re.compile(r"/template_launches/[^/]+/job_object$")
 
 
+class _Uses:
+    """What the secrets of the same 32 bytes serve. It belongs to the process that made the first of
+    them; to none, if that was another one."""
+
+    def __init__(self, process: int | None):
+        self.process = process
+        self.data: dict[str, weakref.ref[Any]] = {}
+
+
+# By a hash of the secret's bytes. What serves something is kept for good, even if the secret goes.
+_uses_by_secret: weakref.WeakValueDictionary[bytes, _Uses] = weakref.WeakValueDictionary()
+_kept_uses: set[_Uses] = set()
+
+
 @dataclass(frozen=True)
 class JobSecret:
     """A secret has 32 bytes from which every random decision of a job is derived.
 
     It serves one pipeline, which runs once, since the same noise on changed data would cancel.
-    Copies, such as workers get, and forks serve no other. By default each job draws a fresh secret.
-    On Beam the secret is part of the job's description, which is therefore as confidential as the
-    data.
+    Copies, such as workers get, and forks serve no other; secrets of the same bytes count as one.
+    By default each job draws a fresh secret. On Beam the secret is part of the job's description:
+    encrypted if there is a seal (see ``sealing``). Otherwise the description is as confidential as
+    the data.
 
     Decisions for different purposes are independent. A retried bundle repeats its decisions, and
     two consumers of the same purpose agree.
@@ -50,12 +67,15 @@ class JobSecret:
     """
 
     secret: bytes = field(repr=False)
-    _claims: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _process: int | None = field(default_factory=os.getpid, init=False, repr=False, compare=False)
+    _uses: _Uses = field(init=False, repr=False, compare=False)
+    _seal_name: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.secret, bytes) or len(self.secret) != SECRET_BYTES:
             raise ValueError(f"secret must be {SECRET_BYTES} bytes, see JobSecret.from_os()")
+        digest = hashlib.blake2b(self.secret, digest_size=16).digest()
+        uses = _uses_by_secret.setdefault(digest, _Uses(os.getpid()))
+        object.__setattr__(self, "_uses", uses)
 
     @classmethod
     def from_os(cls) -> JobSecret:
@@ -70,30 +90,47 @@ class JobSecret:
 
     def tape(self, context: str) -> RandomTape:
         """Returns the random tape of a purpose; raises a ValueError if that is empty."""
-        return RandomTape.from_secret(self.secret, context)
+        return RandomTape(SecretBytes(tape_key(self.secret, context), self._seal_name))
 
     def key(self, context: str) -> bytes:
         """Returns 32 bytes that key the pseudorandom functions of ``columnar`` for a purpose;
         raises a ValueError if that is empty."""
         if not context:
             raise ValueError("purpose must name what the key is for, got an empty string")
-        return hashlib.blake2b(context.encode(), key=self.secret, digest_size=32).digest()
+        key = hashlib.blake2b(context.encode(), key=self.secret, digest_size=32).digest()
+        return SecretBytes(key, self._seal_name)
+
+    def seal(self, seal_name: str | None) -> None:
+        """Has the secret, and the keys and tapes made from now on, be pickled under a seal."""
+        object.__setattr__(self, "_seal_name", seal_name)
 
     def claim(self, data: Any, use: str = "pipeline") -> None:
         """Notes that a use of the secret is about some data, of which it keeps no copy; raises a
         ValueError if that use is about other data, or in a copy or fork of the secret."""
-        served = self._claims.setdefault(use, weakref.ref(data))()
-        if served is not data or self._process != os.getpid():
+        served = self._uses.data.setdefault(use, weakref.ref(data))()
+        _kept_uses.add(self._uses)
+        if served is not data or self._uses.process != os.getpid():
             raise ValueError(
                 f"this secret serves another {use}, or is a copy, and equal random numbers would "
                 "show how both differ: draw one for each with JobSecret.from_os(), or give none"
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.secret,), {"_process": None}
+        return _travelled, (type(self), SecretBytes(self.secret, self._seal_name), self._seal_name)
 
     def __repr__(self) -> str:
         return "JobSecret(<hidden>)"
+
+
+def _travelled(kind: type[JobSecret], secret: bytes, seal_name: str | None) -> JobSecret:
+    """Returns a copy of a secret, which serves nothing; nor do further copies of it, unless the
+    original is in this process."""
+    uses = _Uses(None)
+    _uses_by_secret.setdefault(hashlib.blake2b(secret, digest_size=16).digest(), uses)
+    copied = kind(bytes(secret))
+    object.__setattr__(copied, "_uses", uses)
+    copied.seal(seal_name)
+    return copied
 
 
 class _InsecureSecret(JobSecret):
@@ -130,6 +167,7 @@ def release_frequency_list(
     return mechanism.release(frequency_list, tape=tape)
 
 
+@without_originals()
 def release_histogram(
     histogram: Mapping[int, int],
     mechanism: PartitionMechanism,
@@ -161,6 +199,7 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
       ValueError: the pipeline could run again, since its description is kept (see
         ``refuse_reruns``) or its runner runs parts of it; the secret serves another pipeline.
       TypeError: the secret is no JobSecret.
+      InputError: the file with the seal is unsuitable, see ``sealing``.
     """
     refuse_reruns(pipeline.options)
     # Asked for by name, since importing the class needs IPython.
@@ -170,7 +209,9 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
             "random numbers of the first: name another runner"
         )
     _run_only_once(pipeline)
-    return claimed(secret, pipeline)
+    secret = claimed(secret, pipeline)
+    secret.seal(seal_name_of(pipeline.runner))
+    return secret
 
 
 def claimed(secret: JobSecret | None, pipeline: Any) -> JobSecret:

@@ -7,10 +7,13 @@ import subprocess
 import sys
 
 import fastavro
+import grpc
 import pandas as pd
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import release_frequency_list, select_partitions
+from tests.secret_search import with_unpacked
 
 SECRET = JobSecret.insecure_for_testing(11)
 ROOT = pathlib.Path(__file__).parents[2]
@@ -78,6 +81,34 @@ def check_formats(directory, *flags):
             released.append(run("frequency list", records, directory / suffix / engine, *more)[0])
     assert set(released) == {released[0]}
     assert released[0].count(b"\n") > 1
+
+
+def stored_pipelines(endpoint):
+    """Returns what a job server hands out to whoever asks: the descriptions of its jobs by id."""
+    with grpc.insecure_channel(endpoint, options=[("grpc.max_receive_message_length", -1)]) as to:
+        service = beam_job_api_pb2_grpc.JobServiceStub(to)
+        jobs = service.GetJobs(beam_job_api_pb2.GetJobsRequest()).job_info
+        requests = [beam_job_api_pb2.GetJobPipelineRequest(job_id=job.job_id) for job in jobs]
+        return {
+            request.job_id: service.GetPipeline(request).pipeline.SerializeToString()
+            for request in requests
+        }
+
+
+def check_stored_pipeline(endpoint, keys, directory, *flags):
+    """A job server stores no secret of the jobs with these flags, and no key derived from it, of
+    which ``secret_search.collect_keys`` gave the set."""
+    for job in JOBS:
+        earlier = stored_pipelines(endpoint)
+        directory.mkdir(exist_ok=True)
+        run(job, write_records(directory / "visits.csv"), directory / job, *flags)
+        later = stored_pipelines(endpoint)
+        (stored,) = (later[name] for name in later.keys() - earlier.keys())
+        # The search sees the steps, and would see their keys.
+        described = with_unpacked(stored)
+        assert b"open_sealed" in described
+        assert len(keys) > 1
+        assert not [key for key in {*keys, SECRET.secret} if key in described]
 
 
 def check_failure(directory, capfd, *flags):

@@ -17,9 +17,14 @@ from tests.clusters.agreement import (
     check_agreement,
     check_failure,
     check_formats,
+    check_stored_pipeline,
+    run,
     worker_pool_process,
+    write_records,
 )
 from tests.clusters.leaks import leaks, logs, needles, rest_answers
+from tests.clusters.ports import open_to_others, watched_ports
+from tests.secret_search import collect_keys
 
 pytestmark = pytest.mark.flink
 
@@ -52,6 +57,32 @@ def test_agrees_with_the_in_process_runner(config, job, flink, pool, same_secret
     check_agreement(job, tmp_path, config)
     # Both task managers took part.
     assert len(cluster.ask("/taskmanagers")["taskmanagers"]) == cluster.TASK_MANAGERS
+
+
+@pytest.mark.parametrize("config", [SESSION, EXTERNAL])
+def test_nothing_listens_on_other_interfaces(config, flink, pool, same_secret, tmp_path):
+    processes = [pid for pids in cluster.processes().values() for pid in pids]
+    records = write_records(tmp_path / "visits.csv")
+    with watched_ports(processes) as addresses:
+        before = set(addresses)
+        run("frequency list", records, tmp_path / "release", config)
+    ports = {port for _, port in addresses}
+    # The cluster's own ports are seen, and those that task managers open for workers.
+    assert {6123, 8081, 8099} <= ports and len(addresses) > len(before)
+    assert open_to_others(addresses) == set()
+
+
+def test_the_job_server_stores_no_secret(flink, same_secret, tmp_path, monkeypatch):
+    keys = collect_keys(monkeypatch)
+    check_stored_pipeline(cluster.JOB_ENDPOINT, keys, tmp_path / "loopback", SESSION)
+    # With a pool of its own, the seal is in a file.
+    seal = tmp_path / "seal"
+    seal.write_bytes(bytes(range(32)))
+    seal.chmod(0o600)
+    monkeypatch.setenv("DP_SEAL_FILE", str(seal))
+    with worker_pool_process("--port=0") as (_, address):
+        flags = EXTERNAL, f"--environment_config={address}"
+        check_stored_pipeline(cluster.JOB_ENDPOINT, keys, tmp_path / "external", *flags)
 
 
 def test_every_format_is_released_alike(flink, same_secret, tmp_path):

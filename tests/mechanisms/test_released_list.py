@@ -1,3 +1,5 @@
+import copy
+import os
 import pickle
 
 import apache_beam as beam
@@ -84,6 +86,29 @@ def test_a_tape_serves_one_release():
         draw(tape)
         with pytest.raises(ValueError, match="has claimed this tape"):
             draw(tape)
+
+
+def refuses_release(tape):
+    try:
+        MECHANISM.release(PRIVATE, tape)
+    except ValueError as error:
+        return "this tape is a copy, or from before a fork" in str(error)
+    return False
+
+
+def test_copies_of_a_tape_and_forks_serve_no_release():
+    tape = RandomTape.from_os()
+    travelled = pickle.loads(pickle.dumps(tape))
+    for copied in (copy.copy(tape), copy.deepcopy(tape), travelled, travelled.branch("a part")):
+        assert refuses_release(copied)
+    child = os.fork()
+    if not child:
+        refused = refuses_release(tape) and refuses_release(tape.branch("a part"))
+        os._exit(0 if refused and not refuses_release(RandomTape.from_os()) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    # A worker reads the same numbers from a copy, for what is no release of its own.
+    assert travelled.words("a", 3).tolist() == tape.words("a", 3).tolist()
+    MECHANISM.release(PRIVATE, tape)
 
 
 def test_the_picture_has_the_proven_error_bars():

@@ -16,11 +16,10 @@ import pytest
 
 from dp_transforms.budget import Cost, Ledger, Origin, PrivacyBudget, Request, ledger_file
 from dp_transforms.engines.in_process import InProcess
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, NothingDrawnError
 from dp_transforms.files import output
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import LocalFiles
-from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError
 from pipelines import ledger as ledger_command
 from pipelines import release_job
 from pipelines.release_frequency_list import main

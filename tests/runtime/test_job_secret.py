@@ -144,6 +144,47 @@ def test_copies_and_forks_of_a_secret_serve_nothing(monkeypatch):
         secret.claim(monkeypatch)
 
 
+@pytest.mark.parametrize("again", [dataclasses.replace, lambda secret: dp.JobSecret(secret.secret)])
+def test_secrets_of_the_same_bytes_count_as_one(again, monkeypatch):
+    first, second = (beam.Pipeline(runner=Silent()) for _ in range(2))
+    secret = dp.JobSecret.from_os()
+    same = again(secret)
+    same.claim(first)
+    secret.claim(first)
+    for copied in (secret, same, again(same)):
+        with pytest.raises(ValueError, match="this secret serves another pipeline"):
+            copied.claim(second)
+    # Nor does it serve another one after all that held it are gone.
+    content = secret.secret
+    del secret, same, copied
+    gc.collect()
+    with pytest.raises(ValueError, match="this secret serves another pipeline"):
+        dp.JobSecret(content).claim(second)
+
+
+def test_a_secret_from_before_a_fork_serves_nothing_by_way_of_its_bytes(monkeypatch):
+    secret = dp.JobSecret.from_os()
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    for copied in (dataclasses.replace(secret), dp.JobSecret(secret.secret)):
+        with pytest.raises(ValueError, match="or is a copy"):
+            copied.claim(monkeypatch)
+
+
+def test_copies_of_what_has_travelled_serve_nothing():
+    packed, content = pickled_elsewhere()
+    travelled = pickle.loads(packed)
+    assert travelled.secret == content
+    for copied in (dataclasses.replace(travelled), dp.JobSecret(content)):
+        with pytest.raises(ValueError, match="or is a copy"):
+            copied.claim(test_copies_of_what_has_travelled_serve_nothing)
+
+
+def pickled_elsewhere():
+    """A secret as another process sends it, and its bytes."""
+    secret = dp.JobSecret.from_os()
+    return pickle.dumps(secret), secret.secret
+
+
 @pytest.mark.parametrize("use", USES)
 def test_a_secret_serves_one_release_of_each_context(use):
     secret, pipeline = dp.JobSecret.from_os(), beam.Pipeline(runner=Silent())

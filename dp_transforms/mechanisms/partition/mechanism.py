@@ -49,16 +49,6 @@ def check_total(name: str, total: object) -> None:
         raise ValueError(f"{name} must be an integer between 0 and 2**62, got {total!r}")
 
 
-class UnsuitableListError(ValueError):
-    """The private list contradicts the mechanism's declared parameters. The refusal itself leaks
-    information about the data; the message has no numbers of the list."""
-
-
-class NothingDrawnError(UnsuitableListError):
-    """None of the lists drawn is a possible release. That depends on the noise, so the attempt is
-    paid for: free tries would tell of the data."""
-
-
 Draw = Callable[[RandomTape], Any]
 
 

@@ -31,14 +31,13 @@ from typing import Any, ClassVar
 
 import gmpy2
 
+from dp_transforms.errors import NothingDrawnError, UnsuitableListError
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import rounding_pair, smallest_where
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.mechanism import (
     Draw,
-    NothingDrawnError,
     PartitionMechanism,
-    UnsuitableListError,
     check_total,
 )
 from dp_transforms.mechanisms.partition.walk.levels import Sampler

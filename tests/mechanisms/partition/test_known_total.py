@@ -2,9 +2,9 @@ import math
 
 import pytest
 
+from dp_transforms.errors import NothingDrawnError, UnsuitableListError
 from dp_transforms.mechanisms import Eta, ExactTotalMechanism, FrequencyList
 from dp_transforms.mechanisms.partition import restricted
-from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError, UnsuitableListError
 from tests import enumeration
 from tests.statistical import distributions
 from tests.statistical.draws import RELEASES
