@@ -14,7 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from dp_transforms.errors import InputError
-from dp_transforms.files.logical_types import fields_at, logical_name, record_schema, record_table
+from dp_transforms.files.logical_types import (
+    fields_at,
+    logical_name,
+    record_schema,
+    record_table,
+    unstated,
+)
 from dp_transforms.files.paths import discreet
 from dp_transforms.files.record_files import RecordFiles, RecordSource
 from dp_transforms.runtime.python_values import column_of, frame_column, several_names
@@ -86,7 +92,8 @@ class FrameRecords(RecordSource):
                     "are equal: make it integers or text. pandas makes floats of integers "
                     "with missing values, which .astype('Int64') undoes"
                 )
-        self._schema = record_schema(self.pattern, first.schema, self._columns)
+        # Whatever has made a frame may have found its types in its rows.
+        self._schema = unstated(record_schema(self.pattern, first.schema, self._columns))
         rest = (_typed(table, first.schema) for table in tables)
         self._tables: Iterator[pa.Table] = itertools.chain([first], rest)
 
@@ -108,7 +115,8 @@ class FrameRecords(RecordSource):
     def _read(self, data: Any) -> tuple[int, Iterator[pa.Table]]:
         """Returns the number of records (0 if unknown) and tables; a stream's first is empty."""
         if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
-            needed = data.select(self._needed_of(data.collect_schema().names()))
+            known = data.collect_schema().names()
+            needed = data.select(self._needed_of(known)) if known else data
             with _errors_of_data():
                 data = needed.collect()
         labels: list[Any] | None = None
@@ -123,12 +131,15 @@ class FrameRecords(RecordSource):
         if labels is not None:
             # Other columns may have types that Arrow lacks.
             names = [str(label) for label in labels]
+            if not names and not len(data):
+                # Made of a list of no rows, a frame has no columns.
+                return 0, iter([])
             columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
             if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
                 raise InputError("the table has columns that are not equally long")
             with discreet(_SEVERAL_TYPES):
                 table = _table_of(columns)
-            return table.num_rows, iter([table] if table.num_rows else [])
+            return table.num_rows, iter([table])
         if hasattr(data, "__arrow_c_stream__"):
             try:
                 with _errors_of_data(but=pa.ArrowInvalid):
@@ -238,7 +249,8 @@ def _column(values: Any, name: str) -> Any:
             raise TypeError  # polars gives addresses in memory for objects of Python
         return pa.chunked_array(values)
     if str(getattr(values, "dtype", "object")) != "object":
-        return pa.array(values)
+        # NumPy makes floats of an empty list.
+        return pa.array(values) if len(values) else pa.nulls(0)
     if isinstance(values, (str, bytes, Set, Mapping)):
         raise TypeError  # text is no column, and sets and mappings have no order
     values = list(values)

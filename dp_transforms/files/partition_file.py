@@ -41,6 +41,18 @@ def names_table(found: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.T
     return pa.table(_columns(selected.take(order)), names)
 
 
+def statement_with_types(names: pa.Table, statement: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a statement of ``names_table`` in which released integers and bytes are stated as
+    such, so that the names can be loaded as they are. This depends on the names alone: each was
+    selected as a value of its type, and without any the types are those of the statement."""
+    types = list(statement["partition_types"])
+    for place, kind in enumerate(types):
+        if names.num_rows and kind == "string":
+            found = names.column(place).type
+            types[place] = "integer" if pa.types.is_integer(found) else str(found)
+    return {**statement, "partition_types": types}
+
+
 def names_content(names: pa.Table, statement: Mapping[str, Any]) -> bytes:
     """Returns the bytes of the job's file for a table of ``read_names``."""
     width = names.num_columns - len(COUNTS) * statement["noisy_counts"]

@@ -14,7 +14,7 @@ from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.files.filenames import COUNTS, period_names
 from dp_transforms.files.frame_records import Names, records_of
-from dp_transforms.files.partition_file import names_table
+from dp_transforms.files.partition_file import names_table, statement_with_types
 from dp_transforms.frames.answers import ListRelease, NamesRelease
 from dp_transforms.frames.releases import GroupReleases, Releases
 from dp_transforms.mechanisms.decimals import Number, positive_integer
@@ -167,7 +167,8 @@ def select(
     if counts and added:
         raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
     (selected, _), statement = _made(spec, session, secret, data, user, partition, drop_nulls)
-    return NamesRelease(names_table(selected, statement), statement)
+    names = names_table(selected, statement)
+    return NamesRelease(names, statement_with_types(names, statement))
 
 
 def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> specs.ListSpec:
@@ -322,7 +323,7 @@ def release_groups(
                 str(name),
                 values
                 if isinstance(values, str) or not isinstance(values, Iterable)
-                else tuple(one if one is None else str(one) for one in values),
+                else tuple(map(_group_name, values)),
             )
             for name, values in groups.items()
         ],
@@ -334,6 +335,13 @@ def release_groups(
     )
     lists, statement = _made(spec, session, secret, data, user, partition, drop_nulls, [*groups])
     return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
+
+
+def _group_name(value: Any) -> Any:
+    """Returns the text that a value of a column of groups has in records."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if value is None else str(value)
 
 
 def degrees(

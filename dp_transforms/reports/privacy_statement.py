@@ -63,9 +63,9 @@ def statement_of(
     if fields is not None:
         statement["partition_columns"] = [field.name for field in fields]
         if "strategy" in statement:
-            from dp_transforms.files.logical_types import logical_name
+            from dp_transforms.files.logical_types import stated_type
 
-            statement["partition_types"] = [logical_name(field) for field in fields]
+            statement["partition_types"] = [stated_type(field) for field in fields]
     if isinstance(spec, (specs.PeriodListsSpec, specs.PeriodNamesSpec)):
         statement["periods"] = spec.about
     return statement

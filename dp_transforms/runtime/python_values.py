@@ -102,11 +102,13 @@ def frame_column(series: Any, name: str) -> pa.Array:
     TypeError if Arrow cannot read the column."""
     try:
         if hasattr(series.dtype, "categories"):
-            if series.isna().all():
+            if not len(series.cat.categories):
                 return pa.nulls(len(series))
             categories = frame_column(series.cat.categories.to_series(), name)
             codes = series.cat.codes.to_numpy()
             return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), categories)
+        if not len(series) and series.dtype == float:
+            return pa.nulls(0)  # pandas makes floats of an empty list
         if series.dtype == object:
             values = zip(series.tolist(), series.isna(), strict=True)
             return column_of([None if null else value for value, null in values], name)

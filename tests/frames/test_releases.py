@@ -399,13 +399,14 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
     assert lists.to_arrow().column_names[:4] == ["attribute", "group", "rank", "frequency"]
 
 
-def test_names_of_groups_are_those_that_records_can_have():
+def test_names_of_groups_are_those_that_records_can_have(tmp_path):
     data = {"who": [1, 2, 3], "page": ["a"] * 3, "year": [2024, 2025, 2025]}
     options = COMMON | {"epsilon_all": 90, "epsilon_groups": 90, "max_partitions_per_user": 1}
     lists = dp.release_groups(data, **options, groups={"year": [2024, 2025]})
     assert list(lists["year", "2025"].released) == [(2, 1)]
     assert "pure epsilon" in lists.privacy
     session = dp.Session(epsilon=200)
+    pq.write_table(pa.table(data), tmp_path / "typed.parquet")
     for wrong, message in (
         (["02025"], "has the text '2025'"),
         ([None], "must be different names, as text"),
@@ -414,7 +415,7 @@ def test_names_of_groups_are_those_that_records_can_have():
         (2025, "must be several names, got 2025"),
     ):
         with pytest.raises(ValueError, match=message):
-            session.release_groups(data, **options, groups={"year": wrong})
+            session.release_groups(tmp_path / "typed.parquet", **options, groups={"year": wrong})
     with pytest.raises(TypeError, match="groups must map columns to their values"):
         session.release_groups(data, **options, groups=["year"])
     rows = [*zip(*data.values(), strict=True)]
