@@ -5,18 +5,27 @@ selected, which has probability at least 1 - delta here, nothing else may tell t
 """
 
 import collections
+import contextlib
 import datetime
 import decimal
+import json
+import sqlite3
 
+import apache_beam as beam
 import duckdb
+import fastavro
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 
 import dp_transforms as dp
+from dp_transforms import SelectPartitions
+from pipelines import select_partitions
+from tests.beam_runs import run
 
 # At this delta and epsilon a partition of one user is named with probability 1e-9 at most.
 NAMES = {"epsilon": 1, "delta": 1e-9, "max_partitions_per_user": 2}
@@ -162,60 +171,130 @@ FILES = {
 }
 
 
-
-def jobs_of_names(directory, capsys, *flags):
-    """All that jobs of names show or write: on records alone, and with public names."""
-    (directory / "public.csv").write_text("07\n7\ntrue\nTrue\na\n")
+def jobs_of_names(directory, capsys, public, *flags):
+    """All that jobs of names show or write: on records alone, and with public names, of which all
+    are released."""
+    (directory / "public.csv").write_text("\n".join(public))
     shown = []
     for more in ([], [f"--public_partitions={directory}/public.csv", "--public_threshold=-200"]):
         usual = ["--user_column=who", "--partition_column=page", "--max_partitions_per_user=2"]
         usual += ["--epsilon=1", "--delta=1e-9", f"--output={directory}/out", "--overwrite"]
-        code = select_partitions.main([*flags, *usual, *more])
-        shown += [code, capsys.readouterr()]
+        shown.append((select_partitions.main([*flags, *usual, *more]), capsys.readouterr()))
         shown += [path.read_bytes() for path in sorted((directory / "out").iterdir())]
     return shown
 
 
+@pytest.mark.parametrize("files", [1, 2])
 @pytest.mark.parametrize("kind", ["text", "integer", "boolean"])
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("files", [1, 2])
 def test_files(tmp_path, capsys, name, kind, files):
+    public = ["07", "7", "true", "True", "a"]
+    if name in ("a.parquet", "a.avro") and kind != "text":
+        # A schema says what names are possible.
+        public = ["07", "8"] if kind == "integer" else ["True", "false"]
+    (tmp_path / "records").mkdir()
     shown = []
     for rows in (0, 1):
-        (tmp_path / "records").mkdir(exist_ok=True)
         for number in range(files):
-            # The second file is without records in any case.
-            path = tmp_path / f"records/{number}{name}"
-            FILES[name](path, kind, rows if number == 0 else 0)
-        flags = [f"--input={tmp_path}/records/*"]
-        if name in ("a.parquet", "a.avro") and kind != "text":
-            # Public names have the type of the schema.
-            with pytest.raises(SystemExit):
-                jobs_of_names(tmp_path, capsys, *flags)
-            shown.append(capsys.readouterr())
-        else:
-            shown.append(jobs_of_names(tmp_path, capsys, *flags))
+            # A second file has no records in any case.
+            FILES[name](tmp_path / f"records/{number}{name}", kind, rows * number)
+        if files == 1:
+            FILES[name](tmp_path / f"records/0{name}", kind, rows)
+        shown.append(jobs_of_names(tmp_path, capsys, public, f"--input={tmp_path}/records/*"))
     assert shown[0] == shown[1]
 
 
 def sqlite_file(path, kind, rows, declared):
+    value = str(DAY) if kind == "date" else VALUES[kind]
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"CREATE TABLE records (who {declared}, page {declared})")
-        connection.executemany("INSERT INTO records VALUES (1, ?)", [(VALUES[kind],)] * rows)
+        connection.executemany("INSERT INTO records VALUES (1, ?)", [(value,)] * rows)
         connection.commit()
     return f"sqlite:{path}"
 
 
-def duckdb_file(path, kind, rows):
+def duckdb_file(path, kind, rows, declared):
     with duckdb.connect(path) as connection:
-        records = table(kind, rows)  # noqa: F841
-        connection.execute("CREATE TABLE records AS SELECT * FROM records")
+        connection.register("given", table(kind, rows))
+        connection.execute("CREATE TABLE records AS SELECT * FROM given")
     return f"duckdb:{path}"
 
 
-@pytest.mark.parametrize("way", ["sqlite", "duckdb"])
-@pytest.mark.parametrize("query", ["SELECT * FROM records", "SELECT who, max(page) AS page FROM records GROUP BY who"])
-def test_queries(tmp_path, capsys, way, query):
+ALL = "SELECT * FROM records"
+GROUPED = "SELECT who, max(page) AS page FROM records GROUP BY who"
+
+
+@pytest.mark.parametrize("query", [ALL, GROUPED])
+@pytest.mark.parametrize(
+    ("write", "kind", "declared"),
+    [
+        (sqlite_file, "text", ""),
+        (sqlite_file, "text", "TEXT"),
+        (sqlite_file, "integer", ""),
+        (sqlite_file, "integer", "INTEGER"),
+        (sqlite_file, "integer", "NUMERIC"),
+        (sqlite_file, "date", "DATE"),
+        (sqlite_file, "bytes", "BLOB"),
+        (duckdb_file, "text", ""),
+        (duckdb_file, "integer", ""),
+        (duckdb_file, "date", ""),
+    ],
+)
+def test_queries(tmp_path, capsys, write, kind, declared, query):
+    typed = write is duckdb_file or declared == "INTEGER"
+    public = ["7", "8"] if kind == "integer" and typed else ["2026-01-31", "2026-02-01"]
     shown = []
     for rows in (0, 1):
-        pass
+        (tmp_path / "records.db").unlink(missing_ok=True)
+        database = write(tmp_path / "records.db", kind, rows, declared)
+        flags = [f"--input={database}", f"--query={query}"]
+        shown.append(jobs_of_names(tmp_path, capsys, public, *flags))
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("way", ["dictionaries", "pandas of rows", "table of rows"])
+def test_a_group_that_no_record_has_is_no_error(way):
+    shown = []
+    for rows in (0, 1):
+        records = [{"who": 1, "page": "a", "year": 2026}] * rows
+        data = {"pandas of rows": pd.DataFrame, "table of rows": pa.Table.from_pylist}.get(
+            way, list
+        )
+        lists = dp.release_groups(
+            data(records),
+            **COLUMNS,
+            groups={"year": ["02026", "next"]},
+            epsilon_all=1,
+            epsilon_groups=1,
+            max_partitions_per_user=1,
+        )
+        shown.append((list(lists), lists.statement))
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_floats_of_a_schema_are_refused_without_records_too(rows):
+    data = pa.table(
+        {"who": [1] * rows, "page": [1.5] * rows},
+        schema=pa.schema({"who": pa.int64(), "page": pa.float64()}),
+    )
+    with pytest.raises(ValueError, match="column 'page' holds floats"):
+        dp.select(data, **COLUMNS, **NAMES)
+
+
+@pytest.mark.parametrize("element", [tuple, pa.Table, dict])
+def test_transforms(element):
+    """Give no element at all, not even an empty table of some type."""
+    for rows in (0, 1):
+        data = {
+            tuple: [(1, 7)] * rows,
+            dict: [{"user": 1, "partition": 7}] * rows,
+            pa.Table: [pa.table({"user": [1] * rows, "partition": [7] * rows})],
+        }[element]
+        declared = dict[str, int] if element is dict else element
+
+        def selected(pipeline, data=data, declared=declared):
+            records = pipeline | beam.Create(data).with_output_types(declared)
+            return records | SelectPartitions(1, 1e-9, 1)
+
+        assert run(selected) == []
