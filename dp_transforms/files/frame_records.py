@@ -23,7 +23,12 @@ from dp_transforms.files.logical_types import (
 )
 from dp_transforms.files.paths import discreet
 from dp_transforms.files.record_files import RecordFiles, RecordSource
-from dp_transforms.runtime.python_values import column_of, frame_column, several_names
+from dp_transforms.runtime.python_values import (
+    column_name,
+    column_of,
+    frame_column,
+    several_names,
+)
 
 _CHUNK_RECORDS = 1 << 17
 _BATCH_ROWS = 1 << 20
@@ -49,18 +54,33 @@ def records_of(
     columns are kept; a ``period`` such as "day" replaces the times in the last of them. The other
     arguments are those of ``dp_transforms.release``, and errors those of ``FrameRecords`` and
     ``RecordFiles``, or a ValueError if there is no column for partitions."""
-    if user is None:
-        raise ValueError("user must name a column, got None")
-    columns = str(user), [*map(str, several_names(partition))]
-    options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(map(str, more))}
+    columns = str(column_name("user", user)), [*map(str, several_names(partition))]
+    of_more = "groups" if period is None else "time"
+    attributes = tuple(str(column_name(of_more, name)) for name in more)
+    options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": attributes}
     source: RecordSource
-    if isinstance(data, (str, os.PathLike)):
-        source = RecordFiles(os.fspath(data), *columns, **options)
-    else:
-        source = FrameRecords(data, *columns, **options)
+    with _listed_names(() if isinstance(partition, str) else columns[1]):
+        if isinstance(data, (str, os.PathLike)):
+            source = RecordFiles(os.fspath(data), *columns, **options)
+        else:
+            source = FrameRecords(data, *columns, **options)
     if period is not None:
         source.name_periods(period)
     return source
+
+
+@contextlib.contextmanager
+def _listed_names(names: Sequence[str]) -> Iterator[None]:
+    """Replaces errors that show one of these names: a list may hold the values of a column."""
+    try:
+        yield
+    except ValueError as error:
+        if not any(name in str(error) for name in names):
+            raise
+        raise InputError(
+            "partition lists a name that is no column of the data, or of one that cannot be used, "
+            "or one twice: give names of columns of text or integers"
+        ) from None
 
 
 class FrameRecords(RecordSource):
@@ -78,6 +98,7 @@ class FrameRecords(RecordSource):
     """
 
     _drop_option = "drop_nulls=True"
+    _index: Sequence[str] = ()  # the names of a frame's index
 
     def __init__(self, data: Any, *columns: Any, **options: Any):
         super().__init__("the table", *columns, **options)
@@ -122,9 +143,11 @@ class FrameRecords(RecordSource):
         labels: list[Any] | None = None
         if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
             labels = list(data.columns)
+            index = getattr(data, "index", None)
+            self._index = [str(name) for name in getattr(index, "names", ()) if name is not None]
         elif isinstance(data, (pa.Table, pa.RecordBatch)):
             labels = data.schema.names
-        elif isinstance(data, Mapping):
+        elif isinstance(data, Mapping) and not isinstance(data, Set):
             if not all(isinstance(values, Iterable) for values in data.values()):
                 raise _unknown(data)  # a Counter, whose keys may be private
             labels = list(data)
@@ -154,7 +177,9 @@ class FrameRecords(RecordSource):
         raise _unknown(data)
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
-        """Returns the columns that are needed, or hold needed fields; raises if one is missing."""
+        """Returns the columns that are needed, or hold needed fields; raises if one is missing. Its
+        error shows no names of others, which may be values: of a pivoted frame, or the keys of a
+        dictionary by users."""
         needed, known = [], [(name, pa.string()) for name in found]
         for column in self._columns:
             if column in found:
@@ -162,8 +187,18 @@ class FrameRecords(RecordSource):
             elif within := [name for name in found if column.startswith(f"{name}.")]:
                 known.append((column, pa.string()))
                 needed += within
+        names = {name for name, _ in known}
+        for column in self._columns:
+            if column not in names:
+                raise self._missing(column)
         record_schema(self.pattern, pa.schema(known), self._columns)
         return list(dict.fromkeys(needed))
+
+    def _missing(self, column: str) -> InputError:
+        advice = "check the name"
+        if column in self._index:
+            advice = "it is in the frame's index, which .reset_index() makes a column"
+        return InputError(f"{self.pattern} has no column {column!r}: {advice}")
 
     def _of_objects(self, records: Iterator[Any]) -> Iterator[pa.Table]:
         fault = (

@@ -7,8 +7,9 @@ and keys. Arguments are checked, and a session's budget is spent, before a recor
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
@@ -24,7 +25,7 @@ from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.in_process import InProcess, enough_memory
 from dp_transforms.runtime.job_secret import JobSecret, claimed, release_frequency_list
-from dp_transforms.runtime.python_values import several_names
+from dp_transforms.runtime.python_values import column_name, several_names
 
 if TYPE_CHECKING:
     from dp_transforms.frames.session import Session
@@ -32,6 +33,27 @@ if TYPE_CHECKING:
     from dp_transforms.postprocessing.planning import ReleasePlan
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def without_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Decorates a function whose errors leave without those that they were made of, whose text may
+    show data: ``from None`` hides these from a traceback only, and keeps them as ``__context__``.
+    """
+
+    @functools.wraps(function)
+    def decorated(*arguments: _P.args, **options: _P.kwargs) -> _T:
+        try:
+            return function(*arguments, **options)
+        except Exception as error:
+            error.__context__ = error.__cause__ = None
+            raise
+
+    return decorated
+
+
+@without_context
 def release(
     data: Any,
     *,
@@ -80,6 +102,7 @@ def release(
     return ListRelease(released, statement)
 
 
+@without_context
 def release_counts(
     counts: FrequencyList | Iterable[int],
     *,
@@ -119,6 +142,7 @@ def release_counts(
     return ListRelease(released, statement_of(spec, None, bounded_by_job=False) | told)
 
 
+@without_context
 def select(
     data: Any,
     *,
@@ -162,8 +186,7 @@ def select(
         noisy_counts=counts,
         intervals=counts,
     )
-    partition = several_names(partition)
-    added = {*COUNTS} & {*map(str, partition)}
+    added = {*COUNTS} & {*map(str, several_names(partition))}
     if counts and added:
         raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
     (selected, _), statement = _made(spec, session, secret, data, user, partition, drop_nulls)
@@ -199,7 +222,8 @@ def _charge(
     spend more than is left."""
     if session is None:
         return contextlib.nullcontext({})
-    if not hasattr(session, "spending"):
+    # Of the type: a data frame has attributes by the names of its columns.
+    if not hasattr(type(session), "spending"):
         raise TypeError(
             "session must be a Session, such as Session.open(PATH) of a ledger, got "
             f"{type(session).__name__}"
@@ -208,6 +232,7 @@ def _charge(
     return session.spending(requests)
 
 
+@without_context
 def release_by_period(
     data: Any,
     *,
@@ -267,6 +292,7 @@ def release_by_period(
     )
 
 
+@without_context
 def release_groups(
     data: Any,
     *,
@@ -311,6 +337,8 @@ def release_groups(
     """
     if not isinstance(groups, Mapping):
         raise TypeError("groups must map columns to their values, such as {'sex': ['f', 'm']}")
+    for name in groups:
+        column_name("groups", name)
     selection = None
     if epsilon_selection is not None and delta is not None:
         selection = PrivacyBudget(epsilon_selection, delta)
@@ -344,6 +372,7 @@ def _group_name(value: Any) -> Any:
     return value if value is None else str(value)
 
 
+@without_context
 def degrees(
     edges: Any,
     *,
@@ -384,6 +413,7 @@ def degrees(
     return ListRelease(released, statement)
 
 
+@without_context
 def choose_kappa(
     data: Any,
     *,
@@ -432,6 +462,7 @@ def choose_kappa(
     return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
 
 
+@without_context
 def plan(
     epsilons: Number | Sequence[Number],
     *,

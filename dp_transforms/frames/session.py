@@ -65,6 +65,7 @@ class Session:
     dp_transforms.budget.ledger.BudgetExceededError: epsilon 1.6, delta 0 asked for, but ...
     """
 
+    @api.without_context
     def __init__(
         self,
         epsilon: Number,
