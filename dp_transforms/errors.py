@@ -39,7 +39,7 @@ class NothingDrawnError(UnsuitableListError):
 
 @contextlib.contextmanager
 def without_originals() -> Iterator[None]:
-    """Takes from an error that leaves the block all errors that it replaced by ``from None``.
+    """Takes from an error that leaves the block all errors that it was made of.
 
     Their text may show a value of the data. Python keeps them as ``__context__`` and only hides
     them in tracebacks, while tools that report errors may store them. Public functions on private
@@ -58,16 +58,7 @@ def without_originals() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        seen = set()
-        links: list[BaseException | None] = [error]
-        while links:
-            link = links.pop()
-            if link is None or id(link) in seen:
-                continue
-            seen.add(id(link))
-            if link.__suppress_context__:
-                link.__context__ = None
-            links += link.__context__, link.__cause__
+        error.__context__ = error.__cause__ = None
         raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import difflib
 import functools
@@ -224,6 +225,7 @@ class JobParser(OneLineParser):
         if "--" in arguments:
             # What follows would be dropped, be it a --ledger.
             self.error("there is no place for '--': give flags as --name=value")
+        self._refuse_repeated(arguments)
         # With a value it is Beam's own option for Dataflow.
         of_beam = [one for one in arguments if one.startswith("--dry_run=")]
         flags, others = self.parse_known_args([one for one in arguments if one not in of_beam])
@@ -235,6 +237,14 @@ class JobParser(OneLineParser):
         if others:
             options()
         return flags, options
+
+    def _refuse_repeated(self, arguments: Sequence[str]) -> None:
+        """Refuses a flag of one value that is given several: all but the last would be dropped, be
+        it records or a ledger."""
+        times = collections.Counter(map(self._name, arguments))
+        for flag, action in self._option_string_actions.items():
+            if times[flag] > 1 and isinstance(action, argparse._StoreAction):
+                self.error(f"{flag} is given {times[flag]} times, and takes one value")
 
     def _from_config(self, path: str) -> Iterator[str]:
         import yaml

@@ -34,6 +34,7 @@ from functools import cached_property
 import gmpy2
 import numpy as np
 
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import ExactNumber, Number, exact_fraction, round_down
 
 _PRECISION = 128
@@ -52,7 +53,7 @@ class PrivacyUnit(enum.Enum):
     @classmethod
     def _missing_(cls, value: object) -> None:
         raise ValueError(
-            f"unit must be one of {', '.join(one.value for one in cls)}, got {value!r}"
+            f"unit must be one of {', '.join(one.value for one in cls)}, got {shown(value)}"
         )
 
     @property

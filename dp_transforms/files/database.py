@@ -19,7 +19,14 @@ from typing import Any
 import pyarrow as pa
 
 from dp_transforms.errors import InputError
-from dp_transforms.files.logical_types import fields_at, record_schema, record_table, typed_column
+from dp_transforms.files.logical_types import (
+    as_text,
+    fields_at,
+    record_schema,
+    record_table,
+    typed_column,
+    unstated,
+)
 from dp_transforms.files.paths import discreet, local_path
 from dp_transforms.files.record_files import RecordSource
 
@@ -48,7 +55,7 @@ class _Query(RecordSource):
     def tables(self) -> Iterator[pa.Table]:
         with discreet(_FAILED):
             for table in self._read():
-                yield self._records(self.pattern, record_table(table, self._schema))
+                yield self._records(self.pattern, as_text(record_table(table, self._schema)))
 
     def _schema_of(self, found: pa.Schema) -> pa.Schema:
         """Returns ``record_schema``, whose errors tell no other columns: of a PIVOT, or a file
@@ -142,20 +149,24 @@ class RecordQuery(_Query):
 class SqliteQuery(_Query):
     """Reads the records of a query to a SQLite file, and does not change the file.
 
-    In SQLite each value has its own type. All values of a column must have the type of the first
-    one: integer, text or bytes. No driver is needed. The rest is as for ``RecordQuery``, with a
-    path for the database.
+    In SQLite each value has its own type. All values of a column must have the type of its
+    declaration, if that is one of integers or text, or else of the first value: integers, which
+    become text, text or bytes. No driver is needed. The rest is as for ``RecordQuery``, with a path
+    for the database.
     """
 
     def __init__(self, path: str, query: str, *columns: Any, **options: Any):
         super().__init__(query, *columns, **options)
         self._path = _existing(path)
         with _telling(_UNPLANNED), contextlib.closing(self._connect()) as connection:
-            found = connection.execute(f"{self._of_all} LIMIT 0").description
+            # Lies in a database of the connection's own.
+            connection.execute(f"CREATE TEMP VIEW records_of_query AS {self._of_all}")
+            found = connection.execute("PRAGMA table_info(records_of_query)").fetchall()
         # SQLite reads the quoted name of a missing column as text.
-        names = pa.schema([(name, pa.string()) for name, *_ in found])
+        names = pa.schema([(name, pa.string()) for _, name, *_ in found])
         self._schema_of(names)
-        self._types = dict.fromkeys(self._columns, pa.null())
+        declared = {name: _declared_type(declaration) for _, name, declaration, *_ in found}
+        self._types = {name: declared[name] for name in self._columns}
         with discreet(_FAILED):
             # Where the first rows have no value, the first one behind them tells the type.
             behind = (
@@ -168,7 +179,12 @@ class SqliteQuery(_Query):
                     self._types = dict(zip(table.column_names, table.schema.types, strict=True))
         for name, kind in self._types.items():
             self._types[name] = pa.string() if pa.types.is_null(kind) else kind
-        self._schema = self._schema_of(pa.schema(self._types))
+        schema = self._schema_of(pa.schema(self._types))
+        of_values = (
+            field if pa.types.is_null(declared[field.name]) else schema.field(field.name)
+            for field in unstated(schema)
+        )
+        self._schema = as_text(pa.schema(of_values).empty_table()).schema
 
     def _connect(self) -> sqlite3.Connection:
         path = urllib.parse.quote(os.path.abspath(self._path))
@@ -189,6 +205,14 @@ class SqliteQuery(_Query):
             (TypeError, ValueError),
         ):
             return typed_column(values, name, self._types[name])
+
+
+def _declared_type(declaration: str) -> pa.DataType:
+    """Returns the type of integers or text, by SQLite's rules of affinity for the declaration of a
+    column, or null: an expression has none, and a blob may hold anything."""
+    kinds = {"INT": pa.int64(), "CHAR": pa.string(), "CLOB": pa.string(), "TEXT": pa.string()}
+    named = (kind for part, kind in kinds.items() if part in declaration.upper())
+    return next(named, pa.null())
 
 
 def query_of(database: str, *arguments: Any, **options: Any) -> RecordSource:

@@ -134,10 +134,12 @@ class DelimitedText(text_lines.TextFormat):
                     raise InputError(f"{path} {fault}")
             while not self.header and line and not line.strip(b"\r\n"):
                 line = text_lines.line(path, file)
+            # A program that has no record to write may write no names of columns either.
+            is_empty = not line.strip(b"\r\n") and not file.read(1)
             if self.multiline and line.count(_QUOTE) % 2:
                 line = _FIRST_RECORD.match(line + file.read(text_lines.BLOCK_BYTES))[0]
         if not line.strip(b"\r\n"):
-            if self.header:
+            if self.header and not is_empty:
                 raise InputError(
                     f"{path} has nothing on its first line: it must name the columns, or give "
                     "--no_header"

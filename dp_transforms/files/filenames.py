@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from dp_transforms.mechanisms.arguments import shown
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -90,15 +92,16 @@ def period_names(period: str, span: str) -> list[str]:
     >>> period_names("week", "2026-01-01..2026-01-12")
     ['2025-12-29', '2026-01-05', '2026-01-12']
     """
-    if period not in PERIODS:
-        raise ValueError(f"period must be one of {', '.join(PERIODS)}, got {period!r}")
+    if not isinstance(period, str) or period not in PERIODS:
+        raise ValueError(f"period must be one of {', '.join(PERIODS)}, got {shown(period)}")
     try:
         first, last = (datetime.datetime.strptime(day, "%Y-%m-%d") for day in span.split(".."))
         if first > last:
             raise ValueError
     except (AttributeError, ValueError):
         raise ValueError(
-            f"periods must be FIRST..LAST, two days such as 2026-01-01..2026-01-31, got {span!r}"
+            "periods must be FIRST..LAST, two days such as 2026-01-01..2026-01-31, got "
+            f"{shown(span)}"
         ) from None
     names: dict[str, None] = {}
     step = datetime.timedelta(hours=1) if period == "hour" else datetime.timedelta(days=1)

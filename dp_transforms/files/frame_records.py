@@ -14,10 +14,21 @@ from typing import Any
 import pyarrow as pa
 
 from dp_transforms.errors import InputError
-from dp_transforms.files.logical_types import fields_at, logical_name, record_schema, record_table
+from dp_transforms.files.logical_types import (
+    fields_at,
+    logical_name,
+    record_schema,
+    record_table,
+    unstated,
+)
 from dp_transforms.files.paths import discreet
 from dp_transforms.files.record_files import RecordFiles, RecordSource
-from dp_transforms.runtime.python_values import column_of, frame_column, several_names
+from dp_transforms.runtime.python_values import (
+    column_name,
+    column_of,
+    frame_column,
+    several_names,
+)
 
 _CHUNK_RECORDS = 1 << 17
 _BATCH_ROWS = 1 << 20
@@ -43,18 +54,33 @@ def records_of(
     columns are kept; a ``period`` such as "day" replaces the times in the last of them. The other
     arguments are those of ``dp_transforms.release``, and errors those of ``FrameRecords`` and
     ``RecordFiles``, or a ValueError if there is no column for partitions."""
-    if user is None:
-        raise ValueError("user must name a column, got None")
-    columns = str(user), [*map(str, several_names(partition))]
-    options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(map(str, more))}
+    columns = str(column_name("user", user)), [*map(str, several_names(partition))]
+    of_more = "groups" if period is None else "time"
+    attributes = tuple(str(column_name(of_more, name)) for name in more)
+    options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": attributes}
     source: RecordSource
-    if isinstance(data, (str, os.PathLike)):
-        source = RecordFiles(os.fspath(data), *columns, **options)
-    else:
-        source = FrameRecords(data, *columns, **options)
+    with _listed_names(() if isinstance(partition, str) else columns[1]):
+        if isinstance(data, (str, os.PathLike)):
+            source = RecordFiles(os.fspath(data), *columns, **options)
+        else:
+            source = FrameRecords(data, *columns, **options)
     if period is not None:
         source.name_periods(period)
     return source
+
+
+@contextlib.contextmanager
+def _listed_names(names: Sequence[str]) -> Iterator[None]:
+    """Replaces errors that show one of these names: a list may hold the values of a column."""
+    try:
+        yield
+    except ValueError as error:
+        if not any(name in str(error) for name in names):
+            raise
+        raise InputError(
+            "partition lists a name that is no column of the data, or of one that cannot be used, "
+            "or one twice: give names of columns of text or integers"
+        ) from None
 
 
 class FrameRecords(RecordSource):
@@ -72,6 +98,7 @@ class FrameRecords(RecordSource):
     """
 
     _drop_option = "drop_nulls=True"
+    _index: Sequence[str] = ()  # the names of a frame's index
 
     def __init__(self, data: Any, *columns: Any, **options: Any):
         super().__init__("the table", *columns, **options)
@@ -86,7 +113,8 @@ class FrameRecords(RecordSource):
                     "are equal: make it integers or text. pandas makes floats of integers "
                     "with missing values, which .astype('Int64') undoes"
                 )
-        self._schema = record_schema(self.pattern, first.schema, self._columns)
+        # Whatever has made a frame may have found its types in its rows.
+        self._schema = unstated(record_schema(self.pattern, first.schema, self._columns))
         rest = (_typed(table, first.schema) for table in tables)
         self._tables: Iterator[pa.Table] = itertools.chain([first], rest)
 
@@ -108,27 +136,33 @@ class FrameRecords(RecordSource):
     def _read(self, data: Any) -> tuple[int, Iterator[pa.Table]]:
         """Returns the number of records (0 if unknown) and tables; a stream's first is empty."""
         if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
-            needed = data.select(self._needed_of(data.collect_schema().names()))
+            known = data.collect_schema().names()
+            needed = data.select(self._needed_of(known)) if known else data
             with _errors_of_data():
                 data = needed.collect()
         labels: list[Any] | None = None
         if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
             labels = list(data.columns)
+            index = getattr(data, "index", None)
+            self._index = [str(name) for name in getattr(index, "names", ()) if name is not None]
         elif isinstance(data, (pa.Table, pa.RecordBatch)):
             labels = data.schema.names
-        elif isinstance(data, Mapping):
+        elif isinstance(data, Mapping) and not isinstance(data, Set):
             if not all(isinstance(values, Iterable) for values in data.values()):
                 raise _unknown(data)  # a Counter, whose keys may be private
             labels = list(data)
         if labels is not None:
             # Other columns may have types that Arrow lacks.
             names = [str(label) for label in labels]
+            if not names and not len(data):
+                # Made of a list of no rows, a frame has no columns.
+                return 0, iter([])
             columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
             if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
                 raise InputError("the table has columns that are not equally long")
             with discreet(_SEVERAL_TYPES):
                 table = _table_of(columns)
-            return table.num_rows, iter([table] if table.num_rows else [])
+            return table.num_rows, iter([table])
         if hasattr(data, "__arrow_c_stream__"):
             try:
                 with _errors_of_data(but=pa.ArrowInvalid):
@@ -143,7 +177,9 @@ class FrameRecords(RecordSource):
         raise _unknown(data)
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
-        """Returns the columns that are needed, or hold needed fields; raises if one is missing."""
+        """Returns the columns that are needed, or hold needed fields; raises if one is missing. Its
+        error shows no names of others, which may be values: of a pivoted frame, or the keys of a
+        dictionary by users."""
         needed, known = [], [(name, pa.string()) for name in found]
         for column in self._columns:
             if column in found:
@@ -151,8 +187,18 @@ class FrameRecords(RecordSource):
             elif within := [name for name in found if column.startswith(f"{name}.")]:
                 known.append((column, pa.string()))
                 needed += within
+        names = {name for name, _ in known}
+        for column in self._columns:
+            if column not in names:
+                raise self._missing(column)
         record_schema(self.pattern, pa.schema(known), self._columns)
         return list(dict.fromkeys(needed))
+
+    def _missing(self, column: str) -> InputError:
+        advice = "check the name"
+        if column in self._index:
+            advice = "it is in the frame's index, which .reset_index() makes a column"
+        return InputError(f"{self.pattern} has no column {column!r}: {advice}")
 
     def _of_objects(self, records: Iterator[Any]) -> Iterator[pa.Table]:
         fault = (
@@ -238,7 +284,8 @@ def _column(values: Any, name: str) -> Any:
             raise TypeError  # polars gives addresses in memory for objects of Python
         return pa.chunked_array(values)
     if str(getattr(values, "dtype", "object")) != "object":
-        return pa.array(values)
+        # NumPy makes floats of an empty list.
+        return pa.array(values) if len(values) else pa.nulls(0)
     if isinstance(values, (str, bytes, Set, Mapping)):
         raise TypeError  # text is no column, and sets and mappings have no order
     values = list(values)

@@ -14,7 +14,13 @@ import pyarrow as pa
 
 from dp_transforms.errors import InputError
 from dp_transforms.files import text_lines
-from dp_transforms.files.logical_types import record_schema, record_table, typed_column
+from dp_transforms.files.logical_types import (
+    as_text,
+    record_schema,
+    record_table,
+    typed_column,
+    unstated,
+)
 from dp_transforms.files.paths import FileRange
 from dp_transforms.threads import map_ahead
 
@@ -32,16 +38,18 @@ class JsonLines(text_lines.TextFormat):
     """Reads keys of JSON objects, one object per line. user.id is the key id of the object user,
     unless a record has the key user.id itself.
 
-    Values are text, 64-bit integers or booleans. All values of a column have the type of the first
-    one in each file. A missing key is null. No line changes how another one is read.
+    Values are text, 64-bit integers or booleans, and become text. All values of a column have the
+    type of the first one in each file. A missing key is null. No line changes how another one is
+    read.
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        return record_schema(path, pa.schema(_kinds(path, columns)), columns)
+        return as_text(_schema(path, _kinds(path, columns)).empty_table()).schema
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        kinds = _kinds(part.path, columns)
-        schema = record_schema(part.path, pa.schema(kinds), columns)
+        found = _kinds(part.path, columns)
+        schema = _schema(part.path, found)
+        kinds = {column: kind or pa.string() for column, kind in found.items()}
 
         def table_of(block: bytes) -> pa.Table:
             table = _read_by_arrow(block, kinds)
@@ -50,14 +58,21 @@ class JsonLines(text_lines.TextFormat):
                 values = ((name, _values(records, name)) for name in kinds)
                 columns = {name: _column(part.path, name, v, kinds[name]) for name, v in values}
                 table = pa.table(columns)
-            return record_table(table, schema)
+            return as_text(record_table(table, schema))
 
         with text_lines.text_bytes(part.path) as file:
             yield from map_ahead(table_of, text_lines.blocks(part, file, 0, b""))
 
 
-def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
-    """Returns the type of each column's first value, or text if the first lines have none."""
+def _schema(path: str, kinds: dict[str, pa.DataType | None]) -> pa.Schema:
+    """Returns the schema of columns, with text for those of which no type is known."""
+    fields = [(column, kind or pa.string()) for column, kind in kinds.items()]
+    valueless = [column for column, kind in kinds.items() if kind is None]
+    return unstated(record_schema(path, pa.schema(fields), list(kinds)), valueless)
+
+
+def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType | None]:
+    """Returns the type of each column's first value, or None if the first lines have none."""
     kinds: dict[str, pa.DataType | None] = {}
     some = False
     with text_lines.text_bytes(path) as file:
@@ -75,7 +90,7 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
         if some and column not in kinds:
             # The names of the keys may be private.
             raise InputError(f"{path}: the first records have no key {column!r}: check the name")
-    return {column: kinds.get(column) or pa.string() for column in columns}
+    return {column: kinds.get(column) for column in columns}
 
 
 def _kind(path: str, column: str, values: list[Any]) -> pa.DataType | None:

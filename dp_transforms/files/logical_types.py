@@ -4,12 +4,26 @@ Users and partitions are compared as strings, binary or int64 (see ``dp_transfor
 Values of other types become text that depends on the value alone: not on the scale of a decimal
 number, nor on the unit or zone of a timestamp. Values of different logical types are never equal,
 so all files must have the same logical types; their schemas tell.
+
+A release states the types of names only where a schema states them whatever rows there are. JSON
+lines, expressions in SQLite and Python values have no such schema: their type is that of the first
+value, and without a value there is none. A reader of "integer" would know with certainty that there
+is a record, perhaps of one user, which (epsilon, delta)-privacy allows with probability delta. The
+same holds for a frame in memory, whose library may have found the types in the rows:
+``pandas.DataFrame(rows)`` has integers, or no column at all if there are no rows. So all these are
+stated as text (``stated_type``), which is what a file of names holds anyway, and values without a
+schema in files and databases become text when they are read (``as_text``). In Python a released
+name keeps its own type: it is a part of the name, which was selected under (epsilon, delta) among
+values of all types. Without any name the column is text, whatever the records are.
+
+Records of an unfit type, or of several types in one column, are an error of their form, which is
+not protected: it says that there are records.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -19,7 +33,8 @@ from dp_transforms.columnar.columns import cast, described, plain_type, single
 from dp_transforms.errors import InputError
 from dp_transforms.runtime.python_values import column_of
 
-_NAME = b"logical type"
+_NAME, _UNSTATED = b"logical type", b"type of the values"
+NO_VALUES = "of no values"
 _OF_VALUES = (pa.string(), pa.int64(), pa.bool_(), pa.binary())
 # The scale of all decimal numbers: 38 digits before the point, and 38 behind it.
 _DECIMAL = pa.decimal256(76, 38)
@@ -62,6 +77,36 @@ _LOGICAL = {
 def logical_name(field: pa.Field) -> str:
     """Returns the logical type of a column that ``record_schema`` made, or else its type."""
     return (field.metadata or {}).get(_NAME, str(field.type).encode()).decode()
+
+
+def stated_type(field: pa.Field) -> str:
+    """Returns the type of a column that a release may state: the logical type, or "string" if only
+    values have a type."""
+    return "string" if _is_unstated(field) else logical_name(field)
+
+
+def unstated(schema: pa.Schema, valueless: Container[str] = ()) -> pa.Schema:
+    """Returns a ``record_schema`` marked as one whose types come from values. The logical type of
+    ``valueless`` columns, in which no value shows a type, is ``NO_VALUES``."""
+    fields = []
+    for field in schema:
+        name = NO_VALUES if field.name in valueless else logical_name(field)
+        fields.append(field.with_metadata({_NAME: name.encode(), _UNSTATED: b""}))
+    return pa.schema(fields)
+
+
+def as_text(table: pa.Table) -> pa.Table:
+    """Writes the integers of the columns that ``unstated`` has marked as text, so that nothing
+    behind depends on whether there is a value that shows their type."""
+    for place, field in enumerate(table.schema):
+        if _is_unstated(field) and pa.types.is_integer(field.type):
+            text = table.column(place).cast(pa.string())
+            table = table.set_column(place, field.with_type(pa.string()), text)
+    return table
+
+
+def _is_unstated(field: pa.Field) -> bool:
+    return _UNSTATED in (field.metadata or {})
 
 
 def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
@@ -146,7 +191,7 @@ def from_text(text: str, field: pa.Field) -> Any:
     >>> from_text("2026-01-31T10:00+02:00", record_schema("a.parquet", file, ["time"]).field(0))
     '2026-01-31 08:00:00Z'
     """
-    name = logical_name(field)
+    name = stated_type(field)
     if name not in _LOGICAL:
         return text.encode() if pa.types.is_binary(field.type) else text
     for kind in _LOGICAL[name].read_as:

@@ -16,12 +16,12 @@ from dp_transforms.columnar.columns import PARTITION, USER, single, without_null
 from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FORMATS, periods_of
-from dp_transforms.files.logical_types import from_text, logical_name
+from dp_transforms.files.logical_types import NO_VALUES, from_text, logical_name
 from dp_transforms.files.paths import FileRange, FileVersion, file_version, local_path, match_files
 
 FILES_CHECKED_AT_LAUNCH = 16
 
-_TIMES = ("string", "date", "timestamp", "timestamp of a time zone")
+_TIMES = ("string", "date", "timestamp", "timestamp of a time zone", NO_VALUES)
 _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 
 
@@ -185,7 +185,13 @@ class RecordFiles(RecordSource):
         self._first = files[0].path
         self._schema = self._format.schema(self._first, self._columns)
         for file in files[1:FILES_CHECKED_AT_LAUNCH]:
-            self._check_schema(file.path, self._format.schema(file.path, self._columns))
+            schema = self._format.schema(file.path, self._columns)
+            self._check_schema(file.path, schema)
+            # A file without values leaves the types to the next one.
+            known = zip(self._schema, schema, strict=True)
+            self._schema = pa.schema(
+                [here if logical_name(first) == NO_VALUES else first for first, here in known]
+            )
 
     @functools.cached_property
     def estimated_rows(self) -> int:  # type: ignore[override]
@@ -210,8 +216,9 @@ class RecordFiles(RecordSource):
         part, version = element
         for table in self._format.read(part, self._columns):
             self._check_schema(part.path, table.schema)
-            if table.num_rows:
-                yield self._records(part.path, table)
+            # Records that are left out for their nulls have no type either.
+            if table.num_rows and (records := self._records(part.path, table)).num_rows:
+                yield records
         # Ranges of different versions of a file do not fit together: records would be lost.
         if file_version(part.path) != version:
             raise InputError(
@@ -220,7 +227,8 @@ class RecordFiles(RecordSource):
 
     def _check_schema(self, path: str, schema: pa.Schema) -> None:
         for column, here, first in zip(self._columns, schema, self._schema, strict=True):
-            if logical_name(here) != logical_name(first):
+            names = {logical_name(here), logical_name(first)}
+            if len(names - {NO_VALUES}) > 1:
                 raise InputError(
                     f"{path}: column {column!r} is read as {logical_name(here)}, but as "
                     f"{logical_name(first)} in {self._first}: give both the same type"

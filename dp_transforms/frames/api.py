@@ -34,9 +34,9 @@ from dp_transforms.releases import (
     ReleaseSpec,
     UserDegreesSpec,
 )
-from dp_transforms.releases.names import names_table
+from dp_transforms.releases.names import names_table, statement_with_types
 from dp_transforms.runtime.job_secret import JobSecret, claimed, release_frequency_list
-from dp_transforms.runtime.python_values import several_names
+from dp_transforms.runtime.python_values import column_name, several_names
 
 if TYPE_CHECKING:
     from dp_transforms.frames.session import Session
@@ -177,12 +177,12 @@ def select(
         noisy_counts=counts,
         intervals=counts,
     )
-    partition = several_names(partition)
-    added = {*COUNTS} & {*map(str, partition)}
+    added = {*COUNTS} & {*map(str, several_names(partition))}
     if counts and added:
         raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
     (selected,), statement = _run(spec, session, secret, data, user, partition, drop_nulls)
-    return NamesRelease(names_table(selected, statement), statement)
+    names = names_table(selected, statement)
+    return NamesRelease(names, statement_with_types(names, statement))
 
 
 def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> ListSpec:
@@ -213,7 +213,8 @@ def _charge(
     spend more than is left."""
     if session is None:
         return contextlib.nullcontext({})
-    if not hasattr(session, "spending"):
+    # Of the type: a data frame has attributes by the names of its columns.
+    if not hasattr(type(session), "spending"):
         raise TypeError(
             "session must be a Session, such as Session.open(PATH) of a ledger, got "
             f"{type(session).__name__}"
@@ -327,6 +328,8 @@ def release_groups(
     """
     if not isinstance(groups, Mapping):
         raise TypeError("groups must map columns to their values, such as {'sex': ['f', 'm']}")
+    for name in groups:
+        column_name("groups", name)
     selection = None
     if epsilon_selection is not None and delta is not None:
         selection = PrivacyBudget(epsilon_selection, delta)
@@ -339,7 +342,7 @@ def release_groups(
                 str(name),
                 values
                 if isinstance(values, str) or not isinstance(values, Iterable)
-                else tuple(one if one is None else str(one) for one in values),
+                else tuple(map(_group_name, values)),
             )
             for name, values in groups.items()
         ],
@@ -351,6 +354,13 @@ def release_groups(
     )
     (lists,), statement = _run(spec, session, secret, data, user, partition, drop_nulls, [*groups])
     return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
+
+
+def _group_name(value: Any) -> Any:
+    """Returns the text that a value of a column of groups has in records."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if value is None else str(value)
 
 
 @without_originals()

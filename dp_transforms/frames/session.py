@@ -21,6 +21,7 @@ from dp_transforms.budget import (
     State,
 )
 from dp_transforms.budget.budget import Cost, PrivacyFilter
+from dp_transforms.errors import without_originals
 from dp_transforms.frames import api
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.releases import GroupReleases, ListRelease, NamesRelease, Releases
@@ -64,6 +65,7 @@ class Session:
     dp_transforms.budget.ledger.BudgetExceededError: epsilon 1.6, delta 0 asked for, but ...
     """
 
+    @without_originals()
     def __init__(
         self,
         epsilon: Number,

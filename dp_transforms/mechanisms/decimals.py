@@ -3,6 +3,7 @@ double."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import operator
@@ -11,6 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 import gmpy2
+
+from dp_transforms.mechanisms.arguments import shown
 
 Number = int | float | Decimal | Fraction | str
 """Callers write a parameter so: a float stands for the decimal that it prints as; texts are "0.25",
@@ -71,12 +74,11 @@ def exact_fraction(name: str, value: Any) -> ExactNumber:
     >>> exact_fraction("epsilon", 0.1) * 10 == 1
     True
     """
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        return ExactNumber(value)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{name} must be a finite number, got {value!r}") from None
+    if not isinstance(value, bool):
+        with contextlib.suppress(ValueError, ZeroDivisionError):
+            return ExactNumber(value)
+    # The original error would travel as the context of one that is raised where it is caught.
+    raise ValueError(f"{name} must be a finite number, got {shown(value)}")
 
 
 def positive_rational(name: str, value: Any) -> ExactNumber:
@@ -86,14 +88,14 @@ def positive_rational(name: str, value: Any) -> ExactNumber:
     except ValueError:
         exact = ExactNumber(0)
     if exact <= 0:
-        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
+        raise ValueError(f"{name} must be a positive finite number, got {shown(value)}")
     return exact
 
 
 def integer(name: str, value: Any) -> int:
     """Returns the value as Python's own integer; a bool is refused."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ValueError(f"{name} must be an integer, got {value!r}")
+        raise ValueError(f"{name} must be an integer, got {shown(value)}")
     return operator.index(value)
 
 
@@ -104,7 +106,7 @@ def positive_integer(name: str, value: Any) -> int:
     except TypeError:
         number = 0
     if number < 1 or isinstance(value, bool):
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        raise ValueError(f"{name} must be a positive integer, got {shown(value)}")
     return number
 
 

@@ -36,6 +36,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable
 
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
@@ -47,8 +48,8 @@ Edge = tuple[Node, Node]
 
 def known_degree(degree: str) -> str:
     """Returns the degree. Raises ValueError if there is no such kind of degree."""
-    if degree not in DEGREES:
-        raise ValueError(f"degree must be one of {', '.join(DEGREES)}, got {degree!r}")
+    if not isinstance(degree, str) or degree not in DEGREES:
+        raise ValueError(f"degree must be one of {', '.join(DEGREES)}, got {shown(degree)}")
     return degree
 
 

@@ -18,6 +18,7 @@ from dp_transforms.files.filenames import (
     LISTS_HEADER,
 )
 from dp_transforms.files.output import csv_lines
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
@@ -78,18 +79,19 @@ class Attribute:
 
     def __post_init__(self) -> None:
         if not self.name or self.name in ("user", "partition"):
-            raise ValueError(f"an attribute cannot be called {self.name!r}: rename the column")
+            raise ValueError(f"an attribute cannot be called {shown(self.name)}: rename the column")
         if self.groups is None:
             return
         # The letters of a text are not groups.
         if isinstance(self.groups, str) or not isinstance(self.groups, Iterable):
-            raise ValueError(f"groups of {self.name!r} must be several names, got {self.groups!r}")
+            raise ValueError(
+                f"groups of {self.name!r} must be several names, got {shown(self.groups)}"
+            )
         object.__setattr__(self, "groups", tuple(self.groups))
         named = all(isinstance(group, str) and group for group in self.groups)
         if not self.groups or not named or len(set(self.groups)) < len(self.groups):
             raise ValueError(
-                f"groups of {self.name!r} must be different names, as text, one at least, got "
-                f"{list(self.groups)}"
+                f"groups of {self.name!r} must be different names, as text, one at least"
             )
 
 
@@ -113,7 +115,7 @@ class GroupsSpec(ReleaseSpec):
             raise TypeError('attributes must be Attributes, such as Attribute("country")')
         names = [attribute.name for attribute in self.attributes]
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"attributes must have different names, one at least, got {names}")
+            raise ValueError("attributes must have different names, one at least")
         positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         _ = self.for_all, self.for_group
         if not isinstance(self.selection, PrivacyBudget | None):

@@ -85,6 +85,20 @@ def names_table(tables: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.
     return pa.table(_columns(selected.take(order)), names)
 
 
+def statement_with_types(names: pa.Table, statement: Mapping[str, Any]) -> Statement:
+    """Returns a statement of ``names_table`` in which released integers and bytes are stated as
+    such, so that the names can be loaded as they are. This depends on the names alone: each was
+    selected as a value of its type, and without any the types are those of the statement."""
+    import pyarrow as pa
+
+    types = list(statement["partition_types"])
+    for place, kind in enumerate(types):
+        if names.num_rows and kind == "string":
+            released = names.column(place).type
+            types[place] = "integer" if pa.types.is_integer(released) else str(released)
+    return {**statement, "partition_types": types}
+
+
 def names_content(names: pa.Table, statement: Mapping[str, Any]) -> bytes:
     """Returns the bytes of the job's file for a table of ``read_names``."""
     width = names.num_columns - len(_count_columns(statement))
@@ -329,9 +343,9 @@ class NamesSpec(ReleaseSpec):
 
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
         """Returns the names and the types of the partitions' columns."""
-        from dp_transforms.files.logical_types import logical_name
+        from dp_transforms.files.logical_types import stated_type
 
-        types = [logical_name(column) for column in columns]
+        types = [stated_type(column) for column in columns]
         return super().column_entries(columns) | {"partition_types": types}
 
 

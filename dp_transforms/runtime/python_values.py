@@ -10,11 +10,13 @@ from __future__ import annotations
 import itertools
 import numbers
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from dp_transforms.mechanisms.arguments import shown
 
 _KINDS: dict[Any, str] = {
     str: "strings",
@@ -22,6 +24,7 @@ _KINDS: dict[Any, str] = {
     (bool, np.bool_): "booleans",
     numbers.Integral: "integers",
 }
+_MOST_NAMES, _LONGEST_NAME = 100, 1000
 _DICTIONARIES = "dictionaries"
 _ROWS = "rows"
 _TUPLES = "tuples"
@@ -40,13 +43,28 @@ def _is_beam_row(kind: type) -> bool:
 def several_names(partition: Any) -> list[Any]:
     """Returns the columns of a partition, which may be one or several, as a list; a ValueError if
     there is none."""
-    one = isinstance(partition, str) or not isinstance(partition, Iterable)
-    names = [partition] if one else list(partition)
-    if not names or None in names:
+    if isinstance(partition, (list, tuple)):
+        names = [column_name("partition", name) for name in partition]
+        if 0 < len(names) <= _MOST_NAMES:
+            return names
         raise ValueError(
-            f"partition must name at least one column, got {partition!r}: give its name, or a list"
+            f"partition must name at least one column, and {_MOST_NAMES} at most: give the name of "
+            "one, or a list of names"
         )
-    return names
+    return [column_name("partition", partition)]
+
+
+def column_name(argument: str, name: Any) -> str | int:
+    """Returns the name or position of a column. Anything else may be the column itself: its error,
+    a ValueError, calls it by the argument and shows nothing of it."""
+    if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME:
+        return name
+    if isinstance(name, numbers.Integral) and not isinstance(name, (bool, np.bool_)):
+        return int(name)
+    raise ValueError(
+        f"{argument} must name a column, by a text of 1 to {_LONGEST_NAME} characters, or by a "
+        f"position from 0, got {shown(name)}"
+    )
 
 
 def has_null(value: Any) -> bool:
@@ -102,11 +120,13 @@ def frame_column(series: Any, name: str) -> pa.Array:
     TypeError if Arrow cannot read the column."""
     try:
         if hasattr(series.dtype, "categories"):
-            if series.isna().all():
+            if not len(series.cat.categories):
                 return pa.nulls(len(series))
             categories = frame_column(series.cat.categories.to_series(), name)
             codes = series.cat.codes.to_numpy()
             return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), categories)
+        if not len(series) and series.dtype == float:
+            return pa.nulls(0)  # pandas makes floats of an empty list
         if series.dtype == object:
             values = zip(series.tolist(), series.isna(), strict=True)
             return column_of([None if null else value for value, null in values], name)

@@ -198,7 +198,7 @@ BAD = [
     (_reader(OSError(PRIVATE)), "data raised OSError while"),
     (_CAST, "data raised InvalidOperationError while"),
     (_FailingQuery(), "data raised ArithmeticError while"),
-    (pd.DataFrame({"who": ["a"], "url": [PRIVATE]}), "no column 'page': its columns are who, url"),
+    (pd.DataFrame({"who": ["a"], "url": [PRIVATE]}), "no column 'page': check the name"),
     (pl.DataFrame({"who": ["a"]}).lazy(), "no column 'page'"),
     ({"who": [PRIVATE, None], "page": ["x", "y"]}, "leave them out with drop_nulls=True"),
     ({"who": [PRIVATE], "page": [1.5]}, r"column 'page' holds floats.*Int64"),
@@ -254,8 +254,8 @@ def test_a_want_of_memory_is_told_as_one():
         ({"epsilon": 0}, "epsilon"),
         ({"max_partitions_per_user": 0}, "max_partitions_per_user"),
         ({"partition": []}, "partition must name"),
-        ({"partition": None}, "partition must name at least one column, got None"),
-        ({"user": None}, "user must name a column, got None"),
+        ({"partition": None}, "partition must name a column, .* got None"),
+        ({"user": None}, "user must name a column, .* got None"),
         ({"session": "budget.db"}, "must be a Session, .* got str"),
         ({"partition": "who"}, "must be different columns"),
         ({"mechanism": "magic"}, "mechanism must be one of"),
@@ -399,13 +399,14 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
     assert lists.to_arrow().column_names[:4] == ["attribute", "group", "rank", "frequency"]
 
 
-def test_names_of_groups_are_those_that_records_can_have():
+def test_names_of_groups_are_those_that_records_can_have(tmp_path):
     data = {"who": [1, 2, 3], "page": ["a"] * 3, "year": [2024, 2025, 2025]}
     options = COMMON | {"epsilon_all": 90, "epsilon_groups": 90, "max_partitions_per_user": 1}
     lists = dp.release_groups(data, **options, groups={"year": [2024, 2025]})
     assert list(lists["year", "2025"].released) == [(2, 1)]
     assert "pure epsilon" in lists.privacy
     session = dp.Session(epsilon=200)
+    pq.write_table(pa.table(data), tmp_path / "typed.parquet")
     for wrong, message in (
         (["02025"], "has the text '2025'"),
         ([None], "must be different names, as text"),
@@ -414,7 +415,7 @@ def test_names_of_groups_are_those_that_records_can_have():
         (2025, "must be several names, got 2025"),
     ):
         with pytest.raises(ValueError, match=message):
-            session.release_groups(data, **options, groups={"year": wrong})
+            session.release_groups(tmp_path / "typed.parquet", **options, groups={"year": wrong})
     with pytest.raises(TypeError, match="groups must map columns to their values"):
         session.release_groups(data, **options, groups=["year"])
     rows = [*zip(*data.values(), strict=True)]

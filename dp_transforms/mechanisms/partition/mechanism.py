@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decay import Decay, Eta
 from dp_transforms.mechanisms.decimals import (
     ExactNumber,
@@ -46,7 +47,7 @@ _COST_PRECISION = 128
 def check_total(name: str, total: object) -> None:
     """Raises ValueError if no list can have this number of users, or this distance."""
     if type(total) is not int or not 0 <= total <= MAX_TOTAL:
-        raise ValueError(f"{name} must be an integer between 0 and 2**62, got {total!r}")
+        raise ValueError(f"{name} must be an integer between 0 and 2**62, got {shown(total)}")
 
 
 Draw = Callable[[RandomTape], Any]
@@ -101,7 +102,7 @@ class PartitionMechanism(ABC):
         elif written is not None:
             raise ValueError("give epsilon or eta, not both")
         elif not isinstance(self.eta, Eta):
-            raise ValueError(f"eta must be an Eta, got {self.eta!r}")
+            raise ValueError(f"eta must be an Eta, got {shown(self.eta)}")
         else:
             decay = Decay(base=self.eta)
         lowest, highest = decay.log_enclosure(64)
@@ -246,7 +247,7 @@ class WithinBounds(PartitionMechanism):
         if self.bounds is None:
             return
         if not isinstance(self.bounds, PartitionBounds):
-            raise ValueError(f"bounds must be PartitionBounds, got {self.bounds!r}")
+            raise ValueError(f"bounds must be PartitionBounds, got {shown(self.bounds)}")
         for name, size in (
             ("the total of lower", self.bounds.lower.total),
             ("the number of ranks of upper", self.bounds.upper.distinct),

@@ -6,6 +6,7 @@ tests and a paragraph of documentation.
 
 from __future__ import annotations
 
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decay import Eta
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition.exponential import (
@@ -53,8 +54,10 @@ def partition_mechanism(
     GeometricPartitionMechanism
     FrobeniusMechanism
     """
-    if mechanism not in MECHANISMS:
-        raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {mechanism!r}")
+    if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
+        raise ValueError(
+            f"mechanism must be one of {', '.join(MECHANISMS)}, got {shown(mechanism)}"
+        )
     chosen = chosen_mechanism(epsilon, sensitivity, eta) if mechanism == AUTO else mechanism
     return REGISTRY[chosen](epsilon, sensitivity, eta, bounds=bounds)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction
 from dp_transforms.mechanisms.selection.count_strategies import (
     GaussianSelection,
@@ -67,11 +68,11 @@ def make_strategy(
     >>> make_strategy("laplace", 1, 1e-5).name
     'laplace'
     """
-    if strategy == AUTO:
+    if isinstance(strategy, str) and strategy == AUTO:
         return choose_strategy(epsilon, delta, noisy_counts, already_bounded, **options)
-    if strategy not in STRATEGIES:
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
         raise ValueError(
-            f"strategy must be {AUTO!r} or one of {list(STRATEGIES)}, got {strategy!r}"
+            f"strategy must be {AUTO!r} or one of {list(STRATEGIES)}, got {shown(strategy)}"
         )
     chosen = STRATEGIES[strategy]
     if noisy_counts and not chosen.has_noisy_counts:
@@ -120,7 +121,7 @@ def choose_strategy(
     if not medians:
         raise ValueError(
             "no partition could ever be selected: delta and, for noisy counts, epsilon must be "
-            f"positive, got epsilon={epsilon!r} and delta={delta!r}"
+            f"positive, got epsilon={shown(epsilon)} and delta={shown(delta)}"
         )
     best = min(medians, key=medians.__getitem__)
     is_single = best.max_partitions_per_user == 1

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
 from dp_transforms.mechanisms.decimals import (
     ExactNumber,
@@ -92,7 +93,7 @@ class SelectionStrategy(ABC):
             )
         if self.neighbours not in (ADD_OR_REMOVE, REPLACE):
             raise ValueError(
-                f"neighbours must be {ADD_OR_REMOVE!r} or {REPLACE!r}, got {self.neighbours!r}"
+                f"neighbours must be {ADD_OR_REMOVE!r} or {REPLACE!r}, got {shown(self.neighbours)}"
             )
 
     @abstractmethod
@@ -229,14 +230,14 @@ def _budget_part(name: str, value: Any, below: int | None, positive: bool) -> Ex
         exact = ExactNumber(-1)
     if exact < 0 or (below is not None and exact >= below):
         bounds = "a finite number at or above 0" if below is None else "in [0, 1)"
-        raise ValueError(f"{name} must be {bounds}, got {value!r}")
+        raise ValueError(f"{name} must be {bounds}, got {shown(value)}")
     if positive and exact == 0:
         raise ValueError(
-            f"{name} must be positive for this strategy, got {value!r}; "
+            f"{name} must be positive for this strategy, got {shown(value)}; "
             'the strategy "optimal" has no noise and allows 0'
         )
     if name == "epsilon" and exact and not _LEAST_EPSILON <= exact <= _LARGEST_EPSILON:
         raise ValueError(
-            f"epsilon must be from {_LEAST_EPSILON!r} to {_LARGEST_EPSILON:,}, got {value!r}"
+            f"epsilon must be from {_LEAST_EPSILON!r} to {_LARGEST_EPSILON:,}, got {shown(value)}"
         )
     return exact

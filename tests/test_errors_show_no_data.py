@@ -1,0 +1,148 @@
+"""Whatever is given in the place of an argument, no error shows anything of the data in it.
+
+A short text or a number may be repeated, since names of columns and parameters are such.
+"""
+
+import collections
+import functools
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import dp_transforms as dp
+
+MARKER = "ann.smith"
+VALUES = [MARKER, f"{MARKER} 2"]
+Row = collections.namedtuple("Row", ["who", "page"])
+
+
+class Edges(collections.abc.Set, collections.abc.Mapping):
+    """A view of edges such as that of networkx, a set and a mapping at once."""
+
+    def __iter__(self):
+        return iter([(MARKER, "b"), ("b", "c")])
+
+    def __len__(self):
+        return 2
+
+    def __contains__(self, edge):
+        return edge in list(self)
+
+    def __getitem__(self, edge):
+        return {"weight": MARKER}
+
+
+def failing():
+    yield {"who": MARKER, "page": "x"}
+    raise RuntimeError(MARKER)
+
+
+HOLDERS = [
+    list,
+    tuple,
+    set,
+    frozenset,
+    np.array,
+    pd.Series,
+    pd.Index,
+    pl.Series,
+    pa.array,
+    iter,
+    collections.Counter,
+    functools.partial(dict.fromkeys, value=1),
+    functools.partial(dict.fromkeys, value=VALUES),
+    lambda values: {"who": values, "page": values},
+    lambda values: {values[0]: values, values[1]: values},
+    lambda values: pd.DataFrame({"who": values, "page": values}),
+    lambda values: pd.DataFrame({values[0]: [1], values[1]: [2]}),
+    lambda values: pd.DataFrame({"who": values, "page": [1.5, 2]}).set_index("who"),
+    lambda values: pd.DataFrame({"who": [[one] for one in values], "page": values}),
+    lambda values: pl.DataFrame({"who": values, "spending": values}),
+    lambda values: pl.DataFrame({values[0]: [1], values[1]: [2]}),
+    lambda values: pl.LazyFrame({"who": values}).cast(pl.Int64),
+    lambda values: pa.table({"who": values, "page": values}),
+    lambda values: [{"who": one, "page": one} for one in values],
+    lambda values: [{one: one} for one in values],
+    lambda values: [Row(one, 1.5) for one in values],
+    lambda values: [(one,) for one in values],
+    lambda values: {"year": values, values[0]: None},
+    lambda values: {tuple(values): values},
+    lambda values: "\n".join(values) * 100,
+    lambda values: "\n".join(values).encode(),
+    lambda values: type("Holder", (), {"__repr__": lambda self: values[0]})(),
+    lambda values: ValueError(values[0]),
+    lambda values: lambda: values,
+    lambda values: Edges(),
+    lambda values: failing(),
+]
+TYPES = [str, str.encode, lambda text: (text, 1), lambda text: {"of": text}]
+VISITS = {"who": [1, 2, 3], "page": ["a", "b", "b"], "year": [1, 1, 2], "day": ["2026-01-01"] * 3}
+COMMON = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
+DAYS = {"time": "day", "period": "day", "periods": "2026-01-01..2026-01-02"}
+CALLS = {
+    "release": COMMON | {"data": VISITS, "epsilon": 1, "mechanism": "auto"},
+    "select": COMMON | {"data": VISITS, "epsilon": 1, "delta": 1e-6, "strategy": "auto"},
+    "release_by_period": COMMON | DAYS | {"data": VISITS, "epsilon": 1, "max_periods_per_user": 1},
+    "release_groups": COMMON
+    | {"data": VISITS, "groups": {"year": ["1"]}, "epsilon_all": 1, "epsilon_groups": 1},
+    "degrees": {"edges": VISITS, "source": "who", "target": "year", "epsilon": 1},
+    "choose_kappa": {"data": VISITS, "user": "who", "partition": "page", "epsilon": 50}
+    | {"for_epsilon": 1, "max_degree": 4},
+    "release_counts": {"counts": [2, 1], "epsilon": 1, "max_partitions_per_user": 1},
+    "plan": {"epsilons": 1, "users": 100},
+    "Session": {"epsilon": 1},
+}
+MORE = {
+    "select": ["counts", "pre_threshold"],
+    "release_groups": ["epsilon_selection", "delta"],
+    "degrees": ["degree", "degree_bound", "nodes"],
+    "choose_kappa": ["for_delta"],
+    "plan": ["reference", "delta", "max_partitions_per_user"],
+    "Session": ["delta", "composition_delta", "unit"],
+}
+RELEASES = [name for name in CALLS if name not in ("plan", "Session")]
+PLACES = [(name, place) for name, options in CALLS.items() for place in options]
+PLACES += [(name, place) for name, places in MORE.items() for place in places]
+PLACES += [(name, place) for name in RELEASES for place in ("session", "secret", "mechanism")]
+PLACES += [(name, "drop_nulls") for name in RELEASES]
+
+
+def texts(error):
+    """The texts of an error and of all errors behind it."""
+    while error is not None:
+        yield f"{error} {error.args!r}"
+        error = error.__cause__ or error.__context__
+
+
+def check(place, hold, change, by_session):
+    name, argument = place
+    if argument == "groups" and change is str:
+        return  # its keys are names, which may be shown
+    value = hold([change(one) for one in VALUES])
+    if by_session and name in RELEASES and argument != "session":
+        function = getattr(dp.Session(1000, 0.5), name)
+    else:
+        function = getattr(dp, name)
+    options = CALLS[name] | {argument: value}
+    try:
+        if "data" in options:
+            function(options.pop("data"), **options)
+        else:
+            function(**options)
+    except Exception as error:
+        for text in texts(error):
+            assert MARKER not in text, (place, text)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(PLACES), st.sampled_from(HOLDERS), st.sampled_from(TYPES), st.booleans())
+@example(("release", "user"), pd.Series, str, False)
+@example(("release", "epsilon"), pd.Series, str, False)
+@example(("release", "partition"), list, str, True)
+@example(("degrees", "edges"), lambda values: Edges(), str, False)
+def test_any_argument_in_any_place(place, hold, change, by_session):
+    check(place, hold, change, by_session)
