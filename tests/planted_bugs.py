@@ -366,6 +366,9 @@ a ledger takes losses of another unit
 what has begun to be written is given back
 - return self.state is State.RESERVED and self.announces and not self.begun
 + return self.state is State.RESERVED and self.announces
+a job that ends while another one reserves is counted once, and given back once
+- return self.may_be_given_back and self.job_has_ended
++ return self.may_be_given_back and has_ended(self.process)
 what is not announced is given back
 - return self.state is State.RESERVED and self.announces and not self.begun
 + return self.state is State.RESERVED and not self.begun

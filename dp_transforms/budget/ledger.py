@@ -230,6 +230,8 @@ class Ledger:
                     "not add up; take another ledger"
                 )
         with self._writing() as (lines, write):
+            # Exactly the lines that do not count below are abandoned here, in one transaction. So a
+            # worker whose parent is gone finds its line either counted or closed.
             write(line.closed(State.ABANDONED) for line in lines if line.is_lost)
             if origin.job_id and _of_job(lines, origin.job_id):
                 raise JobExistsError(f"{self.path} has reservations of job {origin.job_id!r}")

@@ -96,6 +96,9 @@ class LedgerLine:
       begun: whether the job may have written under it.
       host, process: names of the machine, and of the process that reserved; see ``has_ended``.
       reserved_at, closed_at: times in UTC; the second is empty while the reservation is open.
+      job_has_ended: whether its process had certainly ended when the row was read. It is asked once
+        a row: a process that ends between two questions would be given back for one, and not for
+        the other.
     """
 
     id: int
@@ -110,6 +113,7 @@ class LedgerLine:
     process: str = field(default_factory=lambda: this_process())
     reserved_at: str = field(default_factory=_now)
     closed_at: str = ""
+    job_has_ended: bool = field(default=False, compare=False)
 
     def closed(self, state: State) -> LedgerLine:
         """Returns the line, closed now in a state."""
@@ -134,8 +138,8 @@ class LedgerLine:
 
     @property
     def is_lost(self) -> bool:
-        """Tells whether its job has ended without beginning a release."""
-        return self.may_be_given_back and has_ended(self.process)
+        """Tells whether its job had ended without beginning a release when the row was read."""
+        return self.may_be_given_back and self.job_has_ended
 
     @property
     def counts(self) -> bool:
@@ -211,7 +215,10 @@ def _line(row: Sequence[Any], unit: PrivacyUnit) -> LedgerLine:
     host, process, announces, begun, *times = row[10:]
     cost = Cost(PrivacyBudget(epsilon, delta), loss_range)
     given = number, purpose, cost, unit, Origin(*origin), bool(announces)
-    return LedgerLine(*given, State(state), bool(begun), host, process, *times)
+    line = LedgerLine(*given, State(state), bool(begun), host, process, *times)
+    if not line.may_be_given_back:
+        return line
+    return replace(line, job_has_ended=has_ended(process))
 
 
 def check_text(name: str, text: str, least: int = 0, most: int = 200) -> None:

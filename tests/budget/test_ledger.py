@@ -4,11 +4,14 @@ import json
 import multiprocessing
 import os
 import pathlib
+import re
 import resource
 import signal
 import socket
 import sqlite3
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 from fractions import Fraction
@@ -359,6 +362,31 @@ def test_what_a_killed_process_reserved(ledger, announces, begins):
     with contextlib.nullcontext() if free else pytest.raises(JobExistsError):
         ledger.reserve_all([Request("again", HALF), Request("more", HALF)], Origin(job_id="j"))
         assert states(ledger) == [State.ABANDONED, State.RESERVED, State.RESERVED]
+
+
+def test_a_parent_that_dies_while_another_job_reserves_is_not_given_back_and_counted_on(
+    ledger, monkeypatch
+):
+    whole = [Request("whole", Cost(PrivacyBudget(1)))]
+    (reservation,) = ledger.reserve_all(whole, announces=True)
+    # It dies after the first question, and its worker lives on.
+    answers = iter([False])
+    monkeypatch.setattr(ledger_file, "has_ended", lambda process: next(answers, True))
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve_all(whole)
+    assert len(ledger.lines()) == 1
+    ledger.begin([reservation.id])
+    assert ledger.remaining() == PrivacyBudget(0)
+
+
+def test_what_is_begun_stays_within_the_budget_when_jobs_and_workers_are_killed():
+    rounds = 40
+    command = [sys.executable, "-m", "tests.budget.ledger_kills", f"--rounds={rounds}"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    seen = {word: int(count) for word, count in re.findall(r"([a-z][a-z ]*): (\d+)", ran.stdout)}
+    assert seen["rounds"] == rounds
+    assert min(seen[word] for word in ("begun", "killed", "given back")) > 0
 
 
 def test_a_process_is_known_to_have_ended_on_this_boot_of_this_machine_only():
