@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError, UnsuitableListError
+from dp_transforms.mechanisms.partition.mechanism import UnsuitableListError
 
 _IN_WORKER_TEXT = re.compile(
-    r"(?:InputError|UnsuitableListError|NothingDrawnError): (.+?)(?: \[while running .*)?$",
+    r"(?:InputError|ValuesError|UnsuitableListError|NothingDrawnError): (.+?)"
+    r"(?: \[while running .*)?$",
     re.MULTILINE,
 )
 _BEAM_SUFFIX = re.compile(r" \[while running .*", re.DOTALL)
@@ -19,6 +20,11 @@ class InputError(ValueError):
     The text must not depend on the data beyond the fact of the fault: no values, no counts, no line
     numbers. Raise it `from None`, so that the original error does not travel with it.
     """
+
+
+class ValuesError(InputError):
+    """Raised for a fault that depends on the values of records, not on their form alone, such as a
+    query that fails on one of them: see ``budget.failures``."""
 
 
 class DoneError(InputError):
@@ -42,9 +48,3 @@ def input_error_message(error: BaseException) -> str | None:
         return _BEAM_SUFFIX.sub("", str(error))
     found = _IN_WORKER_TEXT.findall(str(error))
     return found[-1] if found else None
-
-
-def is_paid_for(error: BaseException) -> bool:
-    """Tells whether an error is a NothingDrawnError, perhaps of a worker, which depends on noise,
-    so that its budget is spent."""
-    return isinstance(error, NothingDrawnError) or f"{NothingDrawnError.__name__}: " in str(error)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dp_transforms import mechanisms
 from dp_transforms.files.filenames import COORDINATES_FILE, FREQUENCIES_FILE
-from dp_transforms.files.release_files import read_frequency_list
+from dp_transforms.files.release_files import check_frequency_list, read_frequency_list
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import (
     AUTO,
@@ -25,7 +25,7 @@ from pipelines.progress import say, say_private
 from pipelines.release_job import Release, job, period_release, release_of
 
 if TYPE_CHECKING:
-    from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+    from dp_transforms.mechanisms.frequency_list import ReleasedList
 
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
@@ -100,20 +100,18 @@ def _release_of_counts(flags: argparse.Namespace) -> Release:
     refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
 
-    @functools.cache
-    def read() -> FrequencyList:
-        remedy = "; --show_private_errors says more"
-        return read_frequency_list(flags.frequency_list, flags.show_private_errors, remedy)
-
     def make(_: None) -> list[list[ReleasedList]]:
         if flags.progress:
             say("releasing the frequency list")
-        released = release_frequency_list(read(), mechanism, JobSecret.from_os())
+        remedy = "; --show_private_errors says more"
+        private = read_frequency_list(flags.frequency_list, flags.show_private_errors, remedy)
+        released = release_frequency_list(private, mechanism, JobSecret.from_os())
         if flags.show_private_counters:
-            say_private("contributions", read().total)
+            say_private("contributions", private.total)
         return [[released]]
 
-    return release_of(flags, ListSpec(mechanism), None, make, bounded_by_job=False, read=read)
+    check = functools.partial(check_frequency_list, flags.frequency_list)
+    return release_of(flags, ListSpec(mechanism), None, make, bounded_by_job=False, check=check)
 
 
 def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:

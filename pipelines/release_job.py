@@ -12,7 +12,7 @@ from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.errors import DoneError, InputError
 from dp_transforms.files import filenames, release_files
-from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import join
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
@@ -73,7 +73,8 @@ class Release:
         collections. On Beam it may be called again, in another process.
       source: the records; None if there are none.
       whole: for a ledger of this job alone, if there is to be one.
-      read: reads other files than records, before anything is spent.
+      check: looks for other files than records, before anything is spent.
+      may_fail: whether the list or the noise may prevent the release, see ``PartitionMechanism``.
       combine: makes a file of all directories, or may ``keep`` one; returns its path.
       done: prints a summary; ``say_done`` by default.
     """
@@ -84,7 +85,8 @@ class Release:
     write: Callable[..., None]
     source: RecordSource | None = None
     whole: PrivacyBudget | None = None
-    read: Callable[[], object] | None = None
+    check: Callable[[], object] | None = None
+    may_fail: bool = False
     combine: Callable[..., str] | None = None
     done: Callable[[], None] | None = None
 
@@ -151,7 +153,8 @@ def release_of(
     specification makes it; ``more`` are attributes of ``Release``."""
     write = writer(flags, spec, source, bounded_by_job=bounded_by_job)
     make = make or functools.partial(_made, spec)
-    return Release(spec.requests, [write.directory], make, write, source, **more)
+    may_fail = isinstance(spec, specs.ListSpec) and spec.mechanism.may_fail
+    return Release(spec.requests, [write.directory], make, write, source, may_fail=may_fail, **more)
 
 
 def period_release(
@@ -238,8 +241,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
         lines = price(flags.ledger, release.requests)
         told = [*lines, "dry run: no record was read, and nothing spent or written"]
         return printing()(lambda: print(*told, sep="\n"))
-    if release.read is not None:
-        release.read()
+    if release.check is not None:
+        release.check()
     pipeline = None
     if release.source is not None and flags.on_beam:
         import apache_beam as beam
@@ -252,6 +255,10 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
 
     def job() -> None:
         with spending(flags.ledger, release.whole, release.requests, origin, announces) as budget:
+            if release.may_fail:
+                # Whether a list is drawn depends on it and on the noise. On a full disk, where no
+                # later note could say that this failed, the attempt would be free.
+                begin_release(budget)
             write = functools.partial(release.write, budget)
 
             def begin(*collections: Any) -> None:

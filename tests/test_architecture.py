@@ -25,7 +25,7 @@ ARROWS = {
     "mechanisms.partition": "mechanisms mechanisms.partition.walk",
     "columnar": "",
     "sample_data": "mechanisms",
-    "budget": "mechanisms mechanisms.partition",
+    "budget": ". mechanisms mechanisms.partition",
     # The wall: neither of these two knows the other, and nothing that releases knows them.
     "postprocessing": KERNELS,
     "evaluation": "mechanisms mechanisms.partition mechanisms.partition.walk",

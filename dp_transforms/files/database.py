@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, ValuesError
 from dp_transforms.files.logical_types import fields_at, record_schema, record_table, typed_column
 from dp_transforms.files.paths import discreet, local_path
 from dp_transforms.files.record_files import RecordSource
@@ -46,7 +46,8 @@ class _Query(RecordSource):
         self._of_records = self._of_all.replace("*", names, 1)
 
     def tables(self) -> Iterator[pa.Table]:
-        with discreet(_FAILED):
+        # A query can fail where any condition on the records holds.
+        with discreet(_FAILED, error=ValuesError):
             for table in self._read():
                 yield self._records(self.pattern, record_table(table, self._schema))
 
@@ -134,7 +135,7 @@ class SqliteQuery(_Query):
         names = pa.schema([(name, pa.string()) for name, *_ in found])
         self._schema_of(names)
         self._types = dict.fromkeys(self._columns, pa.null())
-        with discreet(_FAILED):
+        with discreet(_FAILED, error=ValuesError):
             # Where the first rows have no value, the first one behind them tells the type.
             behind = (
                 f" WHERE {_quoted(name)} IS NOT NULL LIMIT 1"
@@ -198,4 +199,6 @@ def _telling(failed: str) -> Iterator[None]:
     except Exception as error:
         first, *_ = str(error).strip().split("\n")
         of_rows = re.search("Invalid Input|Conversion", first)
-        raise InputError(_FAILED if of_rows else f"{failed}: {first}") from None
+        if of_rows:
+            raise ValuesError(_FAILED) from None
+        raise InputError(f"{failed}: {first}") from None

@@ -104,17 +104,16 @@ def release_counts(
     'declared'
     """
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
-    charge = _charge(session, spec.requests)
-    if not isinstance(counts, FrequencyList):
-        try:
-            counts = FrequencyList.from_counts(counts)
-        except (TypeError, ValueError):
-            # The original message may show a count.
-            raise ValueError(
-                "counts must be integers from 1 with a total below 2**63, and no mapping"
-            ) from None
     secret = claimed(secret, spec)
-    with charge as told:
+    with _charge(session, spec.requests) as told:
+        if not isinstance(counts, FrequencyList):
+            try:
+                counts = FrequencyList.from_counts(counts)
+            except (TypeError, ValueError):
+                # The original message may show a count.
+                raise ValueError(
+                    "counts must be integers from 1 with a total below 2**63, and no mapping"
+                ) from None
         released = release_frequency_list(counts, spec.mechanism, secret)
     return ListRelease(released, statement_of(spec, None, bounded_by_job=False) | told)
 
@@ -180,22 +179,19 @@ def _made(
 ) -> tuple[Any, dict[str, Any]]:
     """Makes a release from the arguments of ``records_of``; returns the engine's result and the
     statement."""
-    charge = _charge(session, spec.requests)
-    with enough_memory():
+    with enough_memory(), _charge(session, spec.requests) as told:
         source = records_of(*records)
         if isinstance(spec, specs.GroupsSpec):
             source.check_groups([attribute.groups or () for attribute in spec.attributes])
         engine = InProcess(source, claimed(secret, source))
-        with charge as told:
-            released = getattr(engine, spec.verb)(spec)
+        released = getattr(engine, spec.verb)(spec)
     return released, statement_of(spec, source.partition_fields) | told
 
 
 def _charge(
     session: Session | None, requests: Sequence[Request]
 ) -> contextlib.AbstractContextManager[dict[str, Any]]:
-    """Returns a context that spends a session's budget; refuses now, before data are looked at, to
-    spend more than is left."""
+    """Returns a context that spends a session's budget; refuses now to spend more than is left."""
     if session is None:
         return contextlib.nullcontext({})
     if not hasattr(session, "spending"):

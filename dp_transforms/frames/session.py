@@ -21,6 +21,7 @@ from dp_transforms.budget import (
     State,
 )
 from dp_transforms.budget.budget import Cost, PrivacyFilter
+from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is_charged
 from dp_transforms.frames import api
 from dp_transforms.frames.answers import ListRelease, NamesRelease
 from dp_transforms.frames.releases import GroupReleases, Releases
@@ -36,10 +37,11 @@ class Session:
     The cost of a release is spent before any record is read; more than is left is refused.
     Epsilons may be chosen after seeing earlier releases (see ``budget.budget``).
 
-    The cost of a release that fails is given back: the release is handed out only after its cost is
-    committed, so that nothing but the fact of the error has come out. That fact may depend on the
-    data, and is not charged for (see docs/guarantee). If a process is killed, the next reservation
-    on its ledger gives its cost back.
+    The cost of a release that fails is given back, unless the error depends on values of the data:
+    the release is handed out only after its cost is committed, so that nothing but the fact of the
+    error has come out. That fact may depend on the data, and so only ``free_failures`` costs are
+    given back (see ``budget.failures``). If a process is killed, the next reservation on its ledger
+    gives its cost back, and this counts as a failure.
 
     Several processes share a ledger's file, by ``open``. A session in memory serves only the
     process that made it: a fork of it is refused with a TypeError.
@@ -49,6 +51,7 @@ class Session:
       composition_delta: the part of delta for composition, see ``budget.Ledger.create``.
       unit: the unit that neighbours add, remove or replace: "user" (by default), "replaced-user",
         "edge" or "node".
+      free_failures: how many costs of failed releases are given back.
 
     Raises:
       ValueError: an argument is out of its range.
@@ -72,10 +75,13 @@ class Session:
         *,
         composition_delta: Number = 0,
         unit: str | PrivacyUnit = PrivacyUnit.USER,
+        free_failures: int = FREE_FAILURES,
     ):
+        check_free_failures(free_failures)
         self._filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
         self._unit = PrivacyUnit(unit)
         self._spent: list[Request] = []
+        self._free_failures = free_failures
         self._lock = threading.Lock()
         self._ledger: Ledger | None = None
         self._process = os.getpid()
@@ -165,7 +171,7 @@ class Session:
     @contextlib.contextmanager
     def spending(self, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:
         """Spends the requests before its block is entered, or raises as ``check``; yields its part
-        of a privacy.json. An error in the block gives the cost back, so hand out nothing before
+        of a privacy.json. An error in the block may give the cost back, so hand out nothing before
         the block has ended."""
         spend = self._in_memory if self._ledger is None else self._on_disk
         with spend(requests) as lines:
@@ -188,10 +194,13 @@ class Session:
             yield [
                 line.closed(State.COMMITTED) if line.id in ids else line for line in ledger.lines()
             ]
-        except BaseException:
+        except BaseException as error:
             # If the ledger cannot be written now, the next reservation gives the cost back.
             with contextlib.suppress(CorruptedLedgerError, OSError):
-                ledger.give_back(ids)
+                if is_charged(error):
+                    ledger.commit(*ids)
+                else:
+                    ledger.give_back(ids)
             raise
         ledger.commit(*ids)
 
@@ -206,10 +215,12 @@ class Session:
             ]
         try:
             yield lines
-        except BaseException:
+        except BaseException as error:
             with self._lock:
-                for request in requests:
-                    self._spent.remove(request)
+                if not is_charged(error) and len(requests) <= self._free_failures:
+                    self._free_failures -= len(requests)
+                    for request in requests:
+                        self._spent.remove(request)
             raise
 
     def __reduce__(self) -> Any:

@@ -170,7 +170,7 @@ def play(folder, rng):
             begun.add(last_job.id)
         lines = {line.id: line for line in ledger.lines()}
         faults += _faults(ledger, lines, begun)
-        seen["given back"] += sum(line.state is State.ABANDONED for line in lines.values())
+        seen["given back"] += sum(line.state is State.FAILED for line in lines.values())
     except CorruptedLedgerError as error:
         # By reservations that exceed its budget, for one.
         faults.append(str(error).removeprefix(path))
@@ -184,7 +184,7 @@ def _faults(ledger, lines, begun):
         yield f"epsilon {spent} was begun, of {ledger.budget.epsilon}"
     for number in begun:
         line = lines[number]
-        if line.state is State.ABANDONED or not (line.begun or line.state is State.COMMITTED):
+        if not (line.begun or line.state is State.COMMITTED) or not line.counts:
             yield f"a release was begun, and its line is {line.state.value}"
 
 

@@ -349,9 +349,9 @@ def files(tmp_path_factory):
     table("mixed-2", [1])
     os.mkfifo(directory / "pipe.csv")
     (directory / "link.csv").symlink_to(directory / "none")
-    Ledger.create(directory / "ledger", 1, 1e-5)
-    Ledger.create(directory / "large", 1000, 0.999)
-    Ledger.create(directory / "edges", 100, 1e-5, unit=PrivacyUnit.EDGE)
+    Ledger.create(directory / "ledger", 1, 1e-5, free_failures=10_000)
+    Ledger.create(directory / "large", 1000, 0.999, free_failures=10_000)
+    Ledger.create(directory / "edges", 100, 1e-5, unit=PrivacyUnit.EDGE, free_failures=10_000)
     for folder, name in (("released", "released_frequencies.csv"), ("drawn", "report.html")):
         (directory / folder).mkdir()
         (directory / folder / name).write_text("")

@@ -52,6 +52,7 @@ GIVE_UP_BITS = 20
 
 
 class _TotalMechanism(PartitionMechanism):
+    may_fail = True
     _possible: ClassVar[str]
     _field: ClassVar[str]
     """The name of the public number."""
@@ -201,6 +202,8 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
     >>> mechanism.delta_prime < 4e-9
     True
     """
+
+    may_fail = True
 
     max_total: int = field(kw_only=True)
     delta: float | None = field(default=None, kw_only=True)
