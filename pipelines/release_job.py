@@ -253,8 +253,24 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
     # Other runners may go on after this process, or on machines without the ledger.
     announces = pipeline is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
+    # Dataflow writes the job's description, and runs nothing.
+    never_runs = (
+        pipeline is not None
+        and type(pipeline.runner).__name__ == "DataflowRunner"
+        and options().get_all_options()["dry_run"]
+    )
+    if never_runs:
+        price(flags.ledger, release.requests)
+
     def job() -> None:
-        with spending(flags.ledger, release.whole, release.requests, origin, announces) as budget:
+        charged = spending(
+            None if never_runs else flags.ledger,
+            release.whole,
+            release.requests,
+            origin,
+            announces,
+        )
+        with charged as budget:
             if release.may_fail:
                 # Whether a list is drawn depends on it and on the noise. On a full disk, where no
                 # later note could say that this failed, the attempt would be free.

@@ -104,7 +104,7 @@ def release_counts(
     'declared'
     """
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
-    secret = claimed(secret, spec)
+    identity, secret = id(counts), claimed(secret, spec)
     with _charge(session, spec.requests) as told:
         if not isinstance(counts, FrequencyList):
             try:
@@ -115,6 +115,8 @@ def release_counts(
                     "counts must be integers from 1 with a total below 2**63, and no mapping"
                 ) from None
         released = release_frequency_list(counts, spec.mechanism, secret)
+    if session is not None:
+        session.note_release(spec, "counts", identity)
     return ListRelease(released, statement_of(spec, None, bounded_by_job=False) | told)
 
 
@@ -185,6 +187,9 @@ def _made(
             source.check_groups([attribute.groups or () for attribute in spec.attributes])
         engine = InProcess(source, claimed(secret, source))
         released = getattr(engine, spec.verb)(spec)
+    if session is not None:
+        data, *arguments = records
+        session.note_release(spec, repr(arguments), data if isinstance(data, str) else id(data))
     return released, statement_of(spec, source.partition_fields) | told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,7 @@ class Session:
         self._unit = PrivacyUnit(unit)
         self._spent: list[Request] = []
         self._free_failures = free_failures
+        self._calls: list[tuple[Any, ...]] = []
         self._lock = threading.Lock()
         self._ledger: Ledger | None = None
         self._process = os.getpid()
@@ -111,6 +113,24 @@ class Session:
     def remaining(self) -> PrivacyBudget:
         """Returns the largest epsilon, and the largest delta, that one more release may cost."""
         return self._filter.remaining(self._costs())
+
+    @property
+    def spent(self) -> PrivacyBudget:
+        """Returns the sums of the epsilons and deltas that are spent so far."""
+        return sum((cost.budget for cost in self._costs()), PrivacyBudget(0))
+
+    def note_release(self, *call: Any) -> None:
+        """Notes that a release was made, by the specification, the arguments and the identity of
+        the data of its call; warns if this session has noted the same before."""
+        with self._lock:
+            is_second = call in self._calls
+            self._calls.append(call)
+        if is_second:
+            warnings.warn(
+                "this is a second release of the same data under the same arguments, and the "
+                "session has paid for it again: keep the first one in a variable",
+                stacklevel=5,
+            )
 
     def release(self, data: Any, **options: Any) -> ListRelease:
         """Releases a frequency list: see ``dp_transforms.release``."""
@@ -227,4 +247,4 @@ class Session:
         raise TypeError("a session cannot be copied: each copy could spend the budget once more")
 
     def __repr__(self) -> str:
-        return f"<Session: {self.remaining} left of {self.budget}>"
+        return f"<Session: {self.spent} spent so far, {self.remaining} left of {self.budget}>"

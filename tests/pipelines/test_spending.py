@@ -14,6 +14,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
 from dp_transforms.budget import Cost, Ledger, Origin, PrivacyBudget, Request, ledger_file
 from dp_transforms.errors import InputError, ValuesError
@@ -24,7 +25,7 @@ from dp_transforms.mechanisms.partition.mechanism import NothingDrawnError, Unsu
 from dp_transforms.mechanisms.partition.narrowed import ExactTotalMechanism
 from dp_transforms.runtime.in_process import InProcess
 from pipelines import ledger as ledger_command
-from pipelines import release_job
+from pipelines import release_job, worker_pool
 from pipelines.release_frequency_list import main
 from pipelines.spending import spending
 from tests.jobs import job_flags, statement
@@ -251,6 +252,24 @@ def test_a_query_that_fails_on_a_value_is_paid_for(tmp_path, path, capsys):
     assert main(job) == 1
     assert "the --query failed while its records were read" in capsys.readouterr().err
     assert states(path) == ["committed"]
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_dry_run_of_dataflow_costs_nothing(tmp_path, path, monkeypatch, failure, dry):
+    class DataflowRunner(PipelineRunner):
+        def run_pipeline(self, pipeline, options):
+            result = PipelineResult(PipelineState.DONE)
+            result.wait_until_finish = lambda duration=None: None
+            return result
+
+    monkeypatch.setattr(worker_pool, "make_runner", lambda flags, options: DataflowRunner())
+    job = [*flags(tmp_path, path), "--runner=DataflowRunner", "--project=project-1", "--region=r"]
+    job += ["--temp_location=gs://bucket-1/tmp"] + ["--dry_run=True"] * dry
+    assert main(job) == 0
+    assert states(path) == ([] if dry else ["committed"])
+    # What does not fit is refused all the same.
+    failure(1, "does not fit into" if dry else "asked for, but", main, [*job, "--epsilon=1.1"])
+    assert states(path) == ([] if dry else ["committed"])
 
 
 def test_a_list_of_counts_is_read_after_its_price_is_reserved(tmp_path, path):
