@@ -9,6 +9,7 @@
 # make mutants  plants bugs in a copy of the tree, and tells which test catches each
 # make kills  kills each job at 20 random moments, and looks at what it leaves; ten minutes of CPU time
 # make replays  runs each job on thousands of pairs of neighbouring records under one secret; an hour or so
+# make stress-ledger  kills jobs that share a ledger at random moments, for half an hour
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
 # make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; less than an hour on two quiet cores
@@ -27,7 +28,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-slow test-laws mutants kills fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down proof replays lint docs notebook clean
+.PHONY: run test test-long test-slow test-laws mutants kills stress-ledger fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down proof replays lint docs notebook clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE) --overwrite
@@ -72,6 +73,10 @@ kills: .venv/installed-test
 
 replays: .venv/installed-test
 	REPLAYS=700 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 tests/replays
+
+# MINUTES=N: so long
+stress-ledger: .venv/installed-test
+	$(BIN)/python -m tests.budget.ledger_kills $(if $(MINUTES),--minutes=$(MINUTES))
 
 fuzz: .venv/installed-test
 	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --timeout=0 tests/fuzzing

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 
 _IN_WORKER_TEXT = re.compile(
-    r"(?:InputError|UnsuitableListError|NothingDrawnError): (.+?)(?: \[while running .*)?$",
+    r"(?:InputError|ValuesError|UnsuitableListError|NothingDrawnError): (.+?)"
+    r"(?: \[while running .*)?$",
     re.MULTILINE,
 )
 _DESCRIPTION = re.compile(r"[A-Za-z0-9+/=]{64}")
@@ -21,6 +22,11 @@ class InputError(ValueError):
     numbers. Raise it `from None`, so that no traceback shows the original error. It travels as
     ``__context__`` nevertheless, until the error leaves the package by ``without_originals``.
     """
+
+
+class ValuesError(InputError):
+    """Raised for a fault that depends on the values of records, not on their form alone, such as a
+    query that fails on one of them: see ``budget.failures``."""
 
 
 class DoneError(InputError):
@@ -100,9 +106,3 @@ def input_error_message(error: BaseException) -> str | None:
         return _BEAM_SUFFIX.sub("", str(error))
     found = _IN_WORKER_TEXT.findall(str(error))
     return found[-1] if found else None
-
-
-def is_paid_for(error: BaseException) -> bool:
-    """Tells whether an error is a NothingDrawnError, perhaps of a worker, which depends on noise,
-    so that its budget is spent."""
-    return isinstance(error, NothingDrawnError) or f"{NothingDrawnError.__name__}: " in str(error)

@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from dp_transforms.budget import CorruptedLedgerError, Ledger, LedgerLine, PrivacyUnit, State
+from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures
 from dp_transforms.errors import InputError
 from dp_transforms.files.paths import reason
 from dp_transforms.reports.page import text_table
@@ -22,7 +23,7 @@ from pipelines.command_line import OneLineParser, add_json_flag, command
 _EPILOG = """\
 A job reserves its cost before it reads data. If it fails, is interrupted or killed on this machine
 before it begins to write its release, the cost is given back, at the latest when the next job
-reserves. Only 'create' makes a ledger, and nothing replaces one.
+reserves, as often as --free_failures allows. Only 'create' makes a ledger; nothing replaces one.
 
 example:
   python -m pipelines.ledger create budget.ledger --epsilon=1 --delta=1e-6
@@ -35,6 +36,16 @@ _WARNING = (
     "runs, the guarantee of all releases under this ledger is void. Look for the job's output, and "
     "for files there that begin with a dot and end with .part; then repeat with --nothing_came_out"
 )
+
+
+def _number_of_failures(text: str) -> int:
+    """Parses the flag --free_failures, a number from 0."""
+    try:
+        number = int(text)
+        check_free_failures(number)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an integer from 0, got {text!r}") from None
+    return number
 
 
 def make_parser() -> OneLineParser:
@@ -65,6 +76,14 @@ def make_parser() -> OneLineParser:
         default=0,
         help="the part of delta to spend on composition: many small releases then cost less than "
         "the sum of their epsilons (default: 0)",
+    )
+    create.add_argument(
+        "--free_failures",
+        type=_number_of_failures,
+        default=FREE_FAILURES,
+        metavar="N",
+        help="how many reservations of failed jobs are given back (default: %(default)s): failures "
+        "may tell of the data. Those of further jobs stay spent",
     )
     create.add_argument(
         "--unit",
@@ -99,7 +118,7 @@ def ledger_table(ledger: Ledger) -> str:
     >>> print(ledger_table(ledger))  # doctest: +ELLIPSIS
     id  state      epsilon  delta     reserved (UTC)        purpose
     1   committed  0.25     0         20...Z  frequency list
-        left       0.75     0.000001                        of epsilon 1, delta 0.000001, per user
+        left       0.75     0.000001                        of epsilon 1, ... 20 of 20 free failures
     """
     lines = ledger.lines()
     about = [name for name in _ABOUT if any(getattr(line.origin, name) for line in lines)]
@@ -109,7 +128,8 @@ def ledger_table(ledger: Ledger) -> str:
         amounts = str(cost.epsilon), str(cost.delta)
         rows.append((str(line.id), _state(line), *amounts, line.reserved_at, line.purpose, *texts))
     left, blank = ledger.remaining(), [""] * len(about)
-    whole = f"of {ledger.budget}, per {ledger.unit.value}"
+    failures = f"{ledger.free_failures_left()} of {ledger.free_failures} free failures"
+    whole = f"of {ledger.budget}, per {ledger.unit.value}; {failures}"
     rows.append(("", "left", str(left.epsilon), str(left.delta), "", whole, *blank))
     return text_table(rows, words=len(rows[0]))
 
@@ -120,10 +140,10 @@ def _short(text: str) -> str:
 
 
 def _state(line: LedgerLine) -> str:
+    if line.is_lost or line.state is State.FAILED:
+        return "failed, free"
     if line.state is not State.RESERVED:
         return line.state.value
-    if line.is_lost:
-        return "failed, free"
     return "writing" if line.begun else line.state.value
 
 
@@ -133,7 +153,8 @@ def main(flags: argparse.Namespace) -> None:
     try:
         if flags.command == "create":
             unit = PrivacyUnit(flags.unit)
-            Ledger.create(path, flags.epsilon, flags.delta, flags.composition_delta, unit)
+            budget = flags.epsilon, flags.delta, flags.composition_delta
+            Ledger.create(path, *budget, unit, flags.free_failures)
             said = path
         elif flags.command == "show":
             ledger = Ledger.open(path)
@@ -162,6 +183,8 @@ def _as_json(ledger: Ledger) -> dict[str, Any]:
         "unit": ledger.unit.value,
         "ledger_id": ledger.identity,
         "left": {"epsilon": str(left.epsilon), "delta": str(left.delta)},
+        "free_failures": ledger.free_failures,
+        "free_failures_left": ledger.free_failures_left(),
         "reservations": [
             line.to_json()
             | dataclasses.asdict(line.origin)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dp_transforms import mechanisms
 from dp_transforms.files.filenames import COORDINATES_FILE, FREQUENCIES_FILE
-from dp_transforms.files.release_files import read_frequency_list
+from dp_transforms.files.release_files import check_frequency_list, read_frequency_list
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import (
     AUTO,
@@ -24,7 +24,7 @@ from pipelines.progress import say, say_private
 from pipelines.release_job import PreparedRelease, period_release, release_command, release_of
 
 if TYPE_CHECKING:
-    from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+    from dp_transforms.mechanisms.frequency_list import ReleasedList
 
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
@@ -100,21 +100,19 @@ def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
     refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
 
-    @functools.cache
-    def read() -> FrequencyList:
-        remedy = "; --show_private_errors says more"
-        return read_frequency_list(flags.frequency_list, flags.show_private_errors, remedy)
-
     def of_counts() -> tuple[list[ReleasedList]]:
         if flags.progress:
             say("releasing the frequency list")
-        released = release_frequency_list(read(), mechanism, JobSecret.from_os())
+        remedy = "; --show_private_errors says more"
+        private = read_frequency_list(flags.frequency_list, flags.show_private_errors, remedy)
+        released = release_frequency_list(private, mechanism, JobSecret.from_os())
         if flags.show_private_counters:
-            say_private("contributions", read().total)
+            say_private("contributions", private.total)
         return ([released],)
 
+    check = functools.partial(check_frequency_list, flags.frequency_list)
     return release_of(
-        flags, ListSpec(mechanism), None, bounded_by_job=False, read=read, of_counts=of_counts
+        flags, ListSpec(mechanism), None, bounded_by_job=False, check=check, of_counts=of_counts
     )
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
-from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import join
-from dp_transforms.releases import PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
+from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
 from dp_transforms.releases.base import Statement, Tables
 from dp_transforms.releases.periods import write_all_periods
 from dp_transforms.runtime.job_secret import JobSecret
@@ -65,7 +65,8 @@ class PreparedRelease:
         collections. On Beam it may be called again, in another process.
       source: the records; None if there are none.
       whole: for a ledger of this job alone, if there is to be one.
-      read: reads other files than records, before anything is spent.
+      check: looks for other files than records, before anything is spent.
+      may_fail: whether the list or the noise may prevent the release, see ``PartitionMechanism``.
       of_counts: makes the release of counts that exist already, without an engine.
       combine: makes a file of all directories, or may ``keep`` one; returns its path.
       done: prints a summary; ``say_done`` by default.
@@ -77,7 +78,8 @@ class PreparedRelease:
     write: Callable[..., None]
     source: RecordSource | None = None
     whole: PrivacyBudget | None = None
-    read: Callable[[], object] | None = None
+    check: Callable[[], object] | None = None
+    may_fail: bool = False
     of_counts: Callable[[], Collections] | None = None
     combine: Callable[..., str] | None = None
     done: Callable[[], None] | None = None
@@ -137,7 +139,10 @@ def release_of(
     """Returns the release of these records that the flags specify. ``more`` are attributes
     of ``PreparedRelease``."""
     write = writer(flags, spec, source, bounded_by_job=bounded_by_job)
-    return PreparedRelease(spec.requests, [write.directory], spec.release, write, source, **more)
+    may_fail = isinstance(spec, ListSpec) and spec.mechanism.may_fail
+    return PreparedRelease(
+        spec.requests, [write.directory], spec.release, write, source, may_fail=may_fail, **more
+    )
 
 
 def period_release(
@@ -223,8 +228,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
         lines = price(flags.ledger, release.requests)
         told = [*lines, "dry run: no record was read, and nothing spent or written"]
         return printing()(lambda: print(*told, sep="\n"))
-    if release.read is not None:
-        release.read()
+    if release.check is not None:
+        release.check()
     pipeline = None
     if release.source is not None and flags.on_beam:
         import apache_beam as beam
@@ -236,8 +241,28 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
     # Other runners may go on after this process, or on machines without the ledger.
     announces = pipeline is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
+    # Dataflow writes the job's description, and runs nothing.
+    never_runs = (
+        pipeline is not None
+        and type(pipeline.runner).__name__ == "DataflowRunner"
+        and options().get_all_options()["dry_run"]
+    )
+    if never_runs:
+        price(flags.ledger, release.requests)
+
     def job() -> None:
-        with spending(flags.ledger, release.whole, release.requests, origin, announces) as budget:
+        charged = spending(
+            None if never_runs else flags.ledger,
+            release.whole,
+            release.requests,
+            origin,
+            announces,
+        )
+        with charged as budget:
+            if release.may_fail:
+                # Whether a list is drawn depends on it and on the noise. On a full disk, where no
+                # later note could say that this failed, the attempt would be free.
+                begin_release(budget)
             write = functools.partial(release.write, budget)
 
             def begin(*collections: Any) -> None:

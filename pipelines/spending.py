@@ -1,5 +1,5 @@
 """Reserves a job's budget in a ledger before data are read. After the release it is committed;
-where nothing can have come out, it is given back (see ``dp_transforms.budget.ledger``)."""
+where nothing can have come out, it is given back (see ``dp_transforms.budget.failures``)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from dp_transforms.budget import (
     Request,
     State,
 )
+from dp_transforms.budget.failures import is_charged
 from dp_transforms.budget.ledger_file import has_ended
-from dp_transforms.errors import DoneError, InputError, is_paid_for
+from dp_transforms.errors import DoneError, InputError
 from dp_transforms.files.paths import local_path, reason
 from pipelines.command_line import refuse
 
@@ -71,8 +72,8 @@ def spending(
     """Reserves all requests, and commits them when the block is left without an error. Yields
     entries for each privacy.json.
 
-    After an error they are given back if no release was begun under them and the error does not
-    depend on the noise; otherwise they stay spent: something may have got out.
+    After an error they are given back if no release was begun under them, the error is not charged
+    (``budget.failures``), and the ledger has free failures left; otherwise they stay spent.
 
     Args:
       path: a ledger; None for one of this job alone.
@@ -114,7 +115,7 @@ def spending(
         except BaseException as error:
             # If the ledger cannot be written now, the next job that reserves finds this out.
             with contextlib.suppress(CorruptedLedgerError, OSError):
-                if is_paid_for(error):
+                if is_charged(error):
                     ledger.commit(*ids)
                 else:
                     ledger.give_back(ids)

@@ -26,7 +26,7 @@ ARROWS = {
     "mechanisms.partition": "mechanisms mechanisms.decoding mechanisms.partition.walk",
     "columnar": "",
     "sample_data": "mechanisms",
-    "budget": "mechanisms mechanisms.partition",
+    "budget": ". mechanisms mechanisms.partition",
     # The wall: neither of these two knows the other, and nothing that releases knows them.
     "postprocessing": f"mechanisms.decoding {KERNELS}",
     "evaluation": "mechanisms mechanisms.partition mechanisms.partition.walk",

@@ -8,22 +8,23 @@ The protocol of a job:
      on the data. From then on the reservation is not given back.
   3. ``commit`` follows the release; or ``give_back``, if the job failed before ``begin``.
 
-A reservation counts as spent, in exact fractions, from step 1 on, until it is given back or
-abandoned. So a release is on record before it exists, and two jobs cannot spend the same budget.
-All releases under a ledger together are (epsilon, delta)-DP for its budget and its unit, even if
-jobs, or their epsilons, are chosen by earlier outputs (see ``budget.PrivacyFilter``). Losses about
-users, edges and nodes do not add up, so a ledger has one unit.
+A reservation counts as spent, in exact fractions, from step 1 on, until it is given back (its state
+is then "failed") or abandoned. So a release is on record before it exists, and two jobs cannot
+spend the same budget. All releases under a ledger together are (epsilon, delta)-DP for its budget
+and its unit, even if jobs, or their epsilons, are chosen by earlier outputs (see
+``budget.PrivacyFilter``). Losses about users, edges and nodes do not add up, so a ledger has one
+unit.
 
 **Why giving back is private.** ``begin`` and ``give_back`` are transactions on the same row, of
 which the first one wins: once a reservation is given back, ``begin`` refuses and nothing can be
 written under it; once a release has begun, ``give_back`` refuses. So nothing has come out of a job
 whose reservation was given back, except that it failed. This holds for crashes too: if a process
 that seems to have ended, by its number and start on the same boot of the same machine, still runs,
-``begin`` stops it. The fact of a failure may depend on the data, and is not covered by any
-guarantee, charged or not (docs/guarantee.md). It depends on the noise no more than the time of a
-release does: before ``begin``, noise is in memory only. A caller that does not announce its release
-(``announces=False``, for example if a remote runner may go on without its launcher) gets nothing
-back but by ``abandon``, in which a person vouches for it.
+``begin`` stops it. The fact of a failure may depend on the data; ``failures`` says which failures
+are charged, and why a ledger has only so many free ones. It depends on the noise no more than the
+time of a release does: before ``begin``, noise is in memory only. A caller that does not announce
+its release (``announces=False``, for example if a remote runner may go on without its launcher)
+gets nothing back but by ``abandon``, in which a person vouches for it.
 
 The file is an SQLite database of mode 600 with a rollback journal, which needs no shared memory.
 Each step is a connection and a transaction of its own. A checksum on each row finds damage, not
@@ -44,6 +45,7 @@ from typing import NamedTuple
 
 from dp_transforms.budget import ledger_file
 from dp_transforms.budget.budget import Cost, PrivacyBudget, PrivacyFilter, PrivacyUnit
+from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures
 from dp_transforms.budget.ledger_file import (
     CorruptedLedgerError,
     Header,
@@ -51,6 +53,7 @@ from dp_transforms.budget.ledger_file import (
     Origin,
     State,
     check_text,
+    free_failures_left,
     transaction,
 )
 from dp_transforms.mechanisms.decimals import Number
@@ -97,11 +100,12 @@ class Ledger:
       path, identity: of the file, and a random name of this ledger.
       unit: the unit that neighbours add, remove or replace.
       budget, composition_delta: the whole budget, and the part of delta for composition.
+      free_failures: how many reservations of failed jobs it gives back.
     """
 
     def __init__(self, path: str, header: Header):
         self.path, self._header = path, header
-        self.identity, self._filter, self.unit = header
+        self.identity, self._filter, self.unit, self.free_failures = header
         self.budget = self._filter.budget
         self.composition_delta = self._filter.composition_delta
 
@@ -113,6 +117,7 @@ class Ledger:
         delta: Number = 0,
         composition_delta: Number = 0,
         unit: PrivacyUnit = PrivacyUnit.USER,
+        free_failures: int = FREE_FAILURES,
     ) -> Ledger:
         """Makes a ledger, whose file appears whole or not at all.
 
@@ -121,6 +126,8 @@ class Ledger:
           epsilon, delta, unit: the whole budget, and its unit.
           composition_delta: the part of delta by which many small reservations cost less than the
             sum of their epsilons; the rest is for mechanisms with a delta of their own.
+          free_failures: how many reservations of failed jobs it gives back; further ones stay
+            spent. See ``failures``.
 
         Raises:
           FileExistsError: the path exists; a ledger is never replaced.
@@ -128,7 +135,8 @@ class Ledger:
           OSError: the file cannot be written.
         """
         privacy_filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
-        header = Header(secrets.token_hex(8), privacy_filter, unit)
+        check_free_failures(free_failures)
+        header = Header(secrets.token_hex(8), privacy_filter, unit, free_failures)
         path = os.path.abspath(os.fspath(path))
         ledger_file.create(path, header)
         return cls(path, header)
@@ -166,6 +174,10 @@ class Ledger:
           ranges: the reservation's loss_range as a multiple of its epsilon, from 1 to 2.
         """
         return self._filter.remaining(_spent(self.lines()), ranges)
+
+    def free_failures_left(self) -> int:
+        """Returns how many more reservations of failed jobs are given back."""
+        return free_failures_left(self._header, self.lines())
 
     def admits(self, costs: Sequence[Cost]) -> bool:
         """Tells, without reserving, whether all costs could be reserved together now."""
@@ -206,7 +218,8 @@ class Ledger:
     ) -> list[Reservation]:
         """Spends several parts of the budget, or none of them.
 
-        Before, it gives back the reservations of jobs that ended without beginning a release.
+        Before, it gives back the reservations of jobs that ended without beginning a release, if
+        the ledger has free failures left.
 
         Args:
           requests, origin: the parts, and the job that reserves them.
@@ -230,7 +243,9 @@ class Ledger:
                     "not add up; take another ledger"
                 )
         with self._writing() as (lines, write):
-            write(line.closed(State.ABANDONED) for line in lines if line.is_lost)
+            # Exactly the lines that do not count below are closed here, in one transaction. So a
+            # worker whose parent is gone finds its line either counted or closed.
+            write(line.closed(State.FAILED) for line in lines if line.is_lost)
             if origin.job_id and _of_job(lines, origin.job_id):
                 raise JobExistsError(f"{self.path} has reservations of job {origin.job_id!r}")
             spent, made = _spent(lines), []
@@ -258,12 +273,15 @@ class Ledger:
             write(dataclasses.replace(line, begun=True) for line in found if not line.begun)
 
     def give_back(self, ids: Iterable[int]) -> bool:
-        """Gives back reservations under which nothing has begun; tells whether these are all. If an
+        """Gives back the reservations of a failed job under which nothing has begun, if the ledger
+        has as many free failures left, and otherwise none; tells whether these are all. If an
         OSError says that the note could not be written, they stay spent."""
         wanted = set(ids)
         with self._writing() as (lines, write):
             free = [line for line in lines if line.id in wanted and line.may_be_given_back]
-            write(line.closed(State.ABANDONED) for line in free)
+            if len(free) > free_failures_left(self._header, lines):
+                return False
+            write(line.closed(State.FAILED) for line in free)
         return len(free) == len(wanted)
 
     def commit(self, *ids: int) -> None:

@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 from dp_transforms.budget.budget import Cost, PrivacyBudget, PrivacyFilter, PrivacyUnit
 
 _WAIT_SECONDS = 60.0
-_APPLICATION, _VERSION = 0x64704C67, 4
+_APPLICATION, _VERSION = 0x64704C67, 5
 _SCHEMA = (
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_VERSION}",
-    "CREATE TABLE budget (identity, epsilon, delta, composition_delta, unit, sha256)",
+    "CREATE TABLE budget (identity, epsilon, delta, composition_delta, unit, free_failures,"
+    " sha256)",
     "CREATE TABLE reservations (id INTEGER PRIMARY KEY, state, purpose, epsilon, delta, loss_range,"
     " command, output, label, job_id, host, process, announces, begun, reserved_at, closed_at,"
     " sha256)",
@@ -46,19 +47,23 @@ class CorruptedLedgerError(ValueError):
 
 
 class Header(NamedTuple):
-    """A header has a ledger's random name, its budget and its unit."""
+    """A header has a ledger's random name, its budget, its unit, and how many reservations of
+    failed jobs it gives back."""
 
     identity: str
     filter: PrivacyFilter
     unit: PrivacyUnit
+    free_failures: int
 
 
 class State(enum.Enum):
-    """A state tells whether a reservation is open, committed or given back."""
+    """A state tells whether a reservation is open, committed, or given back: on a person's word
+    (abandoned), or because its job failed."""
 
     RESERVED = "reserved"
     COMMITTED = "committed"
     ABANDONED = "abandoned"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,9 @@ class LedgerLine:
       begun: whether the job may have written under it.
       host, process: names of the machine, and of the process that reserved; see ``has_ended``.
       reserved_at, closed_at: times in UTC; the second is empty while the reservation is open.
+      is_lost: whether its job had certainly ended without beginning a release when the row was
+        read, and the ledger has a free failure left for it. This is asked once a row: a process
+        that ends between two questions would be given back for one, and not for the other.
     """
 
     id: int
@@ -110,6 +118,7 @@ class LedgerLine:
     process: str = field(default_factory=lambda: this_process())
     reserved_at: str = field(default_factory=_now)
     closed_at: str = ""
+    is_lost: bool = field(default=False, compare=False)
 
     def closed(self, state: State) -> LedgerLine:
         """Returns the line, closed now in a state."""
@@ -133,14 +142,9 @@ class LedgerLine:
         return self.state is State.RESERVED and self.announces and not self.begun
 
     @property
-    def is_lost(self) -> bool:
-        """Tells whether its job has ended without beginning a release."""
-        return self.may_be_given_back and has_ended(self.process)
-
-    @property
     def counts(self) -> bool:
         """Tells whether it counts as spent."""
-        return self.state is not State.ABANDONED and not self.is_lost
+        return self.state in (State.RESERVED, State.COMMITTED) and not self.is_lost
 
 
 def _write(connection: sqlite3.Connection, table: str, row: Sequence[Any]) -> None:
@@ -188,7 +192,7 @@ def transaction(path: str, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]
 def _no_ledger(path: str) -> CorruptedLedgerError:
     return CorruptedLedgerError(
         f"{path} is not a privacy ledger of this version: check its path. It was not changed. (In "
-        "place of an earlier version's JSON lines create another one with what is left)"
+        "place of one of an earlier version create another one with what is left)"
     )
 
 
@@ -214,6 +218,22 @@ def _line(row: Sequence[Any], unit: PrivacyUnit) -> LedgerLine:
     return LedgerLine(*given, State(state), bool(begun), host, process, *times)
 
 
+def free_failures_left(header: Header, lines: Iterable[LedgerLine]) -> int:
+    """Returns how many more reservations of failed jobs a ledger gives back."""
+    used = sum(line.state is State.FAILED or line.is_lost for line in lines)
+    return header.free_failures - used
+
+
+def _with_losses(header: Header, lines: Sequence[LedgerLine]) -> Iterator[LedgerLine]:
+    """Marks the reservations whose jobs have ended without beginning a release, up to the number of
+    free failures."""
+    left = free_failures_left(header, lines)
+    for line in lines:
+        is_lost = left > 0 and line.may_be_given_back and has_ended(line.process)
+        left -= is_lost
+        yield replace(line, is_lost=is_lost)
+
+
 def check_text(name: str, text: str, least: int = 0, most: int = 200) -> None:
     """Raises a ValueError unless the named text is one printable line of allowed length."""
     if not isinstance(text, str) or not text.isprintable() or not least <= len(text) <= most:
@@ -231,7 +251,7 @@ def create(path: str, header: Header) -> None:
         with transaction(temporary, "BEGIN EXCLUSIVE") as connection:
             for statement in _SCHEMA:
                 connection.execute(statement)
-            row = (header.identity, *map(str, amounts), header.unit.value)
+            row = (header.identity, *map(str, amounts), header.unit.value, header.free_failures)
             _write(connection, "budget", row)
         # Unlike a rename, a link never replaces a file.
         os.link(temporary, path)
@@ -254,11 +274,12 @@ def read(connection: sqlite3.Connection, path: str) -> tuple[Header, tuple[Ledge
         raise _damaged(path)
     try:
         (row,) = connection.execute("SELECT * FROM budget").fetchall()
-        identity, epsilon, delta, composition_delta, unit = _checked(row)
+        identity, epsilon, delta, composition_delta, unit, free_failures = _checked(row)
         privacy_filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
-        header = Header(identity, privacy_filter, PrivacyUnit(unit))
+        header = Header(identity, privacy_filter, PrivacyUnit(unit), free_failures)
         rows = connection.execute("SELECT * FROM reservations ORDER BY id").fetchall()
-        lines = tuple(_line(_checked(row), header.unit) for row in rows)
+        stored = [_line(_checked(row), header.unit) for row in rows]
+        lines = tuple(_with_losses(header, stored))
         if [line.id for line in lines] != list(range(1, len(lines) + 1)):
             raise ValueError("a row is missing")
     except (ValueError, TypeError):

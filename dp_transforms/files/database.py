@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, ValuesError
 from dp_transforms.files.logical_types import (
     as_text,
     fields_at,
@@ -53,7 +53,8 @@ class _Query(RecordSource):
         self._of_records = self._of_all.replace("*", names, 1)
 
     def tables(self) -> Iterator[pa.Table]:
-        with discreet(_FAILED):
+        # A query can fail where any condition on the records holds.
+        with discreet(_FAILED, error=ValuesError):
             for table in self._read():
                 yield self._records(self.pattern, as_text(record_table(table, self._schema)))
 
@@ -167,7 +168,7 @@ class SqliteQuery(_Query):
         self._schema_of(names)
         declared = {name: _declared_type(declaration) for _, name, declaration, *_ in found}
         self._types = {name: declared[name] for name in self._columns}
-        with discreet(_FAILED):
+        with discreet(_FAILED, error=ValuesError):
             # Where the first rows have no value, the first one behind them tells the type.
             behind = (
                 f" WHERE {_quoted(name)} IS NOT NULL LIMIT 1"
@@ -244,4 +245,6 @@ def _telling(failed: str) -> Iterator[None]:
     except Exception as error:
         first, *_ = str(error).strip().split("\n")
         of_rows = re.search("Invalid Input|Conversion", first)
-        raise InputError(_FAILED if of_rows else f"{failed}: {first}") from None
+        if of_rows:
+            raise ValuesError(_FAILED) from None
+        raise InputError(f"{failed}: {first}") from None

@@ -196,15 +196,19 @@ def faults(failed: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def discreet(fault: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
-    """Raises an InputError for these errors, whose own text may show a value; memory errors
-    pass."""
+def discreet(
+    fault: str,
+    kinds: tuple[type[Exception], ...] = (Exception,),
+    error: type[InputError] = InputError,
+) -> Iterator[None]:
+    """Raises an InputError of the given type for these errors, whose own text may show a value;
+    memory errors pass."""
     try:
         yield
     except (InputError, MemoryError):
         raise
     except kinds:
-        raise InputError(fault) from None
+        raise error(fault) from None
 
 
 def reason(error: Exception) -> str:

@@ -27,6 +27,15 @@ from dp_transforms.files.paths import (
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 
+def check_frequency_list(path: str) -> None:
+    """Raises an InputError, without reading it, if a local file cannot be read."""
+    path = local_path(path)
+    try:
+        open(path, "rb").close()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {reason(error)}") from None
+
+
 def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> FrequencyList:
     """Reads the list of a local file with the header frequency,multiplicity. Errors show the file's
     content only if it is public; otherwise they end with the remedy."""

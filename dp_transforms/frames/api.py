@@ -118,18 +118,19 @@ def release_counts(
     'declared'
     """
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
-    charge = _charge(session, spec.requests)
-    if not isinstance(counts, FrequencyList):
-        try:
-            counts = FrequencyList.from_counts(counts)
-        except (TypeError, ValueError):
-            # The original message may show a count.
-            raise ValueError(
-                "counts must be integers from 1 with a total below 2**63, and no mapping"
-            ) from None
-    secret = claimed(secret, spec)
-    with charge as budget:
+    identity, secret = id(counts), claimed(secret, spec)
+    with _charge(session, spec.requests) as budget:
+        if not isinstance(counts, FrequencyList):
+            try:
+                counts = FrequencyList.from_counts(counts)
+            except (TypeError, ValueError):
+                # The original message may show a count.
+                raise ValueError(
+                    "counts must be integers from 1 with a total below 2**63, and no mapping"
+                ) from None
         released = release_frequency_list(counts, spec.mechanism, secret)
+    if session is not None:
+        session.note_release(spec, "counts", identity)
     return ListRelease(released, spec.statement(None, bounded_by_job=False) | budget)
 
 
@@ -195,22 +196,22 @@ def _run(
 ) -> tuple[Collections, dict[str, Any]]:
     """Makes a release from the arguments of ``records_of``; returns the engine's collections and
     the statement."""
-    charge = _charge(session, spec.requests)
-    with enough_memory():
+    with enough_memory(), _charge(session, spec.requests) as budget:
         source = records_of(*records)
         if isinstance(spec, GroupsSpec):
             source.check_groups([attribute.groups or () for attribute in spec.attributes])
         engine = InProcess(source, claimed(secret, source))
-        with charge as budget:
-            collections = spec.release(engine)
+        collections = spec.release(engine)
+    if session is not None:
+        data, *arguments = records
+        session.note_release(spec, repr(arguments), data if isinstance(data, str) else id(data))
     return collections, spec.statement(source.partition_fields) | budget
 
 
 def _charge(
     session: Session | None, requests: Sequence[Request]
 ) -> contextlib.AbstractContextManager[dict[str, Any]]:
-    """Returns a context that spends a session's budget; refuses now, before data are looked at, to
-    spend more than is left."""
+    """Returns a context that spends a session's budget; refuses now to spend more than is left."""
     if session is None:
         return contextlib.nullcontext({})
     # Of the type: a data frame has attributes by the names of its columns.

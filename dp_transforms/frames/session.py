@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from dp_transforms.budget import (
     State,
 )
 from dp_transforms.budget.budget import Cost, PrivacyFilter
+from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is_charged
 from dp_transforms.errors import without_originals
 from dp_transforms.frames import api
 from dp_transforms.mechanisms.decimals import Number
@@ -36,10 +38,11 @@ class Session:
     The cost of a release is spent before any record is read; more than is left is refused.
     Epsilons may be chosen after seeing earlier releases (see ``budget.budget``).
 
-    The cost of a release that fails is given back: the release is handed out only after its cost is
-    committed, so that nothing but the fact of the error has come out. That fact may depend on the
-    data, and is not charged for (see docs/guarantee). If a process is killed, the next reservation
-    on its ledger gives its cost back.
+    The cost of a release that fails is given back, unless the error depends on values of the data:
+    the release is handed out only after its cost is committed, so that nothing but the fact of the
+    error has come out. That fact may depend on the data, and so only ``free_failures`` costs are
+    given back (see ``budget.failures``). If a process is killed, the next reservation on its ledger
+    gives its cost back, and this counts as a failure.
 
     Several processes share a ledger's file, by ``open``. A session in memory serves only the
     process that made it: a fork of it is refused with a TypeError.
@@ -49,6 +52,7 @@ class Session:
       composition_delta: the part of delta for composition, see ``budget.Ledger.create``.
       unit: the unit that neighbours add, remove or replace: "user" (by default), "replaced-user",
         "edge" or "node".
+      free_failures: how many costs of failed releases are given back.
 
     Raises:
       ValueError: an argument is out of its range.
@@ -73,10 +77,14 @@ class Session:
         *,
         composition_delta: Number = 0,
         unit: str | PrivacyUnit = PrivacyUnit.USER,
+        free_failures: int = FREE_FAILURES,
     ):
+        check_free_failures(free_failures)
         self._filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
         self._unit = PrivacyUnit(unit)
         self._spent: list[Request] = []
+        self._free_failures = free_failures
+        self._calls: list[tuple[Any, ...]] = []
         self._lock = threading.Lock()
         self._ledger: Ledger | None = None
         self._process = os.getpid()
@@ -106,6 +114,24 @@ class Session:
     def remaining(self) -> PrivacyBudget:
         """Returns the largest epsilon, and the largest delta, that one more release may cost."""
         return self._filter.remaining(self._costs())
+
+    @property
+    def spent(self) -> PrivacyBudget:
+        """Returns the sums of the epsilons and deltas that are spent so far."""
+        return sum((cost.budget for cost in self._costs()), PrivacyBudget(0))
+
+    def note_release(self, *call: Any) -> None:
+        """Notes that a release was made, by the specification, the arguments and the identity of
+        the data of its call; warns if this session has noted the same before."""
+        with self._lock:
+            is_second = call in self._calls
+            self._calls.append(call)
+        if is_second:
+            warnings.warn(
+                "this is a second release of the same data under the same arguments, and the "
+                "session has paid for it again: keep the first one in a variable",
+                stacklevel=5,
+            )
 
     def release(self, data: Any, **options: Any) -> ListRelease:
         """Releases a frequency list: see ``dp_transforms.release``."""
@@ -166,7 +192,7 @@ class Session:
     @contextlib.contextmanager
     def spending(self, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:
         """Spends the requests before its block is entered, or raises as ``check``; yields its part
-        of a privacy.json. An error in the block gives the cost back, so hand out nothing before
+        of a privacy.json. An error in the block may give the cost back, so hand out nothing before
         the block has ended."""
         spend = self._in_memory if self._ledger is None else self._on_disk
         with spend(requests) as lines:
@@ -189,10 +215,13 @@ class Session:
             yield [
                 line.closed(State.COMMITTED) if line.id in ids else line for line in ledger.lines()
             ]
-        except BaseException:
+        except BaseException as error:
             # If the ledger cannot be written now, the next reservation gives the cost back.
             with contextlib.suppress(CorruptedLedgerError, OSError):
-                ledger.give_back(ids)
+                if is_charged(error):
+                    ledger.commit(*ids)
+                else:
+                    ledger.give_back(ids)
             raise
         ledger.commit(*ids)
 
@@ -207,14 +236,16 @@ class Session:
             ]
         try:
             yield lines
-        except BaseException:
+        except BaseException as error:
             with self._lock:
-                for request in requests:
-                    self._spent.remove(request)
+                if not is_charged(error) and len(requests) <= self._free_failures:
+                    self._free_failures -= len(requests)
+                    for request in requests:
+                        self._spent.remove(request)
             raise
 
     def __reduce__(self) -> Any:
         raise TypeError("a session cannot be copied: each copy could spend the budget once more")
 
     def __repr__(self) -> str:
-        return f"<Session: {self.remaining} left of {self.budget}>"
+        return f"<Session: {self.spent} spent so far, {self.remaining} left of {self.budget}>"

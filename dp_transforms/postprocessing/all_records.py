@@ -146,7 +146,8 @@ class _ThinnedMixture:
     def at_least(self, values: FloatArray, bounded: bool) -> FloatArray:
         """Returns the expected numbers of partitions with at least so many users."""
         means = self.means * self.kept if bounded else self.means
-        return _tails(values, means) @ self.weights
+        numbers: FloatArray = _tails(values, means) @ self.weights
+        return numbers
 
 
 def _moved(bounded: FrequencyList, model: _ThinnedMixture) -> FrequencyList:
@@ -221,9 +222,11 @@ def _with_kept_share(
     partly = shares[beyond] @ (kappa / degrees[beyond])
     divisor = kept * dropped - partly
     if not beyond.any() or dropped <= 0 or divisor <= 0 or within <= 0:
-        return shares / shares.sum()
+        unchanged: FloatArray = shares / shares.sum()
+        return unchanged
     scaled = np.where(beyond, shares * within * (1 - kept) / divisor, shares)
-    return scaled / scaled.sum()
+    normalised: FloatArray = scaled / scaled.sum()
+    return normalised
 
 
 def _grid_of_means(largest: float, share: float) -> FloatArray:
@@ -267,7 +270,7 @@ def _tails(values: FloatArray, means: FloatArray) -> FloatArray:
     """Returns Pr[a Poisson number >= value]: values x means."""
     deviation = np.sqrt(means)
     off = (values[:, None] - 0.5 - means) / deviation
-    found = ndtr(-off)
+    found: FloatArray = ndtr(-off)
     near = (np.abs(off) < 9) & (means < _LARGE_MEAN)
     # pdtrc(k, m) is the probability of more than k.
     rows, columns = np.nonzero(near)

@@ -306,7 +306,8 @@ class _Cells:
     def start(self) -> FloatArray:
         """Returns a first guess of the log densities: falling far away from the data."""
         users = np.maximum(self.noisy, 0.5 / self.epsilon if self.epsilon < 1 else 0.1)
-        return np.log(users) - self.log_width
+        log_densities: FloatArray = np.log(users) - self.log_width
+        return log_densities
 
     def users_given(self, density: FloatArray, ends: IntArray) -> FloatArray:
         """Draws the number of users in each cell, given log densities, the first cells from which
@@ -447,7 +448,8 @@ def _between(
         # log of the normal mass below x.
         small = np.minimum(x, 0)
         far = np.log(erfcx(-small / math.sqrt(2)) / 2) - small**2 / 2
-        return np.where(x < 0, far, np.log(np.maximum(ndtr(x), 0.5)))
+        log_mass: FloatArray = np.where(x < 0, far, np.log(np.maximum(ndtr(x), 0.5)))
+        return log_mass
 
     log_below = log_tail(below) + epsilon * (mean - seen)
     log_above = log_tail(above) - epsilon * (mean - seen)

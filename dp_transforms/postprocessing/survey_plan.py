@@ -163,7 +163,7 @@ def expected_noise(rate: float, pairs: float) -> float:
     side = SQUARE * math.sqrt(max(pairs, 0.0))
     at = max(rate, POWER_FROM)
     for_large = DECODED / math.sinh(at) if at < 700 else 0.0
-    return side * for_large * max(POWER_FROM / rate, 1.0) ** POWER
+    return float(side * for_large * max(POWER_FROM / rate, 1.0) ** POWER)
 
 
 def _half_width(draws: FloatArray) -> float:

@@ -4,11 +4,14 @@ import json
 import multiprocessing
 import os
 import pathlib
+import re
 import resource
 import signal
 import socket
 import sqlite3
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 from fractions import Fraction
@@ -258,7 +261,7 @@ def test_every_damaged_byte_is_noticed_or_means_nothing(path, ledger):
         "INSERT INTO budget SELECT * FROM budget",
         "DROP TABLE reservations",
         "ALTER TABLE reservations ADD COLUMN more",
-        "PRAGMA user_version = 5",
+        "PRAGMA user_version = 6",
         "PRAGMA application_id = 0",
     ],
 )
@@ -299,7 +302,7 @@ def test_reservations_beyond_the_budget_are_refused(path, ledger):
 )
 def test_a_file_that_is_no_ledger_is_neither_taken_for_one_nor_changed(path, content):
     path.write_bytes(content)
-    with pytest.raises(CorruptedLedgerError, match=r"is not a privacy ledger.*JSON lines"):
+    with pytest.raises(CorruptedLedgerError, match=r"is not a privacy ledger.*earlier version"):
         Ledger.open(path)
     with pytest.raises(FileExistsError):
         Ledger.create(path, epsilon=1)
@@ -330,7 +333,7 @@ def test_what_is_given_back_cannot_be_begun_and_what_is_begun_not_given_back(led
     requests = [Request("a", HALF), Request("b", HALF)]
     first = [one.id for one in ledger.reserve_all(requests, announces=True)]
     assert ledger.give_back(first)
-    with pytest.raises(ValueError, match="is already abandoned"):
+    with pytest.raises(ValueError, match="is already failed"):
         ledger.begin(first)
     second = [one.id for one in ledger.reserve_all(requests, announces=True)]
     ledger.begin(second)
@@ -340,6 +343,59 @@ def test_what_is_given_back_cannot_be_begun_and_what_is_begun_not_given_back(led
     ledger.commit(*second)
     with pytest.raises(ValueError, match="is already committed"):
         ledger.begin(second)
+
+
+def test_a_ledger_has_so_many_free_failures(path):
+    ledger = Ledger.create(path, epsilon=1, free_failures=2)
+    tenth = Request("a tenth", Cost(PrivacyBudget(0.1)))
+
+    def reserved(requests=1):
+        return [one.id for one in ledger.reserve_all([tenth] * requests, announces=True)]
+
+    def reserve_and_die():
+        reserved()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    # What a person vouches for is no failure.
+    ledger.abandon(*reserved())
+    assert ledger.free_failures_left() == 2
+    assert ledger.give_back(reserved())
+    assert ledger.free_failures_left() == 1
+    # Of two reservations of a job none is given back where one could be.
+    assert not ledger.give_back(reserved(2))
+    assert ledger.spent() == PrivacyBudget(0.2)
+    run(reserve_and_die)
+    # It counts as given back before another job finds out.
+    assert ledger.free_failures_left() == 0 and ledger.spent() == PrivacyBudget(0.2)
+    assert not ledger.give_back(reserved()) and ledger.spent() == PrivacyBudget(0.3)
+    run(reserve_and_die)
+    assert ledger.spent() == PrivacyBudget(0.4)
+    reserved()
+    assert Ledger.open(path).spent() == PrivacyBudget(0.5)
+    assert [state for state in states(ledger) if state is not State.RESERVED] == [
+        State.ABANDONED,
+        State.FAILED,
+        State.FAILED,
+    ]
+
+
+def test_free_failures_end_in_the_order_of_reservations(path):
+    ledger = Ledger.create(path, epsilon=1, free_failures=1)
+
+    def reserve_and_die():
+        ledger.reserve_all([Request("half", HALF)] * 2, announces=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    run(reserve_and_die)
+    assert [line.is_lost for line in ledger.lines()] == [True, False]
+    assert ledger.spent() == PrivacyBudget(0.5)
+
+
+@pytest.mark.parametrize("number", [-1, 0.5, True, "20", None])
+def test_a_number_of_free_failures_is_an_integer_from_0(path, number):
+    with pytest.raises(ValueError, match="free_failures must be an integer from 0"):
+        Ledger.create(path, epsilon=1, free_failures=number)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("announces", [False, True])
@@ -358,7 +414,32 @@ def test_what_a_killed_process_reserved(ledger, announces, begins):
     # Another one of the same job may follow, or not.
     with contextlib.nullcontext() if free else pytest.raises(JobExistsError):
         ledger.reserve_all([Request("again", HALF), Request("more", HALF)], Origin(job_id="j"))
-        assert states(ledger) == [State.ABANDONED, State.RESERVED, State.RESERVED]
+        assert states(ledger) == [State.FAILED, State.RESERVED, State.RESERVED]
+
+
+def test_a_parent_that_dies_while_another_job_reserves_is_not_given_back_and_counted_on(
+    ledger, monkeypatch
+):
+    whole = [Request("whole", Cost(PrivacyBudget(1)))]
+    (reservation,) = ledger.reserve_all(whole, announces=True)
+    # It dies after the first question, and its worker lives on.
+    answers = iter([False])
+    monkeypatch.setattr(ledger_file, "has_ended", lambda process: next(answers, True))
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve_all(whole)
+    assert len(ledger.lines()) == 1
+    ledger.begin([reservation.id])
+    assert ledger.remaining() == PrivacyBudget(0)
+
+
+def test_what_is_begun_stays_within_the_budget_when_jobs_and_workers_are_killed():
+    rounds = 40
+    command = [sys.executable, "-m", "tests.budget.ledger_kills", f"--rounds={rounds}"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    seen = {word: int(count) for word, count in re.findall(r"([a-z][a-z ]*): (\d+)", ran.stdout)}
+    assert seen["rounds"] == rounds
+    assert min(seen[word] for word in ("begun", "killed", "given back")) > 0
 
 
 def test_a_process_is_known_to_have_ended_on_this_boot_of_this_machine_only():

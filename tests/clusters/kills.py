@@ -215,7 +215,7 @@ def sweep(kind, inputs, root, moments):
         lines = Ledger.open(place / "budget").lines()
         if code == 0 and any(line.may_be_given_back for line in lines):
             faults.append("what a killed run reserved was not given back")
-        seen["given back"] += any(line.state is State.ABANDONED for line in lines)
+        seen["given back"] += any(line.state is State.FAILED for line in lines)
         if lists - released(place).keys() or (code and left != lists):
             printed = (place / "printed").read_text(errors="replace").splitlines()[-1:]
             faults.append(f"no release by a second run, exit code {code}: {printed}")

@@ -178,7 +178,45 @@ def test_a_session_spends_and_refuses_before_it_reads():
     assert session.remaining == PrivacyBudget(0.25, "0.000009")
     with pytest.raises(TypeError, match="cannot be copied"):
         pickle.dumps(session)
-    assert "0.25" in repr(session)
+    left, whole = "epsilon 0.25, delta 0.000009", "epsilon 1, delta 0.00001"
+    spent = "epsilon 0.75, delta 0.000001"
+    assert repr(session) == f"<Session: {spent} spent so far, {left} left of {whole}>"
+
+
+@pytest.mark.parametrize("on_ledger", [False, True])
+def test_a_cell_that_runs_twice_is_told_that_it_spends_twice(tmp_path, on_ledger):
+    Ledger.create(tmp_path / "ledger", 2, 1e-5)
+    session = dp.Session.open(tmp_path / "ledger") if on_ledger else dp.Session(2, 1e-5)
+    again = pytest.warns(UserWarning, match="a second release of the same data")
+    tenth = LIST | {"epsilon": 0.1}
+    session.release(VISITS, **tenth)
+    with again:
+        session.release(VISITS, **tenth)
+    with again:
+        session.release(VISITS, **tenth)
+    # Other data, other arguments, another kind.
+    for data, options in ((VISITS.clone(), tenth), (VISITS, LIST | {"epsilon": 0.2})):
+        session.release(data, **options)
+    session.select(VISITS, **NAMES | {"epsilon": 0.1})
+    counts = [3, 2, 1]
+    session.release_counts(counts, epsilon=0.1, max_partitions_per_user=1)
+    with again:
+        session.release_counts(counts, epsilon=0.1, max_partitions_per_user=1)
+    assert session.spent.epsilon == PrivacyBudget("0.8").epsilon + PrivacyBudget("0.1").epsilon
+
+
+def test_a_session_in_memory_has_so_many_free_failures():
+    session, bad = dp.Session(epsilon=1, free_failures=2), VISITS.rename({"page": "url"})
+    options = LIST | {"epsilon": 0.1}
+    for spent in (0, 0, "0.1", "0.2"):
+        with pytest.raises(ValueError, match="no column"):
+            session.release(bad, **options)
+        assert session.spent == PrivacyBudget(spent)
+    with pytest.raises(ValueError, match="must be integers from 1"):
+        session.release_counts([0], epsilon=0.1, max_partitions_per_user=1)
+    assert session.spent == PrivacyBudget("0.3")
+    with pytest.raises(ValueError, match="free_failures must be an integer from 0"):
+        dp.Session(epsilon=1, free_failures=-1)
 
 
 def test_a_name_is_shown_on_one_line_whatever_is_in_it(tmp_path, capsys):

@@ -350,9 +350,9 @@ def files(tmp_path_factory):
     table("mixed-2", [1])
     os.mkfifo(directory / "pipe.csv")
     (directory / "link.csv").symlink_to(directory / "none")
-    Ledger.create(directory / "ledger", 1, 1e-5)
-    Ledger.create(directory / "large", 1000, 0.999)
-    Ledger.create(directory / "edges", 100, 1e-5, unit=PrivacyUnit.EDGE)
+    Ledger.create(directory / "ledger", 1, 1e-5, free_failures=10_000)
+    Ledger.create(directory / "large", 1000, 0.999, free_failures=10_000)
+    Ledger.create(directory / "edges", 100, 1e-5, unit=PrivacyUnit.EDGE, free_failures=10_000)
     for folder, name in (("released", "released_frequencies.csv"), ("drawn", "report.html")):
         (directory / folder).mkdir()
         (directory / folder / name).write_text("")
@@ -406,10 +406,12 @@ def test_a_fault_is_one_line_and_leaves_nothing(files, tmp_path, capfd, name, jo
     fault = FAULTS[name]
     records = fault.records
     (files / "records.csv").write_bytes(records if isinstance(records, bytes) else records.encode())
-    # What a job reserved it has given back, and a fault of flags is found before.
+    # What a job reserved it has given back, unless the fault depends on values. A fault of flags is
+    # found before.
     ledgers = ("ledger", "large")
     changed = ledgers if fault.code == FAILURE else ()
     before = everything(files, *changed)
+    spent = {name: Ledger.open(files / name).spent() for name in ledgers}
     flags = [flag.replace("{tmp}", str(files)) for flag in fault.flags]
     code = run(job, files, tmp_path / "out", flags, fault.without)
     out, err = capfd.readouterr()
@@ -420,8 +422,10 @@ def test_a_fault_is_one_line_and_leaves_nothing(files, tmp_path, capfd, name, jo
     assert PRIVATE not in err and FREQUENCY not in err
     assert len(err) < 1000
     assert everything(files, *changed) == before
-    for name in ledgers:
-        assert Ledger.open(files / name).spent() == PrivacyBudget(0)
+    is_charged = "the list contradicts" in err or "the --query failed while" in err
+    if is_charged:
+        spent["large"] += PrivacyBudget(1)
+    assert {name: Ledger.open(files / name).spent() for name in ledgers} == spent
     assert not list(tmp_path.iterdir())
 
 

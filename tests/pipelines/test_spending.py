@@ -1,5 +1,6 @@
 """Budget faults as a job meets them: never overspent, never silently lost."""
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -13,15 +14,17 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
 from dp_transforms.budget import Cost, Ledger, Origin, PrivacyBudget, Request, ledger_file
 from dp_transforms.engines.in_process import InProcess
-from dp_transforms.errors import InputError, NothingDrawnError
+from dp_transforms.errors import InputError, NothingDrawnError, UnsuitableListError, ValuesError
 from dp_transforms.files import output
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import LocalFiles
+from dp_transforms.mechanisms.partition.restricted import ExactTotalMechanism
 from pipelines import ledger as ledger_command
-from pipelines import release_job
+from pipelines import release_job, worker_pool
 from pipelines.release_frequency_list import main
 from pipelines.spending import spending
 from tests.jobs import job_flags, statement
@@ -72,6 +75,9 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
         # By the noise: to draw again has its price.
         (NothingDrawnError("none"), "committed"),
         (RuntimeError("NothingDrawnError: no"), "committed"),
+        # By values: "is the total at most 9?" has its price too.
+        (UnsuitableListError("contradicts"), "committed"),
+        (ValuesError("the --query failed"), "committed"),
     ],
 )
 def test_what_fails_is_given_back_if_nothing_can_have_come_out(
@@ -83,9 +89,9 @@ def test_what_fails_is_given_back_if_nothing_can_have_come_out(
             begin_release(pickle.loads(pickle.dumps(statement)))
         raise error
     free = announces and not begins and state == "reserved"
-    assert states(path) == ["abandoned" if free else state] * 2
+    assert states(path) == ["failed" if free else state] * 2
     if free:
-        with pytest.raises(InputError, match=r"nothing was released: .* already abandoned"):
+        with pytest.raises(InputError, match=r"nothing was released: .* already failed"):
             begin_release(statement)
 
 
@@ -166,7 +172,7 @@ def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
     # The next jobs have what is left, and no more.
     assert main(flags(tmp_path, path, "second")) == 0
     assert main(flags(tmp_path, path, "third")) == (not free)
-    assert states(path) == (["abandoned"] if free else ["reserved"]) + ["committed"] * (1 + free)
+    assert states(path) == (["failed"] if free else ["reserved"]) + ["committed"] * (1 + free)
 
 
 @ENGINES
@@ -176,7 +182,7 @@ def test_ctrl_c_costs_nothing_before_anything_is_written(tmp_path, path, engine,
     stopped = stopped_job(tmp_path, "publish", when, signal.SIGINT, job)
     told = "error: interrupted: the output directory tells whether a release was written\n"
     assert stopped == (130, told)
-    assert states(path) == ["abandoned" if when == "before" else "reserved"]
+    assert states(path) == ["failed" if when == "before" else "reserved"]
 
 
 def test_an_interrupt_while_records_are_read_says_that_there_is_no_release(
@@ -196,8 +202,83 @@ def test_a_fault_in_the_records_costs_nothing_unless_a_runner_may_go_on(
     assert main(job) == 1
     monkeypatch.setattr(release_job, "DEFAULT_RUNNER", "another")
     assert main(job) == 1
-    assert states(path) == ["abandoned", "reserved" if engine else "abandoned"]
+    assert states(path) == ["failed", "reserved" if engine else "failed"]
     assert not (tmp_path / "out").exists()
+
+
+@ENGINES
+@pytest.mark.parametrize("total", [2, 4, 9])
+def test_a_question_about_the_total_is_paid_for_whatever_the_answer(
+    tmp_path, path, engine, total, capsys
+):
+    """Without this, a total is found exactly by halving, in failed jobs that cost nothing."""
+    refused = total > 2 + 1  # one user's records are the tolerance
+    assert main([*flags(tmp_path, path), f"--exact_total={total}", *engine]) == refused
+    assert ("contradicts total" in capsys.readouterr().err) == refused
+    assert states(path) == ["committed"]
+    assert Ledger.open(path).spent().epsilon == Fraction(2, 5)
+
+
+@ENGINES
+def test_a_give_up_on_a_full_disk_is_paid_for(tmp_path, path, engine, monkeypatch):
+    """It depends on the noise; with a disk that is full for the ledger it was free."""
+    full = mock.Mock(side_effect=sqlite3.OperationalError("database or disk is full"))
+
+    def give_up(*_):
+        ledger_file.write = full
+        raise NothingDrawnError("no list was found")
+
+    monkeypatch.setattr(ledger_file, "write", ledger_file.write)
+    monkeypatch.setattr(ExactTotalMechanism, "_draw", give_up)
+    assert main([*flags(tmp_path, path), "--exact_total=2", *engine]) == 1
+    assert full.called
+    monkeypatch.undo()
+    # Even if the job had ended, it would not be given back.
+    (line,) = Ledger.open(path).lines()
+    assert line.begun and not line.may_be_given_back
+
+
+def test_a_query_that_fails_on_a_value_is_paid_for(tmp_path, path, capsys):
+    with contextlib.closing(sqlite3.connect(tmp_path / "records.db")) as connection, connection:
+        connection.execute("CREATE TABLE visits (user INTEGER, page TEXT)")
+        connection.executemany("INSERT INTO visits VALUES (?, ?)", [(n, "a") for n in range(2000)])
+    job = flags(tmp_path, path)
+    job[0] = f"--input=sqlite:{tmp_path}/records.db"
+    # An overflow where user 1500 is.
+    job += [
+        "--query=SELECT user, IIF(user = 1500, abs(-9223372036854775808), page) AS page FROM visits"
+    ]
+    assert main(job) == 1
+    assert "the --query failed while its records were read" in capsys.readouterr().err
+    assert states(path) == ["committed"]
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_dry_run_of_dataflow_costs_nothing(tmp_path, path, monkeypatch, failure, dry):
+    class DataflowRunner(PipelineRunner):
+        def run_pipeline(self, pipeline, options):
+            result = PipelineResult(PipelineState.DONE)
+            result.wait_until_finish = lambda duration=None: None
+            return result
+
+    monkeypatch.setattr(worker_pool, "make_runner", lambda flags, options: DataflowRunner())
+    job = [*flags(tmp_path, path), "--runner=DataflowRunner", "--project=project-1", "--region=r"]
+    job += ["--temp_location=gs://bucket-1/tmp"] + ["--dry_run=True"] * dry
+    assert main(job) == 0
+    assert states(path) == ([] if dry else ["committed"])
+    # What does not fit is refused all the same.
+    failure(1, "does not fit into" if dry else "asked for, but", main, [*job, "--epsilon=1.1"])
+    assert states(path) == ([] if dry else ["committed"])
+
+
+def test_a_list_of_counts_is_read_after_its_price_is_reserved(tmp_path, path):
+    (tmp_path / "counts.csv").write_text("frequency,multiplicity\n1,1\n2,1\n")
+    job = [f"--ledger={path}", "--epsilon=0.1", f"--output={tmp_path}/out"]
+    # A missing file tells nothing of the data.
+    assert main([f"--frequency_list={tmp_path}/nowhere.csv", *job]) == 1
+    assert states(path) == []
+    assert main([f"--frequency_list={tmp_path}/counts.csv", *job]) == 1
+    assert states(path) == ["failed"]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +294,7 @@ def test_what_a_footer_knows_is_found_before_anything_is_reserved(tmp_path, path
 
 @pytest.mark.parametrize(
     ("engine", "fills", "state"),
-    [([], False, "abandoned"), ([ON_BEAM], False, "abandoned"), ([], True, "reserved")],
+    [([], False, "failed"), ([ON_BEAM], False, "failed"), ([], True, "reserved")],
 )
 def test_a_disk_that_is_full_costs_nothing_unless_the_release_fills_it(
     tmp_path, path, monkeypatch, engine, fills, state
@@ -273,7 +354,7 @@ def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step
     code = main(job)
     err = capsys.readouterr().err
     if when == "before":
-        assert code == 0 and states(path) == ["abandoned", "committed"]
+        assert code == 0 and states(path) == ["failed", "committed"]
     elif step == "publish":
         # Its release is there, and only a note was missing.
         assert code == 3 and states(path) == ["committed"]

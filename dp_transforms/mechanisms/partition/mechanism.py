@@ -88,6 +88,7 @@ class PartitionMechanism(ABC):
     min_rate: ClassVar[Fraction] = MIN_RATE  # the smallest c
     factors: ClassVar[int] = 2  # a release costs at most this many factors of q**-sensitivity
     decodes: ClassVar[bool] = False  # whether releases come with the noisy coordinates
+    may_fail: ClassVar[bool] = False  # whether the list or the noise may prevent a release
 
     def __post_init__(self) -> None:
         sensitivity = positive_integer("sensitivity", self.sensitivity)

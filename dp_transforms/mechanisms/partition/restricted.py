@@ -70,6 +70,7 @@ class ExactTotalMechanism(PartitionMechanism):
     1100
     """
 
+    may_fail = True
     stable_name: ClassVar[str] = "ExactTotalMechanism"
 
     total: int = field(kw_only=True)
@@ -155,6 +156,7 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
     """
 
     stable_name: ClassVar[str] = "DistanceBoundedPartitionMechanism"
+    may_fail = True
 
     max_total: int = field(kw_only=True)
     delta: float | None = field(default=None, kw_only=True)

@@ -1,0 +1,53 @@
+"""Decides which failures of a job cost budget.
+
+A failed job has released one thing: that it failed, and the kind of fault. If this depends on the
+data, it is an output of the job like any other, but no mechanism has made it private. Three rules
+bound what failures tell:
+
+1. **A failure that depends on the values of records is charged**, as if the release had come out.
+   So is one that depends on the noise. Somebody who asks by failures ("is the total at least M?")
+   pays for each question, and the questions end with the budget.
+2. **Other failures are free, but a ledger has only so many of them**: by default ``FREE_FAILURES``
+   reservations are given back. Faults of form, a lack of memory and a killed process may depend on
+   the data too, for example if a query makes a null where a condition holds. Each free failure
+   tells at most which of a few kinds of fault it was.
+3. **A job's row is in the ledger before any record is read.** So a process that fails or is killed
+   while it reads records has a row to charge.
+
+No rule makes failures differentially private: a failure is an exact answer, whatever was paid for
+it. Whoever may choose the parameters of jobs and see how they fail must be trusted with the data
+(docs/guarantee.md). An owner who trusts them less sets the number of free failures to 0.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dp_transforms.errors import NothingDrawnError, UnsuitableListError, ValuesError
+
+FREE_FAILURES = 20
+"""How many reservations of failed jobs a ledger or a session gives back by default."""
+
+# A NothingDrawnError depends on the noise, the others on the values of records.
+_CHARGED = (ValuesError, UnsuitableListError, NothingDrawnError)
+_CHARGED_IN_WORKER = re.compile(rf"\b(?:{'|'.join(kind.__name__ for kind in _CHARGED)}): ")
+
+
+def is_charged(error: BaseException) -> bool:
+    r"""Tells whether a job that failed by an error is charged, because the error depends on values
+    of records or on noise. Runners raise errors of workers as text, which begins with their type.
+
+    >>> is_charged(ValuesError("the --query failed"))
+    True
+    >>> is_charged(RuntimeError("Traceback ...\nNothingDrawnError: no list"))
+    True
+    >>> is_charged(ValueError("the file has no column 'user'"))
+    False
+    """
+    return isinstance(error, _CHARGED) or bool(_CHARGED_IN_WORKER.search(str(error)))
+
+
+def check_free_failures(number: object) -> None:
+    """Raises a ValueError unless this may be a ledger's number of free failures."""
+    if type(number) is not int or not 0 <= number < 2**31:
+        raise ValueError("free_failures must be an integer from 0, such as 20")
