@@ -180,6 +180,8 @@ def _moved(bounded: FrequencyList, model: _ThinnedMixture) -> FrequencyList:
         users = np.arange(1, side + 1, dtype=float)
         kept = np.maximum(kept_at_rank_of(users), 1.0)
         excess = _log_at_least(bounded, kept) - np.interp(kept, values, before)
+        # Beyond the largest count of the bounded list, only the model knows anything.
+        excess = np.where(kept <= float(bounded.frequencies[0]), excess, 0.0)
         log_number = np.interp(users, values, after) + excess
         numbers = np.exp(np.minimum(log_number, 41.0))
         square = int((np.maximum(frequencies, numbers) >= ranks).sum())

@@ -1,0 +1,124 @@
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism, cell_bounds
+from dp_transforms.postprocessing.degree_survey import DegreeSurvey
+from tests.tapes import InsecureSeededTape
+
+
+def surveyed(degrees, epsilon, seed=1, max_degree=10_000):
+    mechanism = UserDegreeMechanism(epsilon, max_degree)
+    return DegreeSurvey.of(mechanism.release(Counter(degrees.tolist()), InsecureSeededTape(seed)))
+
+
+def true_share(degrees, kappa):
+    return np.minimum(degrees, kappa).sum() / degrees.sum()
+
+
+def lognormal_degrees(users, seed=0):
+    drawn = np.exp(np.random.default_rng(seed).normal(1.5, 1.2, users))
+    return np.maximum(np.rint(drawn), 1).astype(int)
+
+
+@pytest.mark.parametrize("degrees", [lognormal_degrees(5_000), np.arange(1, 400), np.full(900, 5)])
+def test_it_is_nearly_exact_without_noise(degrees):
+    survey = surveyed(degrees, 100)
+    assert survey.number_of_users().value == pytest.approx(len(degrees), rel=0.002)
+    assert survey.pairs().value == pytest.approx(degrees.sum(), rel=0.02)
+    assert survey.users @ survey.degrees == pytest.approx(survey.pairs().value)
+    for kappa in (1, 5, 20, 100, 5_000):
+        assert survey.kept_share(kappa).value == pytest.approx(true_share(degrees, kappa), abs=0.01)
+    for kappa in (1, 5, 19, 95):  # Ends of cells.
+        beyond = survey.users_beyond(kappa).value
+        assert beyond == pytest.approx((degrees > kappa).sum(), abs=2)
+
+
+def test_the_interval_of_the_kept_share_holds():
+    """20 seeded surveys at 90%. If it holds with 90%, it holds in 13 or fewer with a probability
+    below 0.003."""
+    degrees = lognormal_degrees(8_000)
+    held = 0
+    for seed in range(20):
+        found = surveyed(degrees, 0.3, seed).kept_share(16, confidence=0.9)
+        held += found.low <= true_share(degrees, 16) <= found.high
+        assert found.high - found.low < 0.5 or found.low == 0
+    assert held >= 14
+
+
+def test_a_smooth_density_beats_single_cells():
+    """The mean error of the kept share, over 12 seeded surveys, beside that of today's rule."""
+    from dp_transforms.postprocessing.kappa_choice import kept_part
+
+    degrees = lognormal_degrees(8_000, seed=5)
+    counted = Counter(degrees.tolist())
+    errors = []
+    for seed in range(12):
+        released = UserDegreeMechanism("0.1").release(counted, InsecureSeededTape(seed))
+        pair = DegreeSurvey.of(released).kept_share(16).value, kept_part(released, 16).value
+        errors.append([abs(share - true_share(degrees, 16)) for share in pair])
+    smooth, before = np.mean(errors, axis=0)
+    assert smooth < 0.7 * before
+
+
+def test_users_of_one_partition_are_seen_as_such():
+    for seed in range(5):
+        survey = surveyed(np.ones(20_000, int), 0.2, seed)
+        assert survey.kept_share(1).value > 0.999
+        assert not survey.tail_is_open()
+
+
+def test_heavy_users_far_from_all_others_are_found():
+    """50 users of 1,000 partitions hold more than half of all pairs, and have a cell alone."""
+    degrees = np.append(np.random.default_rng(0).geometric(0.5, 20_000), np.full(50, 1_000))
+    for seed in range(5):
+        found = surveyed(degrees, 1, seed)
+        assert found.kept_share(100).value == pytest.approx(true_share(degrees, 100), rel=0.25)
+
+
+def test_a_last_cell_with_users_has_no_upper_end():
+    degrees = np.append(np.ones(5_000, int), np.full(400, 500))
+    survey = surveyed(degrees, 1, max_degree=100)
+    assert survey.tail_is_open()
+    share = survey.kept_share(100)
+    assert share.low == 0 and share.value < 0.9
+    assert survey.pairs().high == math.inf
+    assert "inf" in str(survey.pairs())
+
+
+def test_it_repeats():
+    released = UserDegreeMechanism(1).release({1: 100, 9: 20}, InsecureSeededTape(3))
+    assert np.array_equal(DegreeSurvey.of(released).draws, DegreeSurvey.of(released).draws)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from([1, 2, 3, 5, 30, 1_000, 10_000]),
+    st.sampled_from([0.01, 0.3, 2.0, 100.0]),
+    st.lists(st.integers(-(10**4), 10**9), min_size=50, max_size=50),
+    st.sampled_from([1, 1_000, 10**9]),
+)
+def test_it_takes_any_numbers(max_degree, epsilon, users, divisor):
+    lowest = cell_bounds(max_degree)
+    noisy = tuple(number // divisor for number in users[: len(lowest)])
+    survey = DegreeSurvey.of(ReleasedDegrees(lowest, noisy, epsilon))
+    assert np.isfinite(survey.draws).all() and (survey.draws >= 0).all()
+    assert (np.diff(survey.degrees) > 0).all()
+    shares = [survey.kept_share(kappa) for kappa in (1, 3, 50, 10**6)]
+    for share in shares:
+        assert 0 <= share.low <= share.value <= share.high <= 1
+    assert [s.value for s in shares] == sorted(s.value for s in shares)
+    assert survey.pair_shares.sum() == pytest.approx(1)
+    assert math.isfinite(survey.pairs().value) and survey.users.min() >= 0
+
+
+def test_kappa_and_confidence_are_checked():
+    survey = DegreeSurvey.of(ReleasedDegrees((1, 2), (40, 3), 1.0))
+    with pytest.raises(ValueError, match="kappa must be a positive integer"):
+        survey.kept_share(0)
+    with pytest.raises(ValueError, match="confidence"):
+        survey.kept_share(1, confidence=1.5)
