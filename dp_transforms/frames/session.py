@@ -75,6 +75,8 @@ class Session:
         unit: str | PrivacyUnit = PrivacyUnit.USER,
     ):
         self._filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
+        if not isinstance(unit, (str, PrivacyUnit)):
+            raise TypeError(f"unit must be a name, got {type(unit).__name__}")
         self._unit = PrivacyUnit(unit)
         self._spent: list[Request] = []
         self._lock = threading.Lock()
