@@ -4,7 +4,6 @@ A short text or a number may be repeated, since names of columns and parameters 
 """
 
 import collections
-import functools
 
 import numpy as np
 import pandas as pd
@@ -53,8 +52,8 @@ HOLDERS = [
     pa.array,
     iter,
     collections.Counter,
-    functools.partial(dict.fromkeys, value=1),
-    functools.partial(dict.fromkeys, value=VALUES),
+    lambda values: dict.fromkeys(values, 1),
+    lambda values: dict.fromkeys(values, VALUES),
     lambda values: {"who": values, "page": values},
     lambda values: {values[0]: values, values[1]: values},
     lambda values: pd.DataFrame({"who": values, "page": values}),
@@ -122,7 +121,12 @@ def check(place, hold, change, by_session):
     name, argument = place
     if argument == "groups" and change is str:
         return  # its keys are names, which may be shown
-    value = hold([change(one) for one in VALUES])
+    if place == ("plan", "epsilons"):
+        return  # short texts, which are numbers here
+    try:
+        value = hold([change(one) for one in VALUES])
+    except TypeError:
+        return  # a holder of texts alone
     if by_session and name in RELEASES and argument != "session":
         function = getattr(dp.Session(1000, 0.5), name)
     else:

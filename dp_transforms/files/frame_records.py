@@ -59,6 +59,8 @@ def records_of(
     attributes = tuple(str(column_name(of_more, name)) for name in more)
     options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": attributes}
     source: RecordSource
+    if isinstance(data, str) and (len(data) > 4096 or not data.isprintable()):
+        raise _unknown(data)  # records as text, not a path
     with _listed_names(() if isinstance(partition, str) else columns[1]):
         if isinstance(data, (str, os.PathLike)):
             source = RecordFiles(os.fspath(data), *columns, **options)

@@ -169,6 +169,8 @@ def select(
     ... ).to_arrow().to_pydict()
     {'page': ['home']}
     """
+    if not isinstance(strategy, str):
+        raise TypeError(f"strategy must be a name, got {type(strategy).__name__}")
     spec = NamesSpec.of(
         strategy,
         epsilon,

@@ -81,6 +81,8 @@ class Session:
     ):
         check_free_failures(free_failures)
         self._filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
+        if not isinstance(unit, (str, PrivacyUnit)):
+            raise TypeError(f"unit must be a name, got {type(unit).__name__}")
         self._unit = PrivacyUnit(unit)
         self._spent: list[Request] = []
         self._free_failures = free_failures
