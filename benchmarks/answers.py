@@ -50,8 +50,8 @@ from dp_transforms.postprocessing.estimates import (
 )
 from dp_transforms.postprocessing.guessing_metrics import success_rate
 from dp_transforms.postprocessing.kappa_choice import kept_part
-from dp_transforms.releases.directory import load
 from dp_transforms.releases.comparison import compare
+from dp_transforms.releases.directory import load
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.questions import QUESTIONS
 from dp_transforms.sample_data import rockyou, yahoo
