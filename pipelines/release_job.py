@@ -14,7 +14,7 @@ from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import join
 from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
-from dp_transforms.releases.base import Statement, Tables
+from dp_transforms.releases.base import ReleasedTables, Statement
 from dp_transforms.releases.periods import write_all_periods
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import printing
@@ -40,7 +40,7 @@ class Writer:
 
     directory: ReleaseDirectory
     statement: Statement
-    tables: Callable[[Iterable[Any], Statement], Tables]
+    tables: ReleasedTables
 
     def __call__(
         self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[int] = ()
@@ -50,7 +50,10 @@ class Writer:
         statement = self.statement | budget
         for users in others:
             statement["users_of_other_partitions"] = users
-        self.directory.publish(functools.partial(self.tables, released, statement), statement)
+        elements = list(released)
+        statement |= self.tables.entries(elements)
+        content = functools.partial(self.tables.make, elements, statement)
+        self.directory.publish(content, statement)
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def writer(
     directory = ReleaseDirectory(
         path or flags.output, spec.tables.file_name, flags.overwrite, formats
     )
-    return Writer(directory, spec.statement(columns, bounded_by_job), spec.tables.make)
+    return Writer(directory, spec.statement(columns, bounded_by_job), spec.tables)
 
 
 def release_of(
