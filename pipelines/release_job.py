@@ -20,7 +20,7 @@ from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import printing
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, require, run
 from pipelines.job_flags import PERIOD_FLAGS, records
-from pipelines.spending import check_job, origin_of, price, spending
+from pipelines.spending import check_job, origin_of, planning_query, price, spending
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -190,7 +190,9 @@ def release_command(
         prepare: Callable[[argparse.Namespace], PreparedRelease | Job],
     ) -> Callable[..., int]:
         def prepared(flags: argparse.Namespace, options: Options) -> Job:
-            made = prepare(flags)
+            has_query = flags.input is not None and flags.query is not None
+            with planning_query(flags.ledger if has_query else None):
+                made = prepare(flags)
             if isinstance(made, PreparedRelease):
                 return release_job(flags, options, made)
             return printing()(made)

@@ -146,8 +146,8 @@ an error that may quote a job's description is told whole
 + if False:
 # dp_transforms/errors.py: frames/test_errors_keep_no_originals.py
 the text of the error that an error replaces travels with it
--                 link.__context__ = None
-+                 pass
+-         error.__context__ = error.__cause__ = None
++         pass
 # dp_transforms/runtime/job_secret.py
 every job draws the same secret
 - return cls(secrets.token_bytes(SECRET_BYTES))

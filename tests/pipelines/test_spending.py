@@ -250,7 +250,29 @@ def test_a_query_that_fails_on_a_value_is_paid_for(tmp_path, path, capsys):
     ]
     assert main(job) == 1
     assert "the --query failed while its records were read" in capsys.readouterr().err
-    assert states(path) == ["committed"]
+    assert states(path) == ["abandoned", "committed"]
+    assert Ledger.open(path).spent().epsilon == Fraction(2, 5)
+
+
+def test_a_query_that_fails_before_its_price_is_known_is_a_free_failure(tmp_path, capsys, failure):
+    Ledger.create(tmp_path / "budget", 1, free_failures=2)
+    path = str(tmp_path / "budget")
+    with contextlib.closing(sqlite3.connect(tmp_path / "records.db")) as connection, connection:
+        connection.execute("CREATE TABLE visits (user INTEGER, page TEXT)")
+        connection.execute("INSERT INTO visits VALUES (1, 'a')")
+    job = flags(tmp_path, path)
+    job[0] = f"--input=sqlite:{tmp_path}/records.db"
+    failing = "--query=SELECT abs(-9223372036854775808 * user) AS user, page FROM visits"
+    failure(2, "no flag", main, [*job, failing, "--pirod=day"])
+    assert states(path) == []
+    for dry in (["--dry_run"], []):
+        assert main([*job, failing, *dry]) == 1
+        assert "the --query failed while its records were read" in capsys.readouterr().err
+    assert states(path) == ["failed", "failed"]
+    # The answers end here.
+    for query in (failing, "--query=SELECT user, page FROM visits"):
+        failure(1, "has no free failures left", main, [*job, query])
+    assert main(flags(tmp_path, path)) == 0
 
 
 @pytest.mark.parametrize("dry", [False, True])
