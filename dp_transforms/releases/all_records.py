@@ -35,13 +35,11 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.output import csv_lines
 from dp_transforms.files.release_files import parse_rows, read_file
 from dp_transforms.mechanisms.decimals import Number, positive_integer
-from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
-from dp_transforms.postprocessing.all_records import estimate_all_records
 from dp_transforms.postprocessing.all_records_bounds import AllRecordsBounds, AllRecordsIntervals
-from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 from dp_transforms.postprocessing.survey_plan import (
     MAX_DEGREE,
@@ -62,6 +60,7 @@ from dp_transforms.releases.lists import list_guarantee, list_tables, read_lists
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
+    from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
 SURVEY = "survey"
 """The entry of a statement about the survey."""
@@ -82,13 +81,28 @@ class SurveyedList(NamedTuple):
     entries: Statement
 
 
+def decoded_survey(degrees: ReleasedDegrees) -> DegreeSurvey:
+    """Returns what a released survey tells of users' degrees."""
+    # scipy takes longer to load than a misspelt flag should wait.
+    from dp_transforms.postprocessing.degree_survey import DegreeSurvey
+
+    return DegreeSurvey.of(degrees)
+
+
+def _estimate(surveyed: SurveyedList, statement: Mapping[str, Any]) -> FrequencyList:
+    """Returns the estimated list of all records."""
+    from dp_transforms.postprocessing.all_records import estimate_all_records
+
+    kappa = statement["max_partitions_per_user"]
+    return estimate_all_records(surveyed.released, kappa, decoded_survey(surveyed.degrees))
+
+
 def surveyed_tables(released: Iterable[SurveyedList], statement: Statement) -> Tables:
     """Returns the tables of the only element: the bounded list with its noisy coordinates, the
     survey, and the estimated list of all records that follows from them."""
     (surveyed,) = released
     degrees = surveyed.degrees
-    kappa = statement["max_partitions_per_user"]
-    estimate = estimate_all_records(surveyed.released, kappa, DegreeSurvey.of(degrees))
+    estimate = _estimate(surveyed, statement)
     return {
         **list_tables([surveyed.released], statement),
         SURVEY_FILE: DEGREES_HEADER + csv_lines(zip(degrees.lowest, degrees.users, strict=True)),
@@ -166,7 +180,7 @@ class AllRecordsSpec(ReleaseSpec):
         """Returns kappa: a function of the released survey alone."""
         if self.max_partitions_per_user is not None:
             return self.max_partitions_per_user
-        return choose_bound(DegreeSurvey.of(degrees), self._parts[1]).kappa
+        return choose_bound(decoded_survey(degrees), self._parts[1]).kappa
 
     def list_mechanism(self, kappa: int) -> PartitionMechanism:
         """Returns the mechanism of the list at a kappa."""
@@ -239,8 +253,7 @@ class AllRecordsRelease(ListRelease):
     @classmethod
     def of(cls, surveyed: SurveyedList, statement: Mapping[str, Any]) -> AllRecordsRelease:
         """Makes a release from what an engine has made, and its whole statement."""
-        kappa = statement["max_partitions_per_user"]
-        estimate = estimate_all_records(surveyed.released, kappa, DegreeSurvey.of(surveyed.degrees))
+        estimate = _estimate(surveyed, statement)
         of_all = ReleasedList(estimate.frequencies, estimate.multiplicities, None, None)
         bounded = ListRelease(surveyed.released, statement)
         return cls(of_all, statement, bounded, surveyed.degrees)
@@ -253,7 +266,7 @@ class AllRecordsRelease(ListRelease):
     @cached_property
     def survey(self) -> DegreeSurvey:
         """Returns the decoded survey."""
-        return DegreeSurvey.of(self.degrees)
+        return decoded_survey(self.degrees)
 
     def kept_share(self) -> Estimate:
         """Estimates the part of all pairs (user, partition) that bounding kept, under the model of
