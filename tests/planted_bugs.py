@@ -146,8 +146,8 @@ an error that may quote a job's description is told whole
 + if False:
 # dp_transforms/errors.py: frames/test_errors_keep_no_originals.py
 the text of the error that an error replaces travels with it
--                 link.__context__ = None
-+                 pass
+-         error.__context__ = error.__cause__ = None
++         pass
 # dp_transforms/runtime/job_secret.py
 every job draws the same secret
 - return cls(secrets.token_bytes(SECRET_BYTES))
@@ -217,7 +217,7 @@ kappa is not enforced where a user's records are bounded for a frequency list
 kappa is not enforced in process
 - distinct_pairs, at_most=max_partitions, key=key
 + distinct_pairs, at_most=None, key=key
-# dp_transforms/engines/in_process.py: pipelines/test_engines.py
+# dp_transforms/engines/in_process.py: ./test_engine_conformance.py
 records that a number of other users needs are not bounded for the names
 - if not spec.already_bounded:
 + if False:
