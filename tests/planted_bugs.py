@@ -217,7 +217,7 @@ kappa is not enforced where a user's records are bounded for a frequency list
 kappa is not enforced in process
 - distinct_pairs, at_most=max_partitions, key=key
 + distinct_pairs, at_most=None, key=key
-# dp_transforms/engines/in_process.py: pipelines/test_engines.py
+# dp_transforms/engines/in_process.py: ./test_engine_conformance.py
 records that a number of other users needs are not bounded for the names
 - if not spec.already_bounded:
 + if False:

@@ -15,10 +15,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ListAndNamesSpec:
-    """Specifies both releases, whose costs add up. Each has its own statement and tables."""
+    """Specifies both releases, whose costs add up. Each has its own statement and tables.
+
+    Raises:
+      ValueError: the names come with a number of other users. That is of all users, and both
+        releases are of bounded records, in which some have no other partition left.
+    """
 
     frequency_list: ListSpec
     names: NamesSpec
+
+    def __post_init__(self) -> None:
+        if self.names.others_epsilon is not None:
+            raise ValueError(
+                "others_epsilon is for names alone, from all records: release them without a list"
+            )
 
     @property
     def requests(self) -> tuple[Request, ...]:

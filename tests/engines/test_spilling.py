@@ -1,4 +1,5 @@
-"""Shuffles beyond memory: the same releases, and nothing readable on disk."""
+"""Shuffles beyond memory: nothing readable on disk. Releases are compared in
+``tests/test_engine_conformance.py``."""
 
 import errno
 import functools
@@ -10,26 +11,17 @@ import subprocess
 import sys
 import textwrap
 
-import pyarrow as pa
 import pytest
 
-from dp_transforms import JobSecret
-from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar import columns
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.engines import local_shuffle
 from dp_transforms.engines.local_shuffle import Buckets, SpillError
-from dp_transforms.mechanisms.selection import MeasuredSelection, OptimalSelection
-from dp_transforms.releases import Attribute, GroupsSpec, ListAndNamesSpec, ListSpec, NamesSpec
 from tests import reference
 from tests.beam_runs import rows_of, table_of
-from tests.in_process_engine import NoNoise, in_process
 
 KEY = bytes(range(32))
-SECRET = JobSecret.insecure_for_testing(3)
 PIECES = [(i * i % 7, bytes([i]) * (i % 11)) for i in range(200)]
-COLUMNS = {"partition": [i % 50 for i in range(500)], "sex": ["f", "m", None, "f", "m"] * 100}
-TABLES = [pa.table({"user": [f"u{i * j % 97}" for i in range(500)]} | COLUMNS) for j in range(1, 9)]
 
 
 @pytest.mark.parametrize("most_bytes", [0, 100, 10**6])
@@ -59,37 +51,6 @@ def test_batches_of_many_duplicates_travel_together(monkeypatch):
     assert sorted(rows_of(found)) == sorted(reference.bound(itertools.chain(*batches), 3, KEY))
     # A batch of 8,000 records keeps at most 1,200: those of several make one.
     assert len(sent) <= 6
-
-
-NAMES = NamesSpec(MeasuredSelection(20, 1e-3, 40), others_epsilon=5)
-COUNTED = NamesSpec(OptimalSelection(5, 1e-3, 5))
-BUDGET = {"epsilon_all": 9, "epsilon_groups": 9, "selection": PrivacyBudget(5, 1e-3)}
-GROUPS = GroupsSpec(attributes=[Attribute("sex")], max_partitions_per_user=5, **BUDGET)
-HELD = {
-    "list": lambda engine: engine.frequency_list(ListSpec(NoNoise())),
-    "rounds": lambda engine: engine.names(NAMES),
-    "list and rounds": lambda engine: engine.list_and_names(
-        ListAndNamesSpec(ListSpec(NoNoise()), NAMES)
-    ),
-    "list and counts": lambda engine: engine.list_and_names(
-        ListAndNamesSpec(ListSpec(NoNoise()), COUNTED)
-    ),
-    "groups": lambda engine: engine.grouped_lists(GROUPS),
-}
-
-
-@pytest.mark.parametrize("verb", HELD)
-def test_no_release_depends_on_memory(tmp_path, monkeypatch, verb):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    written, write = [], Buckets._write
-    monkeypatch.setattr(Buckets, "_write", lambda *args: written.append(args) or write(*args))
-    expected = HELD[verb](in_process(TABLES, SECRET))
-    assert not written
-    monkeypatch.setattr(local_shuffle, "is_full", lambda *_: True)  # a batch of each table
-    for limit in (0, 10**5):
-        monkeypatch.setattr(local_shuffle, "memory_limit", lambda limit=limit: limit)
-        assert HELD[verb](in_process(TABLES, SECRET)) == expected
-    assert written and not list(tmp_path.iterdir())
 
 
 def test_what_is_on_disk_is_encrypted_and_authenticated(tmp_path):

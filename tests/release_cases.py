@@ -1,0 +1,97 @@
+"""Examples of every kind of release, on records with the columns user, page, sex and day.
+
+A kind that is added needs an example here: then the conformance suite runs it on every engine.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.releases import (
+    Attribute,
+    DegreesSpec,
+    GroupsSpec,
+    ListAndNamesSpec,
+    ListSpec,
+    NamesSpec,
+    PeriodListsSpec,
+    PeriodNamesSpec,
+    UserDegreesSpec,
+)
+
+
+def whole(spec, collections):
+    """The parts of a release that is written by itself: its specification, elements, and what the
+    engine adds to its statement."""
+    elements, *others = collections
+    yield spec, elements, {"users_of_other_partitions": list(*others)} if others else {}
+
+
+def list_and_names(spec, collections):
+    """The parts of a release that is written into two directories."""
+    released, *names = collections
+    yield from whole(spec.frequency_list, (released,))
+    yield from whole(spec.names, names)
+
+
+def each_period(spec, collections):
+    """The parts of lists of periods, in the order in which they come."""
+    for period, released in collections[0]:
+        yield spec, [released], {"period": period}
+
+
+@dataclass(frozen=True)
+class ReleaseCase:
+    """An example: the specification, the attribute columns that its records have, the period that
+    replaces the times of the last of these, and a function that gives the written parts."""
+
+    spec: Any
+    columns: tuple[str, ...] = ()
+    period: str | None = None
+    parts: Callable[..., Any] = whole
+
+
+NAMES = functools.partial(NamesSpec.of, epsilon=2, delta=1e-2, max_partitions_per_user=3)
+LIST = ListSpec(partition_mechanism(1, 3))
+PERIODS = {
+    "periods": [f"2026-01-0{day}" for day in range(1, 4)],
+    "epsilon": 3,
+    "max_periods_per_user": 2,
+    "max_partitions_per_user": 3,
+    "kind": "day",
+}
+GROUPS = GroupsSpec(
+    attributes=[Attribute("sex", ("f", "m", "x")), Attribute("day")],
+    epsilon_all=1,
+    epsilon_groups=2,
+    max_partitions_per_user=3,
+    selection=PrivacyBudget(1, 1e-2),
+)
+
+CASES = {
+    "list": ReleaseCase(LIST),
+    "list by a walk": ReleaseCase(ListSpec(partition_mechanism(9, 3))),
+    "names": ReleaseCase(NAMES("optimal")),
+    "counts and others": ReleaseCase(
+        NAMES("auto", noisy_counts=True, intervals=True, pre_threshold=3, others_epsilon=1)
+    ),
+    "names in rounds": ReleaseCase(NAMES("measured", others_epsilon=1)),
+    "public names": ReleaseCase(
+        NAMES("auto", noisy_counts=True, public_partitions=["1", "2", "1234567"])
+    ),
+    "list and names": ReleaseCase(ListAndNamesSpec(LIST, NAMES("optimal")), parts=list_and_names),
+    "list and names in rounds": ReleaseCase(
+        ListAndNamesSpec(LIST, NAMES("renyi_rounds")), parts=list_and_names
+    ),
+    "lists by period": ReleaseCase(PeriodListsSpec(**PERIODS), ("day",), "day", each_period),
+    "names by period": ReleaseCase(
+        PeriodNamesSpec(**PERIODS, delta=1e-2, noisy_counts=True), ("day",), "day"
+    ),
+    "groups": ReleaseCase(GROUPS, ("sex", "day")),
+    "degrees": ReleaseCase(DegreesSpec(2)),
+    "projected degrees": ReleaseCase(DegreesSpec(4, "in", degree_bound=3)),
+    "partitions of users": ReleaseCase(UserDegreesSpec(1, max_degree=8)),
+}

@@ -1,0 +1,265 @@
+"""Every kind of release is the same on every engine, whatever happens on the way.
+
+Under one secret the engines write equal bytes: for many records, none and those of one user, with
+records that do not fit into memory, with bundles that are run again, and after a job that was
+interrupted. Records that cannot be used are refused in the same words.
+"""
+
+import collections
+import functools
+import importlib
+import inspect
+import json
+import pkgutil
+import random
+import typing
+import uuid
+from unittest import mock
+
+import apache_beam as beam
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from dp_transforms import JobSecret, releases
+from dp_transforms.engines import local_shuffle
+from dp_transforms.engines.base import Engine
+from dp_transforms.engines.in_process import InProcess
+from dp_transforms.errors import input_error_message
+from dp_transforms.files.frame_records import records_of
+from dp_transforms.releases import ListAndNamesSpec, NamesSpec, ReleaseSpec
+from pipelines.on_beam import OnBeam
+from tests.release_cases import CASES
+
+SECRET = JobSecret.insecure_for_testing(5)
+HEADER = "user,page,sex,day\n"
+METHODS = {
+    name: typing.get_type_hints(method)["spec"]
+    for name, method in vars(Engine).items()
+    if not name.startswith("_")
+}
+
+
+def many_records():
+    """Records of which one user may have many, and some are there twice."""
+    rng = random.Random(3)
+    return [
+        f"{rng.randrange(90)},{int(rng.paretovariate(0.6))},{rng.choice('fm')},2026-01-0{day}\n"
+        for day in rng.choices(range(1, 5), k=900)
+    ]
+
+
+ROWS = {
+    "many": many_records(),
+    "none": [],
+    "one user": [f"7,{page},f,2026-01-0{page}\n" for page in range(1, 4)],
+}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """For each kind of data, records in two files."""
+    root = tmp_path_factory.mktemp("records")
+    for name, rows in ROWS.items():
+        (root / name).mkdir()
+        for part in range(2):
+            (root / name / f"{part}.csv").write_text(HEADER + "".join(rows[part::2]))
+    return root
+
+
+def source_of(case, path):
+    return records_of(f"{path}/*.csv", "user", "page", False, case.columns, case.period)
+
+
+def content(case, source, released):
+    """The bytes of all files of a release."""
+    written = []
+    for spec, elements, entries in case.parts(case.spec, released):
+        statement = spec.statement(source.partition_fields) | entries
+        written.append(spec.tables.make(elements, statement))
+        written.append({"privacy.json": json.dumps(statement).encode()})
+    return written
+
+
+def in_process(case, source):
+    return case.spec.release(InProcess(source, SECRET, num_buckets=3))
+
+
+_released = collections.defaultdict(list)
+
+
+def _keep(key, *released):
+    # Pickled by its name, so that this process's list is the one that grows.
+    _released[key].append([list(elements) for elements in released])
+
+
+def on_beam(case, source, runner=None):
+    """The collections of the release, which is the same each time that a worker is to write it."""
+    key = uuid.uuid4().hex
+    engine = OnBeam(beam.Pipeline(runner or FnApiRunner()), source, SECRET, num_buckets=2)
+    try:
+        engine.run(functools.partial(_keep, key), case.spec.release(engine))
+    except BaseException:
+        assert key not in _released
+        raise
+    first, *again = _released.pop(key)
+    for released in again:
+        assert content(case, source, released) == content(case, source, first)
+    return first
+
+
+ENGINES = pytest.mark.parametrize("make", [in_process, on_beam])
+KINDS = {type(case.spec): case for case in CASES.values()}
+
+
+@functools.cache
+def expected(name, path):
+    """The files of a case by the engine of this process, with memory enough."""
+    case = CASES[name]
+    source = source_of(case, path)
+    return content(case, source, in_process(case, source))
+
+
+def test_every_kind_has_a_case_and_a_method_of_its_own():
+    for module in pkgutil.iter_modules(releases.__path__, f"{releases.__name__}."):
+        importlib.import_module(module.name)
+    kinds, to_visit = set(), [ReleaseSpec]
+    while to_visit:
+        kind = to_visit.pop()
+        to_visit += kind.__subclasses__()
+        if not inspect.isabstract(kind) and kind.__module__.startswith(f"{releases.__name__}."):
+            kinds.add(kind)
+    examples = {type(case.spec) for case in CASES.values()}
+    assert kinds <= examples
+    assert len(METHODS) == len(examples) and {*METHODS.values()} == examples
+
+
+@pytest.mark.parametrize("case", KINDS.values(), ids=lambda case: type(case.spec).__name__)
+def test_a_specification_calls_the_method_of_its_kind(case):
+    engine = mock.Mock(spec=list(METHODS))
+    released = case.spec.release(engine)
+    (call,) = engine.mock_calls
+    name, arguments, _ = call
+    assert METHODS[name] is type(case.spec) and arguments == (case.spec,)
+    assert released is getattr(engine, name).return_value
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        (name, data)
+        for name, case in CASES.items()
+        for data in (ROWS if case in KINDS.values() else ["many"])
+    ],
+)
+def test_engines_write_the_same(name, data, directory):
+    case, path = CASES[name], directory / data
+    files = expected(name, path)
+    source = source_of(case, path)
+    assert content(case, source, on_beam(case, source)) == files
+    tables = [text for part in files for file, text in part.items() if file.endswith(".csv")]
+    assert tables
+    if data == "many":
+        assert max(text.count(b"\n") for text in tables) > 3
+
+
+def test_a_list_and_names_come_without_a_number_of_other_users():
+    # One engine left it out, and it would have been paid for.
+    names = NamesSpec.of("measured", 1, 1e-2, 3, others_epsilon=1)
+    with pytest.raises(ValueError, match="others_epsilon is for names alone"):
+        ListAndNamesSpec(CASES["list"].spec, names)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_statements_do_not_depend_on_the_records(name, directory):
+    statements = []
+    for data in ROWS:
+        files = [part["privacy.json"] for part in expected(name, directory / data)[1::2]]
+        statements.append([json.loads(text) for text in files])
+        for statement in statements[-1]:
+            # A released number, with noise.
+            statement.pop("users_of_other_partitions", None)
+    assert statements[0] == statements[1] == statements[2]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bundles_that_are_run_again_change_nothing(name, directory):
+    # Every bundle is run twice, the one that writes as well.
+    case, path = CASES[name], directory / "many"
+    source = source_of(case, path)
+    released = on_beam(case, source, FnApiRunner(bundle_repeat=1))
+    assert content(case, source, released) == expected(name, path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_records_that_do_not_fit_into_memory_change_nothing(name, directory, tmp_path, monkeypatch):
+    case, path = CASES[name], directory / "many"
+    files = expected(name, path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    writes, write = [], local_shuffle.Buckets._write
+    monkeypatch.setattr(
+        local_shuffle.Buckets, "_write", lambda *args: writes.append(args) or write(*args)
+    )
+    monkeypatch.setattr(local_shuffle, "is_full", lambda *_: True)  # a batch of each table
+    for limit in (0, 3_000):
+        monkeypatch.setattr(local_shuffle, "memory_limit", lambda limit=limit: limit)
+        source = source_of(case, path)
+        assert content(case, source, in_process(case, source)) == files
+        assert writes and not list(tmp_path.iterdir())
+
+
+FAULTS = {
+    "no user": (",1,f,2026-01-02\n", "has records without a user or without a partition"),
+    "too few fields": ("7,1\n", "a line does not have 4 fields"),
+    "no time": ("7,1,f,yesterday\n", "not all records have a time"),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "fault"),
+    [
+        pytest.param(case, fault, id=f"{kind.__name__}-{fault}")
+        for kind, case in KINDS.items()
+        for fault in FAULTS
+        if case.period is not None or fault != "no time"
+    ],
+)
+def test_bad_records_are_refused_in_the_same_words(case, fault, tmp_path):
+    row, words = FAULTS[fault]
+    (tmp_path / "0.csv").write_text(HEADER + "1,1,f,2026-01-01\n")
+    (tmp_path / "1.csv").write_text(HEADER + "2,1,f,2026-01-01\n" + row)
+    messages = []
+    for make in (in_process, on_beam):
+        source = source_of(case, tmp_path)
+        with pytest.raises(Exception) as error:
+            make(case, source)
+        messages.append(input_error_message(error.value))
+    assert messages[0] == messages[1] and words in messages[0]
+    assert "yesterday" not in messages[0]
+
+
+class Interrupted:
+    """A source that is interrupted after its first table."""
+
+    def __init__(self, source):
+        self._source = source
+        self.estimated_rows, self.num_buckets = 0, 3
+
+    def tables(self):
+        yield next(self._source.tables())
+        raise KeyboardInterrupt
+
+
+@ENGINES
+@pytest.mark.parametrize("case", KINDS.values(), ids=lambda case: type(case.spec).__name__)
+def test_nothing_is_left_of_an_interrupted_job(case, make, directory, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(local_shuffle, "is_full", lambda *_: True)
+    monkeypatch.setattr(local_shuffle, "memory_limit", lambda: 0)
+    source = Interrupted(source_of(case, directory / "many"))
+    with pytest.raises((KeyboardInterrupt, RuntimeError), match=r"^$|KeyboardInterrupt"):
+        make(case, source)
+    assert not list(tmp_path.iterdir())
+    # The next one has the same files.
+    (name,) = (name for name, other in CASES.items() if other is case)
+    source = source_of(case, directory / "many")
+    assert content(case, source, make(case, source)) == expected(name, directory / "many")
