@@ -213,6 +213,21 @@ a copy of a tape serves a release
 kappa is not enforced where a user's records are bounded for a frequency list
 - distinct_pairs, at_most=self._max_partitions, key=secret.key("bound contributions")
 + distinct_pairs, key=secret.key("bound contributions")
+# dp_transforms/engines/in_process.py: releases/test_all_records.py::test_the_list_is_that_of_records_bounded_by_the_chosen_kappa
+the list that follows a survey has users with more than kappa partitions
+- kept = map_ahead(self._bound(kappa), pairs)
++ kept = pairs
+fewer ranks of a user are kept than kappa may take
+- self._bounded(spec.most_partitions)
++ self._bounded(spec.survey.max_degree)
+# dp_transforms/releases/all_records.py: releases/test_all_records.py::test_kappa_and_cost_follow_from_public_numbers_alone
+a survey costs nothing
+- Request("survey of partitions per user", Cost(PrivacyBudget(survey))),
++ Request("survey of partitions per user", Cost(PrivacyBudget(0))),
+# dp_transforms/engines/in_process.py: releases/test_all_records.py::test_kappa_and_cost_follow_from_public_numbers_alone
+kappa is chosen by the true degrees
+- kappa = spec.kappa_after(degrees)
++ kappa = max(users)
 # dp_transforms/engines/in_process.py: pipelines/test_release_frequency_list.py
 kappa is not enforced in process
 - distinct_pairs, at_most=max_partitions, key=key
@@ -356,7 +371,7 @@ a frame states types that its library has found in the rows
 + self._schema = record_schema(self.pattern, first.schema, self._columns)
 # dp_transforms/files/json_lines.py: ./test_empty_input.py::test_files
 JSON lines state the types of their values
-- return as_text(_schema(path, _kinds(path, columns)).empty_table()).schema
+- return as_text_fields(_schema(path, _kinds(path, columns)))
 + return _schema(path, _kinds(path, columns))
 # dp_transforms/files/database.py: ./test_empty_input.py::test_queries
 a column of SQLite has the type that its values have
