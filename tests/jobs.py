@@ -27,6 +27,12 @@ def flags_over(usual, *flags):
     return [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
 
 
+def instead(flags, *others):
+    """The flags, with others in the place of those of the same names."""
+    names = {flag.partition("=")[0] for flag in others}
+    return [*(flag for flag in flags if flag.partition("=")[0] not in names), *others]
+
+
 def job_flags(directory, *flags):
     """The flags of a job on ``records.csv`` of a directory, whose release goes to its ``out``."""
     usual = {
