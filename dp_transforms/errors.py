@@ -104,5 +104,5 @@ def input_error_message(error: BaseException) -> str | None:
     """
     if isinstance(error, InputError | UnsuitableListError):
         return _BEAM_SUFFIX.sub("", str(error))
-    found = _IN_WORKER_TEXT.findall(str(error))
-    return found[-1] if found else None
+    texts = _IN_WORKER_TEXT.findall(str(error))
+    return texts[-1] if texts else None

@@ -130,14 +130,14 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
                 "--frequency_list needs --neighbour and --mechanism=frequency_list; strategies "
                 "need --input and --user"
             )
-        one, other = map(read_frequency_list, (flags.frequency_list, flags.neighbour))
-        if (distance := one.l1_distance(other)) > max_partitions:
+        first, second = map(read_frequency_list, (flags.frequency_list, flags.neighbour))
+        if (distance := first.l1_distance(second)) > max_partitions:
             raise ValueError(
                 f"--frequency_list and --neighbour are {distance:,} apart in L1, and neighbours "
                 f"at most {max_partitions:,}: give two that one user tells apart, or the "
                 "--max_partitions_per_user that was promised"
             )
-        return list_audit(partition_mechanism(flags.epsilon, max_partitions), one, other)
+        return list_audit(partition_mechanism(flags.epsilon, max_partitions), first, second)
     if flags.neighbour is not None:
         raise ValueError("--neighbour is for --frequency_list; --user makes that of --input")
     if flags.user is None:
@@ -156,7 +156,7 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
 
 def findings(audit: Audit, draws: int, error_rate: float) -> dict[str, Any]:
     """Returns the audit's findings; ``broken`` says whether its promise is."""
-    outputs, others = (audit.draw(one, draws) for one in audit.inputs)
+    outputs, others = (audit.draw(data, draws) for data in audit.inputs)
     bound = epsilon_lower_bound(outputs, others, audit.delta, error_rate, audit.statistics)
     exact = None if audit.exact is None else audit.exact()
     broken = bound.epsilon > audit.epsilon
@@ -175,33 +175,33 @@ def findings(audit: Audit, draws: int, error_rate: float) -> dict[str, Any]:
     }
 
 
-def report(found: dict[str, Any]) -> str:
+def report(certificate: dict[str, Any]) -> str:
     """Puts ``findings`` in words."""
-    exact = found["exact"]
-    if found["broken"]:
+    exact = certificate["exact"]
+    if certificate["broken"]:
         verdict = "THE PROMISE IS BROKEN for this pair"
     elif exact is not None:
         verdict = "the promise is kept for this pair"
     else:
         verdict = "nothing contradicts the promise for this pair"
-    at = f"at delta {found['delta']:.3g}"
+    at = f"at delta {certificate['delta']:.3g}"
     known = "not known" if exact is None else f"epsilon = {exact:.6g} {at}"
     return (
-        f"pair:      {found['pair']}\n"
-        f"promised:  epsilon = {found['promised']:.6g} {at}\n"
+        f"pair:      {certificate['pair']}\n"
+        f"promised:  epsilon = {certificate['promised']:.6g} {at}\n"
         f"exact:     {known}\n"
-        f"certified: epsilon >= {found['certified']:.4f} {at}, with error rate "
-        f"{found['error_rate']:.3g} (an event in {found['hits']:,} of {found['draws']:,} draws "
-        f"against {found['other_hits']:,})\n"
+        f"certified: epsilon >= {certificate['certified']:.4f} {at}, with error rate "
+        f"{certificate['error_rate']:.3g} (an event in {certificate['hits']:,} of "
+        f"{certificate['draws']:,} draws against {certificate['other_hits']:,})\n"
         f"verdict:   {verdict}"
     )
 
 
 @command_line.command(make_parser)
 def main(flags: argparse.Namespace) -> int:
-    found = findings(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
-    print(json.dumps(found, indent=2) if flags.json else report(found))
-    return command_line.FAILURE if found["broken"] else command_line.SUCCESS
+    certificate = findings(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
+    print(json.dumps(certificate, indent=2) if flags.json else report(certificate))
+    return command_line.FAILURE if certificate["broken"] else command_line.SUCCESS
 
 
 def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any]]:

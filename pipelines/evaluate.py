@@ -41,14 +41,20 @@ def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]
     """Returns {name: [original, released]}, and their distance; a ValueError for an empty list."""
     lists = (original, released)
     return {
-        "contributions": [one.total for one in lists],
-        "partitions": [one.distinct for one in lists],
+        "contributions": [frequency_list.total for frequency_list in lists],
+        "partitions": [frequency_list.distinct for frequency_list in lists],
         **{
-            f"lambda_{guesses}": [guessing_metrics.success_rate_bits(one, guesses) for one in lists]
+            f"lambda_{guesses}": [
+                guessing_metrics.success_rate_bits(frequency_list, guesses)
+                for frequency_list in lists
+            ]
             for guesses in (1, 10, 100)
         },
         **{
-            f"G_{alpha}": [guessing_metrics.alpha_guesswork_bits(one, alpha) for one in lists]
+            f"G_{alpha}": [
+                guessing_metrics.alpha_guesswork_bits(frequency_list, alpha)
+                for frequency_list in lists
+            ]
             for alpha in ("0.25", "0.5")
         },
         "dist": original.l1_distance(released) / 2,
@@ -72,9 +78,9 @@ def comparison(original: FrequencyList, released: FrequencyList) -> str:
     values = measured(original, released)
     distance = values.pop("dist")
     rows = [["", "original", "released", "difference"]]
-    for name, (one, other) in values.items():
-        numbers = (one, other, other - one)
-        form = ",d" if isinstance(one, int) else ".2f"
+    for name, (private, released) in values.items():
+        numbers = (private, released, released - private)
+        form = ",d" if isinstance(private, int) else ".2f"
         rows.append([name, *(format(number, form) for number in numbers)])
     return f"{text_table(rows, words=1)}\ndist (half the L1 distance): {distance:,.12g}"
 

@@ -155,16 +155,16 @@ def main(flags: argparse.Namespace) -> None:
             unit = PrivacyUnit(flags.unit)
             budget = flags.epsilon, flags.delta, flags.composition_delta
             Ledger.create(path, *budget, unit, flags.free_failures)
-            said = path
+            output = path
         elif flags.command == "show":
             ledger = Ledger.open(path)
-            said = json.dumps(_as_json(ledger), indent=2) if flags.json else ledger_table(ledger)
+            output = json.dumps(_as_json(ledger), indent=2) if flags.json else ledger_table(ledger)
         else:
             ledger = Ledger.open(path)
             if not flags.nothing_came_out:
                 raise ValueError(_WARNING)
             ledger.abandon(*flags.ids)
-            said = f"{path}: {ledger.remaining()} is left"
+            output = f"{path}: {ledger.remaining()} is left"
     except FileExistsError:
         raise InputError(f"{path} exists: a ledger is never replaced; give another file") from None
     except OSError as error:
@@ -172,7 +172,7 @@ def main(flags: argparse.Namespace) -> None:
         raise InputError(f"{path} cannot be {done}: {reason(error)}") from None
     except CorruptedLedgerError as error:
         raise InputError(str(error)) from None
-    print(said)
+    print(output)
 
 
 def _as_json(ledger: Ledger) -> dict[str, Any]:

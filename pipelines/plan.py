@@ -18,7 +18,9 @@ from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.postprocessing.planning import (
+    MechanismPlan,
     ReleasePlan,
+    SelectionPlan,
     expected_dist,
     plan_releases,
     zipf_list,
@@ -130,12 +132,7 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
         return text
     rows = [["epsilon", *(selection.strategy for selection in plans[0].selections)]]
     for plan in plans:
-        cells = [
-            "never" if one.half_from is None else f"{one.half_from:,} ({one.named:,})"
-            for one in plan.selections
-        ]
-        marked = [c + " *" * one.chosen for c, one in zip(cells, plan.selections, strict=True)]
-        rows.append([f"{plan.epsilon:g}", *marked])
+        rows.append([f"{plan.epsilon:g}", *map(_selection_cell, plan.selections)])
     return (
         f"{text}\n\nSelection: users with which a partition is named half of the time (how "
         f"many partitions have them)\n{text_table(rows)}\n"
@@ -146,15 +143,29 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
 
 def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
     """Makes a table of the error that each mechanism would have."""
-    rows = [["epsilon", *(one.mechanism for one in plans[0].mechanisms)]]
+    rows = [["epsilon", *(planned.mechanism for planned in plans[0].mechanisms)]]
     for plan in plans:
-        cells = [
-            "none" if one.expected_dist is None else f"{one.expected_dist:,.0f}" + " *" * one.chosen
-            for one in plan.mechanisms
-        ]
-        rows.append([f"{plan.epsilon:g}", *cells])
+        rows.append([f"{plan.epsilon:g}", *map(_mechanism_cell, plan.mechanisms)])
     head = "Expected dist by --mechanism (none: it does not work there, or is far worse)"
     return f"{head}\n{text_table(rows)}"
+
+
+def _selection_cell(planned: SelectionPlan) -> str:
+    cell = "never"
+    if planned.half_from is not None:
+        cell = f"{planned.half_from:,} ({planned.named:,})"
+    return _marked(cell, planned.chosen)
+
+
+def _mechanism_cell(planned: MechanismPlan) -> str:
+    if planned.expected_dist is None:
+        return "none"
+    return _marked(f"{planned.expected_dist:,.0f}", planned.chosen)
+
+
+def _marked(cell: str, chosen: bool) -> str:
+    """Returns a cell, with a star if "auto" would take it."""
+    return f"{cell} *" if chosen else cell
 
 
 def _why_the_default(
@@ -191,7 +202,7 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
     )
     for index, selection in enumerate(plans[0].selections):
         users = [plan.selections[index].half_from for plan in plans]
-        shown = [float("nan") if one is None else one for one in users]
+        shown = [float("nan") if number is None else number for number in users]
         style = "--" if index % 2 else "-"  # Some strategies need equally many users.
         axes[1].loglog(epsilons, shown, style, marker="o", markersize=4, label=selection.strategy)
     if panels == 2:

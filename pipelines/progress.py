@@ -61,12 +61,12 @@ class Watch:
         self, tables: Iterable[Any], stage: str, rows: str, total: int = 0, private: bool = True
     ) -> Iterator[Any]:
         """Passes on the tables of a stage, and counts their rows if the number is private."""
-        told = Stage(stage, total)
+        shown_stage = Stage(stage, total)
         if private:
             self._counts[rows] += 0
         for table in tables:
             if self.shows_progress:
-                told.seen(table.num_rows)
+                shown_stage.seen(table.num_rows)
             if private:
                 self._counts[rows] += table.num_rows
             yield table

@@ -40,7 +40,7 @@ def write_report(directory: str, words: Words = NO_WORDS) -> str:
 def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
     """Writes the page of two lists beside the second; returns its path. Errors are those of
     ``write_report``, and a ValueError if the releases are not two lists."""
-    short = [os.path.basename(one.rstrip("/")) for one in (first, second)]
+    short = [os.path.basename(path.rstrip("/")) for path in (first, second)]
     labels = (first, second) if short[0] == short[1] else (short[0], short[1])
     comparison = compare(load(first), load(second), labels=labels)
     with reading(f"one of {first} and {second}", _CONTENT):
@@ -104,8 +104,8 @@ def main(flags: argparse.Namespace) -> None:
     page.check_available()
     if len(flags.releases) > 2:
         raise ValueError("give one directory, or two to compare")
-    for one in flags.releases if flags.degrees is not None else ():
-        for directory in release_directories(one):
+    for path in flags.releases if flags.degrees is not None else ():
+        for directory in release_directories(path):
             print(f"{directory}: {kept(directory, flags.degrees)}")
     if len(flags.releases) == 2:
         first, second = flags.releases

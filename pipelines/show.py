@@ -33,7 +33,7 @@ def shown(directory: str) -> str:
         release = load(directory)
         parts = [repr(release)]
         if isinstance(release, ListRelease):
-            rows = [[name, str(one)] for name, one in release.numbers().items()]
+            rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]
             parts.append(text_table(rows, words=2))
         return "\n\n".join([*parts, release.privacy])
 

@@ -141,11 +141,15 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             if not FORKS:
                 self._warm_up()
             self._workers.add(ours)
-        told: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        threading.Thread(target=self._watch, args=(ours, endpoint, told), daemon=True).start()
-        return told.get()
+        ready_queue: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        threading.Thread(
+            target=self._watch, args=(ours, endpoint, ready_queue), daemon=True
+        ).start()
+        return ready_queue.get()
 
-    def _watch(self, worker: socket.socket, endpoint: str, told: queue.SimpleQueue[bool]) -> None:
+    def _watch(
+        self, worker: socket.socket, endpoint: str, ready_queue: queue.SimpleQueue[bool]
+    ) -> None:
         """Says whether a worker gets ready, and hangs up when the node that it serves is gone."""
         worker.settimeout(_SECONDS_BETWEEN_LOOKS)
         with worker:
@@ -158,7 +162,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                     continue
                 except OSError:
                     ready = False
-                told.put(ready)
+                ready_queue.put(ready)
                 if not ready:
                     break
             with self._lock:

@@ -215,7 +215,7 @@ def test_the_version_is_the_same_everywhere():
         "CITATION.cff": "^version: (.*)$",
         "docs/method.md": r"^  version = \{(.*)\},$",
         "docs/comparison.md": r"^\| this \| (\S+) \|",
-        "CHANGELOG.md": r"\A# Changelog\n\n(?:## Unreleased\n(?:.*\n)*?)?## (\S+)",
+        "CHANGELOG.md": r"\A# Changelog\n(?:.*\n)*?## (\S+)$",
     }.items():
         found = re.search(pattern, read(page), re.MULTILINE)
         assert found and found[1] == dp.__version__, page

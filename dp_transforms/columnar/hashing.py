@@ -254,8 +254,8 @@ class KeyedUniforms:
     Raises:
       ValueError: the key does not have 32 bytes.
 
-    >>> one, other = (KeyedUniforms(pa.array(names), bytes(32)) for names in ("ab", "b"))
-    >>> bool(one.words[1] == other.words[0]), one.prefix(1, 512) >> 448 == int(one.words[1])
+    >>> first, second = (KeyedUniforms(pa.array(names), bytes(32)) for names in ("ab", "b"))
+    >>> bool(first.words[1] == second.words[0]), first.prefix(1, 512) >> 448 == int(first.words[1])
     (True, True)
     """
 

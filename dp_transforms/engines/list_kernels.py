@@ -97,13 +97,13 @@ def columns_of(spec: GroupsSpec) -> tuple[str, ...]:
 def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
     """Makes a table with attributes of records, with plain users and partitions."""
     columns = {name: plain(table[name], name) for name in (USER, PARTITION)}
-    for one in attributes:
-        text = attribute_text(table[one.name], one.name)
-        if one.groups is not None:
+    for attribute in attributes:
+        text = attribute_text(table[attribute.name], attribute.name)
+        if attribute.groups is not None:
             # Values without a list must not take the place of one that has a list.
-            known = pc.is_in(text, value_set=pa.array(one.groups, pa.string()))
+            known = pc.is_in(text, value_set=pa.array(attribute.groups, pa.string()))
             text = pc.if_else(known, text, NO_VALUE)
-        columns[one.name] = text
+        columns[attribute.name] = text
     return pa.table(columns)
 
 
@@ -182,7 +182,8 @@ def users_of_lists(bounded: pa.Table, spec: GroupsSpec) -> pa.Table:
     """Returns the distinct users of each list, as a partition, whose group is to be selected."""
     tables = [in_lists_of(bounded, i, spec) for i in spec.to_select]
     pairs = [
-        pa.table({USER: one[USER], PARTITION: single(one[PARTITION]).field(LIST)}) for one in tables
+        pa.table({USER: table[USER], PARTITION: single(table[PARTITION]).field(LIST)})
+        for table in tables
     ]
     return distinct_pairs(concat(pairs))
 
@@ -200,11 +201,11 @@ def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
         .group_by([LIST, COUNT])
         .aggregate([([], "count_all")])
     )
-    found: dict[str, dict[int, int]] = {}
+    by_list: dict[str, dict[int, int]] = {}
     columns = (rows[name].to_pylist() for name in (LIST, COUNT, "count_all"))
     for name, count, partitions in zip(*columns, strict=True):
-        found.setdefault(name, {})[count] = partitions
-    return found.items()
+        by_list.setdefault(name, {})[count] = partitions
+    return by_list.items()
 
 
 def listed(table: pa.Table, lists: pa.Array) -> pa.Table:

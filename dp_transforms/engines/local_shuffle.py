@@ -115,8 +115,8 @@ def reduced(
     with Buckets(memory // _HELD_SHARE) as buckets:
         for pieces in map_ahead(pieces_of, itertools.chain(first, joint)):
             buckets.add(pieces)
-        for found in map_ahead(gathered, buckets.take()):
-            yield from found
+        for shuffled in map_ahead(gathered, buckets.take()):
+            yield from shuffled
 
 
 class SpillableTables(Iterable[pa.Table], contextlib.AbstractContextManager["SpillableTables"]):

@@ -172,8 +172,8 @@ def select_from_counts(
     if strategy.saturation_count is not None and not noisy_counts:
         # Larger counts are kept whatever their uniform number.
         needed &= counts < strategy.saturation_count
-    found = selected(strategy, table, needed=needed)
-    return found if public is None else concat([found, public])
+    names = selected(strategy, table, needed=needed)
+    return names if public is None else concat([names, public])
 
 
 def _selected(

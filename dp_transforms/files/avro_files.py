@@ -114,7 +114,7 @@ def _type(kind: Any) -> pa.DataType | None:
     DataType(date32[day])
     """
     if isinstance(kind, list):
-        others = [one for one in kind if one != "null"]
+        others = [branch for branch in kind if branch != "null"]
         return _type(others[0]) if len(others) == 1 else None
     if isinstance(kind, str):
         return _TYPES.get(kind)
@@ -129,14 +129,16 @@ def _type(kind: Any) -> pa.DataType | None:
 
 
 def _table(records: list[Any], fields: pa.Schema, columns: Sequence[str]) -> pa.Table:
-    found = {}
+    arrays = {}
     for name in columns:
         values, kind = records, fields_at(fields, name)[0].type
         for key in name.split("."):
             values = [None if value is None else value[key] for value in values]
         if kind == pa.string():
             # fastavro gives UUIDs as objects, and those of fixed size as bytes.
-            values = [uuid.UUID(bytes=one) if isinstance(one, bytes) else one for one in values]
+            values = [
+                uuid.UUID(bytes=value) if isinstance(value, bytes) else value for value in values
+            ]
             values = [value if value is None else str(value) for value in values]
-        found[name] = pa.array(values, kind)
-    return pa.table(found)
+        arrays[name] = pa.array(values, kind)
+    return pa.table(arrays)

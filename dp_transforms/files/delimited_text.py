@@ -109,7 +109,7 @@ class DelimitedText(text_lines.TextFormat):
                     stream = pa.TransformInputStream(pa.PythonFile(file, "r"), checked)
                     options = self._options(layout, text_lines.BLOCK_BYTES)
                     batches = pa.csv.open_csv(stream, **options)
-                    tables = (pa.Table.from_batches([one]) for one in batches if one.num_rows)
+                    tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
                 else:
                     # Arrow takes each block for a file, and drops a mark at its beginning.
                     mark = _BYTE_ORDER_MARK.encode(self.encoding, "ignore")
@@ -289,14 +289,14 @@ class _StrictQuotes:
         if not piece and not self._ended:
             text += "\n"
             self._ended = True
-        found = text.encode()
-        self._check(found)
+        content = text.encode()
+        self._check(content)
         if self._ended and self._quotes % 2:
             raise InputError(
                 f"{self._path}: a quote is not closed: give --no_quotes if quotes are ordinary "
                 "characters"
             )
-        return mark + found
+        return mark + content
 
     def _check(self, text: bytes) -> None:
         window = np.frombuffer(self._last + text, np.uint8)

@@ -119,9 +119,9 @@ def _read_groups(
             # Without a buffer, all pages of a column are held.
             buffer_size=_BUFFER_BYTES if large else 0,
         )
-        found = parquet.iter_batches(batch_rows, groups, schema.names, use_threads=large)
+        arrived = parquet.iter_batches(batch_rows, groups, schema.names, use_threads=large)
         # Small row groups are one table: each table costs as much as thousands of records.
-        for some in ([batch] for batch in found) if large else filter(None, [list(found)]):
+        for some in ([batch] for batch in arrived) if large else filter(None, [list(arrived)]):
             table = pa.Table.from_batches(some)
             # Arrow itself does not check that text is UTF-8, nor that codes have values.
             table.validate(full=True)

@@ -77,13 +77,13 @@ class LocalFiles:
         directory, name = os.path.split(pattern)
         like = re.compile(r"[^/\\]*".join(map(re.escape, name.split("*"))))
         names = os.listdir(directory) if os.path.isdir(directory) else []
-        paths = [os.path.join(directory, one) for one in names if like.fullmatch(one)]
+        paths = [os.path.join(directory, entry) for entry in names if like.fullmatch(entry)]
         return [path for path in paths if os.path.exists(path) and not os.path.isdir(path)]
 
     @staticmethod
     def version(path: str) -> FileVersion:
-        found = os.stat(path)
-        return FileVersion(path, found.st_size, found.st_mtime)
+        status = os.stat(path)
+        return FileVersion(path, status.st_size, status.st_mtime)
 
     @staticmethod
     def create(path: str) -> Any:
@@ -152,18 +152,18 @@ def _matching(pattern: str) -> list[FileVersion]:
     filesystem(pattern)  # raises if there is none
     with faults(f"{pattern} cannot be listed"):
         if local and not re.search(r"[?\[]|\*\*|\*.*/", pattern):
-            found = [LocalFiles.version(path) for path in LocalFiles.match(pattern)]
+            files = [LocalFiles.version(path) for path in LocalFiles.match(pattern)]
         else:
-            found = [_version(file) for file in filesystem("://").match([pattern])[0].metadata_list]
-    if not found:
+            files = [_version(file) for file in filesystem("://").match([pattern])[0].metadata_list]
+    if not files:
         raise InputError(
             f"no file matches {pattern}: check the path, and quote a glob in the shell"
         )
-    for file in found:
+    for file in files:
         # A pipe can only be read once, and a device may have no end.
         if local and not os.path.isfile(file.path):
             raise InputError(f"{file.path} is not a regular file: copy what it gives into one")
-    return found
+    return files
 
 
 def file_version(path: str) -> FileVersion:
@@ -222,10 +222,10 @@ def reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     if "filesystem" in str(error).lower():
-        found = re.search(r"(\w+):", str(error).rpartition("specified")[2])
-        if found is None or found[1] not in _EXTRAS:
+        scheme = re.search(r"(\w+):", str(error).rpartition("specified")[2])
+        if scheme is None or scheme[1] not in _EXTRAS:
             return "no filesystem for such a path is known; a database needs a --query"
-        return _not_installed(found[1])
+        return _not_installed(scheme[1])
     return "the filesystem refused; check the path and your access to it"
 
 

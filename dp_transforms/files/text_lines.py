@@ -75,12 +75,12 @@ def text_bytes(path: str) -> Iterator[Any]:
 
 def line(path: str, file: Any) -> bytes:
     """Returns the next line of a file, with its end; an InputError if it is too long to be one."""
-    found: bytes = file.readline(LONGEST_LINE)
-    if len(found) == LONGEST_LINE and not found.endswith(b"\n"):
+    line: bytes = file.readline(LONGEST_LINE)
+    if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
         raise InputError(
             f"{path}: a line is longer than {LONGEST_LINE >> 20} MiB: is this text with line ends?"
         )
-    return found
+    return line
 
 
 def blocks(part: FileRange, file: Any, data_start: int, mark: bytes) -> Iterator[bytes]:

@@ -212,7 +212,7 @@ class Session:
         """Spends in a ledger's file; yields its lines as they will be after the block."""
         ledger = self._ledger
         assert ledger is not None, "the session has a file"
-        ids = [one.id for one in ledger.reserve_all(requests, announces=True)]
+        ids = [entry.id for entry in ledger.reserve_all(requests, announces=True)]
         try:
             yield [
                 line.closed(State.COMMITTED) if line.id in ids else line for line in ledger.lines()

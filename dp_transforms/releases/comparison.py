@@ -42,11 +42,11 @@ class Comparison(PicturedTable):
     def _columns(self) -> dict[str, Any]:
         return {
             "number": list(self.questions),
-            "first": [float(one.value) for one in self.first],
-            "second": [float(one.value) for one in self.second],
-            "difference": [float(one.value) for one in self.differences],
-            "low": [float(one.low) for one in self.differences],
-            "high": [float(one.high) for one in self.differences],
+            "first": [float(estimate.value) for estimate in self.first],
+            "second": [float(estimate.value) for estimate in self.second],
+            "difference": [float(estimate.value) for estimate in self.differences],
+            "low": [float(estimate.low) for estimate in self.differences],
+            "high": [float(estimate.high) for estimate in self.differences],
         }
 
 
@@ -79,7 +79,7 @@ def compare(
     >>> dp.compare(monday, tuesday).to_arrow().to_pylist()[1]["difference"]
     30.0
     """
-    if not all(isinstance(one, ListRelease) for one in (first, second)):
+    if not all(isinstance(release, ListRelease) for release in (first, second)):
         raise ValueError("compare takes two lists, not names, groups or periods")
     of_first, of_second = (answers_of(each, half(confidence)) for each in (first, second))
     shown = {*questions_to_show(of_first), *questions_to_show(of_second)}

@@ -48,9 +48,11 @@ SELECTION = "names of groups"
 def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]], _: Statement) -> Tables:
     """Returns the tables of lists with their attributes and groups, by which they are sorted. A
     list without partitions has the row 0,0, so that every group is named."""
-    lists = sorted(lists, key=lambda one: one[:2])
-    rows = ((*label, *row) for *label, one in lists for row in list(one) or [(0, 0)])
-    coordinates = ((*label, *row) for *label, one in lists for row in one.coordinates or ())
+    lists = sorted(lists, key=lambda labelled: labelled[:2])
+    rows = ((*label, *row) for *label, released in lists for row in list(released) or [(0, 0)])
+    coordinates = (
+        (*label, *row) for *label, released in lists for row in released.coordinates or ()
+    )
     return {
         LISTS_FILE: LISTS_HEADER + csv_lines(rows),
         COORDINATES_FILE: GROUPED_COORDINATES_HEADER + csv_lines(coordinates),
@@ -158,7 +160,10 @@ class GroupsSpec(ReleaseSpec):
         of_attribute = Cost(self._of_attribute, self.for_group.loss_range)
         return (
             Request(ALL_USERS_LIST, of_all),
-            *(Request(f"lists of groups by {one.name}", of_attribute) for one in self.attributes),
+            *(
+                Request(f"lists of groups by {attribute.name}", of_attribute)
+                for attribute in self.attributes
+            ),
             *(self.names.requests_for(SELECTION) if self.names else ()),
         )
 
@@ -204,15 +209,15 @@ class GroupReleases(Releases):
     _file_name = LISTS_FILE
 
     def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
-        prices = {one.get("attribute", ""): one for one in statement["lists"]}
+        prices = {entry.get("attribute", ""): entry for entry in statement["lists"]}
         # The lists are under pure differential privacy, even where the names of groups are not.
         common = {name: value for name, value in statement.items() if name not in _OF_ALL}
         common["delta"] = 0
-        told = {
-            name: ListRelease(one, {**common, **prices[name[0]], "group": name[1]})
-            for name, one in lists.items()
+        releases = {
+            name: ListRelease(released, {**common, **prices[name[0]], "group": name[1]})
+            for name, released in lists.items()
         }
-        super().__init__(told, "group")
+        super().__init__(releases, "group")
         self.statement = dict(statement)
 
     @property
@@ -227,7 +232,7 @@ class GroupReleases(Releases):
         publish({directory: self}, overwrite)
 
     def _tables(self) -> Tables:
-        return grouped_tables(((*name, one.released) for name, one in self.items()), {})
+        return grouped_tables(((*name, release.released) for name, release in self.items()), {})
 
 
 _OF_ALL = (

@@ -143,9 +143,11 @@ def read_lists(
     arms: dict[tuple[str, ...], Arms] = {}
     if is_decoded(statement):
         arms = parse_coordinates(read_file(directory, COORDINATES_FILE), coordinates_header)
-    prices = {one.get("attribute", ALL_USERS): one for one in statement.get("lists", [statement])}
-    found = {}
-    for label, one in sorted(lists.items()):
+    prices = {
+        entry.get("attribute", ALL_USERS): entry for entry in statement.get("lists", [statement])
+    }
+    released = {}
+    for label, frequency_list in sorted(lists.items()):
         price = prices["".join(label[:1])]
         coordinates = None
         if is_decoded(price):
@@ -157,8 +159,10 @@ def read_lists(
                     f"{join(directory, COORDINATES_FILE)} is not as it was released: rows are "
                     "missing, or there are too many"
                 )
-        found[label] = ReleasedList(one.frequencies, one.multiplicities, None, coordinates)
-    return found, statement
+        released[label] = ReleasedList(
+            frequency_list.frequencies, frequency_list.multiplicities, None, coordinates
+        )
+    return released, statement
 
 
 def _decay(price: Mapping[str, Any]) -> Decay:

@@ -47,7 +47,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
     @property
     def _are_lists(self) -> bool:
-        return all(isinstance(one, ListRelease) for one in self.values())
+        return all(isinstance(release, ListRelease) for release in self.values())
 
     def _label_columns(self, name: Any) -> dict[str, str]:
         return {self.kind: name}
@@ -57,8 +57,8 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         import pyarrow as pa
 
         parts = []
-        for name, one in self.items():
-            table = one.to_arrow()
+        for name, release in self.items():
+            table = release.to_arrow()
             for column, value in reversed(self._label_columns(name).items()):
                 table = table.add_column(0, column, [pa.repeat(value, len(table))])
             parts.append(table)
@@ -77,26 +77,28 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         if not self._are_lists:
             raise ValueError("numbers have a series in lists, not in names")
         names = names_of(self.statement)
-        by_words = {one.words.format(**names): one for one in QUESTIONS}
+        by_words = {question.words.format(**names): question for question in QUESTIONS}
         if number not in by_words:
             raise ValueError(f"number must be one of {', '.join(by_words)}, got {number!r}")
         asked = by_words[number]
-        told, wider = (
-            [asked.of_list(one, level) for one in self.values()]
+        estimates, wider = (
+            [asked.of_list(release, level) for release in self.values()]
             for level in (confidence, half(confidence))
         )
         changes = [difference(*pair, confidence) for pair in pairwise(wider)]
-        return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
+        return Series(self.kind, number, tuple(self.labels), tuple(estimates), tuple(changes))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes each release into a subdirectory, as a job with ``--period``: see
         ``ListRelease.save``."""
-        publish({os.path.join(directory, name): one for name, one in self.items()}, overwrite)
+        publish(
+            {os.path.join(directory, name): release for name, release in self.items()}, overwrite
+        )
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {self.kind: self.labels}
         if not self._are_lists:
-            return columns | {"names": [len(one) for one in self.values()]}
+            return columns | {"names": [len(names) for names in self.values()]}
         for number in ("partitions", "total"):
             names = (number, f"{number}, low", f"{number}, high")
             columns |= _columns_of(names, self.series(number).estimates)
@@ -130,7 +132,9 @@ class Series(Table):
         }
 
 
-def _columns_of(names: Sequence[str], told: Sequence[Estimate | None]) -> dict[str, list[Any]]:
+def _columns_of(names: Sequence[str], estimates: Sequence[Estimate | None]) -> dict[str, list[Any]]:
     """Returns columns of the values and interval ends of estimates, under three names."""
     ends = zip(names, ("value", "low", "high"), strict=True)
-    return {name: [one and getattr(one, end) for one in told] for name, end in ends}
+    return {
+        name: [estimate and getattr(estimate, end) for estimate in estimates] for name, end in ends
+    }

@@ -57,20 +57,21 @@ def list_page(release: ListRelease, words: Words) -> page.Page:
             "this release is narrowed by public knowledge; the error bars of a report are for "
             "unrestricted ones"
         ) from None
-    said, released = wording(dict(release.statement), words), release.released
+    terms, released = wording(dict(release.statement), words), release.released
     pictures = {}
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(released):
-        pictures = {name: page.png(one) for name, one in _figures(release, said).items()}
-        content = _plots(pictures, said) + _numbers(release, said) + _top(release, said)
-        if said.guessing:
+        pictures = {name: page.png(figure) for name, figure in _figures(release, terms).items()}
+        content = _plots(pictures, terms) + _numbers(release, terms) + _top(release, terms)
+        if terms.guessing:
             content += _metrics(release)
-    intro = f"""As released, {said.total} {said.things} add up to {released.total:,}, over
-{some(released.distinct, said.thing, said.things)}. The numbers of the true list differ by the noise
-that makes the list private. The release does not say which {said.things}. The true list has between
-{number.low:,} and {number.high:,} of them ({CONFIDENCE:.0%} confidence).{said.limits("It is")}"""
+    limits = terms.limits("It is")
+    intro = f"""As released, {terms.total} {terms.things} add up to {released.total:,}, over
+{some(released.distinct, terms.thing, terms.things)}. The numbers of the true list differ by the
+noise that makes the list private. The release does not say which {terms.things}. The true list has
+between {number.low:,} and {number.high:,} of them ({CONFIDENCE:.0%} confidence).{limits}"""
     content = f"<p>{html.escape(intro)}</p>\n{content}"
-    title = said.title + said.bound
+    title = terms.title + terms.bound
     return page.document(title, words, content, {"": release.statement}), pictures
 
 
@@ -108,14 +109,14 @@ def _rows_of_numbers(release: ListRelease, said: Wording) -> list[tuple[str, str
 
 def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     """Makes the page of two lists side by side."""
-    told = [wording(dict(each.statement), words) for each in comparison.lists]
+    terms_of_both = [wording(dict(each.statement), words) for each in comparison.lists]
     pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
     bounds = ""
-    for label, said in zip(comparison.labels, told, strict=True):
-        bounds += said.limits(f"The list {label} is")
+    for label, terms in zip(comparison.labels, terms_of_both, strict=True):
+        bounds += terms.limits(f"The list {label} is")
     answers = (comparison.first, comparison.second, comparison.differences)
     rows = [
-        (_named(question, told[0]), *map(_text, answered))
+        (_named(question, terms_of_both[0]), *map(_text, answered))
         for question, *answered in zip(comparison.questions, *answers, strict=True)
     ]
     confidence = comparison.differences[0].confidence
@@ -136,13 +137,13 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     heads = ("", *comparison.labels, "Difference")
     content = f"<p>{html.escape(intro)}</p>\n{picture}\n"
     content += page.section("Numbers and differences", about, [heads, *rows])
-    title = f"{told[0].title}s, two compared".replace("A differentially", "Differentially")
+    title = f"{terms_of_both[0].title}s, two compared".replace("A differentially", "Differentially")
     named = (f": {label}" for label in comparison.labels)
     statements = dict(zip(named, (each.statement for each in comparison.lists), strict=True))
     return page.document(title, words, content, statements), pictures
 
 
-def _figures(release: ListRelease, said: Wording) -> dict[str, Any]:
+def _figures(release: ListRelease, terms: Wording) -> dict[str, Any]:
     """Draws the figures of a list, by the names of their files."""
     released, bands = release.released, _bands(release)
     band = f"where the true one is ({CONFIDENCE:.0%} confidence)"
@@ -156,25 +157,25 @@ def _figures(release: ListRelease, said: Wording) -> dict[str, Any]:
         sums = guessing_metrics.rank_sums(released)
         rates = [sums.sum_to(rank) / sums.total for rank in ranks.tolist()]
         axes.fill_between(ranks, *bounds, alpha=0.25, lw=0, label=band)
-        axes.semilogx(ranks, rates, "." * (len(ranks) == 1), label="as released")
+        axes.semilogx(ranks, rates, _marker(len(ranks)), label="as released")
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:.0%}")
 
-    figures = {RANKS_FILE: page.curves(said.ranks_title, "rank", said.users, by_rank)}
-    if said.guessing:
+    figures = {RANKS_FILE: page.curves(terms.ranks_title, "rank", terms.users, by_rank)}
+    if terms.guessing:
         x, y = "most frequent partitions (guesses)", "part of all contributions"
         figures[CURVE_FILE] = page.curves("Guessing curve", x, y, guessing_curve)
     return figures
 
 
 def comparison_figure(comparison: Comparison, words: Words = NO_WORDS) -> Any:
-    said = wording(dict(comparison.lists[0].statement), words)
+    terms = wording(dict(comparison.lists[0].statement), words)
 
     def draw(axes: Any) -> None:
         for release, label in zip(comparison.lists, comparison.labels, strict=True):
             _draw_ranks(axes, release.released, _bands(release), label)
 
-    return page.curves(said.ranks_title, "rank", said.users, draw)
+    return page.curves(terms.ranks_title, "rank", terms.users, draw)
 
 
 def plot_list(
@@ -241,21 +242,26 @@ def _draw_ranks(
     """Draws frequencies by rank, with error bars whose lower ends are cut off at a half."""
     if bands is not None:
         ranks = _ranks(released, bands)
-        lower, upper = (np.maximum(one.at_ranks(ranks), 0.5) for one in bands)
+        lower, upper = (np.maximum(end.at_ranks(ranks), 0.5) for end in bands)
         axes.fill_between(ranks, lower, upper, alpha=0.25, lw=0, label=band)
     # Each run of equal frequencies is a step, from its first rank to its last.
     ends = released.multiplicities.cumsum()
     ranks = np.stack([ends - released.multiplicities + 1, ends], axis=1).ravel()
-    axes.plot(ranks, released.frequencies.repeat(2), "." * (released.distinct == 1), label=label)
+    axes.plot(ranks, released.frequencies.repeat(2), _marker(released.distinct), label=label)
     if len(released):
         axes.set(xscale="log", yscale="log")
         axes.set_ylim(bottom=0.5)
 
 
-def _plots(pictures: dict[str, bytes], said: Wording) -> str:
-    about = f"The list is{said.bound[1:]}." if said.bound else ""
+def _marker(points: int) -> str:
+    """Returns matplotlib's marker of a line: a single point would have no line to show it."""
+    return "." if points == 1 else ""
+
+
+def _plots(pictures: dict[str, bytes], terms: Wording) -> str:
+    about = f"The list is{terms.bound[1:]}." if terms.bound else ""
     captions = {
-        RANKS_FILE: f"{said.ranks_caption} The shaded band holds the true numbers; its lower end "
+        RANKS_FILE: f"{terms.ranks_caption} The shaded band holds the true numbers; its lower end "
         f"is cut off at a half. {about}",
         CURVE_FILE: "The part of all contributions that the most frequent partitions make up: the "
         f"accounts that this number of guesses breaks. {about}",
@@ -266,10 +272,10 @@ def _plots(pictures: dict[str, bytes], said: Wording) -> str:
     return f'<h2>The list</h2>\n<div class="plots">\n{figures}\n</div>\n'
 
 
-def _numbers(release: ListRelease, said: Wording) -> str:
+def _numbers(release: ListRelease, terms: Wording) -> str:
     """Makes a table of the main numbers of a list, as ``show`` and ``numbers`` print them."""
     kinds = [
-        release.numbers(by_model=by_model, things=said.things, users=said.users)
+        release.numbers(by_model=by_model, things=terms.things, users=terms.users)
         for by_model in (False, True)[: 1 + (release.released.coordinates is not None)]
     ]
     rows = [
@@ -278,14 +284,14 @@ def _numbers(release: ListRelease, said: Wording) -> str:
     return _section("Numbers", "", "", rows)
 
 
-def _top(release: ListRelease, said: Wording) -> str:
+def _top(release: ListRelease, terms: Wording) -> str:
     top = release.top(min(_TOP, release.released.distinct))
-    rows = [(f"{rank}", page.count_text(one)) for rank, one in enumerate(top, 1)]
+    rows = [(f"{rank}", page.count_text(estimate)) for rank, estimate in enumerate(top, 1)]
     about = (
         f"The largest frequencies. With {CONFIDENCE:.0%} confidence all of these intervals hold "
         "together."
     )
-    return page.section("The top", about, [("Rank", said.users.capitalize()), *rows])
+    return page.section("The top", about, [("Rank", terms.users.capitalize()), *rows])
 
 
 def _metrics(release: ListRelease) -> str:
@@ -295,13 +301,13 @@ def _metrics(release: ListRelease) -> str:
     rows = [
         (
             f"Success rate of {n:,} guess{'es' if n > 1 else ''}",
-            *(page.bits_text(one.success_rate_bits(n)) for one in kinds),
+            *(page.bits_text(kind.success_rate_bits(n)) for kind in kinds),
         )
         for n in _GUESSES
     ] + [
         (
             f"Guesswork to reach {float(alpha):.0%}",
-            *(page.bits_text(one.alpha_guesswork_bits(alpha)) for one in kinds),
+            *(page.bits_text(kind.alpha_guesswork_bits(alpha)) for kind in kinds),
         )
         for alpha in _ALPHAS
     ]
@@ -316,9 +322,9 @@ def _section(title: str, about: str, head: str, rows: Sequence[Sequence[str]]) -
     return page.section(title, about, [(head, *_HEADS[:kinds]), *rows])
 
 
-def _named(question: str, said: Wording) -> str:
+def _named(question: str, terms: Wording) -> str:
     """Puts a question of a comparison in the words of the page."""
-    named = question.replace("partitions", said.things).replace("users", said.users)
+    named = question.replace("partitions", terms.things).replace("users", terms.users)
     return named[:1].upper() + named[1:]
 
 

@@ -156,24 +156,29 @@ def interval_bars(
 ) -> Any:
     """Draws a dot and a bar on a line for each estimate, or a band for many estimates; a bar
     without an end goes on."""
-    found = [one for _, one in bars]
-    values, lows = [one.value for one in found], [one.low for one in found]
+    estimates = [estimate for _, estimate in bars]
+    values, lows = (
+        [estimate.value for estimate in estimates],
+        [estimate.low for estimate in estimates],
+    )
     if end is None:
-        end = 1.03 * max([*values, *(one.high for one in found if one.high < math.inf), 1])
-    places, highs = range(len(found)), [min(one.high, end) for one in found]
-    if len(found) > _MOST_BARS:
+        end = 1.03 * max(
+            [*values, *(estimate.high for estimate in estimates if estimate.high < math.inf), 1]
+        )
+    places, highs = range(len(estimates)), [min(estimate.high, end) for estimate in estimates]
+    if len(estimates) > _MOST_BARS:
         figure, axes = new_figure()
         axes.fill_between(places, lows, highs, alpha=0.3)
         axes.plot(places, values)
-        some = range(0, len(found), -(-len(found) // 3))
+        some = range(0, len(estimates), -(-len(estimates) // 3))
         axes.set_xticks(some, [_shortened(bars[i][0], 13) for i in some], parse_math=False)
         axes.set(title=title, ylabel=unit, ylim=(0, end))
     else:
-        figure, axes = new_figure(height=1 + 0.26 * len(found))
+        figure, axes = new_figure(height=1 + 0.26 * len(estimates))
         axes.hlines(places, lows, highs, lw=5, alpha=0.3)
         axes.plot(values, places, "o", ms=4)
         axes.set_yticks(places, [_shortened(name) for name, _ in bars], parse_math=False)
-        axes.set(title=title, xlabel=unit, xlim=(0, end), ylim=(len(found), -1))
+        axes.set(title=title, xlabel=unit, xlim=(0, end), ylim=(len(estimates), -1))
         axes.locator_params(axis="x", nbins=5)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.grid(alpha=0.3)

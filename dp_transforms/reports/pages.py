@@ -42,76 +42,84 @@ def figure_of(release: Any) -> Any:
 
 
 def _series_page(releases: Releases, words: Words) -> page.Page:
-    said = wording(dict(releases.statement), words)
+    terms = wording(dict(releases.statement), words)
     pictures = {}
     content = "<p>All released lists are empty: there is nothing to draw.</p>"
-    if _of_names(releases) or any(len(one.released) for one in releases.values()):
-        pictures[GROUPS_FILE] = page.png(_series_figure(releases, said))
-        content = _content(releases, said, pictures[GROUPS_FILE])
+    if _of_names(releases) or any(len(release.released) for release in releases.values()):
+        pictures[GROUPS_FILE] = page.png(_series_figure(releases, terms))
+        content = _content(releases, terms, pictures[GROUPS_FILE])
     of = "names of partitions" if _of_names(releases) else "frequency lists"
     by = "groups" if releases.kind == "group" else f"each {releases.kind}"
-    title = f"Differentially private {of} of {by}{words.of_data}{said.bound}"
+    title = f"Differentially private {of} of {by}{words.of_data}{terms.bound}"
     return page.document(title, words, content, {"": releases.statement}), pictures
 
 
-def _series_figure(releases: Releases, said: Wording | None = None) -> Any:
+def _series_figure(releases: Releases, terms: Wording | None = None) -> Any:
     """Draws one number of every release: of partitions or names; or, for groups, how hard guessing
     is or the share of the top."""
-    said = said or wording(dict(releases.statement))
+    terms = terms or wording(dict(releases.statement))
     labelled = dict(zip(releases.labels, releases.values(), strict=True))
     if _of_names(releases):
-        numbers = [(name, Estimate(len(one), len(one), len(one))) for name, one in labelled.items()]
+        numbers = [
+            (name, Estimate(len(release), len(release), len(release)))
+            for name, release in labelled.items()
+        ]
         return page.interval_bars("Released names", "names", numbers)
-    lists = {name: one for name, one in labelled.items() if len(one.released)}
+    lists = {name: release for name, release in labelled.items() if len(release.released)}
     if releases.kind != "group":
-        told = [*zip(labelled, releases.series("partitions").estimates, strict=True)]
-        return page.interval_bars(f"{said.things.capitalize()} of each {releases.kind}", "", told)
-    if said.guessing:
-        told = [(name, one.guesswork_bits(_ALPHA)) for name, one in lists.items()]
-        return page.interval_bars("Guesswork to break half", "bits", told)
-    told = [(name, one.share_of_top(_GUESSES)) for name, one in lists.items()]
+        bars = [*zip(labelled, releases.series("partitions").estimates, strict=True)]
+        return page.interval_bars(f"{terms.things.capitalize()} of each {releases.kind}", "", bars)
+    if terms.guessing:
+        bars = [(name, release.guesswork_bits(_ALPHA)) for name, release in lists.items()]
+        return page.interval_bars("Guesswork to break half", "bits", bars)
+    bars = [(name, release.share_of_top(_GUESSES)) for name, release in lists.items()]
     title = f"Part of the {_GUESSES} most frequent"
-    return page.interval_bars(title, "part of contributions", told, 1)
+    return page.interval_bars(title, "part of contributions", bars, 1)
 
 
-def _content(releases: Releases, said: Wording, picture: bytes) -> str:
+def _content(releases: Releases, terms: Wording, picture: bytes) -> str:
     labelled = dict(zip(releases.labels, releases.values(), strict=True))
     if _of_names(releases):
-        numbers = ((name, f"{len(one):,}") for name, one in labelled.items())
+        numbers = ((name, f"{len(release):,}") for name, release in labelled.items())
         table = page.table([(releases.kind.capitalize(), "Names"), *numbers], numbers=1)
         return f"<h2>Names</h2>\n{page.figure(picture, 'Numbers of released names.')}{table}"
     groups, kind = releases.kind == "group", releases.kind.capitalize()
-    each = f"all {said.users} and that of each group" if groups else f"each {releases.kind}"
+    each = f"all {terms.users} and that of each group" if groups else f"each {releases.kind}"
     intro = (
         f"The list of {each}, as released: the numbers of the true lists differ by the noise that "
-        f"makes them private. They do not say which {said.things}.{said.limits('Each is')}"
+        f"makes them private. They do not say which {terms.things}.{terms.limits('Each is')}"
     )
     caption = (
         f"Bars, or the band, hold the values of the true lists, each with {CONFIDENCE:.0%} "
-        f"confidence, over the noise alone{'; bars without an end go on' * said.guessing}."
+        "confidence, over the noise alone"
     )
+    if terms.guessing:
+        caption += "; bars without an end go on"
+    caption += "."
     each = (
         "The interval below each number contains the number of the true list with "
         f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
     )
     content = f"<p>{html.escape(intro)}</p>\n{page.figure(picture, caption)}\n"
     series = releases.series("partitions"), releases.series("total")
-    heads: tuple[str, ...] = (kind, said.things.capitalize(), "Contributions")
-    sizes = (map(page.count_text, one.estimates) for one in series)
+    heads: tuple[str, ...] = (kind, terms.things.capitalize(), "Contributions")
+    sizes = (map(page.count_text, column.estimates) for column in series)
     content += page.section("Sizes", each, [heads, *zip(labelled, *sizes, strict=True)])
     if not groups and len(releases) > 1:
-        changes = (map(page.count_text, one.changes) for one in series)
+        changes = (map(page.count_text, column.changes) for column in series)
         rows: Iterable[Sequence[str]] = zip([*labelled][1:], *changes, strict=True)
         about = f"{each} A change is the number minus that of the {releases.kind} before."
         content += page.section("Changes", about, [heads, *rows])
-    lists = {name: one for name, one in labelled.items() if len(one.released)}
-    if not (groups and said.guessing):
+    lists = {name: release for name, release in labelled.items() if len(release.released)}
+    if not (groups and terms.guessing):
         heads = (kind, f"Part of the {_GUESSES} most frequent")
-        rows = ((n, page.share_text(one.share_of_top(_GUESSES))) for n, one in lists.items())
+        rows = (
+            (n, page.share_text(release.share_of_top(_GUESSES))) for n, release in lists.items()
+        )
         return content + page.section("How concentrated", each, [heads, *rows])
     heads = (kind, f"{_GUESSES} guesses", "Half broken")
-    rates = (page.bits_text(one.success_rate_bits(_GUESSES)) for one in lists.values())
-    broken = (page.bits_text(one.guesswork_bits(_ALPHA)) for one in lists.values())
+    rates = (page.bits_text(release.success_rate_bits(_GUESSES)) for release in lists.values())
+    broken = (page.bits_text(release.guesswork_bits(_ALPHA)) for release in lists.values())
     about = (
         f"{each} In bits (Bonneau, IEEE S&P 2012): the success rate of {_GUESSES} guesses, and the "
         "guesswork to break half."
@@ -121,22 +129,24 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
 
 
 def _of_names(releases: Releases) -> bool:
-    return any(one.page_kind == "names" for one in releases.values())
+    return any(release.page_kind == "names" for release in releases.values())
 
 
 def _names_page(release: NamesRelease, words: Words) -> page.Page:
     statement = dict(release.statement)
-    said = wording(statement, words)
+    terms = wording(statement, words)
     number, pictures = len(release), {}
     shown, counted = min(number, _SHOWN), bool(statement["noisy_counts"])
-    which = f"The {shown:,} with the most {said.users}" if counted else f"The first {shown:,}"
-    were = f"{number:,} names of {said.things} were" if number != 1 else "1 name of a partition was"
-    content = f"<p>{html.escape(f'{were} released.{_others(statement, said)}')}</p>\n"
+    which = f"The {shown:,} with the most {terms.users}" if counted else f"The first {shown:,}"
+    were = (
+        f"{number:,} names of {terms.things} were" if number != 1 else "1 name of a partition was"
+    )
+    content = f"<p>{html.escape(f'{were} released.{_others(statement, terms)}')}</p>\n"
     if number:
         content += f"<h2>{'The names' if shown == number else html.escape(which)}</h2>\n"
     if number and counted:
         confidence = statement["count_intervals"]["confidence"]
-        whose = f"Counts are of {said.users}, with noise.{said.limits('They are')}"
+        whose = f"Counts are of {terms.users}, with noise.{terms.limits('They are')}"
         content += f"""<p>{html.escape(whose)} Each interval holds the true number with
 {confidence:.0%} confidence given that the partition is named, whatever that number is: of a hundred
 intervals about {100 * (1 - confidence):.0f} do not. A lower end far from its count says that far
@@ -144,14 +154,14 @@ fewer, by luck, would have given that count as well.</p>
 """
         drawn = "Noisy" if number <= _DRAWN else f"The {_DRAWN} largest noisy"
         caption = f"{drawn} counts, and their intervals."
-        pictures[NAMES_PICTURE] = page.png(_figure(release, said))
+        pictures[NAMES_PICTURE] = page.png(_figure(release, terms))
         content += page.figure(pictures[NAMES_PICTURE], caption)
     if number:
         heads = list(release.names.column_names)
         if counted:
-            heads[-len(COUNTS) :] = [f"{said.users}, about", "from", "to"]
+            heads[-len(COUNTS) :] = [f"{terms.users}, about", "from", "to"]
         content += page.table([heads, *_rows(release, shown)], len(COUNTS) * counted)
-    title = f"Differentially private names of {said.things}{words.of_data}"
+    title = f"Differentially private names of {terms.things}{words.of_data}"
     return page.document(title, words, content, {"": statement}), pictures
 
 
@@ -165,7 +175,7 @@ def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
     return [[*map(text, row, range(len(row)))] for row in zip(*columns, strict=True)]
 
 
-def _others(statement: dict[str, Any], said: Wording) -> str:
+def _others(statement: dict[str, Any], terms: Wording) -> str:
     """Says about how many users have other partitions, if that was released."""
     if "users_of_other_partitions" not in statement:
         return ""
@@ -176,19 +186,19 @@ def _others(statement: dict[str, Any], said: Wording) -> str:
     beyond = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1)
     low, high = max(0, users - beyond + 1), users + beyond - 1
     return (
-        f" About {users:,} {said.users} have {said.things} that are not named: between {low:,} and "
-        f"{high:,} ({float(1 - _MISS):.0%} confidence)."
+        f" About {users:,} {terms.users} have {terms.things} that are not named: between "
+        f"{low:,} and {high:,} ({float(1 - _MISS):.0%} confidence)."
     )
 
 
-def _figure(release: NamesRelease, said: Wording) -> Any:
+def _figure(release: NamesRelease, terms: Wording) -> Any:
     rows = _rows(release, _DRAWN)
     counts = zip(*(release.names[name].to_pylist() for name in COUNTS), strict=True)
     bars = [
         (", ".join(row[: -len(COUNTS)]), Estimate(*count))
         for row, count in zip(rows, counts, strict=False)
     ]
-    return page.interval_bars(f"{said.users.capitalize()} of the first names", said.users, bars)
+    return page.interval_bars(f"{terms.users.capitalize()} of the first names", terms.users, bars)
 
 
 _PAGES: dict[str, Callable[[Any, Words], page.Page]] = {

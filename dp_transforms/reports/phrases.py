@@ -175,9 +175,13 @@ def _groups_words(statement: dict[str, Any]) -> list[str]:
     if not statement["delta"]:
         kind = f"pure epsilon-differential privacy with epsilon = {epsilon}"
     parts = [
-        f"{amount(one['epsilon'])} for "
-        + (f"the groups by {one['attribute']}" if "attribute" in one else "the list of all users")
-        for one in statement["lists"]
+        f"{amount(entry['epsilon'])} for "
+        + (
+            f"the groups by {entry['attribute']}"
+            if "attribute" in entry
+            else "the list of all users"
+        )
+        for entry in statement["lists"]
     ]
     selection = statement.get("selection_of_groups")
     if selection:
@@ -219,7 +223,7 @@ def _names_words(statement: dict[str, Any]) -> list[str]:
 
 
 def _mechanism_words(lists: Sequence[dict[str, Any]], about: str) -> str:
-    names = dict.fromkeys(one["mechanism"] for one in lists)
+    names = dict.fromkeys(entry["mechanism"] for entry in lists)
     titles = " or the ".join(name + _SOURCES.get(name, "") for name in names)
     return _MECHANISM_WORDS.format(titles, about)
 
@@ -227,18 +231,22 @@ def _mechanism_words(lists: Sequence[dict[str, Any]], about: str) -> str:
 def _period_words(statement: dict[str, Any]) -> str:
     if "periods" not in statement:
         return ""
-    periods, one = statement["periods"], statement.get("period")
+    periods, period = statement["periods"], statement.get("period")
     span = f"each {periods['of']} from {periods['first']} to {periods['last']}"
     most = periods["max_periods_per_user"]
     if "strategy" in statement:
-        which = f" These are the names of {one}; there are names" if one else " These are the names"
+        which = (
+            f" These are the names of {period}; there are names"
+            if period
+            else " These are the names"
+        )
         return (
             f"{which} of {span}. The numbers above are for all of these periods together: a user "
             f"counts in at most {most} of them, and in at most "
             f"{some(periods['max_partitions_per_user_and_period'], 'partition')} of each, chosen "
             "at random."
         )
-    which = f"This is the list of {one}; there is a list" if one else "These are the lists"
+    which = f"This is the list of {period}; there is a list" if period else "These are the lists"
     return (
         f" {which} of {span}. The bound on partitions is for each list. A user counts in at most "
         f"{most} of these lists, chosen at random, so all lists together cost epsilon = "

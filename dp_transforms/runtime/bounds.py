@@ -76,7 +76,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
     bound_after, step = Bound(), pcoll.producer
     while step is not None and (step is pcoll.producer or pcoll in step.outputs.values()):
         # Composites come after their parts, and know more.
-        before = _sum([_bound_of(one, known) for one in step.main_inputs.values()])
+        before = _sum([_bound_of(pcoll, known) for pcoll in step.main_inputs.values()])
         if isinstance(step.transform, BoundAware):
             bound_after = step.transform.bound(before)
         elif isinstance(step.transform, (beam.Flatten, beam.Reshuffle)):

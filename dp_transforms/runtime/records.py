@@ -60,9 +60,9 @@ class RecordKind(enum.Enum):
             return cls.DICTS
         if declares_nothing(pcoll):
             connectors = connectors_of(pcoll)
-            if all(isinstance(one, _PARQUET_TABLES) for one in connectors):
+            if all(isinstance(connector, _PARQUET_TABLES) for connector in connectors):
                 return cls.TABLES
-            if all(isinstance(one, _DICTS) for one in connectors):
+            if all(isinstance(connector, _DICTS) for connector in connectors):
                 return cls.DICTS
         return cls.TUPLES
 
@@ -120,11 +120,11 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
     if isinstance(batch, pa.RecordBatch):
         batch = pa.Table.from_batches([batch])
     is_frame = is_batch(batch) and not isinstance(batch, pa.Table)
-    found = list(batch.columns) if is_frame else checked_table(batch).column_names
+    columns = list(batch.columns) if is_frame else checked_table(batch).column_names
     for name in names:
-        if found.count(name) != 1:
+        if columns.count(name) != 1:
             # The names of other columns may be private.
-            how_many = "more than one" if name in found else "no"
+            how_many = "more than one" if name in columns else "no"
             raise ValueError(
                 f"the table has {how_many} column {name!r}: name yours with "
                 "ToRecords(user=..., partition=...)"
@@ -139,12 +139,12 @@ def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
     known = [("the file has no column", columns) for columns in _file_columns_of(pcoll)]
     if RecordKind.of(pcoll) is RecordKind.ROWS:
         known.append(("rows have no field", list(field_types(pcoll.element_type))))
-    for missing, found in known:
+    for missing, fields in known:
         for name in names:
-            if name not in found:
+            if name not in fields:
                 # These names are public.
                 raise ValueError(
-                    f"{missing} {name!r}, only {', '.join(map(str, found))}: name yours with "
+                    f"{missing} {name!r}, only {', '.join(map(str, fields))}: name yours with "
                     "ToRecords(user=..., partition=...)"
                 )
 
@@ -160,7 +160,7 @@ def connectors_of(pcoll: PValue) -> list[beam.PTransform | None]:
             return [step.transform]
         if isinstance(step.transform, (beam.Flatten, beam.Reshuffle)) or is_filter(step.transform):
             inputs = step.main_inputs.values()
-            return [found for one in inputs for found in connectors_of(one)] or [None]
+            return [connector for inner in inputs for connector in connectors_of(inner)] or [None]
         step = step.parent
     return [None]
 
@@ -208,7 +208,7 @@ registry.register_coder(pa.Table, TableCoder)
 def refuse_windows(pcoll: beam.PCollection) -> None:
     """Raises a ValueError if input is unbounded, or has windows or triggers: each window would be
     bounded and released by itself, and a user in several protected less than stated."""
-    if not all(one.is_bounded and one.windowing.is_default() for one in put_together(pcoll)):
+    if not all(part.is_bounded and part.windowing.is_default() for part in put_together(pcoll)):
         raise ValueError(
             "a user's contributions are bounded over the whole input, so it must be bounded and in "
             "the global window, and so must all that a Flatten made it of: apply "
@@ -229,7 +229,9 @@ def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
         if step is None or step in seen or isinstance(step.transform, beam.WindowInto):
             continue
         seen.add(step)
-        before = [one for one in step.main_inputs.values() if isinstance(one, beam.PCollection)]
+        before = [
+            inner for inner in step.main_inputs.values() if isinstance(inner, beam.PCollection)
+        ]
         waiting += before
         if isinstance(step.transform, beam.Flatten):
             merged += before
@@ -337,14 +339,14 @@ class ToRecords(beam.PTransform):
             if name not in record:
                 # Its keys may be private.
                 raise ValueError(f"a record has no key {name!r}")
-        found = self._parts(record.__getitem__, self._fields)
-        return [{USER: user, PARTITION: partition} for user, partition in found]
+        pairs = self._parts(record.__getitem__, self._fields)
+        return [{USER: user, PARTITION: partition} for user, partition in pairs]
 
     def _of_row(self, row: Any) -> list[beam.Row]:
-        found = self._parts(
+        pairs = self._parts(
             functools.partial(getattr, row), lambda parts: beam.Row(**self._fields(parts))
         )
-        return [beam.Row(user=user, partition=partition) for user, partition in found]
+        return [beam.Row(user=user, partition=partition) for user, partition in pairs]
 
     def _fields(self, parts: list[Any]) -> dict[str, Any]:
         return dict(zip(self._partition, parts, strict=True))

@@ -82,8 +82,8 @@ class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
     ... )
     >>> with beam.Pipeline() as pipeline:
     ...     lists = pipeline | beam.Create(records) | release
-    ...     found = lists | beam.MapTuple(lambda attribute, group, found: (group, list(found)))
-    ...     _ = found | beam.combiners.ToList() | beam.Map(sorted) | beam.Map(print)
+    ...     named = lists | beam.MapTuple(lambda of, group, released: (group, list(released)))
+    ...     _ = named | beam.combiners.ToList() | beam.Map(sorted) | beam.Map(print)
     [('', [(2, 1), (1, 1)]), ('f', [(1, 1)]), ('m', [(1, 2)]), ('x', [])]
     """
 

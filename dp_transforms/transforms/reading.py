@@ -104,10 +104,10 @@ _HELD: weakref.WeakValueDictionary[str, _Held] = weakref.WeakValueDictionary()
 
 
 def _held(token: str) -> _Held:
-    found = _HELD.get(token)
-    if found is None:
+    held = _HELD.get(token)
+    if held is None:
         raise ValueError(
             "the frame of FromFrame is in the memory of the process that made the pipeline, and "
             "this worker is another: write the frame to files that workers can read"
         )
-    return found
+    return held

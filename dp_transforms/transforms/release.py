@@ -207,8 +207,8 @@ def release_named_lists(
     which is released like any other.
     """
     public = list(public)
-    for one in map(of_name, public):
-        secret.claim(pairs, f"{one.context} by {identifier(one.mechanism)}")
+    for named_list in map(of_name, public):
+        secret.claim(pairs, f"{named_list.context} by {identifier(named_list.mechanism)}")
     names = [pairs.pipeline | "Public" >> beam.Create(public, reshuffle=False)]
     if selected is not None:
         of_table = beam.FlatMap(lambda table: table[PARTITION].to_pylist())
@@ -216,14 +216,14 @@ def release_named_lists(
     wanted = names | "Names" >> beam.Flatten() | "Wanted" >> beam.Map(lambda name: (name, None))
     count = CountDistinctUsers(already_distinct=True, secret=secret, num_buckets=num_buckets)
     release = functools.partial(_release_wanted, of_name=of_name, secret=secret)
-    found = (
+    merged = (
         pairs
         | "Count" >> count
         | "Histograms" >> beam.FlatMap(histograms)
         | "Merge" >> beam.CombinePerKey(counting.add_histograms)
     )
     return (
-        {"found": found, "wanted": wanted}
+        {"histograms": merged, "wanted": wanted}
         | "OfWanted" >> beam.CoGroupByKey()
         | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
         # Keeps later steps from being fused to this one, and puts lists into an order that does not
@@ -239,7 +239,7 @@ def _release_wanted(
     secret: JobSecret,
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     name, parts = element
-    histogram: dict[int, int] = next(iter(parts["found"]), {})
+    histogram: dict[int, int] = next(iter(parts["histograms"]), {})
     for _ in parts["wanted"]:
         place, label, mechanism, context = of_name(name)
         yield place, (*label, release_histogram(histogram, mechanism, secret, context))

@@ -239,7 +239,8 @@ class ReleaseWindowedLists(_ByWindow):
     ...         epsilon=200, start=0, stop=3 * day,
     ...         max_windows_per_user=2, max_partitions_per_user=1,
     ...     )
-    ...     _ = windowed | release | beam.MapTuple(lambda begin, one: print(begin, list(one)))
+    ...     released = windowed | release
+    ...     _ = released | beam.MapTuple(lambda begin, members: print(begin, list(members)))
     1970-01-01T00:00:00Z [(2, 1)]
     1970-01-02T00:00:00Z [(1, 1)]
     1970-01-03T00:00:00Z []
@@ -336,9 +337,9 @@ class _Label(beam.DoFn):
 def _windows_of(records: beam.PCollection) -> FixedWindows:
     merged = put_together(records)
     windowing = merged[0].windowing
-    if not all(one.is_bounded for one in merged):
+    if not all(pcoll.is_bounded for pcoll in merged):
         raise ValueError("unbounded input has no last window to charge for: give bounded input")
-    if any(one.windowing != windowing for one in merged):
+    if any(pcoll.windowing != windowing for pcoll in merged):
         raise ValueError("a Flatten put different windows together: apply beam.WindowInto after it")
     if type(windowing.windowfn) is not FixedWindows:
         raise ValueError(
