@@ -18,6 +18,7 @@ from dp_transforms.files.logical_types import (
     as_text,
     record_schema,
     record_table,
+    schema_as_text,
     typed_column,
     unstated,
 )
@@ -44,7 +45,7 @@ class JsonLines(text_lines.TextFormat):
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        return as_text(_schema(path, _kinds(path, columns)).empty_table()).schema
+        return schema_as_text(_schema(path, _kinds(path, columns)))
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
         found = _kinds(part.path, columns)

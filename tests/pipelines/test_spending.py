@@ -27,7 +27,7 @@ from pipelines import ledger as ledger_command
 from pipelines import release_job, worker_pool
 from pipelines.release_frequency_list import main
 from pipelines.spending import spending
-from tests.jobs import job_flags, statement
+from tests.jobs import instead, job_flags, statement
 
 WHOLE = PrivacyBudget(1)
 PARTS = [
@@ -267,7 +267,9 @@ def test_a_dry_run_of_dataflow_costs_nothing(tmp_path, path, monkeypatch, failur
     assert main(job) == 0
     assert states(path) == ([] if dry else ["committed"])
     # What does not fit is refused all the same.
-    failure(1, "does not fit into" if dry else "asked for, but", main, [*job, "--epsilon=1.1"])
+    failure(
+        1, "does not fit into" if dry else "asked for, but", main, instead(job, "--epsilon=1.1")
+    )
     assert states(path) == ([] if dry else ["committed"])
 
 
@@ -335,10 +337,10 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys, failure):
     assert line.state.value == "committed"
     told = "release_frequency_list", str(tmp_path / "out"), "first try", "november"
     assert line.origin == Origin(*told)
-    failure(2, "--job_id must not be empty", main, [*job, "--job_id="])
+    failure(2, "--job_id must not be empty", main, instead(job, "--job_id="))
     # Its name is no other's.
     for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):
-        failure(1, "for another command, output or price", main, [*job, other])
+        failure(1, "for another command, output or price", main, instead(job, other))
     shutil.rmtree(tmp_path / "out")
     failure(1, "is not in", main, job)
     assert states(path) == ["committed"]
