@@ -22,10 +22,10 @@ import pyarrow as pa
 from dp_transforms.errors import InputError, ValuesError
 from dp_transforms.files.logical_types import (
     as_text,
-    as_text_fields,
     fields_at,
     record_schema,
     record_table,
+    schema_as_text,
     typed_column,
     unstated,
 )
@@ -128,7 +128,7 @@ class RecordQuery(_Query):
             is_typed = self._kind != "duckdb" or _reads_tables_alone(cursor, self._of_all)
         self._schema = self._schema_of(found)
         if not is_typed:
-            self._schema = as_text(unstated(self._schema).empty_table()).schema
+            self._schema = schema_as_text(unstated(self._schema))
         if not {*self._columns} <= {*found.names}:  # fields of structs
             self._of_records = self._of_all
 
@@ -212,7 +212,7 @@ class SqliteQuery(_Query):
             field if pa.types.is_null(declared[field.name]) else schema.field(field.name)
             for field in unstated(schema)
         )
-        self._schema = as_text_fields(pa.schema(of_values))
+        self._schema = schema_as_text(pa.schema(of_values))
 
     def _connect(self) -> sqlite3.Connection:
         path = urllib.parse.quote(os.path.abspath(self._path))
