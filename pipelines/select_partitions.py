@@ -89,7 +89,7 @@ def make_parser() -> JobParser:
         "--public_partitions",
         metavar="FILE.csv",
         help="names that are public anyway, one on each line without a header; they may be "
-        "released even without users",
+        "released even without users, and are left out if their noisy count is at most T",
     )
     selection.add_argument(
         "--public_threshold",

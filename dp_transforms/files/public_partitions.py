@@ -15,7 +15,8 @@ from dp_transforms.files.paths import discreet, faults, local_path, read_bytes
 
 
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
-    """Reads the partitions of a file into a column with the types of the records' partitions."""
+    """Reads the partitions of a file into a column with the types of the records' partitions. A
+    first line that names the columns is an InputError: it would be a public partition."""
     path = local_path(path)
     with faults(f"{path} cannot be read"):
         content = read_bytes(path)
@@ -25,7 +26,12 @@ def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
         (csv.Error, UnicodeDecodeError),
     ):
         rows = csv_rows(content.decode("utf-8-sig"), strict=True)
-        for row in filter(None, rows):
+        for place, row in enumerate(filter(None, rows)):
+            if place == 0 and row == [field.name for field in fields]:
+                raise InputError(
+                    f"{path}: the first line names the columns, and would be a public partition: "
+                    "delete it, or move it down if it is one"
+                )
             if len(row) != len(fields):
                 raise InputError(
                     f"{path}, line {rows.line_num}: expected {len(fields)} fields, one for each "

@@ -293,7 +293,8 @@ def release_by_period(
         zone count in UTC, text as it is written.
       period: "hour", "day", "week" or "month".
       periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
-        looking at the records. Records of other days are left out.
+        looking at the records. Lists are of whole periods, each that has one of these days: the
+        week of a first Thursday begins on Monday. Records of other periods are left out.
       epsilon: the cost of all lists together; each costs epsilon / max_periods_per_user.
       max_periods_per_user: the most periods in which one user counts, chosen at random.
       max_partitions_per_user: the most partitions in which one user counts in each period.

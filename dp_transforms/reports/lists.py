@@ -121,18 +121,20 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     ]
     confidence = comparison.differences[0].confidence
     intro = (
-        f"Two released lists: {' and '.join(comparison.labels)}. Their true numbers differ from "
-        f"these by the noise that makes them private.{bounds}"
+        f"Two released lists: {' and '.join(comparison.labels)}. Their numbers before noise differ "
+        f"from these by the noise that makes them private.{bounds}"
     )
     caption = (
-        "Both lists by rank. The shaded bands hold the true numbers, each with "
+        "Both lists by rank. The shaded bands hold the numbers before noise, each with "
         f"{CONFIDENCE:.0%} confidence."
     )
     about = (
         "The difference is the second number minus the first. The interval below it contains the "
-        f"true difference with {confidence:.0%} confidence, over the noise of both lists. Each "
-        "interval holds by itself. If it does not contain 0, the true numbers differ."
+        f"difference before noise with {confidence:.0%} confidence, over the noise of both lists. "
+        "Each interval holds by itself. If it does not contain 0, the numbers before noise differ"
     )
+    # Numbers of all records may be equal where those of bounded ones are not.
+    about += ", of bounded records." if bounds else "."
     picture = page.figure(pictures[COMPARISON_PICTURE], caption)
     heads = ("", *comparison.labels, "Difference")
     content = f"<p>{html.escape(intro)}</p>\n{picture}\n"
@@ -261,8 +263,8 @@ def _marker(points: int) -> str:
 def _plots(pictures: dict[str, bytes], terms: Wording) -> str:
     about = f"The list is{terms.bound[1:]}." if terms.bound else ""
     captions = {
-        RANKS_FILE: f"{terms.ranks_caption} The shaded band holds the true numbers; its lower end "
-        f"is cut off at a half. {about}",
+        RANKS_FILE: f"{terms.ranks_caption} The shaded band holds the numbers before noise; its "
+        f"lower end is cut off at a half. {about}",
         CURVE_FILE: "The part of all contributions that the most frequent partitions make up: the "
         f"accounts that this number of guesses breaks. {about}",
     }

@@ -133,6 +133,16 @@ def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
     assert found["max_partitions_per_user_is"] == "enforced in each round"
 
 
+def test_a_line_that_names_the_columns_is_no_public_partition(tmp_path, failure):
+    (tmp_path / "records.csv").write_text("user,page\n1,x\n")
+    flags = job_flags(tmp_path, "--delta=1e-6", public(tmp_path, "page\nx\n"))
+    failure(1, "public.csv: the first line names the columns", main, flags)
+    # A name may well be that of the column.
+    flags = [*flags[:-1], public(tmp_path, "x\npage\n"), "--public_threshold=-5"]
+    assert main(flags) == 0
+    assert statement(tmp_path)["public_partitions"] == 2
+
+
 def test_public_partitions_of_several_columns(tmp_path):
     records = "user,country,device\nu,no,rare\n" + "".join(f"{u},no,tv\n" for u in range(5))
     flags = [public(tmp_path, 'no,tv\nno,"empty, but listed"\n\n'), "--public_threshold=2"]
