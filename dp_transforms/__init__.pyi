@@ -10,6 +10,7 @@ from .frames.api import release_counts as release_counts
 from .frames.api import release_groups as release_groups
 from .frames.api import select as select
 from .frames.session import Session as Session
+from .releases.all_records import AllRecordsRelease as AllRecordsRelease
 from .releases.comparison import Comparison as Comparison
 from .releases.comparison import compare as compare
 from .releases.directory import load as load
@@ -22,6 +23,7 @@ from .releases.series import Series as Series
 from .runtime.job_secret import JobSecret as JobSecret
 from .runtime.job_secret import release_frequency_list as release_frequency_list
 from .runtime.records import ToRecords as ToRecords
+from .transforms.all_records import ReleaseAllRecords as ReleaseAllRecords
 from .transforms.contributions import BoundContributions as BoundContributions
 from .transforms.contributions import CountDistinctUsers as CountDistinctUsers
 from .transforms.contributions import DeclareBounded as DeclareBounded

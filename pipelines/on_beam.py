@@ -20,6 +20,7 @@ from dp_transforms.errors import before_any_record
 from dp_transforms.files.record_files import RecordSource
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.releases import (
+    AllRecordsSpec,
     DegreesSpec,
     GroupsSpec,
     ListAndNamesSpec,
@@ -33,6 +34,7 @@ from dp_transforms.releases import (
 from dp_transforms.releases.base import arguments
 from dp_transforms.runtime.bounds import BoundAware
 from dp_transforms.runtime.job_secret import JobSecret
+from dp_transforms.transforms.all_records import ReleaseAllRecords
 from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.transforms.grouped import ReleaseGroupedLists
@@ -73,6 +75,9 @@ class OnBeam(Engine):
 
     def frequency_list(self, spec: ListSpec) -> tuple[beam.PCollection]:
         return (self._list(self._bounded(spec.mechanism.sensitivity), spec.mechanism),)
+
+    def all_records(self, spec: AllRecordsSpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseAllRecords, spec)
 
     def names(self, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
         return self._selected(self._records(), spec)

@@ -16,7 +16,7 @@ from dp_transforms.mechanisms.partition.registry import (
     EXPONENTIAL,
     FROBENIUS,
 )
-from dp_transforms.releases import ListSpec, PeriodListsSpec
+from dp_transforms.releases import AllRecordsSpec, ListSpec, PeriodListsSpec
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from pipelines import job_flags
 from pipelines.command_line import JobParser, refuse, require
@@ -58,8 +58,16 @@ def make_parser() -> JobParser:
     )
     privacy = job_flags.add_release_flags(
         parser,
-        max_partitions="keep at most KAPPA partitions of each user, chosen at random; with "
-        "--frequency_list, the most partitions in which one user is counted (default there: 1)",
+        max_partitions="keep at most KAPPA partitions of each user, chosen at random; by default a "
+        "survey of users' partitions chooses it, and tells of all records. With --frequency_list, "
+        "the most partitions in which one user is counted (default there: 1)",
+    )
+    privacy.add_argument(
+        "--survey_share",
+        type=job_flags.proportion,
+        metavar="PART",
+        help="the survey's part of epsilon (by default a fifth, or less of a large epsilon); with "
+        "--max_partitions_per_user, a survey is made only if this is given",
     )
     cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(
@@ -86,7 +94,12 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     require(flags, "output")
     if flags.frequency_list is not None:
         return _release_of_counts(flags)
-    require(flags, "user_column", "partition_column", "max_partitions_per_user")
+    require(flags, "user_column", "partition_column")
+    surveys = flags.max_partitions_per_user is None or flags.survey_share is not None
+    if surveys and flags.period is None:
+        return _release_of_all_records(flags)
+    require(flags, "max_partitions_per_user")
+    refuse(flags, "does not go with --period", "survey_share")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
         refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
@@ -95,8 +108,27 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     return release_of(flags, ListSpec(mechanism), job_flags.records(flags))
 
 
+def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
+    refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
+    refuse(flags, "needs --max_partitions_per_user, and no --survey_share", *_VARIANTS, "eta")
+    spec = AllRecordsSpec(
+        epsilon=flags.epsilon,
+        max_partitions_per_user=flags.max_partitions_per_user,
+        survey_share=flags.survey_share,
+        mechanism=flags.mechanism,
+    )
+    return release_of(flags, spec, job_flags.records(flags))
+
+
 def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
-    of_records = ("user_column", "partition_column", "query", "period", *job_flags.PERIOD_FLAGS)
+    of_records = (
+        "survey_share",
+        "user_column",
+        "partition_column",
+        "query",
+        "period",
+        *job_flags.PERIOD_FLAGS,
+    )
     refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
 

@@ -14,13 +14,13 @@ from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import join
 from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
-from dp_transforms.releases.base import Statement, Tables
+from dp_transforms.releases.base import ReleasedTables, Statement
 from dp_transforms.releases.periods import write_all_periods
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import printing
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, require, run
 from pipelines.job_flags import PERIOD_FLAGS, records
-from pipelines.spending import check_job, origin_of, price, spending
+from pipelines.spending import check_job, origin_of, planning_query, price, spending
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -40,7 +40,7 @@ class Writer:
 
     directory: ReleaseDirectory
     statement: Statement
-    tables: Callable[[Iterable[Any], Statement], Tables]
+    tables: ReleasedTables
 
     def __call__(
         self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[int] = ()
@@ -50,7 +50,10 @@ class Writer:
         statement = self.statement | budget
         for users in others:
             statement["users_of_other_partitions"] = users
-        self.directory.publish(functools.partial(self.tables, released, statement), statement)
+        elements = list(released)
+        statement |= self.tables.entries(elements)
+        content = functools.partial(self.tables.make, elements, statement)
+        self.directory.publish(content, statement)
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def writer(
     directory = ReleaseDirectory(
         path or flags.output, spec.tables.file_name, flags.overwrite, formats
     )
-    return Writer(directory, spec.statement(columns, bounded_by_job), spec.tables.make)
+    return Writer(directory, spec.statement(columns, bounded_by_job), spec.tables)
 
 
 def release_of(
@@ -187,7 +190,9 @@ def release_command(
         prepare: Callable[[argparse.Namespace], PreparedRelease | Job],
     ) -> Callable[..., int]:
         def prepared(flags: argparse.Namespace, options: Options) -> Job:
-            made = prepare(flags)
+            has_query = flags.input is not None and flags.query is not None
+            with planning_query(flags.ledger if has_query else None):
+                made = prepare(flags)
             if isinstance(made, PreparedRelease):
                 return release_job(flags, options, made)
             return printing()(made)

@@ -13,6 +13,7 @@ from typing import Any
 from dp_transforms.budget import (
     BudgetExceededError,
     CorruptedLedgerError,
+    Cost,
     JobExistsError,
     Ledger,
     LedgerLine,
@@ -121,6 +122,43 @@ def spending(
                     ledger.give_back(ids)
             raise
         _commit(ledger, ids)
+
+
+@contextlib.contextmanager
+def planning_query(path: str | None) -> Iterator[None]:
+    """Notes in a ledger, by a row without a cost, that a query is planned in the block.
+
+    A database may read records to plan a query or to find its types, before the job's price is
+    known. So a failure of the block, or a kill, counts as a free failure, unless it is a fault of
+    flags; and without a free failure left, no query is planned.
+
+    Raises:
+      InputError: the ledger has no free failure left, or see ``spending``.
+    """
+    if path is None:
+        yield
+        return
+    ledger = _opened(path)
+    with _faults_in_words():
+        if not ledger.free_failures_left():
+            raise InputError(
+                f"{path} has no free failures left, and planning a --query may fail by what is in "
+                "the data: give files, or another ledger"
+            )
+        request = Request("planning of a query", Cost(PrivacyBudget(0)), ledger.unit)
+        (planned,) = ledger.reserve_all([request], announces=True)
+    try:
+        yield
+    except BaseException as error:
+        is_fault_of_flags = isinstance(error, ValueError) and not isinstance(error, InputError)
+        with contextlib.suppress(CorruptedLedgerError, OSError):
+            if is_fault_of_flags:
+                planned.abandon()
+            else:
+                ledger.give_back([planned.id])
+        raise
+    with _faults_in_words():
+        planned.abandon()
 
 
 def price(path: str | None, requests: Sequence[Request]) -> list[str]:

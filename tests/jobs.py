@@ -27,6 +27,12 @@ def flags_over(usual, *flags):
     return [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
 
 
+def changed(flags, *more):
+    """The flags, with further ones, which take the place of those of the same name."""
+    given = {flag.partition("=")[0] for flag in more}
+    return [*(flag for flag in flags if flag.partition("=")[0] not in given), *more]
+
+
 def job_flags(directory, *flags):
     """The flags of a job on ``records.csv`` of a directory, whose release goes to its ``out``."""
     usual = {

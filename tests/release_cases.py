@@ -11,6 +11,7 @@ from typing import Any
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.releases import (
+    AllRecordsSpec,
     Attribute,
     DegreesSpec,
     GroupsSpec,
@@ -74,6 +75,10 @@ GROUPS = GroupsSpec(
 CASES = {
     "list": ReleaseCase(LIST),
     "list by a walk": ReleaseCase(ListSpec(partition_mechanism(9, 3))),
+    "all records": ReleaseCase(AllRecordsSpec(epsilon=2, max_degree=40)),
+    "all records at a declared kappa": ReleaseCase(
+        AllRecordsSpec(epsilon=2, max_partitions_per_user=3, survey_share="0.3")
+    ),
     "names": ReleaseCase(NAMES("optimal")),
     "counts and others": ReleaseCase(
         NAMES("auto", noisy_counts=True, intervals=True, pre_threshold=3, others_epsilon=1)

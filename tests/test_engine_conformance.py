@@ -75,6 +75,7 @@ def content(case, source, released):
     written = []
     for spec, elements, entries in case.parts(case.spec, released):
         statement = spec.statement(source.partition_fields) | entries
+        statement |= spec.tables.entries(elements)
         written.append(spec.tables.make(elements, statement))
         written.append({"privacy.json": json.dumps(statement).encode()})
     return written

@@ -94,6 +94,25 @@ def users_of(own, users):
             yield rows, [row for row in rows if row[0] < users - 1]
 
 
+@pytest.mark.parametrize("kappa", [1, 2, 3])
+def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(caught, monkeypatch, kappa):
+    # The survey sees users with more partitions than kappa, and the list does not.
+    spec = releases.AllRecordsSpec(epsilon=5, max_degree=3)
+    monkeypatch.setattr(releases.AllRecordsSpec, "kappa_after", lambda *_: kappa)
+    price = functools.cache(exact_partition_epsilon)
+    dearest = 0
+    for one, other in inputs(
+        caught, lambda engine: engine.all_records(spec), users_of(ITEMS, users=3)
+    ):
+        with_user, without = one["degrees"], other["degrees"]
+        moved = sum(((with_user - without) + (without - with_user)).values())
+        (mechanism, f), (_, g) = one["frequency list"], other["frequency list"]
+        assert mechanism.sensitivity == kappa
+        loss = moved * spec.survey.epsilon + price(mechanism, f, g)
+        dearest = max(dearest, loss)
+    assert dearest == pytest.approx(5, abs=1e-9)
+
+
 def test_a_list_costs_epsilon(caught):
     found = losses(caught, lambda engine: engine.frequency_list(LIST), users_of(ITEMS, users=3))
     assert max(found) == pytest.approx(1, abs=1e-9)

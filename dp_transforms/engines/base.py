@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from dp_transforms.releases.all_records import AllRecordsSpec
 from dp_transforms.releases.degrees import DegreesSpec
 from dp_transforms.releases.frequency_list import ListSpec
 from dp_transforms.releases.groups import GroupsSpec
@@ -31,6 +32,10 @@ class Engine(Protocol):
 
     def frequency_list(self, spec: ListSpec) -> Collections:
         """Releases a list of records after bounding: one ``ReleasedList``."""
+
+    def all_records(self, spec: AllRecordsSpec) -> Collections:
+        """Releases a survey of degrees, and a list at the kappa that follows from it: one
+        ``SurveyedList``."""
 
     def names(self, spec: NamesSpec) -> Collections:
         """Releases names: tables of names, at least one; and then, if ``spec.others_epsilon`` asks

@@ -34,6 +34,7 @@ from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.selection import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.releases import (
+    AllRecordsSpec,
     DegreesSpec,
     GroupsSpec,
     ListAndNamesSpec,
@@ -43,6 +44,7 @@ from dp_transforms.releases import (
     PeriodNamesSpec,
     UserDegreesSpec,
 )
+from dp_transforms.releases.all_records import SurveyedList
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
 from dp_transforms.threads import map_ahead
 
@@ -128,6 +130,17 @@ class InProcess(Engine):
     def frequency_list(self, spec: ListSpec) -> tuple[list[ReleasedList]]:
         pairs = self._bounded(spec.mechanism.sensitivity)
         return ([self._list(self._counts(pairs), spec.mechanism)],)
+
+    def all_records(self, spec: AllRecordsSpec) -> tuple[list[SurveyedList]]:
+        # Each user's pairs are all in one table, and bounding it again by a smaller kappa keeps
+        # what bounding the records by it would.
+        with SpillableTables(self._bounded(spec.most_partitions)) as pairs:
+            users = counting.add_histograms(map(counting.user_degrees, pairs))
+            degrees = spec.survey.release_under(users, self._secret.tape)
+            kappa = spec.kappa_after(degrees)
+            kept = map_ahead(self._bound(kappa), pairs)
+            released = self._list(self._counts(kept), spec.list_mechanism(kappa))
+        return ([spec.surveyed(degrees, kappa, released)],)
 
     def names(self, spec: NamesSpec) -> tuple[list[pa.Table]] | tuple[list[pa.Table], list[int]]:
         weighted = isinstance(spec.strategy, WeightedStrategy)

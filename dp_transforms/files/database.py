@@ -21,6 +21,7 @@ import pyarrow as pa
 from dp_transforms.errors import InputError, ValuesError
 from dp_transforms.files.logical_types import (
     as_text,
+    as_text_fields,
     fields_at,
     record_schema,
     record_table,
@@ -185,7 +186,7 @@ class SqliteQuery(_Query):
             field if pa.types.is_null(declared[field.name]) else schema.field(field.name)
             for field in unstated(schema)
         )
-        self._schema = as_text(pa.schema(of_values).empty_table()).schema
+        self._schema = as_text_fields(pa.schema(of_values))
 
     def _connect(self) -> sqlite3.Connection:
         path = urllib.parse.quote(os.path.abspath(self._path))

@@ -38,6 +38,11 @@ FREQUENCIES_HEADER = b"frequency,multiplicity\n"
 LISTS_FILE = "released_lists.csv"
 LISTS_HEADER = b"attribute,group,frequency,multiplicity\n"
 
+SURVEY_FILE = "survey_of_degrees.csv"
+"""The survey beside a list, in the format of ``DEGREES_FILE``."""
+ALL_RECORDS_FILE = "all_records.csv"
+"""The estimated list of all records, beside a bounded list and its survey."""
+
 COORDINATES_FILE = "noisy_coordinates.csv"
 COORDINATES_HEADER = b"arm,index,value\n"
 GROUPED_COORDINATES_HEADER = b"attribute,group,arm,index,value\n"

@@ -105,6 +105,18 @@ def as_text(table: pa.Table) -> pa.Table:
     return table
 
 
+def as_text_fields(schema: pa.Schema) -> pa.Schema:
+    """Returns the schema of a table after ``as_text``."""
+    return pa.schema(
+        [
+            field.with_type(pa.string())
+            if _is_unstated(field) and pa.types.is_integer(field.type)
+            else field
+            for field in schema
+        ]
+    )
+
+
 def _is_unstated(field: pa.Field) -> bool:
     return _UNSTATED in (field.metadata or {})
 

@@ -15,11 +15,13 @@ from typing import Any
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
+    ALL_RECORDS_FILE,
     COORDINATES_FILE,
     COUNTS,
     PRIVACY_FILE,
     RELEASED_FILES,
     REPORT_FILES,
+    SURVEY_FILE,
 )
 from dp_transforms.files.paths import (
     LocalFiles,
@@ -123,7 +125,11 @@ class ReleaseDirectory:
     def _contents(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> dict[str, bytes]:
         contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
         numbers = len(COUNTS) * statement["noisy_counts"] if "noisy_counts" in statement else 2
-        for table in [COORDINATES_FILE] * is_decoded(statement) + [self.file_name]:
+        # The main table is the last to appear.
+        names = [name for name in tables if name != self.file_name]
+        if not is_decoded(statement):
+            names = [name for name in names if name != COORDINATES_FILE]
+        for table in [*names, self.file_name]:
             contents[table] = tables[table]
             for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
                 contents[other] = converted(tables[table], name, numbers)
@@ -161,8 +167,9 @@ class ReleaseDirectory:
     @property
     def _made_of_it(self) -> list[str]:
         """Returns other files that an earlier release may have left in this directory."""
-        beside = [*names_beside(self.file_name), *names_beside(COORDINATES_FILE)]
-        return [COORDINATES_FILE, *beside, *REPORT_FILES]
+        tables = (COORDINATES_FILE, SURVEY_FILE, ALL_RECORDS_FILE)
+        others = [name for table in (self.file_name, *tables) for name in names_beside(table)]
+        return [*tables, *others, *REPORT_FILES]
 
     @property
     def _files(self) -> Any:

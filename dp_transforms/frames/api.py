@@ -21,6 +21,8 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.releases import (
+    AllRecordsRelease,
+    AllRecordsSpec,
     Attribute,
     DegreesSpec,
     GroupReleases,
@@ -51,7 +53,8 @@ def release(
     user: str | int,
     partition: Names,
     epsilon: Number,
-    max_partitions_per_user: int,
+    max_partitions_per_user: int | None = None,
+    survey: bool | Number | None = None,
     mechanism: str = AUTO,
     drop_nulls: bool = False,
     session: Session | None = None,
@@ -69,11 +72,18 @@ def release(
       partition: the column, or columns, by which users are counted.
       epsilon: the privacy loss of the release; positive.
       max_partitions_per_user: kappa, the most partitions in which one user counts. For a user with
-        more, a random choice of kappa is kept.
+        more, a random choice of kappa is kept. By default a part of epsilon buys a survey of how
+        many partitions users have, kappa is chosen by it, and the answers are about all records.
+        Declare it where it is known: 1, if each account has one password.
+      survey: with a declared kappa, True also pays for the survey. A number between 0 and 1 is the
+        survey's part of epsilon.
       mechanism: see ``partition_mechanism``.
       drop_nulls: leave out records without a user or a partition, instead of refusing them.
       session: pays for the release from its budget; by default no budget is checked.
       secret: makes all random decisions of this one release; a fresh one by default.
+
+    Returns:
+      A ``ListRelease``; with a survey an ``AllRecordsRelease``.
 
     Raises:
       ValueError: an argument is out of range, or a column is missing or has nulls.
@@ -88,6 +98,16 @@ def release(
     >>> release.to_arrow().select(["rank", "frequency"]).to_pydict()
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
+    if max_partitions_per_user is None or survey:
+        return _release_all_records(
+            epsilon,
+            max_partitions_per_user,
+            survey,
+            mechanism,
+            session,
+            secret,
+            (data, user, partition, drop_nulls),
+        )
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     ((released,),), statement = _run(spec, session, secret, data, user, partition, drop_nulls)
     return ListRelease(released, statement)
@@ -186,6 +206,27 @@ def select(
     (selected,), statement = _run(spec, session, secret, data, user, partition, drop_nulls)
     names = names_table(selected, statement)
     return NamesRelease(names, statement_with_types(names, statement))
+
+
+def _release_all_records(
+    epsilon: Number,
+    max_partitions_per_user: int | None,
+    survey: bool | Number | None,
+    mechanism: str,
+    session: Session | None,
+    secret: JobSecret | None,
+    records: tuple[Any, ...],
+) -> AllRecordsRelease:
+    if survey is False:
+        raise ValueError("survey=False goes with max_partitions_per_user, which is not given")
+    spec = AllRecordsSpec(
+        epsilon=epsilon,
+        max_partitions_per_user=max_partitions_per_user,
+        survey_share=None if survey is True else survey,
+        mechanism=mechanism,
+    )
+    ((surveyed,),), statement = _run(spec, session, secret, *records)
+    return AllRecordsRelease.of(surveyed, statement | surveyed.entries)
 
 
 def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> ListSpec:

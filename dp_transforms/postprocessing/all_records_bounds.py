@@ -56,12 +56,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp_transforms.mechanisms import noisy_coordinates
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.postprocessing import estimates
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
     Estimate,
+    RateCurve,
     ReleaseIntervals,
     around,
     failure_probability,
@@ -230,6 +233,35 @@ class AllRecordsBounds:
         lowest, highest = lowest * _ROUNDING, min(highest / _ROUNDING, 1.0)
         return Bounds(lowest, max(lowest, highest), float(confidence))
 
+    def sum_of_top(self, partitions: int, confidence: float = CONFIDENCE) -> Bounds:
+        """Bounds the sum of the ``partitions`` largest frequencies: by 2 each of them is larger by
+        at most H, and all together by at most M."""
+        partitions = positive_integer("partitions", partitions)
+        dropped, failure = self._split(confidence)
+        bounded = self._intervals.sum_of_top(partitions, 1 - failure)
+        added = min(partitions * dropped.most_users, dropped.most_pairs)
+        return Bounds(bounded.low, bounded.high + added, float(confidence))
+
+    def bands(
+        self, ranks: int, confidence: float = CONFIDENCE
+    ) -> tuple[FrequencyList, FrequencyList]:
+        """Returns two lists, below and above that of all records at the first ranks together, by 2.
+        The upper one ends after these ranks."""
+        dropped, failure = self._split(confidence)
+        low, high = self._intervals.bands(1 - failure)
+        if dropped.most_users == 0:
+            return low, high
+        # The upper list, with zeros behind its last partition, is raised at each rank.
+        runs = [*high, (0, MAX_VALUE)]
+        frequencies, multiplicities, left = [], [], ranks
+        for frequency, multiplicity in runs:
+            taken = min(multiplicity, left)
+            if taken > 0:
+                frequencies.append(frequency + dropped.most_users)
+                multiplicities.append(taken)
+                left -= taken
+        return low, FrequencyList(frequencies, multiplicities)
+
     def _split(self, confidence: float) -> tuple[DroppedRecords, float]:
         """Returns bounds from the degrees, and the probability of failure left for the list."""
         failure = failure_probability(confidence)
@@ -270,6 +302,42 @@ class AllRecordsBounds:
         rate = self._degrees.epsilon * _ROUNDING
         noise = sum_of_noises(rate, np.array(weights, np.float64), failure * _ROUNDING)
         return max(sum(weight * users for weight, users in noisy) + sign * math.floor(noise), 0)
+
+
+class AllRecordsIntervals(ReleaseIntervals):
+    """Answers about all records by estimates of a list, moved into proved intervals.
+
+    Args:
+      released: the estimated list of all records.
+      bounds: the intervals.
+    """
+
+    def __init__(self, released: FrequencyList, bounds: AllRecordsBounds):
+        self.released = released
+        self._bounds = bounds
+
+    def bands(self, confidence: float = CONFIDENCE) -> tuple[FrequencyList, FrequencyList]:
+        """Returns two lists, below and above that of all records at the ranks of the estimate."""
+        return self._bounds.bands(self.released.distinct, confidence)
+
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
+        match name:
+            case estimates.TOTAL:
+                bounds = self._bounds.total(confidence)
+            case estimates.SUM:
+                bounds = self._bounds.sum_of_top(index, confidence)
+            case estimates.SHARE:
+                bounds = self._bounds.share_of_top(index, confidence)
+            case noisy_coordinates.ROWS:
+                bounds = self._bounds.frequency_at(index, confidence)
+            case _:
+                bounds = self._bounds.partitions_with_at_least(index, confidence)
+        return bounds.low, bounds.high
+
+    def _rate_curve(self, confidence: float) -> RateCurve:
+        raise ValueError(
+            "guessing metrics are for lists of which nothing was dropped: ask the bounded list"
+        )
 
 
 def _most_partitions(above: FrequencyList, users: int, pairs: int) -> int:

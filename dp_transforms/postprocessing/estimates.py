@@ -65,12 +65,11 @@ class Estimate:
                 return f"{number:,}"
             return f"{rounded(float(number), 4, rounding):,.4g}"
 
-        value, low, high = (
-            text(self.value),
-            text(self.low, ROUND_FLOOR),
-            text(self.high, ROUND_CEILING),
-        )
+        value, low = text(self.value), text(self.low, ROUND_FLOOR)
+        high = "" if math.isinf(self.high) else text(self.high, ROUND_CEILING)
         words = "confidence" if self.kind == PROVED else "under the model"
+        if math.isinf(self.high):
+            return f"{value} ({low} or more, {100 * self.confidence:.15g}% {words})"
         return f"{value} ({low} to {high}, {100 * self.confidence:.15g}% {words})"
 
 

@@ -17,14 +17,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.user_degrees import cell_bounds
-from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 from dp_transforms.postprocessing.estimates import Estimate
+
+if TYPE_CHECKING:
+    from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
 SURVEY_SHARE, LEAST_SHARE, ENOUGH = Fraction(1, 5), Fraction(1, 8), Fraction(1, 2)
 """A survey gets the first part of epsilon; but, where that is more than ``ENOUGH``, this or the
@@ -132,6 +135,7 @@ def choose_bound(survey: DegreeSurvey, epsilon: Number) -> BoundChoice:
       ValueError: epsilon is not positive.
 
     >>> from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+    >>> from dp_transforms.postprocessing.degree_survey import DegreeSurvey
     >>> survey = DegreeSurvey.of(ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 1), 0.2))
     >>> choose_bound(survey, "0.8").kappa
     3

@@ -1,5 +1,7 @@
 """Holds a module for each kind of release: specification, cost, statement, tables and value."""
 
+from dp_transforms.releases.all_records import AllRecordsRelease as AllRecordsRelease
+from dp_transforms.releases.all_records import AllRecordsSpec as AllRecordsSpec
 from dp_transforms.releases.base import ReleaseSpec as ReleaseSpec
 from dp_transforms.releases.degrees import DegreesSpec as DegreesSpec
 from dp_transforms.releases.frequency_list import ListRelease as ListRelease

@@ -33,17 +33,24 @@ NEIGHBOURS = PrivacyUnit.USER.neighbours
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
+def _no_entries(_: Iterable[Any]) -> Statement:
+    return {}
+
+
 class ReleasedTables(NamedTuple):
     """The files of a kind of release.
 
+    Both functions are of a module, since a runner pickles them.
+
     Attributes:
       file_name: of the main table.
-      make: makes the content of all tables from the released elements and the statement. It is a
-        function of a module, since a runner pickles it.
+      make: makes the content of all tables from the released elements and the statement.
+      entries: returns the part of the statement that follows from the released elements.
     """
 
     file_name: str
     make: Callable[[Iterable[Any], Statement], Tables]
+    entries: Callable[[Iterable[Any]], Statement] = _no_entries
 
 
 class ReleaseSpec(abc.ABC):

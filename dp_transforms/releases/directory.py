@@ -14,15 +14,18 @@ from dp_transforms.files.filenames import (
     PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
     PRIVACY_FILE,
+    SURVEY_FILE,
 )
 from dp_transforms.files.paths import join, local_path
 from dp_transforms.files.release_files import is_there, reading
-from dp_transforms.releases import frequency_list, groups, names, periods
+from dp_transforms.releases import all_records, frequency_list, groups, names, periods
 from dp_transforms.reports.phrases import statement_words
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     PARTITIONS_FILE: ("released names of partitions", names.read),
     LISTS_FILE: ("released lists of groups", groups.read),
+    # Before a list alone: its table has the same name.
+    SURVEY_FILE: ("a released frequency list with its survey", all_records.read),
     FREQUENCIES_FILE: ("a released frequency list", frequency_list.read),
 }
 """By the file that shows the kind of a release: what it holds, and the function that reads it."""

@@ -198,6 +198,8 @@ def count_text(estimate: Estimate) -> str:
     >>> count_text(Estimate(169, 160, 1_177))
     '169\\n160 to 1,177'
     """
+    if math.isinf(estimate.high):
+        return f"{estimate.value:,}\n{estimate.low:,} or more"
     return f"{estimate.value:,}\n{estimate.low:,} to {estimate.high:,}"
 
 

@@ -12,7 +12,12 @@ from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
 from dp_transforms.reports import page
-from dp_transforms.reports.lists import comparison_figure, comparison_page, list_page
+from dp_transforms.reports.lists import (
+    all_records_page,
+    comparison_figure,
+    comparison_page,
+    list_page,
+)
 from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
 
 if TYPE_CHECKING:
@@ -198,6 +203,7 @@ def _figure(release: NamesRelease, terms: Wording) -> Any:
 
 _PAGES: dict[str, Callable[[Any, Words], page.Page]] = {
     "list": list_page,
+    "all records": all_records_page,
     "names": _names_page,
     "series": _series_page,
     "comparison": comparison_page,

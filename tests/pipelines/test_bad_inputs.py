@@ -65,8 +65,9 @@ usage = functools.partial(only, code=USAGE)
 
 def by_period(job, says, *flags, without=None, code=USAGE):
     """A fault in what a release for each period has, or ``without`` one of its flags."""
-    usual = [flag for flag in PERIODS.split() if flag.partition("=")[0] != without]
-    return only(job, says, *usual, *flags, code=code)
+    usual = dict(flag.split("=") for flag in PERIODS.split())
+    usual.pop(without, None)
+    return only(job, says, *flags_over(usual, *flags), code=code)
 
 
 def counted(says, *flags, code=USAGE):
@@ -243,7 +244,7 @@ FAULTS |= {
     "no column": Fault(("--user_column=uid",), "no column 'uid'"),
     "no such position": Fault(("--no_header", "--user_column=9", "--partition_column=1"), "9"),
     "another delimiter": Fault(("--delimiter=;",), "1 column with the delimiter ';'"),
-    "nothing": text("", "nothing on its first line"),
+    "a first line of nothing": text("\n" + RECORDS, "nothing on its first line"),
     "a line too short": text(RECORDS + f"{PRIVATE}\n", "does not have 2 fields"),
     "a line too long": text(RECORDS + f"{PRIVATE},a,b\n", "does not have 2 fields"),
     "the same column twice": text(f"user,page,page\na,{PRIVATE},c\n", "more than one column"),

@@ -27,7 +27,7 @@ from pipelines import ledger as ledger_command
 from pipelines import release_job, worker_pool
 from pipelines.release_frequency_list import main
 from pipelines.spending import spending
-from tests.jobs import job_flags, statement
+from tests.jobs import changed, job_flags, statement
 
 WHOLE = PrivacyBudget(1)
 PARTS = [
@@ -250,7 +250,29 @@ def test_a_query_that_fails_on_a_value_is_paid_for(tmp_path, path, capsys):
     ]
     assert main(job) == 1
     assert "the --query failed while its records were read" in capsys.readouterr().err
-    assert states(path) == ["committed"]
+    assert states(path) == ["abandoned", "committed"]
+    assert Ledger.open(path).spent().epsilon == Fraction(2, 5)
+
+
+def test_a_query_that_fails_before_its_price_is_known_is_a_free_failure(tmp_path, capsys, failure):
+    Ledger.create(tmp_path / "budget", 1, free_failures=2)
+    path = str(tmp_path / "budget")
+    with contextlib.closing(sqlite3.connect(tmp_path / "records.db")) as connection, connection:
+        connection.execute("CREATE TABLE visits (user INTEGER, page TEXT)")
+        connection.execute("INSERT INTO visits VALUES (1, 'a')")
+    job = flags(tmp_path, path)
+    job[0] = f"--input=sqlite:{tmp_path}/records.db"
+    failing = "--query=SELECT abs(-9223372036854775808 * user) AS user, page FROM visits"
+    failure(2, "no flag", main, [*job, failing, "--pirod=day"])
+    assert states(path) == []
+    for dry in (["--dry_run"], []):
+        assert main([*job, failing, *dry]) == 1
+        assert "the --query failed while its records were read" in capsys.readouterr().err
+    assert states(path) == ["failed", "failed"]
+    # The answers end here.
+    for query in (failing, "--query=SELECT user, page FROM visits"):
+        failure(1, "has no free failures left", main, [*job, query])
+    assert main(flags(tmp_path, path)) == 0
 
 
 @pytest.mark.parametrize("dry", [False, True])
@@ -267,7 +289,9 @@ def test_a_dry_run_of_dataflow_costs_nothing(tmp_path, path, monkeypatch, failur
     assert main(job) == 0
     assert states(path) == ([] if dry else ["committed"])
     # What does not fit is refused all the same.
-    failure(1, "does not fit into" if dry else "asked for, but", main, [*job, "--epsilon=1.1"])
+    failure(
+        1, "does not fit into" if dry else "asked for, but", main, changed(job, "--epsilon=1.1")
+    )
     assert states(path) == ([] if dry else ["committed"])
 
 
@@ -335,10 +359,10 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys, failure):
     assert line.state.value == "committed"
     told = "release_frequency_list", str(tmp_path / "out"), "first try", "november"
     assert line.origin == Origin(*told)
-    failure(2, "--job_id must not be empty", main, [*job, "--job_id="])
+    failure(2, "--job_id must not be empty", main, changed(job, "--job_id="))
     # Its name is no other's.
     for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):
-        failure(1, "for another command, output or price", main, [*job, other])
+        failure(1, "for another command, output or price", main, changed(job, other))
     shutil.rmtree(tmp_path / "out")
     failure(1, "is not in", main, job)
     assert states(path) == ["committed"]

@@ -1,0 +1,316 @@
+"""Releases a frequency list together with a survey of degrees, to answer about ALL records.
+
+A list is about the records that bounding kept, while people ask about the records they have. So the
+release begins with a survey: how many users have how many partitions. It tells what bounding drops,
+and kappa is chosen by it unless it is declared.
+
+Privacy. Neighbours differ by all records of one user. The survey costs epsilon_1 by itself
+(``mechanisms.user_degrees``). For each kappa, the list of the records that bounding by kappa keeps
+costs epsilon_2: the bound is enforced by an order of each user's own pairs, which depends on a key
+and on no other user, and the noise is that of the mechanism at sensitivity kappa. Which kappa is
+taken is a function of the survey's output and of public numbers. By adaptive sequential composition
+both together cost epsilon_1 + epsilon_2, for users with more partitions than every kappa too. What
+follows (the estimate of all records, its intervals) is computed from the two outputs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.budget.budget import Cost
+from dp_transforms.budget.ledger import Request
+from dp_transforms.files.filenames import (
+    ALL_RECORDS_FILE,
+    COORDINATES_HEADER,
+    DEGREES_HEADER,
+    FREQUENCIES_FILE,
+    FREQUENCIES_HEADER,
+    SURVEY_FILE,
+)
+from dp_transforms.files.output import csv_lines
+from dp_transforms.files.release_files import parse_rows, read_file
+from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
+from dp_transforms.postprocessing.all_records_bounds import AllRecordsBounds, AllRecordsIntervals
+from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
+from dp_transforms.postprocessing.survey_plan import (
+    MAX_DEGREE,
+    candidates,
+    choose_bound,
+    divided,
+)
+from dp_transforms.releases.base import (
+    NEIGHBOURS,
+    ReleasedTables,
+    ReleaseSpec,
+    Statement,
+    Tables,
+    amount_entries,
+)
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.lists import list_guarantee, list_tables, read_lists
+
+if TYPE_CHECKING:
+    from dp_transforms.engines.base import Collections, Engine
+    from dp_transforms.postprocessing.degree_survey import DegreeSurvey
+
+SURVEY = "survey"
+"""The entry of a statement about the survey."""
+CHOSEN = "chosen by the survey, and enforced"
+
+
+class SurveyedList(NamedTuple):
+    """A survey and the list that followed it, as an engine makes them.
+
+    Attributes:
+      degrees: the survey.
+      released: the list of the records that bounding kept.
+      entries: the part of the statement that follows from the survey.
+    """
+
+    degrees: ReleasedDegrees
+    released: ReleasedList
+    entries: Statement
+
+
+def decoded_survey(degrees: ReleasedDegrees) -> DegreeSurvey:
+    """Returns what a released survey tells of users' degrees."""
+    # scipy takes longer to load than a misspelt flag should wait.
+    from dp_transforms.postprocessing.degree_survey import DegreeSurvey
+
+    return DegreeSurvey.of(degrees)
+
+
+def _estimate(surveyed: SurveyedList, statement: Mapping[str, Any]) -> FrequencyList:
+    """Returns the estimated list of all records."""
+    from dp_transforms.postprocessing.all_records import estimate_all_records
+
+    kappa = statement["max_partitions_per_user"]
+    return estimate_all_records(surveyed.released, kappa, decoded_survey(surveyed.degrees))
+
+
+def surveyed_tables(released: Iterable[SurveyedList], statement: Statement) -> Tables:
+    """Returns the tables of the only element: the bounded list with its noisy coordinates, the
+    survey, and the estimated list of all records that follows from them."""
+    (surveyed,) = released
+    degrees = surveyed.degrees
+    estimate = _estimate(surveyed, statement)
+    return {
+        **list_tables([surveyed.released], statement),
+        SURVEY_FILE: DEGREES_HEADER + csv_lines(zip(degrees.lowest, degrees.users, strict=True)),
+        ALL_RECORDS_FILE: FREQUENCIES_HEADER + csv_lines(estimate),
+    }
+
+
+def surveyed_entries(released: Iterable[SurveyedList]) -> Statement:
+    """Returns the part of the statement that follows from the survey."""
+    (surveyed,) = released
+    return surveyed.entries
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllRecordsSpec(ReleaseSpec):
+    """Specifies a survey and a list, which together cost epsilon.
+
+    Attributes:
+      epsilon: the cost of both.
+      max_partitions_per_user: kappa, if it is declared; otherwise the survey chooses it.
+      survey_share: the survey's part of epsilon (0 to 1); by default see ``survey_plan.divided``.
+      mechanism: of the list, see ``partition_mechanism``.
+      max_degree: users with more partitions count as having so many in the survey. Public.
+
+    Raises:
+      ValueError: an argument is out of range, or there is no such mechanism at a kappa that may be
+        chosen.
+    """
+
+    tables = ReleasedTables(FREQUENCIES_FILE, surveyed_tables, surveyed_entries)
+
+    epsilon: Number
+    max_partitions_per_user: int | None = None
+    survey_share: Number | None = None
+    mechanism: str = AUTO
+    max_degree: int = MAX_DEGREE
+
+    def __post_init__(self) -> None:
+        if self.max_partitions_per_user is not None:
+            positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        _ = self.survey
+        for kappa in self._possible_kappas:
+            try:
+                self.list_mechanism(kappa)
+            except ValueError as error:
+                if self.max_partitions_per_user is not None or self.mechanism == AUTO:
+                    raise
+                raise ValueError(
+                    f"mechanism {self.mechanism!r} cannot follow a survey, which may choose kappa "
+                    f"= {kappa}: declare max_partitions_per_user, or leave mechanism out ({error})"
+                ) from None
+
+    @cached_property
+    def _parts(self) -> tuple[Fraction, Fraction]:
+        """Returns the epsilons of the survey and of the list."""
+        return divided(self.epsilon, self.survey_share)
+
+    @cached_property
+    def survey(self) -> UserDegreeMechanism:
+        """Returns the mechanism of the survey."""
+        return UserDegreeMechanism(self._parts[0], self.max_degree)
+
+    @property
+    def _possible_kappas(self) -> tuple[int, ...]:
+        if self.max_partitions_per_user is not None:
+            return (self.max_partitions_per_user,)
+        return candidates(self._parts[1], self.max_degree)
+
+    @property
+    def most_partitions(self) -> int:
+        """Returns how many partitions of each user the survey and the list look at."""
+        return max(self.survey.max_degree, *self._possible_kappas)
+
+    def kappa_after(self, degrees: ReleasedDegrees) -> int:
+        """Returns kappa: a function of the released survey alone."""
+        if self.max_partitions_per_user is not None:
+            return self.max_partitions_per_user
+        return choose_bound(decoded_survey(degrees), self._parts[1]).kappa
+
+    def list_mechanism(self, kappa: int) -> PartitionMechanism:
+        """Returns the mechanism of the list at a kappa."""
+        return partition_mechanism(self._parts[1], kappa, self.mechanism)
+
+    def surveyed(
+        self, degrees: ReleasedDegrees, kappa: int, released: ReleasedList
+    ) -> SurveyedList:
+        """Returns what an engine has made, with the entries of the statement that follow."""
+        declared = self.max_partitions_per_user is not None
+        bound = {
+            "max_partitions_per_user": kappa,
+            "max_partitions_per_user_is": "enforced" if declared else CHOSEN,
+        }
+        entries = list_guarantee(self.list_mechanism(kappa), NEIGHBOURS, bound)
+        whole = amount_entries("epsilon", PrivacyBudget(self.epsilon).epsilon)
+        return SurveyedList(degrees, released, entries | whole)
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        survey, of_list = self._parts
+        return (
+            Request("survey of partitions per user", Cost(PrivacyBudget(survey))),
+            Request("frequency list", Cost(PrivacyBudget(of_list))),
+        )
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.all_records(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        """Returns the part of the statement that does not depend on the survey."""
+        survey, of_list = self._parts
+        return {
+            SURVEY: {
+                **amount_entries("epsilon", survey),
+                "max_degree": self.survey.max_degree,
+                "noise": "discrete Laplace in each cell, Pr[n] proportional to exp(-epsilon |n|)",
+                "file": SURVEY_FILE,
+            },
+            "list": amount_entries("epsilon", of_list),
+            "all_records": {"file": ALL_RECORDS_FILE, "is": "an estimate from the other files"},
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class AllRecordsRelease(ListRelease):
+    """A released list with a survey: its answers are about ALL records.
+
+    Attributes:
+      released: the estimated list of all records, usable as a ``FrequencyList``.
+      statement: the guarantee, as in privacy.json.
+      bounded: the list of the records that bounding kept, which answers about these.
+      degrees: the survey, see ``ReleasedDegrees``.
+
+    Intervals are proved (``all_records_bounds``), over the noise of both releases. The values are
+    those of a model, moved into the intervals.
+
+    >>> import dp_transforms as dp
+    >>> visits = [(user, page) for user in range(500) for page in range(user % 3)]
+    >>> release = dp.release(visits, user=0, partition=1, epsilon=200)
+    >>> release.kappa, release.bounded.released.total, release.released.total
+    (2, 499, 499)
+    """
+
+    page_kind = "all records"
+
+    bounded: ListRelease
+    degrees: ReleasedDegrees
+
+    @classmethod
+    def of(cls, surveyed: SurveyedList, statement: Mapping[str, Any]) -> AllRecordsRelease:
+        """Makes a release from what an engine has made, and its whole statement."""
+        estimate = _estimate(surveyed, statement)
+        of_all = ReleasedList(estimate.frequencies, estimate.multiplicities, None, None)
+        bounded = ListRelease(surveyed.released, statement)
+        return cls(of_all, statement, bounded, surveyed.degrees)
+
+    @property
+    def kappa(self) -> int:
+        """Returns the number of partitions in which one user counts in the bounded list."""
+        return int(self.statement["max_partitions_per_user"])
+
+    @cached_property
+    def survey(self) -> DegreeSurvey:
+        """Returns the decoded survey."""
+        return decoded_survey(self.degrees)
+
+    def kept_share(self) -> Estimate:
+        """Estimates the part of all pairs (user, partition) that bounding kept, under the model of
+        the survey."""
+        return self.survey.kept_share(self.kappa)
+
+    @cached_property
+    def intervals(self) -> ReleaseIntervals:
+        """Returns the proved intervals about all records."""
+        bounds = AllRecordsBounds(
+            self.bounded.intervals,
+            self.degrees,
+            self.kappa,
+            kappa_from_degrees=self.statement["max_partitions_per_user_is"] == CHOSEN,
+        )
+        return AllRecordsIntervals(self.released, bounds)
+
+    @cached_property
+    def model(self) -> Answers:
+        """Raises a ValueError: there are only proved intervals about all records."""
+        raise ValueError(
+            "there are only proved intervals about all records; bounded.model is about those that "
+            "bounding kept"
+        )
+
+    def _tables(self) -> Tables:
+        surveyed = SurveyedList(self.degrees, self.bounded.released, {})
+        return surveyed_tables([surveyed], dict(self.statement))
+
+    def _summary(self) -> list[str]:
+        (of_all,) = super()._summary()
+        (of_kept,) = self.bounded._summary()
+        return [
+            f"All records: {of_all}",
+            f"Kept by bounding ({float(self.kept_share().value):.0%} of all): {of_kept}",
+        ]
+
+
+def read(directory: str) -> AllRecordsRelease:
+    """Reads the list and the survey in a directory."""
+    lists, statement = read_lists(
+        directory, FREQUENCIES_FILE, FREQUENCIES_HEADER, COORDINATES_HEADER
+    )
+    rows = parse_rows(read_file(directory, SURVEY_FILE), DEGREES_HEADER)
+    lowest, users = zip(*(map(int, row) for row in rows), strict=True)
+    degrees = ReleasedDegrees(lowest, users, float(statement[SURVEY]["epsilon"]))
+    return AllRecordsRelease.of(SurveyedList(degrees, lists[()], {}), statement)

@@ -1,0 +1,136 @@
+"""Releases a list with a survey of degrees, by which kappa may be chosen."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dp_transforms.columnar import counting
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.partition.registry import AUTO
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
+from dp_transforms.releases.all_records import AllRecordsSpec, SurveyedList
+from dp_transforms.runtime.batching import ToTables
+from dp_transforms.runtime.bounds import ReleaseTransform, refuse_counts
+from dp_transforms.runtime.job_secret import JobSecret, release_histogram, secret_for
+from dp_transforms.runtime.records import refuse_windows
+from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
+from dp_transforms.transforms.release import ON_ONE_WORKER
+
+
+class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
+    """Releases a survey of degrees and a frequency list: takes records, returns a SurveyedList.
+
+    Both together are epsilon-DP, with delta = 0, for adding or removing all records of one user:
+    see ``releases.all_records``, with the argument. ``AllRecordsRelease.of`` answers from it.
+
+    Args:
+      epsilon: the cost of both releases.
+      max_partitions_per_user: kappa, if it is declared; by default the survey chooses it.
+      survey_share: the survey's part of epsilon, between 0 and 1.
+      mechanism: of the list, see ``partition_mechanism``.
+      max_degree: of the survey. Public: choose it without looking at the records.
+      secret, num_buckets: see ``BoundContributions``.
+
+    Raises:
+      ValueError, TypeError: an argument is out of range; or as ``BoundContributions``.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "rock"), ("bob", "jazz")])
+    ...     surveyed = records | ReleaseAllRecords(epsilon=200, max_degree=3)
+    ...     _ = surveyed | beam.Map(lambda made: print(made.degrees.users, list(made.released)))
+    (1, 1, 0) [(2, 1), (1, 1)]
+    """
+
+    def __init__(
+        self,
+        epsilon: Number,
+        max_partitions_per_user: int | None = None,
+        survey_share: Number | None = None,
+        mechanism: str = AUTO,
+        max_degree: int = MAX_DEGREE,
+        *,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        self._spec = AllRecordsSpec(
+            epsilon=epsilon,
+            max_partitions_per_user=max_partitions_per_user,
+            survey_share=survey_share,
+            mechanism=mechanism,
+            max_degree=max_degree,
+        )
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        refuse_windows(records)
+        refuse_counts(records, "ReleaseAllRecords")
+        spec = self._spec
+        secret = secret_for(records.pipeline, self._secret)
+        secret.claim(records, "survey and frequency list")
+        shared: dict[str, Any] = {"secret": secret, "num_buckets": self._num_buckets}
+        # Each user's pairs are all in one bounded table.
+        pairs = (
+            records
+            | "ToTables" >> ToTables()
+            | "Bound" >> BoundContributions(spec.most_partitions, **shared)
+        )
+        degrees = (
+            pairs
+            | "Degrees" >> beam.Map(counting.user_degrees)
+            | "MergeDegrees" >> beam.CombineGlobally(counting.add_histograms)
+            | "Survey" >> beam.Map(spec.survey.release_under, tape_of=secret.tape)
+        )
+        kappa = degrees | "Kappa" >> beam.Map(spec.kappa_after)
+        bound = functools.partial(
+            _bounded_again, bound=functools.partial(distinct_pairs, key=secret.key(_BOUND))
+        )
+        kept = pairs | "BoundByKappa" >> beam.Map(
+            bound, kappa=beam.pvalue.AsSingleton(kappa)
+        ).with_output_types(pa.Table)
+        release = functools.partial(_surveyed, spec=spec, secret=secret)
+        return (
+            kept
+            | "Count" >> CountDistinctUsers(already_distinct=True, **shared)
+            | "Histogram" >> beam.Map(counting.histogram)
+            | "Merge" >> beam.CombineGlobally(counting.add_histograms)
+            | "Release"
+            >> beam.Map(
+                release,
+                degrees=beam.pvalue.AsSingleton(degrees),
+                kappa=beam.pvalue.AsSingleton(kappa),
+            )
+            .with_output_types(SurveyedList)
+            .with_resource_hints(**ON_ONE_WORKER)
+            # Keeps later steps from being fused to this one and its hints.
+            | "Bracket" >> beam.Reshuffle()
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        return {"epsilon": float(self._spec.cost.epsilon)}
+
+
+_BOUND = "bound contributions"
+
+
+def _bounded_again(pairs: pa.Table, bound: Any, kappa: int) -> pa.Table:
+    return bound(pairs, at_most=kappa)
+
+
+def _surveyed(
+    histogram: Mapping[int, int],
+    spec: AllRecordsSpec,
+    secret: JobSecret,
+    degrees: ReleasedDegrees,
+    kappa: int,
+) -> SurveyedList:
+    released = release_histogram(histogram, spec.list_mechanism(kappa), secret)
+    return spec.surveyed(degrees, kappa, released)

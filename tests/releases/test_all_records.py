@@ -1,0 +1,173 @@
+"""Lists with a survey: kappa follows from the survey, and answers are about all records."""
+
+import collections
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dp_transforms as dp
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.postprocessing.survey_plan import candidates, divided
+from dp_transforms.releases import AllRecordsSpec, ListSpec
+from pipelines.release_frequency_list import main
+from tests.beam_runs import table_of
+from tests.in_process_engine import in_process
+
+COLUMNS = {"user": "user", "partition": "item"}
+
+
+def records(seed=1, users=3000, most=60, items=400):
+    """Users with Pareto numbers of items, which are Zipf's."""
+    rng = np.random.default_rng(seed)
+    degrees = np.minimum(1 + rng.pareto(1.1, users).astype(int), most)
+    weights = 1 / np.arange(1, items + 1)
+    owners = np.repeat(np.arange(users), degrees)
+    chosen = np.concatenate(
+        [rng.choice(items, degree, replace=False, p=weights / weights.sum()) for degree in degrees]
+    )
+    return {"user": owners.tolist(), "item": chosen.tolist()}
+
+
+def counts(data):
+    pairs = set(zip(data["user"], data["item"], strict=True))
+    return FrequencyList.from_counts(collections.Counter(item for _, item in pairs).values())
+
+
+DATA = records()
+TRUTH = counts(DATA)
+
+
+def secret(seed):
+    return dp.JobSecret.insecure_for_testing(seed)
+
+
+@pytest.mark.parametrize("kappa", [1, 3, 7, 40])
+def test_the_list_is_that_of_records_bounded_by_the_chosen_kappa(monkeypatch, kappa):
+    # Of users with more partitions than the survey looks at, too.
+    spec = AllRecordsSpec(epsilon=40, max_degree=10)
+    monkeypatch.setattr(AllRecordsSpec, "kappa_after", lambda *_: kappa)
+    monkeypatch.setattr(AllRecordsSpec, "most_partitions", 40)
+    table = table_of(list(zip(DATA["user"], DATA["item"], strict=True)))
+    ((surveyed,),) = in_process([table]).all_records(spec)
+    ((alone,),) = in_process([table]).frequency_list(ListSpec(spec.list_mechanism(kappa)))
+    assert list(surveyed.released) == list(alone)
+    assert surveyed.entries["max_partitions_per_user"] == kappa
+
+
+def test_kappa_and_cost_follow_from_public_numbers_alone():
+    session = dp.Session(epsilon=3)
+    release = session.release(DATA, **COLUMNS, epsilon=2)
+    assert session.remaining.epsilon == 1
+    survey, of_list = divided(2)
+    assert [Fraction(line["epsilon"]) for line in release.statement["budget"]["ledger"]] == [
+        survey,
+        of_list,
+    ]
+    assert release.kappa in candidates(of_list)
+    # The choice can be made again from what was released.
+    spec = AllRecordsSpec(epsilon=2)
+    assert spec.kappa_after(release.degrees) == release.kappa
+    assert release.statement["epsilon"] == 2
+    assert release.statement["survey"]["epsilon_exact"] == "0.4"
+
+
+def test_a_release_is_about_all_records_and_errs_less():
+    # With fixed seeds. The bounded list alone misses all that bounding dropped.
+    errors = []
+    for seed in range(5):
+        release = dp.release(
+            DATA, **COLUMNS, epsilon=1, max_partitions_per_user=4, survey=True, secret=secret(seed)
+        )
+        errors.append(
+            [release.bounded.released.l1_distance(TRUTH), release.released.l1_distance(TRUTH)]
+        )
+        assert release.released.total >= release.bounded.released.total
+    bounded, estimated = np.mean(errors, axis=0)
+    assert estimated < 0.5 * bounded
+
+
+def test_proved_intervals_hold_all_records():
+    # Each of 25 x 7 intervals fails with 5% at most: more than 20 of 175 with less than 1e-4, if
+    # they were independent, and the seeds are fixed.
+    missed = 0
+    for seed in range(25):
+        release = dp.release(DATA, **COLUMNS, epsilon=1, secret=secret(seed))
+        for answer, true in (
+            (release.number_of_partitions(), TRUTH.distinct),
+            (release.total(), TRUTH.total),
+            (release.partitions_with_at_least(10), int(TRUTH.at_least([10])[0])),
+            (release.frequency_at(1), int(TRUTH.at_ranks([1])[0])),
+            (release.frequency_at(50), int(TRUTH.at_ranks([50])[0])),
+            (release.sum_of_top(10), int(TRUTH.at_ranks(range(1, 11)).sum())),
+            (release.share_of_top(10), TRUTH.at_ranks(range(1, 11)).sum() / TRUTH.total),
+        ):
+            assert answer.kind == "proved" and answer.low <= answer.value <= answer.high
+            missed += not answer.low <= true <= answer.high
+    assert missed <= 20
+
+
+def test_where_every_user_has_one_thing_kappa_is_one_and_nothing_is_added():
+    data = {"user": list(range(20_000)), "item": [n * n % 997 for n in range(20_000)]}
+    release = dp.release(data, **COLUMNS, epsilon=1, secret=secret(3))
+    assert release.kappa == 1
+    assert abs(release.released.total - release.bounded.released.total) < 0.02 * 20_000
+
+
+def test_what_is_saved_is_what_was_returned(tmp_path):
+    release = dp.release(DATA, **COLUMNS, epsilon=1)
+    release.save(tmp_path / "out")
+    loaded = dp.load(tmp_path / "out")
+    assert repr(loaded) == repr(release) and loaded.released == release.released
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"survey_of_degrees.csv", "all_records.csv", "released_frequencies.csv"} <= names
+    assert repr(release).index("All records") < repr(release).index("Kept by bounding")
+    release.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert page.index("<h2>All records</h2>") < page.index("<h2>What bounding kept</h2>")
+
+
+def test_a_job_makes_the_same_files(tmp_path):
+    lines = (f"{user},{item}\n" for user, item in zip(*DATA.values(), strict=True))
+    (tmp_path / "records.csv").write_text("user,item\n" + "".join(lines))
+    flags = [
+        f"--input={tmp_path}/records.csv",
+        "--user_column=user",
+        "--partition_column=item",
+        "--epsilon=1",
+    ]
+    assert main([*flags, f"--output={tmp_path}/out"]) == 0
+    loaded = dp.load(tmp_path / "out")
+    statement = json.loads((tmp_path / "out/privacy.json").read_text())
+    assert statement["max_partitions_per_user"] == loaded.kappa
+    assert statement["max_partitions_per_user_is"].startswith("chosen by the survey")
+    assert main([*flags, "--max_partitions_per_user=3", f"--output={tmp_path}/bounded"]) == 0
+    assert not isinstance(dp.load(tmp_path / "bounded"), dp.AllRecordsRelease)
+    share = ["--survey_share=0.3", "--max_partitions_per_user=3"]
+    assert main([*flags, *share, f"--output={tmp_path}/surveyed"]) == 0
+    assert dp.load(tmp_path / "surveyed").kappa == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epsilon": 1, "survey": False}, "survey=False goes with max_partitions_per_user"),
+        ({"epsilon": 1, "survey": 1.5}, "share must be below 1"),
+        ({"epsilon": 1, "mechanism": "geometric"}, "declare max_partitions_per_user"),
+        ({"epsilon": 0}, "epsilon must be"),
+        ({"epsilon": 1, "max_partitions_per_user": 0, "survey": True}, "max_partitions_per_user"),
+    ],
+)
+def test_arguments_are_refused_before_anything_is_spent(options, words):
+    session = dp.Session(epsilon=5)
+    with pytest.raises(ValueError, match=words):
+        session.release(DATA, **COLUMNS, **options)
+    assert session.remaining.epsilon == 5
+
+
+def test_empty_data_and_one_user_are_released_alike():
+    for data in ({"user": [], "item": []}, {"user": [1], "item": [2]}):
+        release = dp.release(data, **COLUMNS, epsilon="0.5", secret=secret(1))
+        assert {*release.statement} == {*dp.release(DATA, **COLUMNS, epsilon="0.5").statement}
+        assert repr(release)
