@@ -84,8 +84,9 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
     group.add_argument(
         "--input",
         metavar="GLOB",
-        help="files of records, on any filesystem of Beam; or, with --query, a database: "
-        "postgresql://USER@HOST/NAME, duckdb:FILE or sqlite:FILE",
+        action="append",
+        help="files of records, on any filesystem of Beam; repeat the flag for several globs; or, "
+        "with --query, a database: postgresql://USER@HOST/NAME, duckdb:FILE or sqlite:FILE",
     )
     group.add_argument(
         "--query",
@@ -146,15 +147,18 @@ def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) ->
         refuse(flags, "is for delimited text, not for a --query: leave it out", *_TEXT_FLAGS)
         if flags.input_format != "auto":
             raise ValueError("--input_format is for files, not for a --query: leave it out")
-        if has_password(flags.input):
+        if len(flags.input) > 1:
+            raise ValueError("--query goes with one --input: give one database")
+        (database,) = flags.input
+        if has_password(database):
             warn(
                 "--input has a password in it, which lists of processes (ps) and the shell's "
                 "history show: set PGPASSWORD, or PGPASSFILE to a file, and leave it out of --input"
             )
-        return query_of(flags.input, flags.query, *columns, **options)
+        return query_of(database, flags.query, *columns, **options)
     name = flags.input_format
     if name == "auto":
-        first = match_files(local_path(flags.input))[0].path
+        first = match_files(*map(local_path, flags.input))[0].path
         name, file_format = format_name(first), format_of(first)
     else:
         file_format = reader_of(name)()

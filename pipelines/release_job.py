@@ -230,7 +230,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
     for directory in release.directories:
         directory.check()
     if flags.dry_run:
-        lines = price(flags.ledger, release.requests)
+        lines = release.source.described() if release.source is not None else []
+        lines += price(flags.ledger, release.requests)
         told = [*lines, "dry run: no record was read, and nothing spent or written"]
         return printing()(lambda: print(*told, sep="\n"))
     if release.check is not None:

@@ -27,10 +27,10 @@ def flags_over(usual, *flags):
     return [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
 
 
-def changed(flags, *more):
-    """The flags, with further ones, which take the place of those of the same name."""
-    given = {flag.partition("=")[0] for flag in more}
-    return [*(flag for flag in flags if flag.partition("=")[0] not in given), *more]
+def instead(flags, *others):
+    """The flags, with others in the place of those of the same names."""
+    names = {flag.partition("=")[0] for flag in others}
+    return [*(flag for flag in flags if flag.partition("=")[0] not in names), *others]
 
 
 def job_flags(directory, *flags):

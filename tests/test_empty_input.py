@@ -260,6 +260,35 @@ def test_queries(tmp_path, capsys, write, kind, declared, query):
     assert shown[0] == shown[1]
 
 
+CSV = "read_csv('{}', header = true)"
+
+
+@pytest.mark.parametrize("kind", ["text", "integer", "date"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT * FROM {CSV}",
+        "SELECT * FROM view_of_csv",
+        f"SELECT who, (SELECT max(page) FROM {CSV}) AS page FROM users",
+        f"WITH all_rows AS MATERIALIZED (SELECT * FROM {CSV}) SELECT * FROM all_rows",
+    ],
+)
+def test_queries_of_files(tmp_path, capsys, kind, query):
+    """DuckDB finds the types of delimited text in its rows."""
+    path, database = tmp_path / "records.csv", tmp_path / "records.db"
+    shown = []
+    for rows in (0, 1):
+        path.write_text("who,page\n" + f"1,{VALUES[kind]}\n" * rows)
+        database.unlink(missing_ok=True)
+        with duckdb.connect(database) as connection:
+            connection.execute("CREATE TABLE users (who INTEGER)")
+            connection.execute(f"INSERT INTO users SELECT 1 FROM range({rows})")
+            connection.execute(f"CREATE VIEW view_of_csv AS SELECT * FROM {CSV}".format(path))
+        flags = [f"--input=duckdb:{database}", f"--query={query.format(path)}"]
+        shown.append(jobs_of_names(tmp_path, capsys, ["07", "7", "2026-01-31"], *flags))
+    assert shown[0] == shown[1]
+
+
 @pytest.mark.parametrize("way", ["dictionaries", "pandas of rows", "table of rows"])
 def test_a_group_that_no_record_has_is_no_error(way):
     shown = []

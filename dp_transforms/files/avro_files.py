@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import uuid
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,13 @@ _LOGICAL_TYPES = {
     "timestamp-micros": pa.timestamp("us", "UTC"),
     "local-timestamp-millis": pa.timestamp("us"),
     "local-timestamp-micros": pa.timestamp("us"),
+}
+
+# The modules of codecs that fastavro does not bring along; the first is the package to install.
+_CODECS = {
+    "snappy": ("cramjam", "snappy"),
+    "lz4": ("lz4",),
+    "zstandard": ("zstandard", "backports.zstd", "compression.zstd"),
 }
 
 
@@ -74,10 +82,24 @@ def _opened(path: str, reader: str, file: Any) -> Any:
     import fastavro
 
     with _told(
-        f"{path} is not an Avro file, is cut short, or is compressed by a codec that is not "
-        "installed: check it and --input_format"
+        f"{path} is not an Avro file, is cut short, or is compressed by an unknown codec: check it "
+        "and --input_format"
     ):
-        return getattr(fastavro, reader)(file)
+        opened = getattr(fastavro, reader)(file)
+        modules = _CODECS.get(opened.codec, ())
+        if modules and not any(map(_is_installed, modules)):
+            raise InputError(
+                f"{path} is compressed by {opened.codec}, whose codec is not installed: pip "
+                f"install {modules[0]}"
+            )
+        return opened
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:  # of the package around it
+        return False
 
 
 def _undamaged(path: str) -> contextlib.AbstractContextManager[None]:

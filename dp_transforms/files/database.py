@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import itertools
+import json
 import os
 import re
 import sqlite3
@@ -21,10 +22,10 @@ import pyarrow as pa
 from dp_transforms.errors import InputError, ValuesError
 from dp_transforms.files.logical_types import (
     as_text,
-    as_text_fields,
     fields_at,
     record_schema,
     record_table,
+    schema_as_text,
     typed_column,
     unstated,
 )
@@ -37,6 +38,8 @@ _DRIVERS = {
     "duckdb": "adbc_driver_duckdb",
 }
 _SAMPLE_ROWS, _BATCH_ROWS = 1000, 1 << 17
+_TYPED_SOURCES = {"SEQ_SCAN", "CTE_SCAN", "DUMMY_SCAN"}
+"""The sources in DuckDB's plans whose types do not come from rows."""
 _UNPLANNED = "the --query cannot be planned"
 _FAILED = (
     "the --query failed while its records were read: run it with the database's own client, which "
@@ -96,7 +99,8 @@ class RecordQuery(_Query):
 
     The constructor plans the query without reading a row, so that a misspelt column fails at once.
     The query runs when records are read, on one worker, which needs the driver. A runner that
-    repeats the step runs the query again, so nobody may write to its tables meanwhile.
+    repeats the step runs the query again, so nobody may write to its tables meanwhile. The types of
+    a query to DuckDB are stated only if it reads tables of the database alone, see ``unstated``.
 
     Args:
       database: duckdb:FILE, or postgresql://USER@HOST/NAME (password: PGPASSWORD or ~/.pgpass).
@@ -121,7 +125,10 @@ class RecordQuery(_Query):
         with self._connected() as cursor, _telling(_UNPLANNED):
             cursor.execute(f"{self._of_all} LIMIT 0")
             found = cursor.fetch_arrow_table().schema
+            is_typed = self._kind != "duckdb" or _reads_tables_alone(cursor, self._of_all)
         self._schema = self._schema_of(found)
+        if not is_typed:
+            self._schema = schema_as_text(unstated(self._schema))
         if not {*self._columns} <= {*found.names}:  # fields of structs
             self._of_records = self._of_all
 
@@ -146,6 +153,25 @@ class RecordQuery(_Query):
             connection = driver.connect(self._uri)
         with connection, connection.cursor() as cursor:
             yield cursor
+
+
+def _reads_tables_alone(cursor: Any, query: str) -> bool:
+    """Tells whether every row of a query to DuckDB comes from a table of the database, whose types
+    are declared. A query may also read files, directly or by a view, and finds the types of CSV and
+    JSON in their rows. So by the plan before it is optimized, which leaves no part of the query
+    out, each source must be a table, another part of the query, or constants."""
+    cursor.execute("PRAGMA explain_output = 'all'")
+    cursor.execute(f"EXPLAIN (FORMAT json) {query}")
+    plans = cursor.fetch_arrow_table().to_pydict()
+    (plan,) = json.loads(dict(zip(*plans.values(), strict=True))["logical_plan"])
+
+    def sources(step: dict[str, Any]) -> Iterator[str]:
+        if not step["children"]:
+            yield step["name"]
+        for child in step["children"]:
+            yield from sources(child)
+
+    return {*sources(plan)} <= _TYPED_SOURCES
 
 
 class SqliteQuery(_Query):
@@ -186,7 +212,7 @@ class SqliteQuery(_Query):
             field if pa.types.is_null(declared[field.name]) else schema.field(field.name)
             for field in unstated(schema)
         )
-        self._schema = as_text_fields(pa.schema(of_values))
+        self._schema = schema_as_text(pa.schema(of_values))
 
     def _connect(self) -> sqlite3.Connection:
         path = urllib.parse.quote(os.path.abspath(self._path))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
+import numbers
 import operator
 import os
 import sys
@@ -27,12 +27,21 @@ from dp_transforms.runtime.python_values import (
     column_name,
     column_of,
     frame_column,
+    nested_value,
     several_names,
 )
 
 _CHUNK_RECORDS = 1 << 17
 _BATCH_ROWS = 1 << 20
 _FRAMES = ("pandas", "polars")
+_ADVICE = {
+    "numpy": "a NumPy array, whose columns have no names: give a dictionary of arrays, such as "
+    "{'user': array[:, 0], 'item': array[:, 1]}",
+    "dask": "of Dask, whose values are not computed yet: give data.compute()",
+    "pyspark": "of Spark, whose values are not computed yet: give data.toPandas(), or write them "
+    "to Parquet files and give their path",
+}
+"""What to do with data of some modules."""
 _SEVERAL_TYPES = (
     "the table has a column with values of several types (text, if the first 131,072 records have "
     "none), or of none that Arrow knows: give it one type"
@@ -137,6 +146,8 @@ class FrameRecords(RecordSource):
 
     def _read(self, data: Any) -> tuple[int, Iterator[pa.Table]]:
         """Returns the number of records (0 if unknown) and tables; a stream's first is empty."""
+        if type(data).__module__.partition(".")[0] in _ADVICE:
+            raise _unknown(data)
         if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
             known = data.collect_schema().names()
             needed = data.select(self._needed_of(known)) if known else data
@@ -150,7 +161,7 @@ class FrameRecords(RecordSource):
         elif isinstance(data, (pa.Table, pa.RecordBatch)):
             labels = data.schema.names
         elif isinstance(data, Mapping) and not isinstance(data, Set):
-            if not all(isinstance(values, Iterable) for values in data.values()):
+            if not all(map(_is_column, data.values())):
                 raise _unknown(data)  # a Counter, whose keys may be private
             labels = list(data)
         if labels is not None:
@@ -239,7 +250,7 @@ def _one_by_one(items: Iterable[Any]) -> Iterator[Any]:
 def _values(records: list[Any], name: str) -> list[Any]:
     kinds = set(map(type, records))
     if all(issubclass(kind, Mapping) for kind in kinds):
-        return [_value(record, name) for record in records]
+        return [nested_value(record, name) for record in records]
     if all(hasattr(kind, "_fields") for kind in kinds) and not name.isdigit():
         return [getattr(record, name) for record in records]
     if all(issubclass(kind, (tuple, list)) for kind in kinds):
@@ -247,14 +258,16 @@ def _values(records: list[Any], name: str) -> list[Any]:
     raise TypeError
 
 
-def _value(record: Any, name: str) -> Any:
-    """Returns the value of a key; user.id is looked up in nested objects, of which one may be
-    None, and then so is the value."""
-    keys = [name] if name in record else name.split(".")
-    return functools.reduce(lambda value, key: None if value is None else value[key], keys, record)
-
-
 def _unknown(data: Any) -> TypeError:
+    """Returns the error of data of another kind, with what to do if that is known."""
+    module = type(data).__module__.partition(".")[0]
+    if module in _ADVICE:
+        return TypeError(f"the data are {_ADVICE[module]}")
+    if isinstance(data, Mapping):
+        return TypeError(
+            "a dictionary of data must hold columns, such as lists or arrays, but holds single "
+            "values: give counts to release_counts, and one record as a list of one dictionary"
+        )
     return TypeError(
         "the data must be a data frame or another object with __arrow_c_stream__, a dictionary "
         f"of columns, an iterable of records, or a path, got {type(data).__name__}"
@@ -276,7 +289,23 @@ def _table_of(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _column(values: Any, name: str) -> Any:
-    """Makes a column of values from any container. Python values must be of one type."""
+    """Makes a column of values from any container. Python values must be of one type; an InputError
+    if they are integers beyond 64 bits."""
+    try:
+        return _column_of_container(values, name)
+    except TypeError:
+        if isinstance(values, Iterable) and not isinstance(values, (str, bytes, Set, Mapping)):
+            items = _without_missing(values)
+            integers = [value for value in items if value is not None]
+            all_integers = all(isinstance(value, numbers.Integral) for value in integers)
+            if all_integers and any(not -(2**63) <= value < 2**63 for value in integers):
+                raise InputError(
+                    f"column {name!r} has integers beyond 64 bits: make all of its values text"
+                ) from None
+        raise
+
+
+def _column_of_container(values: Any, name: str) -> Any:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if type(values).__module__.startswith("pandas"):
@@ -290,8 +319,20 @@ def _column(values: Any, name: str) -> Any:
         return pa.array(values) if len(values) else pa.nulls(0)
     if isinstance(values, (str, bytes, Set, Mapping)):
         raise TypeError  # text is no column, and sets and mappings have no order
-    values = list(values)
+    values = _without_missing(values)
     return column_of(values, name) if values else pa.nulls(0)
+
+
+def _without_missing(values: Iterable[Any]) -> list[Any]:
+    """Returns the values with None for what pandas puts in the place of a missing one."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return list(values)
+    return [None if value is pandas.NaT or value is pandas.NA else value for value in values]
+
+
+def _is_column(values: Any) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, (str, bytes))
 
 
 def _parts(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -16,9 +16,9 @@ from dp_transforms.errors import InputError
 from dp_transforms.files import text_lines
 from dp_transforms.files.logical_types import (
     as_text,
-    as_text_fields,
     record_schema,
     record_table,
+    schema_as_text,
     typed_column,
     unstated,
 )
@@ -45,7 +45,7 @@ class JsonLines(text_lines.TextFormat):
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        return as_text_fields(_schema(path, _kinds(path, columns)))
+        return schema_as_text(_schema(path, _kinds(path, columns)))
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
         found = _kinds(part.path, columns)

@@ -2,8 +2,9 @@
 
 Users and partitions are compared as strings, binary or int64 (see ``dp_transforms.columnar``).
 Values of other types become text that depends on the value alone: not on the scale of a decimal
-number, nor on the unit or zone of a timestamp. Values of different logical types are never equal,
-so all files must have the same logical types; their schemas tell.
+number, nor on the unit or zone of a timestamp. Arrow's UUIDs are strings, as those of Avro are, and
+PostgreSQL's numbers without a precision are decimals. Values of different logical types are never
+equal, so all files must have the same logical types; their schemas tell.
 
 A release states the types of names only where a schema states them whatever rows there are. JSON
 lines, expressions in SQLite and Python values have no such schema: their type is that of the first
@@ -23,6 +24,7 @@ not protected: it says that there are records.
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -105,16 +107,16 @@ def as_text(table: pa.Table) -> pa.Table:
     return table
 
 
-def as_text_fields(schema: pa.Schema) -> pa.Schema:
+def schema_as_text(schema: pa.Schema) -> pa.Schema:
     """Returns the schema of a table after ``as_text``."""
-    return pa.schema(
-        [
-            field.with_type(pa.string())
-            if _is_unstated(field) and pa.types.is_integer(field.type)
-            else field
-            for field in schema
-        ]
+    # An empty table would do, but making one imports pandas.
+    text = (
+        field.with_type(pa.string())
+        if _is_unstated(field) and pa.types.is_integer(field.type)
+        else field
+        for field in schema
     )
+    return pa.schema(text)
 
 
 def _is_unstated(field: pa.Field) -> bool:
@@ -217,6 +219,10 @@ def from_text(text: str, field: pa.Field) -> Any:
 
 def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
     """Returns the name of a type's logical type, and the type that stands for it in records."""
+    if _is_uuid(kind):
+        return str(pa.string()), pa.string()
+    if _is_numeric(kind):
+        return "decimal", pa.string()
     for name, logical in _LOGICAL.items():
         if logical.covers(kind):
             return name, pa.int64() if name == "integer" else pa.string()
@@ -224,7 +230,24 @@ def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
     return None if plain is None else (str(plain), plain)
 
 
+def _is_uuid(kind: pa.DataType) -> bool:
+    return getattr(kind, "extension_name", None) == "arrow.uuid"
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    """Tells whether PostgreSQL's driver gives numbers of any precision, as text."""
+    name = getattr(kind, "extension_name", None), getattr(kind, "type_name", None)
+    return name == ("arrow.opaque", "numeric") and pa.types.is_string(kind.storage_type)
+
+
 def _canonical(array: pa.Array) -> pa.Array:
+    if _is_uuid(array.type):
+        encoded = array.storage.dictionary_encode()
+        texts = [str(uuid.UUID(bytes=value)) for value in encoded.dictionary.to_pylist()]
+        values = pa.array(texts, pa.string())
+        return pa.DictionaryArray.from_arrays(encoded.indices, values, safe=False)
+    if _is_numeric(array.type):
+        return _canonical(array.storage.cast(_DECIMAL))
     if pa.types.is_dictionary(array.type):
         values = _values(array.dictionary)
         return pa.DictionaryArray.from_arrays(array.indices, values, safe=False)

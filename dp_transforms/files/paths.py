@@ -138,8 +138,14 @@ def write_bytes(path: str, content: bytes) -> None:
         file.write(content)
 
 
-def match_files(pattern: str) -> list[FileVersion]:
-    """Returns the files of a glob, at least one, in order of their paths."""
+def match_files(*patterns: str) -> list[FileVersion]:
+    """Returns the files of globs, each of which matches at least one, in order of their paths. A
+    path that several match is there once."""
+    files = {file.path: file for pattern in patterns for file in _matching(pattern)}
+    return [files[path] for path in sorted(files)]
+
+
+def _matching(pattern: str) -> list[FileVersion]:
     if os.path.isdir(pattern):
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     local = "://" not in pattern
@@ -157,7 +163,7 @@ def match_files(pattern: str) -> list[FileVersion]:
         # A pipe can only be read once, and a device may have no end.
         if local and not os.path.isfile(file.path):
             raise InputError(f"{file.path} is not a regular file: copy what it gives into one")
-    return sorted(files, key=lambda file: file.path)
+    return files
 
 
 def file_version(path: str) -> FileVersion:

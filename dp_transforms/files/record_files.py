@@ -20,6 +20,7 @@ from dp_transforms.files.logical_types import NO_VALUES, from_text, logical_name
 from dp_transforms.files.paths import FileRange, FileVersion, file_version, local_path, match_files
 
 FILES_CHECKED_AT_LAUNCH = 16
+_FEW_PATHS = 3
 
 _TIMES = ("string", "date", "timestamp", "timestamp of a time zone", NO_VALUES)
 _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
@@ -89,6 +90,10 @@ class RecordSource(ABC):
     def tables(self) -> Iterator[pa.Table]:
         """Yields the records, in this process. InputErrors show nothing of them."""
 
+    def described(self) -> list[str]:
+        """Returns lines about what is read, for a dry run: none by default."""
+        return []
+
     @property
     def num_buckets(self) -> int:
         """Returns the number of buckets to shuffle the records into."""
@@ -153,13 +158,14 @@ class RecordSource(ABC):
 
 
 class RecordFiles(RecordSource):
-    """Reads the records of files that match a glob into tables with the columns user and partition.
+    """Reads the records of files that match globs into tables with the columns user and partition.
 
     The constructor opens the first files, so that a misspelt column fails at once. Files are read
     in ranges, which workers can share.
 
     Args:
-      pattern: a path or glob of a filesystem that Beam knows.
+      patterns: a path or glob of a filesystem that Beam knows, or several of them. ``tables`` reads
+        a file that several match once.
       user_column, partition_columns, **options: see ``RecordSource``; in text without a header
         columns are positions from 1.
       file_format: by default that of the first file's name.
@@ -171,14 +177,19 @@ class RecordFiles(RecordSource):
 
     def __init__(
         self,
-        pattern: str,
+        patterns: str | Sequence[str],
         user_column: str,
         partition_columns: Sequence[str],
         file_format: RecordFormat | None = None,
         **options: Any,
     ):
-        super().__init__(local_path(pattern), user_column, partition_columns, **options)
-        files = match_files(self.pattern)
+        several = [patterns] if isinstance(patterns, str) else patterns
+        self.patterns = list(map(local_path, several))
+        super().__init__(", ".join(self.patterns), user_column, partition_columns, **options)
+        files = match_files(*self.patterns)
+        # Workers get the source: it holds no path of each of many files.
+        self._num_files = len(files)
+        self._first_paths = [file.path for file in files[:_FEW_PATHS]]
         self._bytes = sum(file.size_in_bytes for file in files)
         self._largest = max(files, key=lambda file: file.size_in_bytes)
         self._format = file_format or format_of(files[0].path)
@@ -200,9 +211,14 @@ class RecordFiles(RecordSource):
         rows = self._format.estimated_rows(self._largest.path, size)
         return rows * self._bytes // max(1, size)
 
+    def described(self) -> list[str]:
+        files = "1 file" if self._num_files == 1 else f"{self._num_files:,} files"
+        more = ", ..." if self._num_files > _FEW_PATHS else ""
+        return [f"records: {files}: {', '.join(self._first_paths)}{more}"]
+
     def tables(self) -> Iterator[pa.Table]:
         # Reads whole files: at the end of a range nothing is read ahead, and threads wait.
-        for file in match_files(self.pattern):
+        for file in match_files(*self.patterns):
             yield from self.read((FileRange.whole(file.path), file_version(file.path)))
 
     def split(self, file: FileVersion) -> Iterator[tuple[FileRange, FileVersion]]:

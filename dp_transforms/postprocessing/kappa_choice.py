@@ -37,6 +37,7 @@ from dp_transforms.postprocessing.text_table import text_table
 NEEDED_USERS, ERROR = "users that a partition needs", "expected dist"
 """What the error of a plan is called: for names, and for lists."""
 
+_FALSE_ALARM = 1e-3  # The probability to see users of the largest degree where there are none.
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
 _LEAST_RATE = Fraction(1, 512)
@@ -77,12 +78,14 @@ class KappaChoice:
       recommended: the kappa with the least error.
       plans: one for each kappa, ascending, until a larger one would not help.
       users, contributions: about how many there are.
+      endless_users: how many users have the largest degree or more, see ``users_of_no_end``.
     """
 
     recommended: int
     plans: tuple[KappaPlan, ...]
     users: float
     contributions: float
+    endless_users: Estimate | None = None
 
     def __repr__(self) -> str:
         return kappa_table(self)
@@ -106,13 +109,21 @@ def choose_kappa(
         for kappa, effect in effects
     )
     best = min(plans, key=lambda plan: plan.error)
-    return KappaChoice(best.kappa, plans, float(degrees.users.sum()), degrees.total)
+    return KappaChoice(
+        best.kappa,
+        plans,
+        float(degrees.users.sum()),
+        degrees.total,
+        users_of_no_end(released),
+    )
 
 
 def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> Estimate:
     """Estimates the part of all pairs (user, partition) that a bound of kappa keeps. A user with
-    more partitions than the largest degree counts as having that degree. A ValueError says if kappa
-    is below 1, confidence is not between 0 and 1, or the degrees show no user.
+    more partitions than the largest degree counts as having that degree; where the degrees show
+    such users (``users_of_no_end``), the part is "at most" so much, and the lower end is 0. A
+    ValueError says if kappa is below 1, confidence is not between 0 and 1, or the degrees show no
+    user.
 
     Proof. Users of degree d keep min(d, kappa) pairs and lose the rest. Within a cell both rise
     with d: its ends bound them. So two sums over cells bound the pairs that are kept, and two the
@@ -135,7 +146,28 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -
     first, last = degrees.first, degrees.last
     kept = bound(np.minimum(first, kappa), -1), bound(np.minimum(last, kappa), 1)
     lost = bound(np.maximum(first - kappa, 0), -1), bound(np.maximum(last - kappa, 0), 1)
-    return around(degrees.kept(kappa) / degrees.total, *part_of_sum(kept, lost), confidence)
+    low, high = part_of_sum(kept, lost)
+    if users_of_no_end(released, confidence) is not None:
+        low = 0.0
+    return around(degrees.kept(kappa) / degrees.total, low, high, confidence)
+
+
+def users_of_no_end(released: ReleasedDegrees, confidence: float = 0.95) -> Estimate | None:
+    """Estimates how many users have the largest degree or more, so that nothing is known of how
+    many partitions they have; None if as many are seen by noise alone in one release of a thousand.
+    A ValueError says if confidence is not between 0 and 1.
+
+    Proof. Noise of one cell exceeds ``sum_of_noises`` on either side with half of the failure
+    probability at most (Chernoff). QED.
+
+    >>> print(users_of_no_end(ReleasedDegrees((1, 2), (50_000, 400), 0.1)))
+    400 (342 to 458, 95% confidence)
+    """
+    seen, one_cell = released.users[-1], np.ones(1)
+    if seen <= sum_of_noises(released.epsilon, one_cell, _FALSE_ALARM):
+        return None
+    noise = sum_of_noises(released.epsilon, one_cell, failure_probability(confidence) / 2)
+    return around(seen, max(math.ceil(seen - noise), 0), math.floor(seen + noise), confidence)
 
 
 def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> str:
@@ -145,11 +177,20 @@ def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) 
     By the released degrees, kappa = 2 kept ...% (...% to ...%, 95% confidence) of all pairs of ...
     """
     kept, most = kept_part(released, kappa, confidence), released.lowest[-1]
+    sure = f"{100 * confidence:.15g}% confidence"
+    endless = users_of_no_end(released, confidence)
+    if endless is not None:
+        return (
+            f"By the released degrees, kappa = {kappa:,} kept at most "
+            f"{percents(kept.low, kept.high, 1)[1]} ({sure}) of all pairs of a user and a "
+            f"partition: {endless.value:,} users ({endless.low:,} to {endless.high:,}) have "
+            f"{most:,} partitions or more, and how many more is not known."
+        )
     low, high = percents(kept.low, kept.high, 1)
     least, largest = percents(1 - kept.high, 1 - kept.low, 1)
     return (
         f"By the released degrees, kappa = {kappa:,} kept {kept.value:.1%} ({low} to {high}, "
-        f"{100 * confidence:.15g}% confidence) of all pairs of a user and a partition, and dropped "
+        f"{sure}) of all pairs of a user and a partition, and dropped "
         f"{1 - kept.value:.1%} ({least} to {largest}); a user with more than {most:,} "
         f"partitions counts as one with {most:,}."
     )
@@ -165,13 +206,22 @@ def kappa_table(choice: KappaChoice) -> str:
             "at most about half the L1 distance to the list of all pairs, half of what is\n"
             "dropped and the noise on a Zipf list; noise on lists of other kinds stands beside it"
         )
+    endless, warning = choice.endless_users, ""
+    if endless is not None:
+        warning = (
+            f"{endless.value:,} users ({endless.low:,} to {endless.high:,}) have max_degree "
+            "partitions or more: a larger\nmax_degree would say how many; until then, more is "
+            "dropped than the table knows of\n"
+        )
     rows = [["kappa", "kept (95%)", "dropped", *noise, error]]
     for plan in choice.plans:
-        row = [f"{plan.kappa:,}", " to ".join(percents(plan.kept.low, plan.kept.high, 1))]
+        low, high = percents(plan.kept.low, plan.kept.high, 1)
+        part = f"{low} to {high}" if endless is None else f"at most {high}"
+        row = [f"{plan.kappa:,}", part]
         row.append(f"{plan.dropped:,.0f}")
         if plan.noise is not None and plan.other_noise is not None:
-            low, high = plan.other_noise
-            row += [f"{plan.noise:,.0f}", f"{low:,.0f} to {high:,.0f}"]
+            least, most = plan.other_noise
+            row += [f"{plan.noise:,.0f}", f"{least:,.0f} to {most:,.0f}"]
         is_recommended = plan.kappa == choice.recommended
         row.append(f"{plan.error:,.0f} *" if is_recommended else f"{plan.error:,.0f}")
         rows.append(row)
@@ -180,6 +230,7 @@ def kappa_table(choice: KappaChoice) -> str:
         f"{text_table(rows)}\n"
         f"kept: part of all pairs of a user and a partition, by the released degrees: a user "
         f"with more\nthan max_degree partitions counts in every column as one with max_degree\n"
+        f"{warning}"
         f"* recommended: max_partitions_per_user={choice.recommended}\n"
         f"{error}: {about}"
     )

@@ -15,6 +15,7 @@ follows (the estimate of all records, its intervals) is computed from the two ou
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -81,8 +82,10 @@ class SurveyedList(NamedTuple):
     entries: Statement
 
 
+@functools.lru_cache(maxsize=16)
 def decoded_survey(degrees: ReleasedDegrees) -> DegreeSurvey:
-    """Returns what a released survey tells of users' degrees."""
+    """Returns what a released survey tells of users' degrees; decoding takes a tenth of a second,
+    and the choice of kappa, the estimate and its intervals each begin with it."""
     # scipy takes longer to load than a misspelt flag should wait.
     from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 

@@ -7,10 +7,11 @@ composites must have the same fields.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import numbers
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,14 @@ def has_null(value: Any) -> bool:
     elif not isinstance(value, (tuple, list)):
         return value is None
     return any(map(has_null, value))
+
+
+def nested_value(record: Mapping[str, Any], name: str) -> Any:
+    """Returns the value of a key; user.id is looked up in nested objects, of which one may be
+    None, and then so is the value. A missing key is a KeyError, and what is no object a
+    TypeError."""
+    keys = [name] if name in record else name.split(".")
+    return functools.reduce(lambda value, key: None if value is None else value[key], keys, record)
 
 
 def column_of(values: Sequence[Any], name: str) -> pa.Array:

@@ -35,7 +35,13 @@ from apache_beam.typehints.typehints import DictHint, TupleConstraint
 
 from dp_transforms.columnar import columns
 from dp_transforms.columnar.columns import PARTITION, USER
-from dp_transforms.runtime.python_values import frame_column, has_null, is_row, several_names
+from dp_transforms.runtime.python_values import (
+    frame_column,
+    has_null,
+    is_row,
+    nested_value,
+    several_names,
+)
 
 _PARQUET_TABLES = (beam.io.ReadFromParquetBatched,)
 _AVRO = (beam.io.ReadFromAvro,)
@@ -242,7 +248,8 @@ class ToRecords(beam.PTransform):
     """Takes the user and the partition out of each record; returns records of the same kind.
 
     Args:
-      user: the user's column, field or key; for tuples, its position.
+      user: the user's column, field or key; for tuples, its position. In dictionaries user.id is
+        the key id of a dictionary that is the value of user.
       partition: the partition's column, likewise; several make a composite partition.
       drop_nulls: leave out records with a null user or partition, which are an error otherwise.
 
@@ -335,11 +342,14 @@ class ToRecords(beam.PTransform):
         return self._parts(row.__getitem__, tuple)
 
     def _of_dict(self, record: dict[str, Any]) -> list[dict[str, Any]]:
-        for name in self._names:
-            if name not in record:
+        def value(name: str) -> Any:
+            try:
+                return nested_value(record, name)
+            except (KeyError, TypeError):
                 # Its keys may be private.
-                raise ValueError(f"a record has no key {name!r}")
-        pairs = self._parts(record.__getitem__, self._fields)
+                raise ValueError(f"a record has no key {name!r}") from None
+
+        pairs = self._parts(value, self._fields)
         return [{USER: user, PARTITION: partition} for user, partition in pairs]
 
     def _of_row(self, row: Any) -> list[beam.Row]:

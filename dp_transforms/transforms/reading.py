@@ -39,7 +39,8 @@ class ReadRecords(beam.PTransform):
             )
         return (
             start
-            | "Match" >> fileio.MatchFiles(source.pattern)
+            | "Patterns" >> beam.Create(source.patterns, reshuffle=False)
+            | "Match" >> fileio.MatchAll()
             | "Split" >> beam.FlatMap(source.split)
             | "Share" >> beam.Reshuffle()
             | "Read" >> beam.FlatMap(source.read).with_output_types(pa.Table)

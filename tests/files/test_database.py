@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
+import uuid
 
 import duckdb
 import pytest
@@ -186,6 +187,11 @@ def test_records_of_a_real_postgres(postgres):
         FROM generate_series(0, 299) AS i"""
     source = RecordQuery(postgres, query, "visitor", ["the page"])
     assert sorted(rows_of(source.tables())) == PAIRS
+    typed = """SELECT (i % 2) / 2.0 AS price, ('00000000-0000-0000-0000-00000000000' || i)::uuid
+        AS visitor FROM generate_series(0, 2) AS i"""
+    source = RecordQuery(postgres, typed, "visitor", ["price"])
+    uuids = [str(uuid.UUID(int=number)) for number in range(3)]
+    assert sorted(rows_of(source.tables())) == sorted(zip(uuids, ["0", "0.5", "0"], strict=True))
     for other, says in (
         (query, "no column 'page': name it in the query"),
         ("SELECT * FROM visit", r'cannot be planned: .*"visit" does not exist'),

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dp_transforms.errors import InputError
-from dp_transforms.files import json_lines
+from dp_transforms.files import avro_files, json_lines
 from dp_transforms.files.avro_files import AvroFiles
 from dp_transforms.files.frame_records import records_of
 from dp_transforms.files.json_lines import JsonLines
@@ -266,3 +266,19 @@ def test_structs_that_are_null_have_null_fields(tmp_path):
         list(RecordFiles(path, "user.id", ["page"]).tables())
     (table,) = RecordFiles(path, "user.id", ["page"], drop_nulls=True).tables()
     assert table["user"].to_pylist() == ["a", "c"]
+
+
+@pytest.mark.parametrize(("codec", "package"), [("snappy", "cramjam"), ("lz4", "lz4")])
+def test_a_missing_codec_is_named_with_its_package(tmp_path, monkeypatch, codec, package):
+    path = tmp_path / "a.avro"
+    with open(path, "wb") as file:
+        fields = [{"name": "user", "type": "string"}, {"name": "page", "type": "string"}]
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, VISITS[:0])
+    length = bytes([2 * len(codec)])
+    path.write_bytes(path.read_bytes().replace(b"\x08null", length + codec.encode(), 1))
+    monkeypatch.setattr(avro_files, "_is_installed", lambda module: False)
+    message = f"is compressed by {codec}, whose codec is not installed: pip install {package}"
+    with pytest.raises(InputError, match=message):
+        RecordFiles(str(path), "user", ["page"])
+    monkeypatch.setattr(avro_files, "_is_installed", lambda module: module == package)
+    assert list(RecordFiles(str(path), "user", ["page"]).tables()) == []

@@ -1,7 +1,9 @@
 """Equal values are equal, whatever types of files hold them."""
 
 import decimal
+import uuid
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from dp_transforms import BoundContributions, JobSecret
 from dp_transforms.columnar.columns import decoded
 from dp_transforms.errors import InputError
+from dp_transforms.files.logical_types import logical_name, record_schema, record_table
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.transforms.reading import ReadRecords
 from tests.beam_runs import rows_of, run
@@ -51,3 +54,39 @@ def test_times_that_have_no_text_are_refused(tmp_path, number, kind):
     with pytest.raises(InputError, match="holds values that its types do not allow") as error:
         list(RecordFiles(f"{tmp_path}/a.parquet", "user", ["partition"]).tables())
     assert str(FAR) not in str(error.value)
+
+
+def test_uuids_are_their_canonical_text(tmp_path):
+    """In Arrow and in Avro, also of users."""
+    ids = [uuid.UUID(int=number) for number in (0, 1, 2**128 - 1, 1)]
+    column = pa.array([one.bytes for one in ids], pa.uuid())
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"user": column, "partition": range(4)}), path)
+    field = {"type": "string", "logicalType": "uuid"}
+    fields = [{"name": "user", "type": field}, {"name": "partition", "type": "long"}]
+    with open(tmp_path / "a.avro", "wb") as file:
+        rows = [{"user": one, "partition": number} for number, one in enumerate(ids)]
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows)
+    for name in ("a.parquet", "a.avro"):
+        source = RecordFiles(str(tmp_path / name), "user", ["partition"])
+        (found,) = source.tables()
+        assert found["user"].to_pylist() == list(map(str, ids))
+        assert logical_name(source.user_field) == "string"
+
+
+def test_numbers_of_postgres_are_decimals():
+    """Its driver gives them as text, in which equal numbers may have different zeros."""
+    texts = ["1.50", "1.5", "0.00", "-2", "1e-3", None]
+    kind = pa.opaque(pa.string(), "numeric", "PostgreSQL")
+    column = pa.ExtensionArray.from_storage(kind, pa.array(texts))
+    schema = record_schema("a query", pa.schema([("price", kind)]), ["price"])
+    exact = pa.array([None if text is None else decimal.Decimal(text) for text in texts])
+    known = record_schema("a file", pa.schema([("price", exact.type)]), ["price"])
+    found = record_table(pa.table({"price": column}), schema)
+    assert logical_name(schema.field(0)) == logical_name(known.field(0)) == "decimal"
+    expected = record_table(pa.table({"price": exact}), known)
+    assert found["price"].to_pylist() == expected["price"].to_pylist()
+    assert found["price"].to_pylist()[0] == found["price"].to_pylist()[1] == "1.5"
+    with pytest.raises(pa.ArrowInvalid):
+        column = pa.ExtensionArray.from_storage(kind, pa.array(["NaN"]))
+        record_table(pa.table({"price": column}), schema)

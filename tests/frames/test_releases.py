@@ -20,6 +20,7 @@ from dp_transforms import JobSecret
 from dp_transforms.budget import Ledger
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.engines.in_process import InProcess
+from dp_transforms.errors import InputError
 from dp_transforms.files import frame_records
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -192,6 +193,12 @@ class _FailingQuery:
         raise ArithmeticError(PRIVATE)
 
 
+def _of_dask(value):
+    """A frame that is not computed, which iterates over the names of its columns."""
+    frame = type("DataFrame", (dict,), {"__module__": "dask.dataframe.core"})
+    return frame(who=[value], page=["x"])
+
+
 BAD = [
     # Whatever the data raise themselves.
     (_failing({"who": "a", "page": "x"}, KeyError(PRIVATE)), "data raised KeyError while"),
@@ -213,7 +220,7 @@ BAD = [
         for hold in (list, collections.deque, iter, pd.Series, _objects, _polars_objects)
     ],
     ({"who": {PRIVATE, "b"}, "page": ["x", "y"]}, "several types"),
-    ({"who": "ab", "page": ["x", "y"]}, "several types"),
+    ({"who": "ab", "page": ["x", "y"]}, "holds single values"),
     (pl.DataFrame({"who": _polars_objects([PRIVATE, 1]), "page": ["x", "y"]}), "several types"),
     ({"who": [PRIVATE, "b"], "page": _objects([TIME, TIME.date()])}, "several types"),
     ([{"who": PRIVATE, "page": TIME}, {"who": "b", "page": ZONED}], "several types"),
@@ -227,7 +234,13 @@ BAD = [
         "the type decimal of so many digits, in",
     ),
     (PRIVATE.encode(), "must be a data frame"),
-    (collections.Counter([PRIVATE]), "must be a data frame.* got Counter"),
+    (collections.Counter([PRIVATE]), "holds single values: give counts to release_counts"),
+    ({"who": PRIVATE, "page": "x"}, "holds single values: .* one record as a list of one"),
+    (np.array([[PRIVATE, "x"]]), r"give a dictionary of arrays, such as {'user': array\[:, 0\]"),
+    (_of_dask(PRIVATE), r"are not computed yet: give data.compute\(\)"),
+    ({"who": [PRIVATE], "page": [2**63]}, "column 'page' has integers beyond 64 bits: make"),
+    (pd.DataFrame({"who": [-(2**63) - 1], "page": ["x"]}), "column 'who' has integers beyond 64"),
+    (pd.DataFrame({"who": [1], "page": ["x"]}).set_index("page"), r"\.reset_index\(\) makes a"),
     (7, "must be a data frame"),
     ("nowhere.csv", "nowhere.csv"),
 ]
@@ -465,3 +478,24 @@ def test_a_session_takes_back_what_fails(on_ledger, tmp_path):
     assert str(session.remaining) == "epsilon 0.75, delta 0"
     lines = kept.statement["budget"]["ledger"]
     assert [(line["epsilon"], line["state"]) for line in lines] == [("0.25", "committed")]
+
+
+_DAY = pd.Timestamp("2026-01-31")
+
+
+@pytest.mark.parametrize("missing", [None, pd.NaT, pd.NA])
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda days: {"who": [1, 2], "page": days},
+        lambda days: [{"who": who, "page": day} for who, day in enumerate(days)],
+        lambda days: pd.DataFrame({"who": [1, 2], "page": pd.Series(days, dtype=object)}),
+        lambda days: {"who": [1, 2], "page": np.array(days, dtype=object)},
+    ],
+)
+def test_what_pandas_puts_for_a_missing_value_is_null(hold, missing):
+    columns = {"user": "who", "partition": "page", "max_partitions_per_user": 1, "epsilon": 50}
+    with pytest.raises(InputError, match="leave them out with drop_nulls=True"):
+        dp.release(hold([_DAY, missing]), **columns)
+    released = dp.release(hold([_DAY, missing]), **columns, drop_nulls=True)
+    assert released.top(1)[0].value == 1

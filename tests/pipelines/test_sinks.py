@@ -17,7 +17,7 @@ from dp_transforms.mechanisms import FrequencyList
 from pipelines import progress
 from pipelines.__main__ import main
 from pipelines.command_line import FAILURE, SUCCESS
-from tests.jobs import changed, job_flags
+from tests.jobs import instead, job_flags
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_other_formats_hold_the_same(tmp_path, flags, capsys):
     assert header == "partition,noisy_count,low,high"
     assert lines[1] == f'"a, ""b""",{counts[1]},{ends}'
     # What was made of a release does not outlive it.
-    assert main(["select", *changed(select, "--epsilon=29"), "--overwrite"]) == SUCCESS
+    assert main(["select", *instead(select, "--epsilon=29", "--overwrite")]) == SUCCESS
     assert not (out / names[1]).exists() and not (out / names[2]).exists()
 
 
@@ -64,7 +64,7 @@ def test_a_dry_run_prices_and_changes_nothing(tmp_path, flags, capsys, epsilon):
     else:
         assert code == SUCCESS
         assert "frequency list: epsilon 30" in printed.out and "epsilon 40" in printed.out
-    assert main(["release", *changed(flags, "--dry_run", "--user_column=usr")]) == FAILURE
+    assert main(["release", *instead(flags, "--dry_run", "--user_column=usr")]) == FAILURE
 
 
 def test_json_for_programs(tmp_path, capsys):
@@ -136,6 +136,6 @@ def test_names_of_any_length(tmp_path):
         ("released_partitions.csv", f"--public_partitions={tmp_path}/public.csv"),
         ("all_periods.csv", *days, "--max_periods_per_user=1"),
     ):
-        assert main(changed([*select, *more], f"--output={tmp_path}/{len(more)}")) == SUCCESS
+        assert main([*instead(select, f"--output={tmp_path}/{len(more)}"), *more]) == SUCCESS
         assert main(["show", f"{tmp_path}/{len(more)}"]) == SUCCESS
         assert name in (tmp_path / str(len(more)) / file).read_text()

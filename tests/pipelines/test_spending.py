@@ -27,7 +27,7 @@ from pipelines import ledger as ledger_command
 from pipelines import release_job, worker_pool
 from pipelines.release_frequency_list import main
 from pipelines.spending import spending
-from tests.jobs import changed, job_flags, statement
+from tests.jobs import instead, job_flags, statement
 
 WHOLE = PrivacyBudget(1)
 PARTS = [
@@ -290,7 +290,7 @@ def test_a_dry_run_of_dataflow_costs_nothing(tmp_path, path, monkeypatch, failur
     assert states(path) == ([] if dry else ["committed"])
     # What does not fit is refused all the same.
     failure(
-        1, "does not fit into" if dry else "asked for, but", main, changed(job, "--epsilon=1.1")
+        1, "does not fit into" if dry else "asked for, but", main, instead(job, "--epsilon=1.1")
     )
     assert states(path) == ([] if dry else ["committed"])
 
@@ -359,10 +359,10 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys, failure):
     assert line.state.value == "committed"
     told = "release_frequency_list", str(tmp_path / "out"), "first try", "november"
     assert line.origin == Origin(*told)
-    failure(2, "--job_id must not be empty", main, changed(job, "--job_id="))
+    failure(2, "--job_id must not be empty", main, instead(job, "--job_id="))
     # Its name is no other's.
     for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):
-        failure(1, "for another command, output or price", main, changed(job, other))
+        failure(1, "for another command, output or price", main, instead(job, other))
     shutil.rmtree(tmp_path / "out")
     failure(1, "is not in", main, job)
     assert states(path) == ["committed"]

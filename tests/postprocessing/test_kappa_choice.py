@@ -8,7 +8,12 @@ import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
-from dp_transforms.postprocessing.kappa_choice import choose_kappa, kept_part, kept_words
+from dp_transforms.postprocessing.kappa_choice import (
+    choose_kappa,
+    kept_part,
+    kept_words,
+    users_of_no_end,
+)
 from tests.tapes import InsecureSeededTape
 
 # Real pairs; see benchmarks/data/README.md for where they are from.
@@ -56,10 +61,12 @@ def test_what_is_dropped_is_what_bounding_drops(pairs):
 
 def test_the_interval_of_what_is_kept_holds(pairs):
     """At 80%, in 100 seeded releases: a right one fails here with a probability below 1e-4."""
-    degrees = np.unique(pairs[:, 0], return_counts=True)[1]
-    releases = [released_degrees(pairs, 2, seed) for seed in range(100)]
+    # Of users with 1,000 or more, nothing is known: see the test of the largest degree.
+    degrees = np.minimum(np.unique(pairs[:, 0], return_counts=True)[1], 999)
+    mechanism, counted = UserDegreeMechanism(2), Counter(degrees.tolist())
+    releases = [mechanism.release(counted, InsecureSeededTape(seed)) for seed in range(100)]
     for kappa in (1, 7, 40, 1000):
-        true = np.minimum(degrees, kappa).sum() / np.minimum(degrees, 1000).sum()
+        true = np.minimum(degrees, kappa).sum() / degrees.sum()
         found = [kept_part(released, kappa, 0.8) for released in releases]
         assert np.mean([one.low - 1e-9 <= true <= one.high + 1e-9 for one in found]) > 0.65
         # Degrees are known up to a quarter; the rest is noise.
@@ -70,9 +77,28 @@ def test_the_interval_of_what_is_kept_holds(pairs):
 
 
 def test_what_is_kept_is_said_in_words():
-    words = kept_words(ReleasedDegrees((1, 2, 3), (600, 0, 200), 1.0), 1)
-    assert "kept 66.7% (65.6% to 67.7%, 95% confidence)" in words
-    assert "dropped 33.3% (32.3% to 34.4%)" in words
+    words = kept_words(ReleasedDegrees((1, 2, 3, 4), (600, 0, 200, 0), 1.0), 1)
+    assert "kept 66.7% (65.2% to 68.2%, 95% confidence)" in words
+    assert "dropped 33.3% (31.8% to 34.8%)" in words
+
+
+def test_users_of_the_largest_degree_make_every_part_one_at_most():
+    """300 users have 900 partitions each, of which a histogram up to 100 tells nothing: 44% is
+    kept at kappa 100, where it looks like everything."""
+    degrees = Counter({2: 90_000, 900: 300})
+    true = (2 * 90_000 + 100 * 300) / (2 * 90_000 + 900 * 300)
+    for seed in range(5):
+        mechanism = UserDegreeMechanism("0.5", max_degree=100)
+        released = mechanism.release(degrees, InsecureSeededTape(seed))
+        part = kept_part(released, 100)
+        assert part.low <= true <= part.high
+        choice = choose_kappa(released, 1)
+        assert choice.endless_users.low <= 300 <= choice.endless_users.high
+        table = repr(choice)
+        assert "at most" in table
+        assert f"{choice.endless_users.value:,} users" in table
+        assert "kept at most 100.0% (95% confidence)" in kept_words(released, 100)
+    assert users_of_no_end(ReleasedDegrees((1, 2), (500, 1), 1.0)) is None
 
 
 def test_noise_among_many_partitions_passes_for_no_users():

@@ -69,14 +69,15 @@ def test_kappa_and_cost_follow_from_public_numbers_alone():
     # The choice can be made again from what was released.
     spec = AllRecordsSpec(epsilon=2)
     assert spec.kappa_after(release.degrees) == release.kappa
-    assert release.statement["epsilon"] == 2
-    assert release.statement["survey"]["epsilon_exact"] == "0.4"
+    assert (
+        release.statement["epsilon"] == 2 and release.statement["survey"]["epsilon_exact"] == "0.4"
+    )
 
 
 def test_a_release_is_about_all_records_and_errs_less():
     # With fixed seeds. The bounded list alone misses all that bounding dropped.
     errors = []
-    for seed in range(5):
+    for seed in range(3):
         release = dp.release(
             DATA, **COLUMNS, epsilon=1, max_partitions_per_user=4, survey=True, secret=secret(seed)
         )
@@ -89,10 +90,10 @@ def test_a_release_is_about_all_records_and_errs_less():
 
 
 def test_proved_intervals_hold_all_records():
-    # Each of 25 x 7 intervals fails with 5% at most: more than 20 of 175 with less than 1e-4, if
-    # they were independent, and the seeds are fixed.
+    # Each of 8 x 7 intervals fails with 5% at most: more than 10 of 56 with less than 1e-3, if they
+    # were independent; the seeds are fixed.
     missed = 0
-    for seed in range(25):
+    for seed in range(8):
         release = dp.release(DATA, **COLUMNS, epsilon=1, secret=secret(seed))
         for answer, true in (
             (release.number_of_partitions(), TRUTH.distinct),
@@ -105,7 +106,7 @@ def test_proved_intervals_hold_all_records():
         ):
             assert answer.kind == "proved" and answer.low <= answer.value <= answer.high
             missed += not answer.low <= true <= answer.high
-    assert missed <= 20
+    assert missed <= 10
 
 
 def test_where_every_user_has_one_thing_kappa_is_one_and_nothing_is_added():

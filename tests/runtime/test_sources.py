@@ -19,6 +19,7 @@ VISITS = [
     {"visitor": visitor, "country": country, "device": device, "note": 0.5}
     for visitor, country, device in [(1, "no", "tv")] * 2 + [(2, "no", "tv"), (2, "it", "pc")]
 ]
+COUNT = (dp.CountDistinctUsers(),)
 COUNTED = [("it", "pc", 1), ("no", "tv", 2)]
 UNDECLARED = {
     "dictionaries": VISITS,
@@ -101,6 +102,21 @@ def test_a_misspelt_key_shows_no_others():
 def test_what_is_not_declared_comes_back_as_tuples(kind):
     counts = run(UNDECLARED[kind], NAMED, dp.CountDistinctUsers(), element_type=typing.Any)
     assert sorted((*partition, count) for partition, count in counts) == COUNTED
+
+
+def test_keys_with_dots_lead_into_nested_dictionaries():
+    visits = [
+        {"user": {"id": 1, "secret": 2}, "at": {"page": "x"}},
+        {"user": {"id": 2}, "at.page": "x", "at": {"page": "y"}},
+        {"user": {"id": 3}, "at": {"page": "y"}},
+        {"user": None, "at": {"page": "y"}},
+    ]
+    counts = run(visits, dp.ToRecords("user.id", "at.page", drop_nulls=True), *COUNT)
+    assert sorted(map(tuple, map(dict.values, counts))) == [("x", 2), ("y", 1)]
+    for broken in ({"user": {"secret": 1}, "at": {"page": "x"}}, {"user": "ann", "at.page": "x"}):
+        with pytest.raises(ValueError, match=r"a record has no key 'user\.id'") as error:
+            run([broken], dp.ToRecords("user.id", "at.page"), *COUNT)
+        assert "secret" not in str(error.value) and "ann" not in str(error.value)
 
 
 def test_batches_are_declared_by_their_type():
