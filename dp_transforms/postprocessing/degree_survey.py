@@ -49,7 +49,10 @@ STEEPEST, FLATTEST = 6.0, 2.5
 FEW = 64  # Numbers of users below this are summed over one by one.
 FEW_EXPECTED = 12.0
 SPIKE = 0.003  # The probability that a cell has users of its own, apart from any density.
-HAZARD = 0.12  # The probability that a cell is the first behind the largest degree there is.
+HAZARD = 0.06
+"""The probability that a cell is the first behind the largest degree there is. A smooth density
+ends by itself where it expects nobody; a larger hazard makes heavy tails end where noise hides
+them, and intervals miss the truth."""
 CHAINS, WARM_UP, KEPT, LEAPS = 128, 14, 3, 7
 PARTS = 4  # of a wide cell, in the grid of degrees
 

@@ -215,8 +215,8 @@ def kappa_table(choice: KappaChoice) -> str:
         )
     rows = [["kappa", "kept (95%)", "dropped", *noise, error]]
     for plan in choice.plans:
-        low, high = percents(plan.kept.low, plan.kept.high, 1)
-        part = f"{low} to {high}" if endless is None else f"at most {high}"
+        least, most = percents(plan.kept.low, plan.kept.high, 1)
+        part = f"{least} to {most}" if endless is None else f"at most {most}"
         row = [f"{plan.kappa:,}", part]
         row.append(f"{plan.dropped:,.0f}")
         if plan.noise is not None and plan.other_noise is not None:

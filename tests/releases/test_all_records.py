@@ -70,7 +70,7 @@ def test_kappa_and_cost_follow_from_public_numbers_alone():
     spec = AllRecordsSpec(epsilon=2)
     assert spec.kappa_after(release.degrees) == release.kappa
     assert (
-        release.statement["epsilon"] == 2 and release.statement["survey"]["epsilon_exact"] == "0.4"
+        release.statement["epsilon"] == 2 and release.statement["survey"]["epsilon_exact"] == "0.44"
     )
 
 
