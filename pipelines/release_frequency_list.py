@@ -66,8 +66,8 @@ def make_parser() -> JobParser:
         "--survey_share",
         type=job_flags.proportion,
         metavar="PART",
-        help="the survey's part of epsilon (by default about a fifth, or less of a large epsilon); with "
-        "--max_partitions_per_user, a survey is made only if this is given",
+        help="the survey's part of epsilon (by default about a fifth, or less of a large epsilon); "
+        "with --max_partitions_per_user, a survey is made only if this is given",
     )
     cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(
