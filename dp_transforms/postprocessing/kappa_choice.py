@@ -220,8 +220,8 @@ def kappa_table(choice: KappaChoice) -> str:
         row = [f"{plan.kappa:,}", part]
         row.append(f"{plan.dropped:,.0f}")
         if plan.noise is not None and plan.other_noise is not None:
-            least, most = plan.other_noise
-            row += [f"{plan.noise:,.0f}", f"{least:,.0f} to {most:,.0f}"]
+            smallest, largest = plan.other_noise
+            row += [f"{plan.noise:,.0f}", f"{smallest:,.0f} to {largest:,.0f}"]
         is_recommended = plan.kappa == choice.recommended
         row.append(f"{plan.error:,.0f} *" if is_recommended else f"{plan.error:,.0f}")
         rows.append(row)
