@@ -33,9 +33,9 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
     Args:
       epsilon: the cost of both releases.
       max_partitions_per_user: kappa, if it is declared; by default the survey chooses it.
+      max_degree: of the survey. Public: choose it without looking at the records.
       survey_share: the survey's part of epsilon, between 0 and 1.
       mechanism: of the list, see ``partition_mechanism``.
-      max_degree: of the survey. Public: choose it without looking at the records.
       secret, num_buckets: see ``BoundContributions``.
 
     Raises:
@@ -52,10 +52,10 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
         self,
         epsilon: Number,
         max_partitions_per_user: int | None = None,
-        survey_share: Number | None = None,
-        mechanism: str = AUTO,
         max_degree: int = MAX_DEGREE,
         *,
+        survey_share: Number | None = None,
+        mechanism: str = AUTO,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):

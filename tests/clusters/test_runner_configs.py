@@ -17,7 +17,7 @@ ENGINE_OPTIONS = {"execution_mode_for_batch"}
 @pytest.mark.parametrize("job", [release_frequency_list, select_partitions])
 def test_is_read_by_the_jobs(job, path):
     flags, options = job.make_parser().parse_job([f"--config={path}", "--input=x"])
-    assert flags.input == "x"
+    assert flags.input == ["x"]
     runner = options().view_as(StandardOptions).runner
     create_runner(runner)
     known = options().get_all_options().keys()
