@@ -267,6 +267,14 @@ def _bound_words(statement: dict[str, Any]) -> str:
     counts = f"Each user counts in at most {some(kappa, 'partition')}"
     if "in each round" in statement["max_partitions_per_user_is"]:
         counts += " in each round"
+    if "survey" in statement:
+        epsilon = amount(statement["survey"]["epsilon"])
+        return (
+            f"{counts} of the list, chosen at random; the job that made this release enforced it. "
+            f"A survey of how many partitions users have, for epsilon = {epsilon} of the whole, "
+            "tells what that drops. Numbers of all records are estimates from the list and the "
+            "survey."
+        )
     if not drops_records(statement):
         return f"{counts}; this is the publisher's declaration about the data."
     return (

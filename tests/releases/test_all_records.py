@@ -124,6 +124,7 @@ def test_what_is_saved_is_what_was_returned(tmp_path):
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"survey_of_degrees.csv", "all_records.csv", "released_frequencies.csv"} <= names
     assert repr(release).index("All records") < repr(release).index("Kept by bounding")
+    assert "Numbers of all records are estimates" in release.privacy
     release.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert page.index("<h2>All records</h2>") < page.index("<h2>What bounding kept</h2>")
