@@ -135,7 +135,7 @@ class InProcess(Engine):
         # Each user's pairs are all in one table, and bounding it again by a smaller kappa keeps
         # what bounding the records by it would.
         with SpillableTables(self._bounded(spec.most_partitions)) as pairs:
-            users = counting.add_histograms(map(counting.user_degrees, pairs))
+            users = counting.add_histograms(map_ahead(counting.user_degrees, pairs))
             degrees = spec.survey.release_under(users, self._secret.tape)
             kappa = spec.kappa_after(degrees)
             kept = map_ahead(self._bound(kappa), pairs)
