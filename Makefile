@@ -55,7 +55,7 @@ test-laws: .venv/installed-test
 	$(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 -m law $(if $(PART),--part=$(PART))
 
 test-oldest: .venv-oldest/installed
-	.venv-oldest/bin/python -m pytest -q -n auto --dist=worksteal tests/transforms tests/runtime tests/frames tests/pipelines
+	.venv-oldest/bin/python -m pytest -q -n auto --dist=worksteal tests/beam tests/runtime tests/frames tests/pipelines
 
 # First without Python's packages: the proofs need Coq alone.
 proof:

@@ -29,6 +29,7 @@ from benchmarks.partition_selection import (
     table,
 )
 from dp_transforms import SelectPartitions
+from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import RandomTape
 from dp_transforms.mechanisms.selection import (
@@ -38,7 +39,6 @@ from dp_transforms.mechanisms.selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
-from dp_transforms.transforms.reading import ReadRecords
 
 DECISIONS = 10_000_000
 PEER_CALLS = 1_000_000

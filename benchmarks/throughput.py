@@ -74,7 +74,7 @@ def transforms(path: str, max_partitions: int, source: str = "files") -> Callabl
     import apache_beam as beam
 
     from dp_transforms import BoundContributions, CountDistinctUsers, ReleaseFrequencyList
-    from dp_transforms.transforms.reading import ReadRecords
+    from dp_transforms.beam.reading import ReadRecords
 
     logging.disable(logging.WARNING)
     reader: beam.PTransform
@@ -120,8 +120,8 @@ def selection(path: str, runner: str) -> Callable[[], None]:
     import apache_beam as beam
 
     from dp_transforms import SelectPartitions
+    from dp_transforms.beam.reading import ReadRecords
     from dp_transforms.files.record_files import RecordFiles
-    from dp_transforms.transforms.reading import ReadRecords
 
     logging.disable(logging.WARNING)
 

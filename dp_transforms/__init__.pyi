@@ -1,6 +1,24 @@
 # The names of the API and their homes, for type checkers; at run time __init__.py loads them from
 # here when they are first used.
 
+from .beam.all_records import ReleaseAllRecords as ReleaseAllRecords
+from .beam.contributions import BoundContributions as BoundContributions
+from .beam.contributions import CountDistinctUsers as CountDistinctUsers
+from .beam.contributions import DeclareBounded as DeclareBounded
+from .beam.degrees import CountDegrees as CountDegrees
+from .beam.degrees import CountProjectedDegrees as CountProjectedDegrees
+from .beam.grouped import ReleaseGroupedLists as ReleaseGroupedLists
+from .beam.reading import FromFrame as FromFrame
+from .beam.reading import ReadRecords as ReadRecords
+from .beam.records import ToRecords as ToRecords
+from .beam.release import ReleaseFrequencyList as ReleaseFrequencyList
+from .beam.release import ReleaseUserDegrees as ReleaseUserDegrees
+from .beam.selection import SelectFromCounts as SelectFromCounts
+from .beam.selection import SelectPartitions as SelectPartitions
+from .beam.windowed import ReleaseListsByPeriod as ReleaseListsByPeriod
+from .beam.windowed import ReleaseWindowedLists as ReleaseWindowedLists
+from .beam.windowed import SelectPartitionsByPeriod as SelectPartitionsByPeriod
+from .beam.windowed import SelectWindowedPartitions as SelectWindowedPartitions
 from .frames.api import choose_kappa as choose_kappa
 from .frames.api import degrees as degrees
 from .frames.api import plan as plan
@@ -22,23 +40,5 @@ from .releases.series import Releases as Releases
 from .releases.series import Series as Series
 from .runtime.job_secret import JobSecret as JobSecret
 from .runtime.job_secret import release_frequency_list as release_frequency_list
-from .runtime.records import ToRecords as ToRecords
-from .transforms.all_records import ReleaseAllRecords as ReleaseAllRecords
-from .transforms.contributions import BoundContributions as BoundContributions
-from .transforms.contributions import CountDistinctUsers as CountDistinctUsers
-from .transforms.contributions import DeclareBounded as DeclareBounded
-from .transforms.degrees import CountDegrees as CountDegrees
-from .transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
-from .transforms.grouped import ReleaseGroupedLists as ReleaseGroupedLists
-from .transforms.reading import FromFrame as FromFrame
-from .transforms.reading import ReadRecords as ReadRecords
-from .transforms.release import ReleaseFrequencyList as ReleaseFrequencyList
-from .transforms.release import ReleaseUserDegrees as ReleaseUserDegrees
-from .transforms.selection import SelectFromCounts as SelectFromCounts
-from .transforms.selection import SelectPartitions as SelectPartitions
-from .transforms.windowed import ReleaseListsByPeriod as ReleaseListsByPeriod
-from .transforms.windowed import ReleaseWindowedLists as ReleaseWindowedLists
-from .transforms.windowed import SelectPartitionsByPeriod as SelectPartitionsByPeriod
-from .transforms.windowed import SelectWindowedPartitions as SelectWindowedPartitions
 
 __version__: str

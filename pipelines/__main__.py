@@ -95,8 +95,8 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
         return failed(f"there is no command {name!r}: {hint}", USAGE_ERROR)
     # Imported only now: Beam takes a second, which help need not wait for.
+    from dp_transforms.engines.progress import patience
     from pipelines.command_line import OneLineParser
-    from pipelines.progress import patience
 
     module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
     OneLineParser.typed = f"{_NAME} {name}"

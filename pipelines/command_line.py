@@ -294,7 +294,7 @@ class JobParser(OneLineParser):
             WorkerOptions,
         )
 
-        from dp_transforms.runtime.job_secret import refuse_reruns
+        from dp_transforms.beam.pipeline_secret import refuse_reruns
 
         # Beam answers a bad value with its whole usage; only the last line names the fault.
         said = io.StringIO()

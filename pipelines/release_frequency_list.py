@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dp_transforms import mechanisms
+from dp_transforms.engines.progress import say, say_private
 from dp_transforms.files.filenames import COORDINATES_FILE, FREQUENCIES_FILE
 from dp_transforms.files.release_files import check_frequency_list, read_frequency_list
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
@@ -20,7 +21,6 @@ from dp_transforms.releases import AllRecordsSpec, ListSpec, PeriodListsSpec
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from pipelines import job_flags
 from pipelines.command_line import JobParser, refuse, require
-from pipelines.progress import say, say_private
 from pipelines.release_job import PreparedRelease, period_release, release_command, release_of
 
 if TYPE_CHECKING:

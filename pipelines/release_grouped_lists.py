@@ -1,5 +1,5 @@
 """Releases frequency lists of groups: all users, and each gender, age, language or other attribute.
-See ``dp_transforms.transforms.grouped`` for the privacy argument."""
+See ``dp_transforms.beam.grouped`` for the privacy argument."""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ def _run_here(
 ) -> None:
     from dp_transforms.engines.in_process import InProcess, enough_memory
     from dp_transforms.engines.local_shuffle import SpillError
-    from pipelines.progress import Watch
+    from dp_transforms.engines.progress import Watch
     from pipelines.worker import keep_freed_memory
 
     assert release.source is not None
@@ -318,7 +318,7 @@ def _run_on_beam(
     write: Callable[..., None],
     pipeline: beam.Pipeline,
 ) -> None:
-    from pipelines.on_beam import OnBeam
+    from dp_transforms.beam.engine import OnBeam
 
     assert release.source is not None
     shows = flags.progress, flags.show_private_counters

@@ -43,7 +43,7 @@ SECONDS_TO_MAKE_STEPS = 180.0
 
 _NEEDED = (
     "apache_beam.runners.worker.sdk_worker_main",
-    "pipelines.on_beam",
+    "dp_transforms.beam.engine",
     "pipelines.release_job",
 )
 # glibc's numbers of the parameters of mallopt.

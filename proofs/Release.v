@@ -253,8 +253,8 @@ Proof. unfold l1. apply sum_equal. intros i _. unfold dist. lia. Qed.
     probability of every finite set of releases by a factor of at most q^-kappa, which is e^epsilon
     for q = e^(-epsilon / kappa).
     Python: [dp_transforms.mechanisms.partition.frobenius.FrobeniusMechanism],
-    [dp_transforms.transforms.contributions.BoundContributions],
-    [dp_transforms.transforms.release.ReleaseFrequencyList] *)
+    [dp_transforms.beam.contributions.BoundContributions],
+    [dp_transforms.beam.release.ReleaseFrequencyList] *)
 Theorem the_release_is_private
     q ends_rows ends_columns kappa (keep : user -> user) names before u after event :
   0 < q < 1 -> (forall records, (degree (keep records) <= kappa)%nat) ->

@@ -148,8 +148,8 @@ Lemma count_at_most_users data p : count data p <= length data.
 Proof. unfold count. induction data as [|u data IH]; simpl; [|destruct (has p u); simpl]; lia. Qed.
 
 (** A user with at most kappa partitions moves the sorted list by at most kappa.
-    Python: [dp_transforms.transforms.contributions.BoundContributions],
-    [dp_transforms.transforms.contributions.CountDistinctUsers] *)
+    Python: [dp_transforms.beam.contributions.BoundContributions],
+    [dp_transforms.beam.contributions.CountDistinctUsers] *)
 Theorem a_user_moves_the_list_by_at_most_kappa N kappa names before u after :
   let X := frequency_list (counts names (before ++ after)) in
   let Y := frequency_list (counts names (before ++ u :: after)) in

@@ -37,7 +37,7 @@ ARROWS = {
     # Only here is known what a kind of release is.
     "releases": f". budget columnar files postprocessing reports {KERNELS}",
     "engines": f". columnar releases runtime {KERNELS}",
-    "transforms": f". budget columnar engines files postprocessing releases runtime {KERNELS}",
+    "beam": f". budget columnar engines files postprocessing releases runtime {KERNELS}",
     "frames": f". budget engines files postprocessing releases reports runtime {KERNELS}",
 }
 ARROWS = {full(name): {*map(full, others.split())} for name, others in ARROWS.items()}

@@ -21,13 +21,13 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from dp_transforms import JobSecret, releases
+from dp_transforms.beam.engine import OnBeam
 from dp_transforms.engines import local_shuffle
 from dp_transforms.engines.base import Engine
 from dp_transforms.engines.in_process import InProcess
 from dp_transforms.errors import input_error_message
 from dp_transforms.files.frame_records import records_of
 from dp_transforms.releases import ListAndNamesSpec, NamesSpec, ReleaseSpec
-from pipelines.on_beam import OnBeam
 from tests.release_cases import CASES
 
 SECRET = JobSecret.insecure_for_testing(5)

@@ -1,7 +1,7 @@
 """States what an engine does: one method for each kind of release.
 
-There are two engines: ``engines.in_process`` of this process, and ``pipelines.on_beam`` with steps
-of a Beam pipeline. Under one secret both make the same release. A specification calls its engine's
+There are two engines: ``engines.in_process`` of this process, and ``beam.engine`` with steps of a
+Beam pipeline. Under one secret both make the same release. A specification calls its engine's
 method by ``ReleaseSpec.release``.
 """
 

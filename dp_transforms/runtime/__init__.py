@@ -1,1 +1,1 @@
-"""Carries records through every transform: their kinds, batches, shuffle and threads."""
+"""Holds a job's secret and its seal, and makes columns of Python values: for both engines."""

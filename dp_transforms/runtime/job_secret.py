@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import secrets
 import weakref
 from collections.abc import Mapping
@@ -15,18 +14,13 @@ from dp_transforms.errors import without_originals
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.randomness import RandomTape, tape_key
-from dp_transforms.runtime.sealing import SecretBytes, seal_name_of
+from dp_transforms.runtime.sealing import SecretBytes
 
 if TYPE_CHECKING:
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-
     from dp_transforms.mechanisms.frequency_list import ReleasedList
     from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 
 SECRET_BYTES = 32
-
-_FLEX_LAUNCH = re.compile(r"/template_launches/[^/]+/job_object$")
 
 
 class _Uses:
@@ -184,39 +178,9 @@ def release_histogram(
     return release_frequency_list(frequency_list, mechanism, secret, context)
 
 
-def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
-    """Returns the secret of a transform in a pipeline, which can run only once from now on.
-
-    Random decisions are fixed when a transform is applied, and a second run would repeat them on
-    data that may have changed. Running a description from ``Pipeline.to_runner_api`` twice is not
-    noticed: do not do it.
-
-    Args:
-      pipeline: where the transform is applied.
-      secret: the caller's; a fresh one is drawn by default.
-
-    Raises:
-      ValueError: the pipeline could run again, since its description is kept (see
-        ``refuse_reruns``) or its runner runs parts of it; the secret serves another pipeline.
-      TypeError: the secret is no JobSecret.
-      InputError: the file with the seal is unsuitable, see ``sealing``.
-    """
-    refuse_reruns(pipeline.options)
-    # Asked for by name, since importing the class needs IPython.
-    if type(pipeline.runner).__name__ == "InteractiveRunner":
-        raise ValueError(
-            "the InteractiveRunner runs parts of a pipeline again, and each run would repeat the "
-            "random numbers of the first: name another runner"
-        )
-    _run_only_once(pipeline)
-    secret = claimed(secret, pipeline)
-    secret.seal(seal_name_of(pipeline.runner))
-    return secret
-
-
 def claimed(secret: JobSecret | None, pipeline: Any) -> JobSecret:
     """Returns the secret, or by default a fresh one, which serves a pipeline or a source from now
-    on; see ``secret_for`` for errors."""
+    on; see ``beam.pipeline_secret.secret_for`` for errors."""
     secret = JobSecret.from_os() if secret is None else secret
     if not isinstance(secret, JobSecret):
         raise TypeError(
@@ -224,50 +188,3 @@ def claimed(secret: JobSecret | None, pipeline: Any) -> JobSecret:
         )
     secret.claim(pipeline)
     return secret
-
-
-def _run_only_once(pipeline: beam.Pipeline) -> None:
-    if "run" in vars(pipeline):
-        return
-    first = [pipeline.run]
-
-    def run(*args: Any, **options: Any) -> Any:
-        if not first:
-            raise ValueError(
-                "this pipeline has run: a second run would repeat its random numbers, on data that "
-                "may have changed, so that their noise cancels; build a new pipeline"
-            )
-        return first.pop()(*args, **options)
-
-    pipeline.run = run  # type: ignore[method-assign]
-
-
-def refuse_reruns(options: PipelineOptions) -> None:
-    """Refuses a job description that could run many times under the same secret.
-
-    A Flex Template is accepted: its launcher uses the option of classic templates, but with a new
-    directory for each launch, which builds the job and draws a secret anew.
-
-    Raises:
-      ValueError: ``--template_location`` asks for a classic Dataflow template, or
-        ``--output_executable_path`` for a jar that holds the job.
-
-    >>> from apache_beam.options.pipeline_options import PipelineOptions
-    >>> launch = "gs://bucket/staging/template_launches/2026-01-01_00_00_00-17/job_object"
-    >>> refuse_reruns(PipelineOptions(template_location=launch))
-    """
-    # Imported here, so that a list can be released in one process without Beam.
-    from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOptions
-
-    if options.view_as(PortableOptions).output_executable_path:
-        raise ValueError(
-            "--output_executable_path makes a jar, whose runs would all share one secret, so that "
-            "their noise on changed data could cancel. Submit each job instead"
-        )
-    location = options.view_as(GoogleCloudOptions).template_location
-    if location and not _FLEX_LAUNCH.search(location):
-        raise ValueError(
-            "--template_location makes a classic template, whose runs would all share one "
-            "secret, so that their noise on changed data could cancel. Launch each job, or use a "
-            "flex template: it builds the job, and draws a secret, for every launch"
-        )

@@ -116,5 +116,5 @@ def test_the_package_is_staged_and_the_main_session_is_not(dry_run):
     (content,) = (staged[name] for name in staged if name.endswith("workflow.tar.gz"))
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    modules = {"pipelines/release_frequency_list.py", "dp_transforms/transforms/selection.py"}
+    modules = {"pipelines/release_frequency_list.py", "dp_transforms/beam/selection.py"}
     assert modules | {"setup.py"} <= names

@@ -11,12 +11,12 @@ import uuid
 import duckdb
 import pytest
 
+from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.errors import InputError
 from dp_transforms.files import database
 from dp_transforms.files.database import RecordQuery, query_of
 from dp_transforms.files.logical_types import logical_name
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.transforms.reading import ReadRecords
 from pipelines import release_frequency_list, select_partitions
 from tests import reference
 from tests.beam_runs import rows_of, run

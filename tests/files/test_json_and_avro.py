@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.errors import InputError
 from dp_transforms.files import avro_files, json_lines
 from dp_transforms.files.avro_files import AvroFiles
@@ -19,7 +20,6 @@ from dp_transforms.files.json_lines import JsonLines
 from dp_transforms.files.logical_types import logical_name, stated_type
 from dp_transforms.files.parquet_files import ParquetFiles
 from dp_transforms.files.record_files import RecordFiles
-from dp_transforms.transforms.reading import ReadRecords
 from tests.beam_runs import rows_of, run
 
 VISITS = [{"user": f"u{i % 90}", "page": i % 7, "more": [i, {"x": None}]} for i in range(200)]

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms import BoundContributions, JobSecret
+from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.columnar.columns import decoded
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import logical_name, record_schema, record_table
 from dp_transforms.files.record_files import RecordFiles
-from dp_transforms.transforms.reading import ReadRecords
 from tests.beam_runs import rows_of, run
 
 SECRET = JobSecret.insecure_for_testing(3)

@@ -17,6 +17,7 @@ from apache_beam.internal import pickler
 
 import dp_transforms as dp
 from dp_transforms import JobSecret
+from dp_transforms.beam.reading import _held
 from dp_transforms.budget import Ledger
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.engines.in_process import InProcess
@@ -25,7 +26,6 @@ from dp_transforms.files import frame_records
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.releases import ListSpec
-from dp_transforms.transforms.reading import _held
 from pipelines.__main__ import main
 from tests.beam_runs import rows_of, run
 from tests.jobs import python, statement

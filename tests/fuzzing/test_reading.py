@@ -26,6 +26,8 @@ from apache_beam.io.filesystem import FileMetadata
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from dp_transforms.beam.batching import objects
+from dp_transforms.beam.records import RecordKind, table_from
 from dp_transforms.columnar.columns import (
     check_alike,
     coded_table,
@@ -42,9 +44,7 @@ from dp_transforms.files.delimited_text import DelimitedText
 from dp_transforms.files.filenames import periods_of
 from dp_transforms.files.json_lines import JsonLines
 from dp_transforms.files.record_files import RecordFiles
-from dp_transforms.runtime.batching import objects
 from dp_transforms.runtime.python_values import column_of, has_null
-from dp_transforms.runtime.records import RecordKind, table_from
 from tests.fuzzing.shared import MARKER, fuzz, no_hang
 
 RECORD = ("user", "partition")

@@ -21,13 +21,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_transforms.beam import batching
+from dp_transforms.beam.batching import objects
+from dp_transforms.beam.records import RecordKind, ToRecords
 from dp_transforms.columnar.columns import check_alike, types_of
 from dp_transforms.files import database, frame_records
 from dp_transforms.files.database import query_of
 from dp_transforms.files.frame_records import records_of
-from dp_transforms.runtime import batching
-from dp_transforms.runtime.batching import objects
-from dp_transforms.runtime.records import RecordKind, ToRecords
 from tests.fuzzing.shared import MARKER, fuzz
 from tests.fuzzing.test_reading import DAY, NOON, OSLO, USERS, UTC, agree, held, one_value, pairs
 

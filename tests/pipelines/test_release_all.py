@@ -3,6 +3,7 @@ from fractions import Fraction
 import apache_beam as beam
 import pytest
 
+from dp_transforms.beam.engine import OnBeam
 from dp_transforms.budget import Ledger
 from dp_transforms.engines.in_process import InProcess
 from dp_transforms.files.record_files import RecordFiles
@@ -11,7 +12,6 @@ from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMecha
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.releases import ListAndNamesSpec, ListSpec, NamesSpec
 from dp_transforms.runtime.job_secret import release_frequency_list
-from pipelines.on_beam import OnBeam
 from pipelines.release_all import main
 from tests import reference
 from tests.jobs import job_flags, statement

@@ -1,8 +1,8 @@
 import pytest
 
+from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.transforms.reading import ReadRecords
 from pipelines import release_frequency_list, select_partitions
 from tests.beam_runs import rows_of, run
 from tests.jobs import job_flags

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_transforms.beam.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_projection import (
     edge_private_sensitivity,
@@ -11,7 +12,6 @@ from dp_transforms.mechanisms.degree_projection import (
     project_directed_degrees,
 )
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
 from tests.beam_runs import few_pipelines, of_kind, rows_of, run
 
 SECRET = JobSecret.insecure_for_testing(11)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dp_transforms.beam.grouped import ReleaseGroupedLists
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
@@ -16,7 +17,6 @@ from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.releases import Attribute
 from dp_transforms.releases.lists import ALL_USERS
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
-from dp_transforms.transforms.grouped import ReleaseGroupedLists
 from tests import reference
 from tests.beam_runs import of_kind, run
 from tests.cases import refused

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dp_transforms as dp
+from dp_transforms.beam.bounds import Bound, bound_of
 from dp_transforms.engines.list_kernels import bound_periods
 from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.runtime.bounds import Bound, bound_of
 from tests.beam_runs import rows_of, run, same, table_of, with_and_without
 from tests.cases import refused
 

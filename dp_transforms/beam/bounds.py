@@ -28,8 +28,8 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PValue
 
+from dp_transforms.beam.records import RecordKind, is_filter
 from dp_transforms.budget.budget import PrivacyUnit
-from dp_transforms.runtime.records import RecordKind, is_filter
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,16 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from dp_transforms.beam.batching import FromTables, ToTables
+from dp_transforms.beam.bounds import Bound, BoundAware, bound_of, refuse_counts
+from dp_transforms.beam.pipeline_secret import secret_for
+from dp_transforms.beam.records import refuse_windows
+from dp_transforms.beam.shuffle import ReduceByHash, on_threads
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import count_pairs, sum_counts
 from dp_transforms.mechanisms.decimals import positive_integer
-from dp_transforms.runtime.batching import FromTables, ToTables
-from dp_transforms.runtime.bounds import Bound, BoundAware, bound_of, refuse_counts
-from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.records import refuse_windows
-from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
+from dp_transforms.runtime.job_secret import JobSecret
 
 
 class BoundContributions(BoundAware, beam.PTransform):

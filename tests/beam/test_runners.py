@@ -12,12 +12,12 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 import dp_transforms as dp
+from dp_transforms.beam.batching import _Batch
+from dp_transforms.beam.shuffle import OnThreads
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.runtime import job_secret
-from dp_transforms.runtime.batching import _Batch
-from dp_transforms.runtime.shuffle import OnThreads
 from tests import reference
 from tests.beam_runs import table_of
 from tests.selection_reference import selected

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dp_transforms as dp
-from dp_transforms.runtime.records import RecordKind
+from dp_transforms.beam.records import RecordKind
 from tests.beam_runs import rows_of, run, same
 
 SECRET = dp.JobSecret.insecure_for_testing(8)

@@ -9,6 +9,12 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from dp_transforms.beam.batching import ToTables
+from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
+from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
+from dp_transforms.beam.pipeline_secret import secret_for
+from dp_transforms.beam.records import refuse_windows
+from dp_transforms.beam.release import ON_ONE_WORKER
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.mechanisms.decimals import Number
@@ -16,12 +22,7 @@ from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
 from dp_transforms.releases.all_records import AllRecordsSpec, SurveyedList
-from dp_transforms.runtime.batching import ToTables
-from dp_transforms.runtime.bounds import ReleaseTransform, refuse_counts
-from dp_transforms.runtime.job_secret import JobSecret, release_histogram, secret_for
-from dp_transforms.runtime.records import refuse_windows
-from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
-from dp_transforms.transforms.release import ON_ONE_WORKER
+from dp_transforms.runtime.job_secret import JobSecret, release_histogram
 
 
 class ReleaseAllRecords(ReleaseTransform, beam.PTransform):

@@ -9,6 +9,13 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from dp_transforms.beam.batching import FromTables, ToTables
+from dp_transforms.beam.bounds import Bound, BoundAware, refuse_counts
+from dp_transforms.beam.contributions import CountDistinctUsers
+from dp_transforms.beam.pipeline_secret import secret_for
+from dp_transforms.beam.records import refuse_windows
+from dp_transforms.beam.release import ON_ONE_WORKER
+from dp_transforms.beam.shuffle import ReduceByHash, on_threads
 from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
@@ -21,13 +28,7 @@ from dp_transforms.mechanisms.degree_projection import (
     known_degree,
     node_private_sensitivity,
 )
-from dp_transforms.runtime.batching import FromTables, ToTables
-from dp_transforms.runtime.bounds import Bound, BoundAware, refuse_counts
-from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.records import refuse_windows
-from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
-from dp_transforms.transforms.contributions import CountDistinctUsers
-from dp_transforms.transforms.release import ON_ONE_WORKER
+from dp_transforms.runtime.job_secret import JobSecret
 
 
 class CountDegrees(BoundAware, beam.PTransform):

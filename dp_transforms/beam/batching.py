@@ -10,11 +10,8 @@ import pyarrow as pa
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
-from dp_transforms.columnar import columns
-from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
-from dp_transforms.runtime.bounds import BoundAware, bound_of
-from dp_transforms.runtime.python_values import column_of, is_row
-from dp_transforms.runtime.records import (
+from dp_transforms.beam.bounds import BoundAware, bound_of
+from dp_transforms.beam.records import (
     RecordKind,
     check_known_fields,
     declares_nothing,
@@ -22,7 +19,10 @@ from dp_transforms.runtime.records import (
     is_batch,
     table_from,
 )
-from dp_transforms.runtime.shuffle import OnThreads, in_global_window
+from dp_transforms.beam.shuffle import OnThreads, in_global_window
+from dp_transforms.columnar import columns
+from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
+from dp_transforms.runtime.python_values import column_of, is_row
 
 _BATCH_OBJECTS = 1 << 17
 

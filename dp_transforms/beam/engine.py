@@ -13,8 +13,18 @@ from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptio
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner
 
+from dp_transforms.beam.all_records import ReleaseAllRecords
+from dp_transforms.beam.bounds import BoundAware
+from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
+from dp_transforms.beam.degrees import CountDegrees, CountProjectedDegrees
+from dp_transforms.beam.grouped import ReleaseGroupedLists
+from dp_transforms.beam.reading import ReadRecords
+from dp_transforms.beam.release import ReleaseFrequencyList, ReleaseUserDegrees
+from dp_transforms.beam.selection import SelectPartitions
+from dp_transforms.beam.windowed import ReleaseListsByPeriod, SelectPartitionsByPeriod
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET
+from dp_transforms.engines import progress
 from dp_transforms.engines.base import Engine
 from dp_transforms.errors import before_any_record
 from dp_transforms.files.record_files import RecordSource
@@ -32,17 +42,7 @@ from dp_transforms.releases import (
     UserDegreesSpec,
 )
 from dp_transforms.releases.base import arguments
-from dp_transforms.runtime.bounds import BoundAware
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.transforms.all_records import ReleaseAllRecords
-from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
-from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
-from dp_transforms.transforms.grouped import ReleaseGroupedLists
-from dp_transforms.transforms.reading import ReadRecords
-from dp_transforms.transforms.release import ReleaseFrequencyList, ReleaseUserDegrees
-from dp_transforms.transforms.selection import SelectPartitions
-from dp_transforms.transforms.windowed import ReleaseListsByPeriod, SelectPartitionsByPeriod
-from pipelines import progress
 
 FEW_RECORDS = 500_000
 """One worker finishes so many records before Flink has started the parts of a stage."""

@@ -10,6 +10,16 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from dp_transforms.beam import shuffle
+from dp_transforms.beam.batching import FromTables, ToTables
+from dp_transforms.beam.bounds import ReleaseTransform, bound_of, known_bound, refuse_counts
+from dp_transforms.beam.contributions import (
+    BoundContributions,
+    CountDistinctUsers,
+    DeclareBounded,
+)
+from dp_transforms.beam.pipeline_secret import secret_for
+from dp_transforms.beam.records import refuse_windows
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
@@ -25,16 +35,7 @@ from dp_transforms.mechanisms.selection import (
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.releases import NamesSpec
-from dp_transforms.runtime import shuffle
-from dp_transforms.runtime.batching import FromTables, ToTables
-from dp_transforms.runtime.bounds import ReleaseTransform, bound_of, known_bound, refuse_counts
-from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.records import refuse_windows
-from dp_transforms.transforms.contributions import (
-    BoundContributions,
-    CountDistinctUsers,
-    DeclareBounded,
-)
+from dp_transforms.runtime.job_secret import JobSecret
 
 
 class SelectPartitions(ReleaseTransform, beam.PTransform):

@@ -13,8 +13,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import dp_transforms as dp
+from dp_transforms.beam.bounds import bound_of
 from dp_transforms.mechanisms.selection import LaplaceSelection
-from dp_transforms.runtime.bounds import bound_of
 from tests.beam_runs import of_kind, rows_of, same, with_and_without
 
 SECRET = dp.JobSecret.insecure_for_testing(3)

@@ -31,6 +31,13 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from dp_transforms.beam.batching import ToTables
+from dp_transforms.beam.bounds import ReleaseTransform
+from dp_transforms.beam.pipeline_secret import secret_for
+from dp_transforms.beam.records import RecordKind, check_known_fields, refuse_windows, table_from
+from dp_transforms.beam.release import release_named_lists
+from dp_transforms.beam.selection import SelectPartitions
+from dp_transforms.beam.shuffle import OnThreads, ReduceByHash, on_threads
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar.columns import USER
 from dp_transforms.engines import list_kernels
@@ -39,14 +46,8 @@ from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.releases import Attribute, GroupsSpec
 from dp_transforms.releases.base import arguments
-from dp_transforms.runtime.batching import ToTables
-from dp_transforms.runtime.bounds import ReleaseTransform
-from dp_transforms.runtime.job_secret import JobSecret, secret_for
+from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.python_values import column_of
-from dp_transforms.runtime.records import RecordKind, check_known_fields, refuse_windows, table_from
-from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash, on_threads
-from dp_transforms.transforms.release import release_named_lists
-from dp_transforms.transforms.selection import SelectPartitions
 
 
 class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):

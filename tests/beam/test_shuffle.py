@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms import threads
+from dp_transforms.beam import shuffle
+from dp_transforms.beam.shuffle import OnThreads, ReduceByHash
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.scattering import Route, pack
-from dp_transforms.runtime import shuffle
-from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 from tests.beam_runs import rows_of, run, table_of
 
 KEY = bytes(range(32))

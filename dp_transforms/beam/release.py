@@ -9,6 +9,16 @@ from typing import Any
 
 import apache_beam as beam
 
+from dp_transforms.beam.batching import ToTables, parts_of
+from dp_transforms.beam.bounds import ReleaseTransform, known_bound
+from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
+from dp_transforms.beam.pipeline_secret import secret_for
+from dp_transforms.beam.records import (
+    RecordKind,
+    check_known_fields,
+    refuse_windows,
+    table_from,
+)
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.columns import COUNT, PARTITION, plain_table
 from dp_transforms.engines.list_kernels import NamedList, histograms
@@ -19,16 +29,7 @@ from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.releases import UserDegreesSpec
-from dp_transforms.runtime.batching import ToTables, parts_of
-from dp_transforms.runtime.bounds import ReleaseTransform, known_bound
-from dp_transforms.runtime.job_secret import JobSecret, release_histogram, secret_for
-from dp_transforms.runtime.records import (
-    RecordKind,
-    check_known_fields,
-    refuse_windows,
-    table_from,
-)
-from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
+from dp_transforms.runtime.job_secret import JobSecret, release_histogram
 
 ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
 """A step that holds all data has these resource hints."""

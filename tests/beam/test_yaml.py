@@ -12,7 +12,7 @@ import yaml
 from apache_beam.yaml import main as yaml_main
 from apache_beam.yaml.yaml_transform import expand_pipeline
 
-from dp_transforms.transforms import yaml as our_yaml
+from dp_transforms.beam import yaml as our_yaml
 from tests.quick_beam import IN_PROCESS
 
 ROOT = pathlib.Path(our_yaml.__file__).parents[2]

@@ -36,6 +36,19 @@ from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 
+from dp_transforms.beam.batching import ToTables, objects, parts_of
+from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
+from dp_transforms.beam.pipeline_secret import secret_for
+from dp_transforms.beam.records import (
+    RecordKind,
+    is_batch,
+    put_together,
+    refuse_windows,
+    table_from,
+)
+from dp_transforms.beam.release import release_named_lists
+from dp_transforms.beam.selection import SelectPartitions, displayed
+from dp_transforms.beam.shuffle import ReduceByHash, on_threads
 from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.engines import list_kernels
@@ -44,19 +57,7 @@ from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.releases import PeriodListsSpec, PeriodNamesSpec
 from dp_transforms.releases.base import arguments
-from dp_transforms.runtime.batching import ToTables, objects, parts_of
-from dp_transforms.runtime.bounds import ReleaseTransform, refuse_counts
-from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.records import (
-    RecordKind,
-    is_batch,
-    put_together,
-    refuse_windows,
-    table_from,
-)
-from dp_transforms.runtime.shuffle import ReduceByHash, on_threads
-from dp_transforms.transforms.release import release_named_lists
-from dp_transforms.transforms.selection import SelectPartitions, displayed
+from dp_transforms.runtime.job_secret import JobSecret
 
 
 class _ByPeriod(ReleaseTransform, beam.PTransform):

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 import dp_transforms as dp
+from dp_transforms.beam.bounds import Bound, bound_of
 from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.selection import OptimalSelection
-from dp_transforms.runtime.bounds import Bound, bound_of
 from tests.beam_runs import same, steps_of, table_of
 
 RECORDS = {

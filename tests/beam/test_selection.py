@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import dp_transforms as dp
+from dp_transforms.beam import shuffle
 from dp_transforms.engines import local_shuffle
 from dp_transforms.engines.selection_kernels import distinct_users, noisy_users, users_of_others
 from dp_transforms.mechanisms.selection import STRATEGIES, OptimalSelection, make_strategy
 from dp_transforms.releases import NamesSpec
-from dp_transforms.runtime import shuffle
 from tests import reference
 from tests.beam_runs import of_kind, rows_of, run, steps_of, table_of
 from tests.cases import refused

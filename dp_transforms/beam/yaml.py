@@ -9,20 +9,20 @@ secret.
 import apache_beam as beam
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from dp_transforms.budget import PrivacyBudget
-from dp_transforms.mechanisms.degree_projection import UNDIRECTED
-from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.releases import Attribute
-from dp_transforms.runtime.records import ToRecords
-from dp_transforms.transforms.contributions import (
+from dp_transforms.beam.contributions import (
     BoundContributions,
     CountDistinctUsers,
     DeclareBounded,
 )
-from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
-from dp_transforms.transforms.grouped import ReleaseGroupedLists
-from dp_transforms.transforms.release import ReleaseFrequencyList
-from dp_transforms.transforms.selection import SelectPartitions
+from dp_transforms.beam.degrees import CountDegrees, CountProjectedDegrees
+from dp_transforms.beam.grouped import ReleaseGroupedLists
+from dp_transforms.beam.records import ToRecords
+from dp_transforms.beam.release import ReleaseFrequencyList
+from dp_transforms.beam.selection import SelectPartitions
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.mechanisms.degree_projection import UNDIRECTED
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.releases import Attribute
 
 
 def to_records(user: str, partition: list[str], drop_nulls: bool = False) -> beam.PTransform:

@@ -1,0 +1,1 @@
+"""Everything that imports Beam: the engine, its transforms, and how records travel through them."""
