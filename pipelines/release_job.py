@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
+from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
-from dp_transforms.files.output import ReleaseDirectory, begin_release
+from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
 from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
 from dp_transforms.releases.base import ReleasedTables, Statement
@@ -34,26 +35,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes a release into a directory. On Beam it is pickled. The ``statement`` is the
-    privacy.json without the budget; ``tables`` makes the content of the files, see
-    ``ReleasedTables``."""
+    """Writes a release into a directory. On Beam it is pickled.
+
+    Attributes:
+      directory: receives the files.
+      statement: the privacy.json without what is known only when the release is made.
+      tables: makes the content of the files, see ``ReleasedTables``.
+      period: the name of the release's period, if it has one.
+    """
 
     directory: ReleaseDirectory
     statement: Statement
     tables: ReleasedTables
+    period: str | None = None
 
     def __call__(
-        self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[int] = ()
+        self, budget_entry: BudgetEntry, released: Iterable[Any], others: Iterable[int] = ()
     ) -> None:
         """Writes the elements of a release and the statement; ``others`` holds the number of users
         of unnamed partitions, if it is released."""
-        statement = self.statement | budget
+        statement = self.statement | budget_entry.statement
+        if self.period is not None:
+            statement["period"] = self.period
         for users in others:
             statement["users_of_other_partitions"] = users
         elements = list(released)
         statement |= self.tables.entries(elements)
         content = functools.partial(self.tables.make, elements, statement)
-        self.directory.publish(content, statement)
+        self.directory.publish(content, statement, budget_entry)
 
 
 @dataclass(frozen=True)
@@ -64,8 +73,8 @@ class PreparedRelease:
       requests: the budgets to spend.
       directories: receive the release.
       make: makes the release by an engine, and returns the released collections.
-      write: is called once, with the budget's part of each privacy.json and the elements of these
-        collections. On Beam it may be called again, in another process.
+      write: is called once, with the budget's entry and the elements of these collections. On
+        Beam it may be called again, in another process.
       source: the records; None if there are none.
       whole: for a ledger of this job alone, if there is to be one.
       check: looks for other files than records, before anything is spent.
@@ -89,15 +98,15 @@ class PreparedRelease:
 
 
 def write_each(
-    writers: Sequence[Writer], budget: dict[str, Any], *collections: Iterable[Any]
+    writers: Sequence[Writer], budget_entry: BudgetEntry, *collections: Iterable[Any]
 ) -> None:
     """Writes each collection by its writer."""
     for write, released in zip(writers, collections, strict=True):
-        write(budget, released)
+        write(budget_entry, released)
 
 
 def _write_periods(
-    writers: Mapping[str, Writer], budget: dict[str, Any], elements: Iterable[Any]
+    writers: Mapping[str, Writer], budget_entry: BudgetEntry, elements: Iterable[Any]
 ) -> None:
     """Writes the release of each period, from pairs with its list, or from tables of names with the
     period in the column ``list``."""
@@ -112,7 +121,7 @@ def _write_periods(
             for period in pc.unique(element["list"]).to_pylist():
                 released[period].append(element.filter(pc.equal(element["list"], period)))
     for period, write in writers.items():
-        write(budget | {"period": period}, released[period])
+        write(budget_entry, released[period])
 
 
 def writer(
@@ -168,9 +177,10 @@ def period_release(
     source.name_periods(flags.period)
     write = writer(flags, spec, source)
     directories = [replace(write.directory, path=join(flags.output, n)) for n in spec.periods]
-    every = [replace(write, directory=directory) for directory in directories]
-    writers = dict(zip(spec.periods, every, strict=True))
-
+    writers = {
+        period: replace(write, directory=directory, period=period)
+        for period, directory in zip(spec.periods, directories, strict=True)
+    }
     combine = functools.partial(
         write_all_periods, flags.output, spec.periods, write.directory.file_name
     )
@@ -264,12 +274,12 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
             origin,
             announces,
         )
-        with charged as budget:
+        with charged as budget_entry:
             if release.may_fail:
                 # Whether a list is drawn depends on it and on the noise. On a full disk, where no
                 # later note could say that this failed, the attempt would be free.
-                begin_release(budget)
-            write = functools.partial(release.write, budget)
+                budget_entry.begin()
+            write = functools.partial(release.write, budget_entry)
 
             def begin(*collections: Any) -> None:
                 flags.written = None

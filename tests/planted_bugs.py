@@ -403,7 +403,7 @@ a user far in the future is one user for each unit of time
 +     return text
 # dp_transforms/files/output.py: pipelines/test_spending.py
 a job writes its release without a note in the ledger
--             begin_release(statement)
+-             budget_entry.begin()
 # dp_transforms/files/output.py
 a step that is repeated deletes the finished release before it writes it again
 -             if len(done) == len(contents):

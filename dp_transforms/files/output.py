@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     ALL_RECORDS_FILE,
@@ -84,22 +85,27 @@ class ReleaseDirectory:
         except (OSError, ValueError):
             return None
 
-    def publish(self, tables: Callable[[], Mapping[str, bytes]], statement: dict[str, Any]) -> None:
+    def publish(
+        self,
+        tables: Callable[[], Mapping[str, bytes]],
+        statement: dict[str, Any],
+        budget_entry: BudgetEntry,
+    ) -> None:
         """Writes ``file_name``, the coordinates of decoded lists, and the statement under temporary
         names, then renames them; an InputError if that fails, or another release is there.
 
-        ``tables`` makes the files' content after the release has begun: a failure that depends on
-        noise is paid for. The statement is renamed first. Where an earlier release is replaced,
-        that one and the files made from it are removed before: no release is ever seen with another
-        one's statement or report. A runner may repeat this step, which leaves untouched what is
-        there already.
+        The ledger of ``budget_entry`` notes that the release begins before ``tables`` makes the
+        content of the files: a failure that depends on noise is paid for. The statement is renamed
+        first. Where an earlier release is replaced, that one and the files made from it are removed
+        before: no release is ever seen with another one's statement or report. A runner may repeat
+        this step, which leaves untouched what is there already.
         """
         token = uuid.uuid4().hex
         with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
             if self._files is LocalFiles:
                 # A full disk fails before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
-            begin_release(statement)
+            budget_entry.begin()
             contents = self._contents(tables(), statement)
             parts = {name: self.file(f".{name}.{token}.part") for name in contents}
             at_end.callback(_remove, parts.values())
@@ -189,13 +195,6 @@ class ReleaseDirectory:
                     f"{self.file(name)} is another job's release, which would lose its statement: "
                     f"give another --output"
                 )
-
-
-def begin_release(statement: Mapping[str, Any]) -> None:
-    """Has a ledger note that writing begins, if there is one: see ``pipelines.spending.Charge``."""
-    begin = getattr(statement.get("budget"), "begin", None)
-    if begin is not None:
-        begin()
 
 
 def is_decoded(statement: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms.budget.entry import NO_BUDGET
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.reports.page import table as html_table
 from dp_transforms.reports.page import text_table
@@ -153,7 +154,8 @@ def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool)
         for place in places:
             place.check()
         for place, one in zip(places, releases.values(), strict=True):
-            place.publish(one._tables, dict(one.statement))
+            # Its budget was charged when it was made.
+            place.publish(one._tables, dict(one.statement), NO_BUDGET)
     except ValueError as error:
         told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
         raise ValueError(told) from None
