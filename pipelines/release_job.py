@@ -19,8 +19,10 @@ from dp_transforms.releases.base import ReleasedTables, Statement
 from dp_transforms.releases.periods import write_all_periods
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import printing
-from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, require, run
+from pipelines.command_line import DEFAULT_RUNNER, JobParser, require
+from pipelines.job_context import Job, JobContext, Written
 from pipelines.job_flags import PERIOD_FLAGS, records
+from pipelines.running import run
 from pipelines.spending import check_job, origin_of, planning_query, price, spending
 
 if TYPE_CHECKING:
@@ -199,12 +201,13 @@ def release_command(
     def decorate(
         prepare: Callable[[argparse.Namespace], PreparedRelease | Job],
     ) -> Callable[..., int]:
-        def prepared(flags: argparse.Namespace, options: Options) -> Job:
+        def prepared(context: JobContext) -> Job:
+            flags = context.flags
             has_query = flags.input is not None and flags.query is not None
             with planning_query(flags.ledger if has_query else None):
                 made = prepare(flags)
             if isinstance(made, PreparedRelease):
-                return release_job(flags, options, made)
+                return release_job(context, made)
             return printing()(made)
 
         return lambda argv=None: run(prepared, make_parser(), argv)
@@ -212,15 +215,16 @@ def release_command(
     return decorate
 
 
-def release_job(flags: argparse.Namespace, options: Options, release: PreparedRelease) -> Job:
+def release_job(context: JobContext, release: PreparedRelease) -> Job:
     """Returns the job that charges the budget, makes the release and reports it. Before anything is
     read or spent, a report that cannot be drawn is a ValueError, and a directory that cannot be
     written an InputError; see also ``worker_pool.make_runner``."""
+    flags, options = context.flags, context.options
     if flags.report:
         from dp_transforms.reports import page
 
         page.check_available()
-    origin = origin_of(flags)
+    origin = origin_of(flags, context.command)
     skips = flags.if_exists == "skip"
     try:
         statements = [directory.statement() for directory in release.directories]
@@ -247,7 +251,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
     if release.check is not None:
         release.check()
     pipeline = None
-    if release.source is not None and flags.on_beam:
+    if release.source is not None and context.on_beam:
         import apache_beam as beam
 
         from pipelines.worker_pool import make_runner
@@ -282,7 +286,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
             write = functools.partial(release.write, budget_entry)
 
             def begin(*collections: Any) -> None:
-                flags.written = None
+                context.progress.written = Written.PERHAPS
                 write(*collections)
 
             if release.of_counts is not None:
@@ -290,9 +294,9 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
             elif pipeline is None:
                 _run_here(flags, release, begin)
             else:
-                flags.written = None
+                context.progress.written = Written.PERHAPS
                 _run_on_beam(flags, release, write, pipeline)
-            flags.written = True
+            context.progress.written = Written.YES
         combined = release.combine and release.combine()
         with printing():
             (release.done or functools.partial(say_done, flags, release.directories))()

@@ -17,7 +17,8 @@ from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.releases import NamesSpec, PeriodNamesSpec
 from dp_transforms.reports.page import plot_explanation
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, draw, refuse, require, warn_of_delta
+from pipelines.command_line import JobParser, draw, refuse, require, warn_of_delta
+from pipelines.job_context import Job
 from pipelines.release_job import PreparedRelease, period_release, release_command, release_of
 
 _EPILOG = f"""\

@@ -31,7 +31,7 @@ from dp_transforms.files.paths import local_path, reason
 from pipelines.command_line import refuse
 
 
-def origin_of(flags: argparse.Namespace) -> Origin:
+def origin_of(flags: argparse.Namespace, command: str) -> Origin:
     """Returns the job, for its rows of a ledger; a ValueError for a text that is not printable, too
     long or without a ledger."""
     if flags.ledger is None:
@@ -42,7 +42,7 @@ def origin_of(flags: argparse.Namespace) -> Origin:
     output = local_path(flags.output)
     if "://" not in output:
         output = os.path.abspath(output)
-    return Origin(flags.job, output, flags.label or "", flags.job_id or "")
+    return Origin(command, output, flags.label or "", flags.job_id or "")
 
 
 @contextlib.contextmanager
