@@ -93,9 +93,9 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
         metavar="SQL",
         help="read the records from this query; the flags below name its columns (extra: database)",
     )
-    for name, told in columns.items():
+    for name, explanation in columns.items():
         action = "append" if name == "partition_column" else "store"
-        group.add_argument(f"--{name}", metavar="COLUMN", action=action, help=told)
+        group.add_argument(f"--{name}", metavar="COLUMN", action=action, help=explanation)
     group.add_argument(
         "--input_format",
         choices=("auto", *FORMATS),

@@ -246,8 +246,8 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
     if flags.dry_run:
         lines = release.source.described() if release.source is not None else []
         lines += price(flags.ledger, release.requests)
-        told = [*lines, "dry run: no record was read, and nothing spent or written"]
-        return printing()(lambda: print(*told, sep="\n"))
+        lines.append("dry run: no record was read, and nothing spent or written")
+        return printing()(lambda: print(*lines, sep="\n"))
     if release.check is not None:
         release.check()
     pipeline = None

@@ -168,12 +168,12 @@ def _explanation(flags: argparse.Namespace) -> Job:
         **{name: value for name, value in options.items() if value is not None},
     )
 
-    def tell() -> None:
+    def show() -> None:
         print(explanation)
         if flags.plot is not None:
             print(draw(functools.partial(plot_explanation, explanation), flags.plot))
 
-    return tell
+    return show
 
 
 def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:

@@ -477,9 +477,9 @@ that no list was drawn costs nothing where the disk is full
 + if False:
 # dp_transforms/files/database.py: pipelines/test_spending.py::test_a_query_that_fails_on_a_value_is_paid_for
 a query that fails where a condition holds costs nothing
-- with discreet(_FAILED, error=ValuesError):
+- with as_input_error(_FAILED, error_type=ValuesError):
 -             for table in self._read():
-+ with discreet(_FAILED):
++ with as_input_error(_FAILED):
 +             for table in self._read():
 # dp_transforms/budget/ledger_file.py: test_ledger.py
 what has begun to be written is given back

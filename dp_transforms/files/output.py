@@ -26,7 +26,7 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.paths import (
     LocalFiles,
-    faults,
+    as_filesystem_error,
     filesystem,
     join,
     local_path,
@@ -63,7 +63,7 @@ class ReleaseDirectory:
     def check(self) -> None:
         """Raises an InputError, before anything is read or spent, if the directory holds any
         release or cannot be written."""
-        with faults(f"{self.path} cannot be written"):
+        with as_filesystem_error(f"{self.path} cannot be written"):
             self._refuse_other_jobs()
             for name in (self.file_name, PRIVACY_FILE, *self._made_of_it):
                 if not self.overwrite and self._files.exists(self.file(name)):
@@ -101,7 +101,10 @@ class ReleaseDirectory:
         this step, which leaves untouched what is there already.
         """
         token = uuid.uuid4().hex
-        with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
+        with (
+            as_filesystem_error(f"{self.path} cannot be written"),
+            contextlib.ExitStack() as at_end,
+        ):
             if self._files is LocalFiles:
                 # A full disk fails before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
@@ -200,7 +203,7 @@ class ReleaseDirectory:
 def is_decoded(statement: Mapping[str, Any]) -> bool:
     """Tells whether noisy coordinates lie beside a list of a privacy.json, or of an entry in it."""
     lists = statement.get("lists", [statement])
-    return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
+    return any(entry.get("mechanism") == FrobeniusMechanism.title for entry in lists)
 
 
 def directory_path(path: str) -> str:
@@ -252,7 +255,7 @@ def converted(text: bytes, name: str, numbers: int) -> bytes:
     records = [(*row[:texts], *map(int, row[texts:])) for row in rows]
     if name == JSON_LINES:
         objects = (dict(zip(header, record, strict=True)) for record in records)
-        return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in objects).encode()
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in objects).encode()
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -193,13 +193,13 @@ class ListRelease(Release, Answers):
         """Returns a row for each run of ranks with equal numbers; the bounds hold together."""
         facts = self._known()
         lists = [self.released, *(facts.bands(CONFIDENCE) if facts else ())]
-        ends = np.concatenate([one.multiplicities.cumsum() for one in lists])
+        ends = np.concatenate([each.multiplicities.cumsum() for each in lists])
         ends = np.unique(np.minimum(ends, self.released.distinct))
         ends = ends[ends > 0]
         partitions = np.diff(ends, prepend=0)
         columns = {
-            name: one.at_ranks(ends)
-            for name, one in zip(("frequency", "low", "high"), lists, strict=False)
+            name: each.at_ranks(ends)
+            for name, each in zip(("frequency", "low", "high"), lists, strict=False)
         }
         return {"rank": ends - partitions + 1, **columns, "partitions": partitions}
 

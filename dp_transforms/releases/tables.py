@@ -53,7 +53,7 @@ class Table:
 
         table = pa.table(self._columns())
         rows = [
-            [str(one) if place < self._words else _text(one) for place, one in enumerate(row)]
+            [*map(str, row[: self._words]), *map(_text, row[self._words :])]
             for row in zip(*table[:_SHOWN].to_pydict().values(), strict=True)
         ]
         if len(table) > _SHOWN:
@@ -130,17 +130,16 @@ class Release(PagedTable):
         return []
 
     def _below(self) -> list[str]:
-        told = self.statement
-        if not told:
+        statement = self.statement
+        if not statement:
             return []
-        bound = ""
-        if "max_partitions_per_user" in told:
-            most, how = told["max_partitions_per_user"], told["max_partitions_per_user_is"]
-            bound = f"; at most {most} partition{'s' * (most > 1)} of each user ({how})"
-        return [
-            *self._summary(),
-            f"{cost_words(told)}; neighbouring data: {told['neighbours']}{bound}",
-        ]
+        guarantee = f"{cost_words(statement)}; neighbouring data: {statement['neighbours']}"
+        if "max_partitions_per_user" in statement:
+            most = statement["max_partitions_per_user"]
+            how = statement["max_partitions_per_user_is"]
+            partitions = "partition" if most == 1 else "partitions"
+            guarantee += f"; at most {most} {partitions} of each user ({how})"
+        return [*self._summary(), guarantee]
 
 
 def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool) -> None:
@@ -148,17 +147,17 @@ def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool)
     arguments, not flags."""
     try:
         places = [
-            ReleaseDirectory(os.fspath(directory), one._file_name, overwrite)
-            for directory, one in releases.items()
+            ReleaseDirectory(os.fspath(directory), release._file_name, overwrite)
+            for directory, release in releases.items()
         ]
         for place in places:
             place.check()
-        for place, one in zip(places, releases.values(), strict=True):
+        for place, release in zip(places, releases.values(), strict=True):
             # Its budget was charged when it was made.
-            place.publish(one._tables, dict(one.statement), NO_BUDGET)
+            place.publish(release._tables, dict(release.statement), NO_BUDGET)
     except ValueError as error:
-        told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
-        raise ValueError(told) from None
+        message = str(error).replace("--overwrite", "overwrite=True")
+        raise ValueError(message.replace("--output", "directory")) from None
 
 
 def _text(value: Any) -> str:
