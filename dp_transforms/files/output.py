@@ -133,7 +133,9 @@ class ReleaseDirectory:
 
     def _contents(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> dict[str, bytes]:
         contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
-        numbers = len(COUNTS) * statement["noisy_counts"] if "noisy_counts" in statement else 2
+        numbers = 2  # of a frequency list
+        if "noisy_counts" in statement:
+            numbers = len(COUNTS) if statement["noisy_counts"] else 0
         # The main table is the last to appear.
         names = [name for name in tables if name != self.file_name]
         if not is_decoded(statement):

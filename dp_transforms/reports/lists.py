@@ -276,9 +276,10 @@ def _plots(pictures: dict[str, bytes], terms: Wording) -> str:
 
 def _numbers(release: ListRelease, terms: Wording) -> str:
     """Makes a table of the main numbers of a list, as ``show`` and ``numbers`` print them."""
+    models = [False] if release.released.coordinates is None else [False, True]
     kinds = [
         release.numbers(by_model=by_model, things=terms.things, users=terms.users)
-        for by_model in (False, True)[: 1 + (release.released.coordinates is not None)]
+        for by_model in models
     ]
     rows = [
         (name[:1].upper() + name[1:], *(_text(each[name]) for each in kinds)) for name in kinds[0]
@@ -320,7 +321,9 @@ def _metrics(release: ListRelease) -> str:
 def _section(title: str, about: str, head: str, rows: Sequence[Sequence[str]]) -> str:
     """Makes a table of numbers with proved intervals and, beside them, any of the model."""
     kinds = len(rows[0]) - 1
-    about += _EACH + _ABOUT_MODEL * (kinds - 1)
+    about += _EACH
+    if kinds > 1:
+        about += _ABOUT_MODEL
     return page.section(title, about, [(head, *_HEADS[:kinds]), *rows])
 
 
