@@ -442,7 +442,7 @@ a step that may do anything keeps the bound
 a filter of declared counts keeps the bound
 - and before.counted is False
 + and not before.counted
-# dp_transforms/beam/degrees.py: runtime/test_bounds.py
+# dp_transforms/beam/degrees.py: beam/test_bounds.py
 edges that were chosen by other edges are counted as if they were all
 - if refuse_counts(edges, transform).partitions is not None:
 + if refuse_counts(edges, transform).partitions == 0:
