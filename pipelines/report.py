@@ -21,7 +21,6 @@ from dp_transforms.releases.comparison import compare
 from dp_transforms.releases.directory import load, release_directories
 from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
-from dp_transforms.reports.pages import page_of
 from dp_transforms.reports.phrases import NO_WORDS, Words
 from pipelines.command_line import OneLineParser, command
 
@@ -33,7 +32,7 @@ def write_report(directory: str, words: Words = NO_WORDS) -> str:
     says that there is no readable release or place to write; an ImportError, that matplotlib is
     missing."""
     with as_malformed(directory, _CONTENT):
-        text, pictures = page_of(load(directory), words)
+        text, pictures = load(directory).page(words)
     return write_files(local_path(directory), {**pictures, REPORT_FILE: text.encode()})
 
 
@@ -44,7 +43,7 @@ def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
     labels = (first, second) if short[0] == short[1] else (short[0], short[1])
     comparison = compare(load(first), load(second), labels=labels)
     with as_malformed(f"one of {first} and {second}", _CONTENT):
-        text, pictures = page_of(comparison, words)
+        text, pictures = comparison.page(words)
     return write_files(local_path(second), {**pictures, COMPARISON_FILE: text.encode()})
 
 

@@ -19,7 +19,6 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.paths import join, local_path
 from dp_transforms.files.release_files import as_malformed, is_there
 from dp_transforms.releases import all_records, frequency_list, groups, names, periods
-from dp_transforms.reports.phrases import statement_words
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     PARTITIONS_FILE: ("released names of partitions", names.read),
@@ -67,5 +66,5 @@ def load(directory: str | os.PathLike[str]) -> Any:
 def _checked(release: Any) -> Any:
     """Returns the release, or raises an error if its statement lacks what the release shows."""
     repr(release)
-    statement_words(dict(release.statement))
+    release.statement_words()
     return release

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget.entry import NO_BUDGET
 from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.reports.page import Page, text_table
 from dp_transforms.reports.page import table as html_table
-from dp_transforms.reports.page import text_table
-from dp_transforms.reports.pages import figure_of, page_of
-from dp_transforms.reports.phrases import Words, cost_words, statement_words
+from dp_transforms.reports.phrases import NO_WORDS, Words, cost_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,9 +69,11 @@ class Table:
 
 
 class PagedTable(Table):
-    """A table that can write the page ``page_kind`` of ``reports.pages``."""
+    """A table that can write a page."""
 
-    page_kind: str
+    def page(self, words: Words = NO_WORDS) -> Page:
+        """Makes the page, with its pictures; an InputError if there are no error bars."""
+        raise NotImplementedError
 
     def report(
         self,
@@ -95,7 +96,7 @@ class PagedTable(Table):
         Raises:
           ImportError: matplotlib is not installed; it is in the extra ``report``.
         """
-        page, _ = page_of(self, Words(about, users, title, data_name))
+        page, _ = self.page(Words(about, users, title, data_name))
         with open(path, "w", encoding="utf-8") as file:
             file.write(page)
 
@@ -106,10 +107,13 @@ class PicturedTable(PagedTable):
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draws one number of every list, or two lists by rank, with 95% intervals: see
         ``ListRelease.plot``."""
-        figure = figure_of(self)
+        figure = self._figure()
         if path is not None:
             figure.savefig(path)
         return figure
+
+    def _figure(self) -> Any:
+        raise NotImplementedError
 
 
 class Release(PagedTable):
@@ -124,7 +128,11 @@ class Release(PagedTable):
     @property
     def privacy(self) -> str:
         """Returns the guarantee in words, for a publisher to paste."""
-        return "\n\n".join(statement_words(dict(self.statement)))
+        return "\n\n".join(self.statement_words())
+
+    def statement_words(self) -> list[str]:
+        """Returns the guarantee in words, as paragraphs."""
+        raise NotImplementedError
 
     def _summary(self) -> list[str]:
         return []

@@ -72,7 +72,7 @@ noise that makes the list private. The release does not say which {terms.things}
 between {number.low:,} and {number.high:,} of them ({CONFIDENCE:.0%} confidence).{limits}"""
     content = f"<p>{html.escape(intro)}</p>\n{content}"
     title = terms.title + terms.bound
-    return page.document(title, words, content, {"": release.statement}), pictures
+    return page.document(title, words, content, {"": release}), pictures
 
 
 def all_records_page(release: AllRecordsRelease, words: Words) -> page.Page:
@@ -99,7 +99,7 @@ many {terms.things} {terms.users} have. By a model, the survey says that this is
 pairs. The intervals hold for all records, over the noise of both releases. The release does not say
 which {terms.things}."""
     content = f"<p>{html.escape(intro)}</p>\n{content}"
-    return page.document(terms.title, words, content, {"": release.statement}), pictures
+    return page.document(terms.title, words, content, {"": release}), pictures
 
 
 def _rows_of_numbers(release: ListRelease, terms: Wording) -> list[tuple[str, str]]:
@@ -141,8 +141,8 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     content += page.section("Numbers and differences", about, [heads, *rows])
     title = f"{terms_of_both[0].title}s, two compared".replace("A differentially", "Differentially")
     named = (f": {label}" for label in comparison.labels)
-    statements = dict(zip(named, (each.statement for each in comparison.lists), strict=True))
-    return page.document(title, words, content, statements), pictures
+    releases = dict(zip(named, comparison.lists, strict=True))
+    return page.document(title, words, content, releases), pictures
 
 
 def _figures(release: ListRelease, terms: Wording) -> dict[str, Any]:
