@@ -6,6 +6,7 @@ interrupted. Records that cannot be used are refused in the same words.
 """
 
 import collections
+import fnmatch
 import functools
 import importlib
 import inspect
@@ -26,6 +27,7 @@ from dp_transforms.engines import local_shuffle
 from dp_transforms.engines.base import Engine
 from dp_transforms.engines.in_process import InProcess
 from dp_transforms.errors import input_error_message
+from dp_transforms.files.filenames import RELEASED_FILES
 from dp_transforms.files.frame_records import records_of
 from dp_transforms.releases import ListAndNamesSpec, NamesSpec, ReleaseSpec
 from tests.release_cases import CASES
@@ -131,6 +133,9 @@ def test_every_kind_has_a_case_and_a_method_of_its_own():
             kinds.add(kind)
     examples = {type(case.spec) for case in CASES.values()}
     assert kinds <= examples
+    for kind in kinds:
+        # So a job that writes into the same directory knows it for a release.
+        assert fnmatch.fnmatch(kind.tables.file_name, RELEASED_FILES)
     assert len(METHODS) == len(examples) and {*METHODS.values()} == examples
 
 

@@ -30,6 +30,7 @@ from dp_transforms.files.paths import (
     filesystem,
     join,
     local_path,
+    matching_paths,
     read_bytes,
     write_bytes,
 )
@@ -194,8 +195,9 @@ class ReleaseDirectory:
             _remove([probe])
 
     def _refuse_other_jobs(self) -> None:
-        for name in RELEASED_FILES:
-            if name != self.file_name and self._files.exists(self.file(name)):
+        for path in matching_paths(self.file(RELEASED_FILES)):
+            name = os.path.basename(path)
+            if name != self.file_name:
                 raise InputError(
                     f"{self.file(name)} is another job's release, which would lose its statement: "
                     f"give another --output"
