@@ -34,7 +34,6 @@ from dp_transforms.files.paths import (
     read_bytes,
     write_bytes,
 )
-from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 
 JSON_LINES = "jsonl"
 FORMATS = ("parquet", JSON_LINES)
@@ -92,8 +91,8 @@ class ReleaseDirectory:
         statement: dict[str, Any],
         budget_entry: BudgetEntry,
     ) -> None:
-        """Writes ``file_name``, the coordinates of decoded lists, and the statement under temporary
-        names, then renames them; an InputError if that fails, or another release is there.
+        """Writes the tables and the statement under temporary names, then renames them; an
+        InputError if that fails, or another release is there.
 
         The ledger of ``budget_entry`` notes that the release begins before ``tables`` makes the
         content of the files: a failure that depends on noise is paid for. The statement is renamed
@@ -138,10 +137,8 @@ class ReleaseDirectory:
         if "noisy_counts" in statement:
             numbers = len(COUNTS) if statement["noisy_counts"] else 0
         # The main table is the last to appear.
-        names = [name for name in tables if name != self.file_name]
-        if not is_decoded(statement):
-            names = [name for name in names if name != COORDINATES_FILE]
-        for table in [*names, self.file_name]:
+        others = [name for name in tables if name != self.file_name]
+        for table in [*others, self.file_name]:
             contents[table] = tables[table]
             for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
                 contents[other] = converted(tables[table], name, numbers)
@@ -202,12 +199,6 @@ class ReleaseDirectory:
                     f"{self.file(name)} is another job's release, which would lose its statement: "
                     f"give another --output"
                 )
-
-
-def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside a list of a privacy.json, or of an entry in it."""
-    lists = statement.get("lists", [statement])
-    return any(entry.get("mechanism") == FrobeniusMechanism.title for entry in lists)
 
 
 def directory_path(path: str) -> str:
