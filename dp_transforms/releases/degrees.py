@@ -30,6 +30,16 @@ if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
 
 
+def degree_entries(unit: PrivacyUnit, degree: str) -> Statement:
+    """Returns the entries of a statement about the degrees that are counted."""
+    return {
+        "privacy_unit": unit.value,
+        "degree": degree,
+        "self_loops": "dropped",
+        "repeated_edges": "counted once",
+    }
+
+
 @dataclass(frozen=True)
 class DegreesSpec(ReleaseSpec):
     """Specifies a list of degrees: see ``CountDegrees`` and ``CountProjectedDegrees``.
@@ -76,12 +86,7 @@ class DegreesSpec(ReleaseSpec):
         return engine.degree_list(self)
 
     def guarantee(self, bounded_by_job: bool) -> Statement:
-        about: Statement = {
-            "privacy_unit": self.unit.value,
-            "degree": self.degree,
-            "self_loops": "dropped",
-            "repeated_edges": "counted once",
-        }
+        about = degree_entries(self.unit, self.degree)
         if self.degree_bound is not None:
             about["degree_bound"] = self.degree_bound
         return list_guarantee(self.mechanism, self.unit.neighbours, about)
