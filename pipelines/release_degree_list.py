@@ -6,8 +6,9 @@ integer partitions, with pure epsilon-DP for one of two neighbouring relations:
 * edges: add or remove all records of one edge. An edge is like a user of the nodes whose degrees it
   adds to: both of its ends, or one for in- and out-degrees. So the sensitivity is 2, or 1.
 * nodes: add or remove one node with all its edges. The graph is first projected to a bound on
-  degrees, which is public or chosen at a tenth of epsilon (see ``dp_transforms.releases.node_degrees``
-  and ``dp_transforms.mechanisms.degree_projection``, with the proofs).
+  degrees, which is public or chosen at a tenth of epsilon (see
+  ``dp_transforms.releases.node_degrees`` and ``dp_transforms.mechanisms.degree_projection``, with
+  the proofs).
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def make_parser() -> JobParser:
         type=job_flags.positive_integer,
         metavar="D",
         help="for --privacy_unit=node: keep at most D edges of each node; the noise grows with D. "
-        "Public: choose it without looking at the graph. By default it is chosen from the graph, at "
-        "a tenth of epsilon",
+        "Public: choose it without looking at the graph. By default a tenth of epsilon pays for a "
+        "choice from the graph",
     )
     privacy.add_argument(
         "--nodes",

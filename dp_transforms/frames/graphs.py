@@ -12,7 +12,8 @@ def edges_of_graph(graph: Any, degree: str) -> Iterable[tuple[Any, Any]] | None:
     """Returns the edges of a graph, or None for anything else.
 
     Args:
-      graph: a ``networkx`` graph of any kind, its view of edges, or an ``igraph.Graph``, whose nodes
+      graph: a ``networkx`` graph of any kind, its view of edges, or an ``igraph.Graph``, whose
+      nodes
         are the numbers of its vertices.
       degree: the degree that is asked for.
 

@@ -36,7 +36,7 @@ from dp_transforms.mechanisms.degree_projection import (
 )
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.postprocessing.survey_plan import SQUARE, expected_noise
 from dp_transforms.releases.base import (
     ReleasedTables,
@@ -45,7 +45,7 @@ from dp_transforms.releases.base import (
     Tables,
     amount_entries,
 )
-from dp_transforms.releases.degrees import degree_entries
+from dp_transforms.releases.degrees import degree_entries, projected_mechanism
 from dp_transforms.releases.lists import list_guarantee, list_tables
 
 if TYPE_CHECKING:
@@ -149,9 +149,7 @@ class NodeDegreesSpec(ReleaseSpec):
 
     def list_mechanism(self, degree_bound: int) -> PartitionMechanism:
         """Returns the mechanism of the list at a bound."""
-        return partition_mechanism(
-            self._parts[1], self._sensitivity(degree_bound), self.mechanism_name
-        )
+        return projected_mechanism(self._parts[1], degree_bound, self.degree, self.mechanism_name)
 
     def kept(self, lists: Mapping[int, FrequencyList]) -> dict[int, int]:
         """Returns the numbers of edges in projections, by their bound: PRIVATE."""
