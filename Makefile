@@ -100,7 +100,7 @@ bench-large: .venv-bench/installed
 
 .venv-bench/installed: setup.py
 	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/python -m pip install --quiet --editable ".[report]" duckdb "polars>=1"
+	.venv-bench/bin/python -m pip install --quiet --editable ".[report]" duckdb networkx "polars>=1"
 	@touch $@
 
 .venv-peers/installed:
