@@ -1,0 +1,205 @@
+"""A small private look at records, and the population that explains it.
+
+The look holds two lists of noisy numbers:
+
+* users by the number of their distinct partitions, in cells between ``DEGREE_EDGES``;
+* tails: of each user one partition counts, chosen at random. With c(t) for the number of partitions
+  that then have at least t users, the k-th tail is the sum of c(t) over 2**k <= t < 2**(k+1), and
+  the last one is that of all larger t.
+
+Privacy. Neighbours add or remove all records of one user. That changes one number of users by one.
+Which partition counts of a user follows from that user's records alone, so that the count of one
+partition changes, from t - 1 to t or back: c(t) changes by one, and so does one tail. The two lists
+together change by two in L1. Records that are exchanged for another user's change them by four. With
+discrete Laplace noise of scale 2 / epsilon, or 4 / epsilon, the look is epsilon-differentially
+private (Dwork, McSherry, Nissim, Smith 2006).
+
+Tails are the numbers that small noise tells the most about. A partition of t users adds to all
+c(1), ..., c(t), so that large partitions stand out from the noise of their tail however few they are.
+
+What follows is computed from the noisy numbers alone. Users by the logarithm of their number of
+partitions, and partitions by the logarithm of their users, have smooth densities: where noise hides
+one, its slope goes on. A partition with m users on average has a Poisson number of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+
+DEGREE_EDGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 2048, 4096)
+"""The largest number of partitions in each cell of users but the last."""
+TAILS = 40
+SENSITIVITY = 2
+"""The L1 distance by which one user moves both lists together."""
+
+_KINK = 0.7
+"""The standard deviation of changes of a density's slope, by the root of the change of logarithm.
+Slopes of real lists and degrees differ by about one from their heads to their tails."""
+_ZIPF, _AROUND = -1.0, 2.0
+"""Slopes are about that of Zipf's law, up to this deviation by the root of the change of logarithm."""
+_MODEL_ERROR = 0.03
+"""The relative deviation of cells from a smooth density, which keeps noise-free cells from forcing
+it through each of them."""
+_SPACING = 0.35
+_MOST_STEPS = 80
+
+
+class Look(NamedTuple):
+    """What a look released: noisy numbers, and the scale of their noise."""
+
+    degrees: tuple[int, ...]
+    tails: tuple[int, ...]
+    scale: float
+
+
+def degree_cells(partitions: IntArray) -> IntArray:
+    """Counts users in cells of their numbers of distinct partitions."""
+    places = np.searchsorted(np.array(DEGREE_EDGES), partitions)
+    return np.bincount(places, minlength=len(DEGREE_EDGES) + 1)
+
+
+def tail_cells(users: IntArray) -> IntArray:
+    """Returns the tails of numbers of users of partitions, each of at least one user."""
+    first = np.left_shift(np.int64(1), np.arange(TAILS, dtype=np.int64))
+    past = np.append(first[1:], np.iinfo(np.int64).max)
+    values, partitions = np.unique(users, return_counts=True)
+    reached = np.clip(values[:, None], first - 1, past - 1) - (first - 1)
+    sums: IntArray = partitions @ reached
+    return sums
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Users and partitions in groups.
+
+    Attributes:
+      degrees, users: the numbers of partitions that users have, and how many users have them.
+      sizes, partitions: numbers of users of partitions, and how many partitions have them.
+    """
+
+    degrees: FloatArray
+    users: FloatArray
+    sizes: FloatArray
+    partitions: FloatArray
+
+    @classmethod
+    def of(cls, look: Look) -> Population:
+        """Returns the population that explains a look.
+
+        >>> cells = np.array([0] + [1000] * 2 + [0] * (len(DEGREE_EDGES) - 2))
+        >>> look = Look(tuple(cells), tuple(tail_cells(np.full(20, 100)).tolist()), 1.0)
+        >>> float(Population.of(look).users.sum())
+        2000...
+        """
+        low, high = _degree_ranges()
+        widths = np.log((high + 0.5) / (low - 0.5))
+        middles = np.sqrt(low * high)
+        seen = np.array(look.degrees, float)
+        total = max(float(seen.sum()), look.scale)
+        falls = np.log(total / 3) + (_ZIPF - 0.5) * np.log(middles)
+        users = _density(np.diag(widths), seen, look.scale, np.log(middles), falls) * widths
+        some = users >= 0.5
+        if not some.any():
+            some[0] = True
+        degrees, users = middles[some], users[some]
+        kept = users.sum() / (users @ degrees)
+        means = np.exp(np.arange(-3.0, math.log(max(users.sum(), 50.0)), _SPACING))
+        falls = np.log(users.sum() / len(means)) - np.log(means)
+        tails = np.array(look.tails, float)
+        partitions = _density(_poisson_tails(len(means)), tails, look.scale, np.log(means), falls)
+        return cls(degrees, users, means / kept, partitions)
+
+    @functools.cached_property
+    def shares(self) -> FloatArray:
+        """Returns the probability that a user has a partition, users x partitions. Users have a
+        partition independently: those of d partitions with probability 1 - e**(-rate d)."""
+        most = np.minimum(self.sizes, 0.999 * self.users.sum())
+        low, high = np.zeros(len(most)), np.full(len(most), 64.0)
+        for _ in range(50):
+            rate = (low + high) / 2
+            short = self.users @ -np.expm1(-self.degrees[:, None] * rate) < most
+            low, high = np.where(short, rate, low), np.where(short, high, rate)
+        shares: FloatArray = -np.expm1(-self.degrees[:, None] * low)
+        return shares
+
+
+def _degree_ranges() -> tuple[FloatArray, FloatArray]:
+    """Returns the first and the last number of partitions in each cell."""
+    edges = np.array(DEGREE_EDGES, float)
+    return np.append(1.0, edges + 1), np.append(edges, 2 * edges[-1])
+
+
+@functools.lru_cache(maxsize=64)
+def _poisson_tails(groups: int) -> FloatArray:
+    """Returns expected tails of one partition of each mean, tails x means."""
+    return np.stack(
+        [_expected_tails(math.exp(-3.0 + _SPACING * place)) for place in range(groups)], axis=1
+    )
+
+
+def _expected_tails(mean: float) -> FloatArray:
+    first = 2.0 ** np.arange(TAILS)
+    past = np.append(first[1:], np.inf)
+    if mean > 400:
+        return np.clip(mean, first - 1, past - 1) - (first - 1)
+    numbers = np.arange(int(mean + 12 * math.sqrt(mean) + 30), dtype=float)
+    logs = numbers * math.log(mean) - mean
+    logs -= np.concatenate([[0.0], np.cumsum(np.log(numbers[1:]))])
+    reached = np.clip(numbers[:, None], first - 1, past - 1) - (first - 1)
+    expected: FloatArray = np.exp(logs) @ reached
+    return expected
+
+
+def _density(
+    cells: FloatArray, seen: FloatArray, scale: float, places: FloatArray, start: FloatArray
+) -> FloatArray:
+    """Returns the most likely smooth density: e**t at ``places``, which are logarithms, so that
+    ``cells @ e**t`` explains the noisy numbers. It takes damped Newton steps."""
+    between = np.diff(places)
+    slopes = np.diff(np.eye(len(places)), axis=0) / between[:, None]
+    apart = (between[1:] + between[:-1]) / 2
+    kinks = np.diff(slopes, axis=0) / np.sqrt(apart)[:, None] / _KINK
+    weighted = slopes * (between / _AROUND**2)[:, None]
+    prior = kinks.T @ kinks + slopes.T @ weighted
+    pull = _ZIPF * weighted.sum(0)
+    likely = np.maximum(seen, 0)
+    variance = 2 * scale**2 + likely + (_MODEL_ERROR * likely) ** 2
+
+    def loss(t: FloatArray) -> float:
+        off = seen - cells @ np.exp(np.minimum(t, 60))
+        return float((off**2 / variance).sum() + t @ prior @ t - 2 * pull @ t)
+
+    t, damping = start, 1e-2
+    least = loss(t)
+    for _ in range(_MOST_STEPS):
+        density = np.exp(np.minimum(t, 60))
+        change = cells * density
+        hessian = change.T @ (change / variance[:, None]) + prior
+        gradient = change.T @ ((seen - cells @ density) / variance) - prior @ t + pull
+        step = np.linalg.solve(hessian + damping * np.eye(len(t)), gradient)
+        there = t + np.clip(step, -2, 2)
+        found = loss(there)
+        if found > least:
+            damping *= 4
+            if damping > 1e9:
+                break
+            continue
+        gain, t, least = least - found, there, found
+        damping = max(damping / 3, 1e-6)
+        if gain < 1e-6:
+            break
+    density = np.exp(np.minimum(t, 60))
+    return density
+
+
+def cells_text(cells: Sequence[int]) -> str:
+    """Returns a name of these private numbers for a tape, so that others have noise of their own."""
+    return ", ".join(map(str, cells))
