@@ -43,13 +43,12 @@ class Writer:
     tables: ReleasedTables
 
     def __call__(
-        self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[int] = ()
+        self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[Statement] = ()
     ) -> None:
-        """Writes the elements of a release and the statement; ``others`` holds the number of users
-        of unnamed partitions, if it is released."""
+        """Writes the elements of a release and the statement, with entries of ``others``."""
         statement = self.statement | budget
-        for users in others:
-            statement["users_of_other_partitions"] = users
+        for entries in others:
+            statement |= entries
         elements = list(released)
         statement |= self.tables.entries(elements)
         content = functools.partial(self.tables.make, elements, statement)

@@ -28,7 +28,7 @@ def whole(spec, collections):
     """The parts of a release that is written by itself: its specification, elements, and what the
     engine adds to its statement."""
     elements, *others = collections
-    yield spec, elements, {"users_of_other_partitions": list(*others)} if others else {}
+    yield spec, elements, {name: entry for told in others for one in told for name, entry in one.items()}
 
 
 def list_and_names(spec, collections):

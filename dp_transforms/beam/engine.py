@@ -156,10 +156,10 @@ class OnBeam(Engine):
         return bounded | "FrequencyList" >> beam.ptransform_fn(released)()
 
     def _selected(self, records: beam.PCollection, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
-        selected = records | "Partitions" >> SelectPartitions(**arguments(spec), **self._shared)
-        others: tuple[beam.PCollection, ...] = ()
+        select = SelectPartitions(**arguments(spec), with_entries=True, **self._shared)
+        selected, others = records | "Partitions" >> select, ()
         if isinstance(selected, dict):
-            selected, others = selected["partitions"], (selected["other_users"],)
+            selected, others = selected["partitions"], (selected["entries"],)
         watch = self._watch("selecting partitions", "selected", private=False)
         return selected | "WatchSelected" >> watch, *others
 

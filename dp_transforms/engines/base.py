@@ -38,8 +38,8 @@ class Engine(Protocol):
         ``SurveyedList``."""
 
     def names(self, spec: NamesSpec) -> Collections:
-        """Releases names: tables of names, at least one; and then, if ``spec.others_epsilon`` asks
-        for it, the noisy number of users who have a partition that is not named."""
+        """Releases names: tables of names, at least one; and then, if ``spec.has_entries``, entries
+        of the statement that follow from what was released: dictionaries."""
 
     def list_and_names(self, spec: ListAndNamesSpec) -> Collections:
         """Releases a list and names from the same bounded records: the collections of both."""

@@ -142,7 +142,7 @@ class InProcess(Engine):
             released = self._list(self._counts(kept), spec.list_mechanism(kappa))
         return ([spec.surveyed(degrees, kappa, released)],)
 
-    def names(self, spec: NamesSpec) -> tuple[list[pa.Table]] | tuple[list[pa.Table], list[int]]:
+    def names(self, spec: NamesSpec) -> tuple[list[Any], ...]:
         weighted = isinstance(spec.strategy, WeightedStrategy)
         counts_others = spec.others_epsilon is not None
         if not weighted and not spec.already_bounded and not counts_others:
@@ -151,20 +151,22 @@ class InProcess(Engine):
         # Each user's distinct pairs are all in one table.
         columns = (USER, PARTITION)
         with SpillableTables(self._reduced(self._records(), columns, distinct_pairs)) as pairs:
-            selected = self._selected(pairs, spec)
+            selected, *entries = self._selected(pairs, spec)
             if not counts_others:
-                return (selected,)
+                return selected, *entries
             others = functools.partial(selection_kernels.users_of_others, side_input=selected)
             users = sum(table.num_rows for table in map_ahead(others, map(decoded, pairs)))
-            return selected, [selection_kernels.noisy_users(users, spec, self._secret)]
+            noisy = selection_kernels.noisy_users(users, spec, self._secret)
+            told = selection_kernels.entries_of_others(noisy)
+            return selected, [*itertools.chain(*entries), told]
 
-    def list_and_names(self, spec: ListAndNamesSpec) -> tuple[list[ReleasedList], list[pa.Table]]:
+    def list_and_names(self, spec: ListAndNamesSpec) -> tuple[list[Any], ...]:
         mechanism, names = spec.frequency_list.mechanism, spec.names
         pairs = self._bounded(mechanism.sensitivity)
         if isinstance(names.strategy, WeightedStrategy):
             with SpillableTables(pairs) as bounded:
                 released = self._list(self._counts(bounded), mechanism)
-                return [released], self._selected(bounded, names)
+                return [released], *self._selected(bounded, names)
         with SpillableTables(self._counts(pairs)) as counts:
             return [self._list(counts, mechanism)], self._by_counts(counts, names)
 
@@ -180,7 +182,8 @@ class InProcess(Engine):
 
     def names_by_period(self, spec: PeriodNamesSpec) -> tuple[list[pa.Table]]:
         pairs = map(distinct_pairs, self._in_periods(spec))
-        return ([*map(list_kernels.names_of_periods, self._selected(pairs, spec.names))],)
+        selected, *_ = self._selected(pairs, spec.names)
+        return ([*map(list_kernels.names_of_periods, selected)],)
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[list[tuple[str, str, ReleasedList]]]:
         tables = (list_kernels.attribute_table(table, spec.attributes) for table in self._records())
@@ -193,7 +196,8 @@ class InProcess(Engine):
             histograms = self._histograms(itertools.chain.from_iterable(in_lists))
             if spec.names is not None:
                 of_groups = (list_kernels.users_of_lists(table, spec) for table in bounded)
-                for selected in self._selected(of_groups, spec.names):
+                names, *_ = self._selected(of_groups, spec.names)
+                for selected in names:
                     wanted += selected[PARTITION].to_pylist()
         released = []
         for named_list, name in sorted(
@@ -262,13 +266,14 @@ class InProcess(Engine):
         kept = self._reduced(tables, (USER, PARTITION, LIST), bound)
         return map(list_kernels.in_periods, self._bounding(kept))
 
-    def _selected(self, pairs: Tables, spec: NamesSpec) -> list[pa.Table]:
-        """Selects from tables of distinct pairs, each of which has all pairs of its users."""
+    def _selected(self, pairs: Tables, spec: NamesSpec) -> tuple[list[Any], ...]:
+        """Selects from tables of distinct pairs, each of which has all pairs of its users: returns
+        tables of names and, if the strategy makes a choice, entries of the statement."""
         strategy = spec.strategy
         if not isinstance(strategy, WeightedStrategy):
             if not spec.already_bounded:
                 pairs = map_ahead(self._bound(strategy.max_partitions_per_user), pairs)
-            return self._by_counts(self._counts(pairs), spec)
+            return (self._by_counts(self._counts(pairs), spec),)
 
         def add(tables: Tables) -> Iterator[pa.Table]:
             return self._reduced(tables, (PARTITION, counting.WEIGHT, COUNT), counting.sum_counts)
@@ -277,10 +282,15 @@ class InProcess(Engine):
         with contextlib.ExitStack() as stack:
             if not isinstance(pairs, SpillableTables):
                 pairs = stack.enter_context(SpillableTables(pairs))
-            selected = selection_kernels.in_rounds(
+            rounds = selection_kernels.in_rounds(
                 selection_kernels.InMemory(pairs, add), strategy, spec.context, self._secret
             )
-        return self._at_least_one(itertools.chain.from_iterable(selected), spec)
+        columns = selection_kernels.columns_of(spec)
+        named = (table.select(columns) for table in itertools.chain.from_iterable(rounds.named))
+        selected = self._at_least_one(named, spec)
+        if rounds.choice is None:
+            return (selected,)
+        return selected, [selection_kernels.entries_of(rounds.choice, strategy)]
 
     def _by_counts(self, counts: Tables, spec: NamesSpec) -> list[pa.Table]:
         decide = selection_kernels.decision_function(spec, self._secret)

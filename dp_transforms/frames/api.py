@@ -7,6 +7,7 @@ and keys. Arguments are checked, and a session's budget is spent, before a recor
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -203,7 +204,9 @@ def select(
     added = {*COUNTS} & {*map(str, several_names(partition))}
     if counts and added:
         raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
-    (selected,), statement = _run(spec, session, secret, data, user, partition, drop_nulls)
+    (selected, *others), statement = _run(spec, session, secret, data, user, partition, drop_nulls)
+    for entries in itertools.chain(*others):
+        statement = statement | entries
     names = names_table(selected, statement)
     return NamesRelease(names, statement_with_types(names, statement))
 

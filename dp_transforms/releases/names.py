@@ -20,6 +20,7 @@ from dp_transforms.mechanisms import DiscreteLaplace
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
+    MeasuredSelection,
     NoisyCountStrategy,
     SelectionStrategy,
     TruncatedGeometricSelection,
@@ -207,10 +208,18 @@ class NamesSpec(ReleaseSpec):
         name, public = self.strategy.name, bool(len(self.public_partitions))
         if self.public_threshold is not None and not public:
             raise ValueError("public_threshold is for public_partitions, and none are given")
-        if self.noisy_counts or self.intervals or public:
+        measured = isinstance(self.strategy, MeasuredSelection)
+        if public or ((self.noisy_counts or self.intervals) and not measured):
             self.require_counts()
-        if self.noisy_counts and not isinstance(self.strategy, NoisyCountStrategy):
+        if self.noisy_counts and not measured and not isinstance(self.strategy, NoisyCountStrategy):
             raise ValueError(f"strategy {name!r} has no noisy counts")
+        if isinstance(self.strategy, MeasuredSelection):
+            counted = self.strategy.counted
+            if counted != self.noisy_counts:
+                raise ValueError(
+                    f"noisy_counts must be what the strategy's counted is, {counted}, since it "
+                    "spends its budget accordingly"
+                )
         if self.intervals and not self.noisy_counts:
             raise ValueError("intervals are those of noisy_counts, which are not asked for")
         if public:
@@ -276,6 +285,11 @@ class NamesSpec(ReleaseSpec):
         if self.others_epsilon is None:
             return None
         return DiscreteLaplace(1 / positive_rational("others_epsilon", self.others_epsilon))
+
+    @property
+    def has_entries(self) -> bool:
+        """Tells whether entries of the statement follow from what is released."""
+        return self.others_epsilon is not None or isinstance(self.strategy, MeasuredSelection)
 
     @property
     def cap(self) -> int | None:

@@ -26,6 +26,7 @@ Counts after rounds are one more release within a plan, see ``later_counts``.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,7 +35,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decimals import ExactNumber, decimal_text, float_above
 from dp_transforms.mechanisms.discrete_noise import LARGEST_SCALE, DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import Enclosure
@@ -44,16 +44,15 @@ from dp_transforms.mechanisms.selection.count_strategies import (
     OptimalSelection,
     TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
+from dp_transforms.mechanisms.selection.gaussian import relative_threshold
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
 from dp_transforms.mechanisms.selection.later_counts import LaterCounts
 from dp_transforms.mechanisms.selection.population import (
-    DEGREE_EDGES,
-    SENSITIVITY,
+    FOR_USERS,
     Look,
     Population,
     cells_text,
-    degree_cells,
+    degree_edges,
 )
 from dp_transforms.mechanisms.selection.prediction import (
     Prediction,
@@ -62,6 +61,7 @@ from dp_transforms.mechanisms.selection.prediction import (
     kept_share,
     of_budget,
     of_distribution,
+    of_normal,
     predict,
 )
 from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
@@ -80,12 +80,12 @@ from dp_transforms.mechanisms.selection.strategy import (
 LOOK_SHARE = Fraction(1, 100)
 """The part of epsilon for the look. Where it gains nothing it loses names: no more than about a
 hundredth of them, since partitions of at least t users are about as many as 1 / t says (Zipf)."""
-NAMES_KEPT = Fraction(4, 5)
+NAMES_KEPT = Fraction(39, 50)
 """What is asked for with counts: names first. Three quarters are promised, and predictions err."""
 MOST_PARTITIONS = 256
 """The largest kappa that is chosen where none is declared. Records are kept for all that may be
 chosen, and a user of more partitions hardly tells more of each."""
-_SCHEDULES = ((2, 16), (3, 16), (3, 128), (6, 1), (6, 2), (10, 1))
+_SCHEDULES = ((2, 16), (3, 16), (3, 128), (6, 1), (6, 2))
 """Numbers of rounds, and growths, that are compared: from one last round that has nearly all of the
 budget to many equal ones. Privacy holds for all."""
 _ROOTS = (2, 3, 6)
@@ -126,9 +126,12 @@ class Choice:
             best.setdefault((compared.plan.by, compared.plan.rounds), compared)
         rows = {row.plan: row for row in (self.chosen, *best.values())}
         return {
-            "users_by_partitions": {"at_most": list(DEGREE_EDGES), "users": list(self.look.degrees)},
+            "users_by_partitions": {
+                "at_most": list(self.look.edges),
+                "users": list(self.look.degrees),
+            },
             "tails": list(self.look.tails),
-            "noise_scale": self.look.scale,
+            "noise_scales": list(self.look.scales),
             "chosen": _described(self.chosen),
             "compared": [_described(row) for row in rows.values()],
         }
@@ -160,9 +163,9 @@ class MeasuredSelection(WeightedStrategy):
       counted: noisy numbers of users are wanted.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10)
-    >>> users = [0] * len(DEGREE_EDGES) + [0]
-    >>> users[0] = 100_000  # who have one partition each
-    >>> strategy.choice_of(Look(tuple(users), (2000,) * 8 + (0,) * 32, 200.0)).plan.by
+    >>> users = (100_000,) + (0,) * len(strategy.edges)  # They have one partition each.
+    >>> look = Look(users, (12_500,) * 8 + (0,) * 32, strategy.edges, (133.3, 400.0))
+    >>> strategy.choice_of(look).plan.by
     'optimal'
     """
 
@@ -171,10 +174,11 @@ class MeasuredSelection(WeightedStrategy):
     counted: bool = False
 
     name: ClassVar[str] = "measured"
+    has_noisy_counts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self._scale > LARGEST_SCALE:
+        if max(self._scales) > LARGEST_SCALE:
             raise StrategyRefusal(
                 "the statistic of users would need more noise than there are users at "
                 f"epsilon={float(self.epsilon):g}; take a larger epsilon"
@@ -206,11 +210,19 @@ class MeasuredSelection(WeightedStrategy):
         """Adds a tape's noise to the cells of a look; returns ``choice_of`` the noisy numbers."""
         # By the cells as well: others have noise of their own, even on one tape.
         of_cells = tape.branch(f"of {cells_text(degrees)}; {cells_text(tails)}")
-        exact = [*map(int, degrees), *map(int, tails)]
-        noise = DiscreteLaplace(self._scale).sample(of_cells, "look", len(exact)).tolist()
-        noisy = [n + int(x) for n, x in zip(exact, noise, strict=True)]
-        users, partitions = tuple(noisy[: len(degrees)]), tuple(noisy[len(degrees) :])
-        return self.choice_of(Look(users, partitions, float(self._scale)))
+        for_users, for_tails = self._scales
+        look = Look(
+            _with_noise(degrees, for_users, of_cells, "users"),
+            _with_noise(tails, for_tails, of_cells, "tails"),
+            self.edges,
+            (float(for_users), float(for_tails)),
+        )
+        return self.choice_of(look)
+
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """Returns the largest number of partitions in each cell of users of the look but the last."""
+        return degree_edges(self.max_partitions_per_user)
 
     def choice_of(self, look: Look) -> Choice:
         """Returns the choice that follows from noisy numbers: a function of these alone."""
@@ -320,8 +332,11 @@ class MeasuredSelection(WeightedStrategy):
         return _branch(self, usual)
 
     @property
-    def _scale(self) -> Fraction:
-        return SENSITIVITY * self._users_changed / self.look_epsilon
+    def _scales(self) -> tuple[Fraction, Fraction]:
+        """Returns the scales of the noise of numbers of users, and of tails: one user moves each
+        list by one."""
+        each = self._users_changed / self.look_epsilon
+        return each / FOR_USERS, each / (1 - FOR_USERS)
 
     @property
     def look_epsilon(self) -> Fraction:
@@ -337,6 +352,13 @@ class MeasuredSelection(WeightedStrategy):
         }
 
 
+def _with_noise(
+    cells: Sequence[int], scale: Fraction, tape: RandomTape, channel: str
+) -> tuple[int, ...]:
+    noise = DiscreteLaplace(scale).sample(tape, channel, len(cells)).tolist()
+    return tuple(int(n) + int(x) for n, x in zip(cells, noise, strict=True))
+
+
 @lru_cache(maxsize=4096)
 def _about_budgets(
     strategy: MeasuredSelection, rounds: int, growth: int, counts_share: Fraction
@@ -350,6 +372,11 @@ def _about_budgets(
 @lru_cache(maxsize=4096)
 def _about_rounds(strategy: MeasuredSelection, plan: RoundPlan) -> tuple[Round, ...]:
     """Returns about the rounds of a plan."""
+    if plan.by == GaussianSelection.name:
+        single = _single(strategy, plan)
+        relative = relative_threshold(single.budget, plan.partitions)
+        threshold = 1 + math.sqrt(plan.partitions) * relative
+        return (of_normal(plan.partitions, single.sigma, threshold),)
     if plan.by:
         single = _single(strategy, plan)
         return (of_distribution(single.distribution, plan.partitions),)
@@ -453,14 +480,8 @@ def _counts_budget(budgets: Sequence[RenyiBudget], share: Fraction) -> RenyiBudg
 
 
 def _noise_variance(strategy: NoisyCountStrategy) -> float:
-    """Returns about the variance of a strategy's noise, from its quartile."""
-    noise = strategy.distribution.noise
-    if isinstance(noise, RoundedGaussian):
-        return float(noise.sigma2)
-    return 2 / float(strategy.epsilon) ** 2
+    """Returns about the variance of a strategy's noise."""
+    if isinstance(strategy, GaussianSelection):
+        return strategy.sigma**2
+    return 1 / (math.cosh(float(strategy.epsilon)) - 1)
 
-
-def users_in_cells(has: IntArray) -> list[int]:
-    """Counts users by their numbers of distinct partitions, see ``degree_cells``."""
-    counts: list[int] = degree_cells(has).tolist()
-    return counts

@@ -2,17 +2,17 @@
 
 The look holds two lists of noisy numbers:
 
-* users by the number of their distinct partitions, in cells between ``DEGREE_EDGES``;
+* users by the number of their distinct partitions, in cells between ``degree_edges``;
 * tails: of each user one partition counts, chosen at random. With c(t) for the number of partitions
   that then have at least t users, the k-th tail is the sum of c(t) over 2**k <= t < 2**(k+1), and
   the last one is that of all larger t.
 
 Privacy. Neighbours add or remove all records of one user. That changes one number of users by one.
 Which partition counts of a user follows from that user's records alone, so that the count of one
-partition changes, from t - 1 to t or back: c(t) changes by one, and so does one tail. The two lists
-together change by two in L1. Records that are exchanged for another user's change them by four. With
-discrete Laplace noise of scale 2 / epsilon, or 4 / epsilon, the look is epsilon-differentially
-private (Dwork, McSherry, Nissim, Smith 2006).
+partition changes, from t - 1 to t or back: c(t) changes by one, and so does one tail. Each of the two
+lists changes by one in L1, and by two if records are exchanged for another user's. With discrete
+Laplace noise of that scale over epsilon' a list is epsilon'-differentially private (Dwork, McSherry,
+Nissim, Smith 2006), and by sequential composition the look costs the sum for both lists.
 
 Tails are the numbers that small noise tells the most about. A partition of t users adds to all
 c(1), ..., c(t), so that large partitions stand out from the noise of their tail however few they are.
@@ -28,17 +28,17 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 
-DEGREE_EDGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 2048, 4096)
-"""The largest number of partitions in each cell of users but the last."""
 TAILS = 40
-SENSITIVITY = 2
-"""The L1 distance by which one user moves both lists together."""
+FOR_USERS = Fraction(3, 4)
+"""The part of a look's epsilon for the numbers of users. Rounds hang on these most of all, and tails
+say something even under much noise."""
 
 _KINK = 0.7
 """The standard deviation of changes of a density's slope, by the root of the change of logarithm.
@@ -53,17 +53,37 @@ _MOST_STEPS = 80
 
 
 class Look(NamedTuple):
-    """What a look released: noisy numbers, and the scale of their noise."""
+    """What a look released.
+
+    Attributes:
+      degrees: noisy numbers of users.
+      tails: noisy tails.
+      edges: the largest number of partitions in each cell of users but the last.
+      scales: of the noise of numbers of users, and of tails.
+    """
 
     degrees: tuple[int, ...]
     tails: tuple[int, ...]
-    scale: float
+    edges: tuple[int, ...]
+    scales: tuple[float, float]
 
 
-def degree_cells(partitions: IntArray) -> IntArray:
+@functools.lru_cache(maxsize=256)
+def degree_edges(max_partitions: int) -> tuple[int, ...]:
+    """Returns the largest number of partitions in each cell of users but the last, twice in each
+    doubling up to at least 8 kappa: who has more hardly differs from these in any round.
+
+    >>> degree_edges(1)
+    (1, 2, 3, 4, 6, 8, 12, 16)
+    """
+    doubling = range((8 * max_partitions).bit_length())
+    return (1, *sorted(edge << i >> 1 for i in doubling for edge in (3, 4) if edge << i > 3))
+
+
+def degree_cells(partitions: IntArray, edges: Sequence[int]) -> IntArray:
     """Counts users in cells of their numbers of distinct partitions."""
-    places = np.searchsorted(np.array(DEGREE_EDGES), partitions)
-    return np.bincount(places, minlength=len(DEGREE_EDGES) + 1)
+    places = np.searchsorted(np.array(edges), partitions)
+    return np.bincount(places, minlength=len(edges) + 1)
 
 
 def tail_cells(users: IntArray) -> IntArray:
@@ -94,18 +114,18 @@ class Population:
     def of(cls, look: Look) -> Population:
         """Returns the population that explains a look.
 
-        >>> cells = np.array([0] + [1000] * 2 + [0] * (len(DEGREE_EDGES) - 2))
-        >>> look = Look(tuple(cells), tuple(tail_cells(np.full(20, 100)).tolist()), 1.0)
-        >>> float(Population.of(look).users.sum())
-        2000...
+        >>> tails = tuple(tail_cells(np.full(20, 100)).tolist())
+        >>> population = Population.of(Look((1000, 1000) + (0,) * 7, tails, degree_edges(1), (1, 1)))
+        >>> round(population.users.sum(), -2)
+        2000.0
         """
-        low, high = _degree_ranges()
+        low, high = _degree_ranges(look.edges)
         widths = np.log((high + 0.5) / (low - 0.5))
         middles = np.sqrt(low * high)
         seen = np.array(look.degrees, float)
-        total = max(float(seen.sum()), look.scale)
+        total = max(float(seen.sum()), look.scales[0])
         falls = np.log(total / 3) + (_ZIPF - 0.5) * np.log(middles)
-        users = _density(np.diag(widths), seen, look.scale, np.log(middles), falls) * widths
+        users = _density(np.diag(widths), seen, look.scales[0], np.log(middles), falls) * widths
         some = users >= 0.5
         if not some.any():
             some[0] = True
@@ -114,7 +134,7 @@ class Population:
         means = np.exp(np.arange(-3.0, math.log(max(users.sum(), 50.0)), _SPACING))
         falls = np.log(users.sum() / len(means)) - np.log(means)
         tails = np.array(look.tails, float)
-        partitions = _density(_poisson_tails(len(means)), tails, look.scale, np.log(means), falls)
+        partitions = _density(_poisson_tails(len(means)), tails, look.scales[1], np.log(means), falls)
         return cls(degrees, users, means / kept, partitions)
 
     @functools.cached_property
@@ -131,10 +151,10 @@ class Population:
         return shares
 
 
-def _degree_ranges() -> tuple[FloatArray, FloatArray]:
-    """Returns the first and the last number of partitions in each cell."""
-    edges = np.array(DEGREE_EDGES, float)
-    return np.append(1.0, edges + 1), np.append(edges, 2 * edges[-1])
+def _degree_ranges(edges: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+    """Returns the first and about the last number of partitions in each cell."""
+    lasts = np.array(edges, float)
+    return np.append(1.0, lasts + 1), np.append(lasts, 3 * lasts[-1])
 
 
 @functools.lru_cache(maxsize=64)
@@ -172,18 +192,23 @@ def _density(
     pull = _ZIPF * weighted.sum(0)
     likely = np.maximum(seen, 0)
     variance = 2 * scale**2 + likely + (_MODEL_ERROR * likely) ** 2
+    # Quadratic near zero, and as steep as the logarithm of Laplace noise far away.
+    far = variance / scale
 
     def loss(t: FloatArray) -> float:
         off = seen - cells @ np.exp(np.minimum(t, 60))
-        return float((off**2 / variance).sum() + t @ prior @ t - 2 * pull @ t)
+        from_noise = (2 * variance / scale**2 * (np.sqrt(1 + (off / far) ** 2) - 1)).sum()
+        return float(from_noise + t @ prior @ t - 2 * pull @ t)
 
     t, damping = start, 1e-2
     least = loss(t)
     for _ in range(_MOST_STEPS):
         density = np.exp(np.minimum(t, 60))
         change = cells * density
-        hessian = change.T @ (change / variance[:, None]) + prior
-        gradient = change.T @ ((seen - cells @ density) / variance) - prior @ t + pull
+        off = seen - cells @ density
+        precision = 1 / (variance * np.sqrt(1 + (off / far) ** 2))
+        hessian = change.T @ (change * precision[:, None]) + prior
+        gradient = change.T @ (off * precision) - prior @ t + pull
         step = np.linalg.solve(hessian + damping * np.eye(len(t)), gradient)
         there = t + np.clip(step, -2, 2)
         found = loss(there)

@@ -143,6 +143,15 @@ def of_distribution(distribution: KeepDistribution, partitions: int) -> Round:
     return Round(partitions, np.ones_like, lambda s: np.interp(s, sums, kept))
 
 
+def of_normal(partitions: int, sigma: float, threshold: float) -> Round:
+    """Returns a round that compares counts plus normal noise with a threshold."""
+    return Round(
+        partitions,
+        np.ones_like,
+        lambda sums: np.where(sums < 0.5, 0.0, _tail((threshold - sums) / sigma)),
+    )
+
+
 def of_budget(budget: RenyiBudget, partitions: int, root: int, shared_order: bool) -> Round:
     """Returns about the round of ``RenyiDistribution(budget, partitions, root=root)``; root 0 is for
     steps of one."""
