@@ -28,7 +28,11 @@ def whole(spec, collections):
     """The parts of a release that is written by itself: its specification, elements, and what the
     engine adds to its statement."""
     elements, *others = collections
-    yield spec, elements, {name: entry for told in others for one in told for name, entry in one.items()}
+    entries = {}
+    for told in others:
+        for more in told:
+            entries |= more
+    yield spec, elements, entries
 
 
 def list_and_names(spec, collections):

@@ -204,9 +204,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         if spec.others_epsilon is not None:
             others = _other_users(tables, selected, spec, secret, self._num_buckets)
             collections["other_users"] = others
-            entries.append(
-                others | "Entries" >> beam.Map(selection_kernels.entries_of_others)
-            )
+            entries.append(others | "Entries" >> beam.Map(selection_kernels.entries_of_others))
         if self._with_entries and spec.has_entries:
             collections["entries"] = tuple(entries) | "AllEntries" >> beam.Flatten()
         return collections if len(collections) > 1 else names
@@ -321,9 +319,9 @@ def _selected_by_counts(
 def _selected_in_rounds(
     tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
 ) -> tuple[beam.PCollection, list[beam.PCollection]]:
-    """Selects by a weighted strategy: takes tables of records, gives tables of names, and entries of
-    a statement. All partitions of a user are held together, and ``bounds`` choose at most kappa for
-    each round."""
+    """Selects by a weighted strategy: takes tables of records, gives tables of names, and entries
+    of a statement. All partitions of a user are held together, and ``bounds`` choose at most kappa
+    for each round."""
     assert isinstance(spec.strategy, WeightedStrategy)
     rounds = selection_kernels.bounds(spec.strategy, secret)
     # A single round needs only the pairs that count in it.

@@ -94,9 +94,9 @@ def choose_strategy(
 
     It is ``measured``, which chooses among rounds and single rounds by a look at the records, also
     with noisy counts. If users are known to have at most kappa partitions, it is the strategy that
-    needs the fewest users to keep a partition half of the time, or ``renyi_rounds`` for kappa = 2 or
-    more without noisy counts. The same holds without epsilon or delta, and where ``measured`` refuses
-    the parameters. The choice costs no privacy.
+    needs the fewest users to keep a partition half of the time, or ``renyi_rounds`` for kappa = 2
+    or more without noisy counts. The same holds without epsilon or delta, and where ``measured``
+    refuses the parameters. The choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
 

@@ -3,19 +3,20 @@
 The names are public by then, and so is which partitions are counted. Each user counts in at most
 ``partitions`` of the named ones, chosen at random by a key.
 
-Privacy. Let the names be given, and no partition of only one user be among them: the event that one
-is counts as exposure (``renyi_calibration``). Adding or removing all records of one user then moves
-at most ``partitions`` counts by one each, and no other: which records of other users count follows
-from these users' records, the names and the key. The vector of counts moves by sqrt(partitions) in L2
-at most. Normal noise of variance s2 on each has a Renyi divergence of order a of a * partitions / (2
-s2) (Mironov 2017, "Renyi differential privacy", Proposition 7), in both directions and whatever the
-names are; rounding an integer plus noise to integers is post-processing. So counts are one more
-adaptively chosen round, which has divergence and no exposure. The bound of ``renyi_calibration`` holds
-with their divergence among that of other rounds, q: after the last round, the ratio Z of all outcomes
-is z times that of the last round times that of the counts, and its moments are those with z alone
-times e**((a-1) R) for the divergence R of the counts. This factor turns c(0), c(r) and c(q) into
-c(R), c(R + r) and c(q + R); the exposure's terms have z alone, and need not grow. Users who are
-replaced count twice, as in the rounds: counts of both users may move.
+Privacy. Let the names be given, and no partition of only one user be among them: the event that
+one is counts as exposure (``renyi_calibration``). Adding or removing all records of one user then
+moves at most ``partitions`` counts by one each, and no other: which records of other users count
+follows from these users' records, the names and the key. The vector of counts moves by
+sqrt(partitions) in L2 at most. Normal noise of variance s2 on each has a Renyi divergence of order
+a of a * partitions / (2 s2) (Mironov 2017, "Renyi differential privacy", Proposition 7), in both
+directions and whatever the names are; rounding an integer plus noise to integers is
+post-processing. So counts are one more adaptively chosen round, which has divergence and no
+exposure. The bound of ``renyi_calibration`` holds with their divergence R as a part of q, that of
+other rounds: beyond z, the ratio before the last round, outcomes have the ratios of the last round
+and of the counts, whose moments are e**((a-1) R) times those without counts. This factor turns
+c(0), c(r), c(q) and c(q + r) into c(R), c(r + R), c(q + R) and c(q + r + R); the exposure's terms
+have z alone, and need not grow. Users who are replaced by others count twice, as in the rounds:
+counts of both may move.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ class LaterCounts:
         return smallest_where(is_rare, 0)
 
     def intervals(self, noisy: IntArray) -> tuple[IntArray, IntArray]:
-        """Returns the ends of 95% intervals for numbers of users, each by itself: the noise does not
-        depend on which partitions are named."""
+        """Returns the ends of 95% intervals for numbers of users, each by itself: the noise does
+        not depend on which partitions are named."""
         return np.maximum(noisy - self.reach, 0), np.maximum(noisy + self.reach, 0)
 
     def describe(self) -> dict[str, Any]:

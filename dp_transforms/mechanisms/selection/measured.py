@@ -14,11 +14,11 @@ then, so that only records of named partitions count against a bound on each use
 smaller than kappa. Of all plans that should name at least ``NAMES_KEPT`` times as many partitions
 as would be named without counts, the one of the least error is taken.
 
-Privacy. The look is epsilon_1-differentially private. The choice is a function of its noisy numbers
-and of public parameters. Every plan is (epsilon - epsilon_1, delta)-differentially private, whatever
-the noisy numbers are, and so by adaptive sequential composition the whole is (epsilon, delta)-
-differentially private. That the look counts all partitions of a user, and the plans at most kappa,
-makes no difference: its sensitivity does not depend on their number.
+Privacy. The look is epsilon_1-differentially private. The choice is a function of its noisy
+numbers and of public parameters. Every plan is (epsilon - epsilon_1, delta)-differentially private,
+whatever the noisy numbers are, and so by adaptive sequential composition the whole is
+(epsilon, delta)-differentially private. That the look counts all partitions of a user, and the
+plans at most kappa, makes no difference: its sensitivity does not depend on their number.
 
 Counts after rounds are one more release within a plan, see ``later_counts``.
 """
@@ -221,7 +221,7 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def edges(self) -> tuple[int, ...]:
-        """Returns the largest number of partitions in each cell of users of the look but the last."""
+        """Returns the largest number of partitions in each cell of users but the last."""
         return degree_edges(self.max_partitions_per_user)
 
     def choice_of(self, look: Look) -> Choice:
@@ -484,4 +484,3 @@ def _noise_variance(strategy: NoisyCountStrategy) -> float:
     if isinstance(strategy, GaussianSelection):
         return strategy.sigma**2
     return 1 / (math.cosh(float(strategy.epsilon)) - 1)
-

@@ -7,15 +7,15 @@ The look holds two lists of noisy numbers:
   that then have at least t users, the k-th tail is the sum of c(t) over 2**k <= t < 2**(k+1), and
   the last one is that of all larger t.
 
-Privacy. Neighbours add or remove all records of one user. That changes one number of users by one.
-Which partition counts of a user follows from that user's records alone, so that the count of one
-partition changes, from t - 1 to t or back: c(t) changes by one, and so does one tail. Each of the two
-lists changes by one in L1, and by two if records are exchanged for another user's. With discrete
-Laplace noise of that scale over epsilon' a list is epsilon'-differentially private (Dwork, McSherry,
-Nissim, Smith 2006), and by sequential composition the look costs the sum for both lists.
+Privacy. Neighbours add or remove all records of one user. That changes one number of users by
+one. Which partition counts of a user follows from that user's records alone, so that the count of
+one partition changes, from t - 1 to t or back: c(t) changes by one, and so does one tail. Each of
+the two lists changes by one in L1, and by two if records are exchanged for another user's. With
+discrete Laplace noise of that scale over epsilon' a list is epsilon'-differentially private (Dwork,
+McSherry, Nissim, Smith 2006), and by sequential composition the look costs the sum for both lists.
 
-Tails are the numbers that small noise tells the most about. A partition of t users adds to all
-c(1), ..., c(t), so that large partitions stand out from the noise of their tail however few they are.
+A partition of t users adds to all of c(1), ..., c(t), so that large partitions stand out from the
+noise of their tail however few they are.
 
 What follows is computed from the noisy numbers alone. Users by the logarithm of their number of
 partitions, and partitions by the logarithm of their users, have smooth densities: where noise hides
@@ -37,14 +37,16 @@ from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 
 TAILS = 40
 FOR_USERS = Fraction(3, 4)
-"""The part of a look's epsilon for the numbers of users. Rounds hang on these most of all, and tails
-say something even under much noise."""
+"""The part of a look's epsilon for the numbers of users: rounds hang on these most of all, and
+tails say something even under much noise."""
 
 _KINK = 0.7
-"""The standard deviation of changes of a density's slope, by the root of the change of logarithm.
-Slopes of real lists and degrees differ by about one from their heads to their tails."""
+"""The standard deviation of changes of a density's slope, by the root of the change of logarithm:
+slopes of real lists and degrees differ by about one from their heads to their tails."""
 _ZIPF, _AROUND = -1.0, 2.0
-"""Slopes are about that of Zipf's law, up to this deviation by the root of the change of logarithm."""
+"""Slopes are about Zipf's, up to this deviation by the root of the change of logarithm."""
+_FREEDOM = 3.0
+"""Of Student distributions, whose tails allow steps: that all users have three partitions, say."""
 _MODEL_ERROR = 0.03
 """The relative deviation of cells from a smooth density, which keeps noise-free cells from forcing
 it through each of them."""
@@ -115,7 +117,8 @@ class Population:
         """Returns the population that explains a look.
 
         >>> tails = tuple(tail_cells(np.full(20, 100)).tolist())
-        >>> population = Population.of(Look((1000, 1000) + (0,) * 7, tails, degree_edges(1), (1, 1)))
+        >>> look = Look((1000, 1000) + (0,) * 7, tails, degree_edges(1), (1, 1))
+        >>> population = Population.of(look)
         >>> round(population.users.sum(), -2)
         2000.0
         """
@@ -125,7 +128,9 @@ class Population:
         seen = np.array(look.degrees, float)
         total = max(float(seen.sum()), look.scales[0])
         falls = np.log(total / 3) + (_ZIPF - 0.5) * np.log(middles)
-        users = _density(np.diag(widths), seen, look.scales[0], np.log(middles), falls) * widths
+        # It begins at what stands out from the noise.
+        clear = np.where(seen > 2 * look.scales[0], np.log(np.maximum(seen, 1) / widths), falls)
+        users = _density(np.diag(widths), seen, look.scales[0], np.log(middles), clear) * widths
         some = users >= 0.5
         if not some.any():
             some[0] = True
@@ -134,7 +139,9 @@ class Population:
         means = np.exp(np.arange(-3.0, math.log(max(users.sum(), 50.0)), _SPACING))
         falls = np.log(users.sum() / len(means)) - np.log(means)
         tails = np.array(look.tails, float)
-        partitions = _density(_poisson_tails(len(means)), tails, look.scales[1], np.log(means), falls)
+        partitions = _density(
+            _poisson_tails(len(means)), tails, look.scales[1], np.log(means), falls
+        )
         return cls(degrees, users, means / kept, partitions)
 
     @functools.cached_property
@@ -181,15 +188,19 @@ def _expected_tails(mean: float) -> FloatArray:
 def _density(
     cells: FloatArray, seen: FloatArray, scale: float, places: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """Returns the most likely smooth density: e**t at ``places``, which are logarithms, so that
-    ``cells @ e**t`` explains the noisy numbers. It takes damped Newton steps."""
+    """Returns a likely density that is smooth but for few steps and spikes: e**t at ``places``,
+    which are logarithms, so that ``cells @ e**t`` explains the noisy numbers.
+
+    Changes of slope, and slopes around Zipf's, have Student distributions. Damped steps of
+    iteratively reweighted least squares lead to a mode of the posterior.
+    """
     between = np.diff(places)
     slopes = np.diff(np.eye(len(places)), axis=0) / between[:, None]
     apart = (between[1:] + between[:-1]) / 2
     kinks = np.diff(slopes, axis=0) / np.sqrt(apart)[:, None] / _KINK
-    weighted = slopes * (between / _AROUND**2)[:, None]
-    prior = kinks.T @ kinks + slopes.T @ weighted
-    pull = _ZIPF * weighted.sum(0)
+    reach = np.sqrt(between) / _AROUND
+    expected = np.append(np.zeros(len(kinks)), _ZIPF * reach)
+    prior = np.vstack([kinks, slopes * reach[:, None]])
     likely = np.maximum(seen, 0)
     variance = 2 * scale**2 + likely + (_MODEL_ERROR * likely) ** 2
     # Quadratic near zero, and as steep as the logarithm of Laplace noise far away.
@@ -198,7 +209,8 @@ def _density(
     def loss(t: FloatArray) -> float:
         off = seen - cells @ np.exp(np.minimum(t, 60))
         from_noise = (2 * variance / scale**2 * (np.sqrt(1 + (off / far) ** 2) - 1)).sum()
-        return float(from_noise + t @ prior @ t - 2 * pull @ t)
+        bent = prior @ t - expected
+        return float(from_noise + _FREEDOM * np.log1p(bent**2 / _FREEDOM).sum())
 
     t, damping = start, 1e-2
     least = loss(t)
@@ -207,8 +219,10 @@ def _density(
         change = cells * density
         off = seen - cells @ density
         precision = 1 / (variance * np.sqrt(1 + (off / far) ** 2))
-        hessian = change.T @ (change * precision[:, None]) + prior
-        gradient = change.T @ (off * precision) - prior @ t + pull
+        bent = prior @ t - expected
+        weighted = prior.T / (1 + bent**2 / _FREEDOM)
+        hessian = change.T @ (change * precision[:, None]) + weighted @ prior
+        gradient = change.T @ (off * precision) - weighted @ bent
         step = np.linalg.solve(hessian + damping * np.eye(len(t)), gradient)
         there = t + np.clip(step, -2, 2)
         found = loss(there)
@@ -221,10 +235,9 @@ def _density(
         damping = max(damping / 3, 1e-6)
         if gain < 1e-6:
             break
-    density = np.exp(np.minimum(t, 60))
-    return density
+    return np.exp(np.minimum(t, 60))
 
 
 def cells_text(cells: Sequence[int]) -> str:
-    """Returns a name of these private numbers for a tape, so that others have noise of their own."""
+    """Returns a name of private cells for a tape, so that others have noise of their own."""
     return ", ".join(map(str, cells))

@@ -6,8 +6,8 @@ taken at their means and deviations, and partitions named in a round are taken o
 in proportion.
 
 The probabilities of ``renyi_distribution`` are approximated by a differential equation. Where the
-step s_d of a user may raise the log-odds by T_d at most, they rise with the statistic by the least of
-T_d / s_d over all d.
+step s_d of a user may raise the log-odds by T_d at most, they rise with the statistic by the least
+of T_d / s_d over all d.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def predict(population: Population, rounds: Sequence[Round]) -> Prediction:
 
 
 def _kept(has: FloatArray, of_round: Round) -> tuple[FloatArray, FloatArray]:
-    """Returns the probability that a partition of a user counts, at several places of a partition in
-    the order of all, and the weights of these places."""
+    """Returns the probability that a partition of a user counts, at several places of the partition
+    in the order of all, and the weights of these places."""
     most = of_round.partitions
     if not of_round.shared_order:
         return np.minimum(1.0, most / has)[None], np.ones(1)
@@ -153,8 +153,8 @@ def of_normal(partitions: int, sigma: float, threshold: float) -> Round:
 
 
 def of_budget(budget: RenyiBudget, partitions: int, root: int, shared_order: bool) -> Round:
-    """Returns about the round of ``RenyiDistribution(budget, partitions, root=root)``; root 0 is for
-    steps of one."""
+    """Returns about the round of ``RenyiDistribution(budget, partitions, root=root)``; a root of 0
+    is for steps of one."""
     curve = _curve(budget.order, float(budget.divergence), float(budget.exposure), partitions, root)
     return Round(partitions, curve.step, curve.keep, shared_order)
 
