@@ -1,4 +1,4 @@
-"""A choice by a noisy look: what it costs, what it decides, and that counts after it are private."""
+"""A choice by a noisy look: what it costs and decides, and that counts after it are private."""
 
 import itertools
 import math
