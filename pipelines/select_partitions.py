@@ -11,7 +11,7 @@ from typing import Any
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.files.paths import local_path
-from dp_transforms.mechanisms.selection import STRATEGIES, explain
+from dp_transforms.mechanisms.selection import STRATEGIES, MeasuredSelection, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.releases import NamesSpec, PeriodNamesSpec
@@ -48,7 +48,8 @@ def make_parser() -> JobParser:
         parser,
         cost="what the release costs; smaller is more private",
         delta="",
-        max_partitions="keep at most KAPPA partitions of each user, chosen at random",
+        max_partitions="keep at most KAPPA partitions of each user, chosen at random (default: a "
+        "small private look at the records chooses)",
         lists=False,
     )
     privacy.add_argument(
@@ -71,7 +72,8 @@ def make_parser() -> JobParser:
     selection.add_argument(
         "--noisy_counts",
         action="store_true",
-        help="release noisy numbers of users with the names, at no further cost",
+        help="release noisy numbers of users with the names; names and counts share epsilon and "
+        "delta, so that there are fewer names, but at least about three quarters",
     )
     selection.add_argument(
         "--others_share",
@@ -122,7 +124,10 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
         return _explanation(flags)
     refuse(flags, "is for --explain, which needs no data", "plot")
     require(flags, "input", "user_column", "partition_column")
-    require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
+    require(flags, "epsilon", "delta", "output")
+    chooses = flags.strategy in (AUTO, MeasuredSelection.name)
+    if not chooses or flags.already_bounded or flags.period is not None or flags.public_partitions:
+        require(flags, "max_partitions_per_user")
     warn_of_delta(flags.delta)
     if flags.period is not None:
         of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")

@@ -157,7 +157,8 @@ class OnBeam(Engine):
 
     def _selected(self, records: beam.PCollection, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
         select = SelectPartitions(**arguments(spec), with_entries=True, **self._shared)
-        selected, others = records | "Partitions" >> select, ()
+        selected = records | "Partitions" >> select
+        others: tuple[beam.PCollection, ...] = ()
         if isinstance(selected, dict):
             selected, others = selected["partitions"], (selected["entries"],)
         watch = self._watch("selecting partitions", "selected", private=False)

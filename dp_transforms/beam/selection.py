@@ -59,7 +59,8 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
 
     Args:
       epsilon, delta: the budget of the whole selection.
-      max_partitions_per_user: kappa; by default the known bound of the records.
+      max_partitions_per_user: kappa; by default the known bound of the records. If none is known,
+        "auto" chooses how many partitions of a user count, by the look of "measured".
       strategy: "auto", for the strategy that should name the most partitions; a name of
         ``mechanisms.selection.STRATEGIES``; or a strategy object, which replaces
         epsilon, delta, max_partitions_per_user, pre_threshold and neighbours.
@@ -162,12 +163,12 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
             raise ValueError("give max_partitions_per_user: the strategy depends on it")
         return self._spec.strategy
 
-    def _resolved(self, max_partitions: int, known: int | None) -> NamesSpec:
+    def _resolved(self, max_partitions: int | None, known: int | None) -> NamesSpec:
         """Returns the specification at a kappa, for users with at most ``known`` partitions."""
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
-        within = known is not None and known <= max_partitions
+        within = known is not None and max_partitions is not None and known <= max_partitions
         if within and isinstance(spec.strategy, MeasuredSelection):
             # "auto" has nothing to measure for bounded users, and takes another strategy.
             bounded = self._make(max_partitions, already_bounded=True)
@@ -179,21 +180,22 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         known = refuse_counts(records, "SelectPartitions").partitions
         max_partitions = self._max_partitions
         if max_partitions is None:
-            max_partitions = known_bound(records, None, "SelectPartitions", of_counts=False)
+            max_partitions = known
         spec = self._resolved(max_partitions, known)
         secret = secret_for(records.pipeline, self._secret)
         secret.claim(records, f"{spec.context} by {identifier(spec.strategy)}")
         tables = records | "ToTables" >> ToTables()
-        if spec.already_bounded:
+        if spec.already_bounded and max_partitions is not None:
             tables |= "Declare" >> DeclareBounded(max_partitions)
         entries: list[beam.PCollection] = []
         if isinstance(spec.strategy, WeightedStrategy):
             selected, entries = _selected_in_rounds(tables, spec, secret, self._num_buckets)
         else:
             pairs = tables
-            if not spec.already_bounded and (known is None or known > max_partitions):
+            most = spec.strategy.max_partitions_per_user
+            if not spec.already_bounded and (known is None or known > most):
                 pairs |= "Bound" >> BoundContributions(
-                    max_partitions, secret=secret, num_buckets=self._num_buckets
+                    most, secret=secret, num_buckets=self._num_buckets
                 )
             counts = pairs | "Count" >> CountDistinctUsers(
                 spec.cap, secret=secret, num_buckets=self._num_buckets
@@ -328,18 +330,18 @@ def _selected_in_rounds(
     distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
     by_user = shuffle.ReduceByHash(distinct, (USER,), secret.key("route users"), num_buckets)
     runner = _RoundsOnBeam(tables | "ByUser" >> by_user, _add_counts(secret, num_buckets))
-    rounds = selection_kernels.in_rounds(runner, spec.strategy, spec.context, secret)
+    done = selection_kernels.in_rounds(runner, spec.strategy, spec.context, secret)
     columns = list(selection_kernels.columns_of(spec))
     named = (
-        tuple(rounds.named)
+        tuple(done.named)
         | beam.Flatten()
         | "Columns" >> beam.Map(lambda table: table.select(columns)).with_output_types(pa.Table)
         | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
     )
-    if rounds.choice is None:
+    if done.choice is None:
         return named, []
     once = tables.pipeline | "Once" >> beam.Create([spec.strategy], reshuffle=False)
-    entries = once | "Choice" >> beam.Map(_entries_of, choice=rounds.choice)
+    entries = once | "Choice" >> beam.Map(_entries_of, choice=done.choice)
     return named, [entries]
 
 

@@ -31,7 +31,7 @@ from dp_transforms.mechanisms.degree_projection import (
 )
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.selection import WeightedStrategy
+from dp_transforms.mechanisms.selection import MeasuredSelection, WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.releases import (
     AllRecordsSpec,
@@ -290,6 +290,7 @@ class InProcess(Engine):
         selected = self._at_least_one(named, spec)
         if rounds.choice is None:
             return (selected,)
+        assert isinstance(strategy, MeasuredSelection)
         return selected, [selection_kernels.entries_of(rounds.choice, strategy)]
 
     def _by_counts(self, counts: Tables, spec: NamesSpec) -> list[pa.Table]:

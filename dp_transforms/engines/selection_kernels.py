@@ -41,7 +41,10 @@ from dp_transforms.mechanisms.selection import (
 )
 from dp_transforms.mechanisms.selection.measured import Choice
 from dp_transforms.mechanisms.selection.population import degree_cells, tail_cells
-from dp_transforms.mechanisms.selection.threshold_distribution import ThresholdDistribution
+from dp_transforms.mechanisms.selection.threshold_distribution import (
+    CONFIDENCE,
+    ThresholdDistribution,
+)
 from dp_transforms.runtime.python_values import column_of
 from dp_transforms.threads import map_ahead
 
@@ -108,7 +111,7 @@ class RoundRunner(Protocol[_Names, _Choice]):
 
 
 class Rounds(NamedTuple):
-    """What rounds come to: collections of named partitions, and the choice, if there was one."""
+    """Holds what rounds come to: collections of named partitions, and the choice, if any."""
 
     named: list[Any]
     choice: Any = None
@@ -406,17 +409,26 @@ def _with_counts(partitions: pa.Array, *counts: IntArray) -> pa.Table:
     )
 
 
-def entries_of(choice: Choice, strategy: WeightedStrategy) -> dict[str, Any]:
+def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
     """Returns the entries of a statement that follow from a choice: public numbers."""
     plan, branch = choice.plan, strategy.branch(choice)
     entries: dict[str, Any] = {
         "choice": choice.describe(),
         "plan": plan._asdict() | {"counts_share": str(plan.counts_share)},
     }
+    if not strategy.declared:
+        entries |= {
+            "max_partitions_per_user": plan.partitions,
+            "max_partitions_per_user_is": "chosen by the look, and enforced in each round",
+        }
+    counted_of = "users, each in at most {} partitions, chosen at random"
     if branch.counting is not None:
         entries |= branch.counting.parameters()
+        entries["noisy_counts_are_of"] = counted_of.format(plan.partitions)
     if branch.later_counts is not None:
         entries["count_noise"] = branch.later_counts.describe()
+        entries["noisy_counts_are_of"] = counted_of.format(f"{plan.counted} named")
+        entries["count_intervals"] = {"confidence": float(CONFIDENCE), "of": "each count"}
     return entries
 
 

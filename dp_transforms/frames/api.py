@@ -164,7 +164,7 @@ def select(
     partition: Names,
     epsilon: Number,
     delta: Number,
-    max_partitions_per_user: int,
+    max_partitions_per_user: int | None = None,
     counts: bool = False,
     strategy: str = AUTO,
     pre_threshold: int = 1,
@@ -177,10 +177,12 @@ def select(
     It is (epsilon, delta)-DP for adding or removing all records of one user.
 
     Args:
-      data, user, partition, max_partitions_per_user, drop_nulls, session, secret: see ``release``,
-        also for errors.
+      data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
       epsilon, delta: the cost of the selection; take a delta far below 1 / number of users.
-      counts: also release noisy numbers of users, with intervals, at no further cost.
+      max_partitions_per_user: kappa, the most partitions in which one user counts at once. By
+        default a small private look at the data chooses it, and how names are found.
+      counts: also release noisy numbers of users, with intervals. Names and counts cost epsilon and
+        delta together: with counts there are fewer names, but at least about three quarters.
       strategy: see ``mechanisms.selection.make_strategy``.
       pre_threshold: never name a partition with fewer users than this.
 

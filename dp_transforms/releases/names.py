@@ -28,6 +28,7 @@ from dp_transforms.mechanisms.selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
+from dp_transforms.mechanisms.selection.measured import MOST_PARTITIONS
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     CONFIDENCE,
@@ -44,7 +45,7 @@ from dp_transforms.releases.base import (
 )
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words, some
+from dp_transforms.reports.phrases import NO_WORDS, Words, choice_words, some
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -242,24 +243,34 @@ class NamesSpec(ReleaseSpec):
         strategy: str,
         epsilon: Number,
         delta: Number,
-        max_partitions_per_user: int,
+        max_partitions_per_user: int | None,
         *,
         pre_threshold: int | None = None,
         neighbours: str | None = None,
         **options: Any,
     ) -> NamesSpec:
         """Makes a specification from the arguments of ``make_strategy``, and fields as options;
-        "auto" takes the strategy for public partitions, if there are any."""
+        "auto" takes the strategy for public partitions, if there are any. Without a kappa, which
+        only "measured" and "auto" allow, the look of ``MeasuredSelection`` chooses one."""
         if strategy == AUTO and len(options.get("public_partitions", ())):
             strategy = TruncatedGeometricSelection.name
         given = {"pre_threshold": pre_threshold, "neighbours": neighbours}
+        bound: dict[str, Any] = {"max_partitions_per_user": max_partitions_per_user}
+        if max_partitions_per_user is None:
+            if strategy not in (AUTO, MeasuredSelection.name) or options.get("already_bounded"):
+                raise ValueError(
+                    f"max_partitions_per_user must be given, unless strategy is {AUTO!r} or "
+                    f"{MeasuredSelection.name!r}, which choose how many partitions of a user count"
+                )
+            strategy = MeasuredSelection.name
+            bound = {"max_partitions_per_user": MOST_PARTITIONS, "declared": False}
         made = make_strategy(
             strategy,
             epsilon,
             delta,
             options.get("noisy_counts", False),
             options.get("already_bounded", False),
-            max_partitions_per_user=max_partitions_per_user,
+            **bound,
             **{name: value for name, value in given.items() if value is not None},
         )
         return cls(made, **options)
@@ -406,7 +417,7 @@ class NamesRelease(Release):
         return {name: self.names[name] for name in self.names.column_names}
 
     def _summary(self) -> list[str]:
-        return [some(self.names.num_rows, "name")]
+        return [some(self.names.num_rows, "name"), *choice_words(self.statement)]
 
     def __len__(self) -> int:
         return int(self.names.num_rows)

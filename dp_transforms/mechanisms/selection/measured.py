@@ -161,6 +161,8 @@ class MeasuredSelection(WeightedStrategy):
 
     Args:
       counted: noisy numbers of users are wanted.
+      declared: kappa was declared. Otherwise it is only the largest that may be chosen, and the
+        statement of a release has the one of its plan.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10)
     >>> users = (100_000,) + (0,) * len(strategy.edges)  # They have one partition each.
@@ -172,6 +174,7 @@ class MeasuredSelection(WeightedStrategy):
     stable_name: ClassVar[str] = "MeasuredSelection"
 
     counted: bool = False
+    declared: bool = True
 
     name: ClassVar[str] = "measured"
     has_noisy_counts: ClassVar[bool] = True

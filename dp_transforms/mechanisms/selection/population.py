@@ -176,12 +176,13 @@ def _expected_tails(mean: float) -> FloatArray:
     first = 2.0 ** np.arange(TAILS)
     past = np.append(first[1:], np.inf)
     if mean > 400:
-        return np.clip(mean, first - 1, past - 1) - (first - 1)
+        reached: FloatArray = np.clip(mean, first - 1, past - 1) - (first - 1)
+        return reached
     numbers = np.arange(int(mean + 12 * math.sqrt(mean) + 30), dtype=float)
     logs = numbers * math.log(mean) - mean
     logs -= np.concatenate([[0.0], np.cumsum(np.log(numbers[1:]))])
-    reached = np.clip(numbers[:, None], first - 1, past - 1) - (first - 1)
-    expected: FloatArray = np.exp(logs) @ reached
+    of_each = np.clip(numbers[:, None], first - 1, past - 1) - (first - 1)
+    expected: FloatArray = np.exp(logs) @ of_each
     return expected
 
 
@@ -235,7 +236,8 @@ def _density(
         damping = max(damping / 3, 1e-6)
         if gain < 1e-6:
             break
-    return np.exp(np.minimum(t, 60))
+    density = np.exp(np.minimum(t, 60))
+    return density
 
 
 def cells_text(cells: Sequence[int]) -> str:
