@@ -254,8 +254,8 @@ a retry decides about a partition again
 + uniforms = KeyedUniforms(partitions, __import__("os").urandom(32), needed)
 # dp_transforms/beam/selection.py
 kappa is not enforced in a selection from records that are not bounded
-- (known is None or known > max_partitions)
-+ (known is not None and known > max_partitions)
+- (known is None or known > most)
++ (known is not None and known > most)
 # dp_transforms/mechanisms/partition/walk/precise.py: test_levels.py::test_numbers_beside_a_threshold_are_settled_ahead
 what leaves the window of a question looked ahead from weighs nothing
 - if least > leak or most < down.minus(leak):
@@ -306,21 +306,46 @@ each partition of a user's own is exposed with the whole of lambda
 - gmpy2.mpq(budget.exposure) / partitions
 + gmpy2.mpq(budget.exposure)
 # dp_transforms/mechanisms/selection/measured.py
-the statistic of users has half of its noise
-- DiscreteLaplace(self._scale)
-+ DiscreteLaplace(self._scale / 2)
-the statistic of users is not paid for
-- _ByCounts(left,
-+ _ByCounts(strategy.epsilon,
-the numbers of users by class are not paid for
-- _PlannedRounds(left,
-+ _PlannedRounds(strategy.epsilon,
-a user of as many partitions as an edge is counted in two classes
-- np.searchsorted(edges, has)
-+ np.concatenate([np.searchsorted(edges, has), np.searchsorted(edges, has[has < 2])])
-all numbers of users by class have the same noise
-- "statistic of users", len(counts)).tolist()
-+ "statistic of users", 1).tolist() * len(counts)
+the look has half of its noise
+- DiscreteLaplace(scale)
++ DiscreteLaplace(scale / 2)
+single rounds do not pay for the look
+- ExactNumber(strategy._left),
++ strategy.epsilon,
+rounds do not pay for the look
+- left = ExactNumber(strategy._left)
++ left = strategy.epsilon
+numbers of users and tails have the same noise
+- _with_noise(tails, for_tails, of_cells, "tails")
++ _with_noise(tails, for_tails, of_cells.branch("again"), "users")
+all cells of a list have the same noise
+- channel, len(cells)).tolist()
++ channel, 1).tolist() * len(cells)
+counts get more than the rounds leave
+- of_rounds * share / (1 - share)
++ of_rounds * share / (1 - share) ** 2
+# dp_transforms/mechanisms/selection/population.py: test_measured.py
+a user of as many partitions as an edge is counted in two cells
+- places = np.searchsorted(np.array(edges), partitions)
++ places = np.searchsorted(np.array(edges), np.concatenate([partitions, partitions[:1]]))
+a partition moves two tails by each of its users
+- values, partitions = np.unique(users, return_counts=True)
++ values, partitions = np.unique(2 * users, return_counts=True)
+# dp_transforms/mechanisms/selection/rounds.py: test_measured.py
+rounds leave nothing for the counts that follow
+- for_rounds = 1 - self.counts_share
++ for_rounds = 1
+# dp_transforms/mechanisms/selection/later_counts.py: test_measured.py
+the noise of later counts does not grow with how many of a user's count
+- self.budget.order * self.partitions / (2
++ self.budget.order / (2
+# dp_transforms/engines/selection_kernels.py: mechanisms/selection/test_measured.py
+users count in all of their named partitions
+- bound(decoded(named), at_most=later.partitions)
++ bound(decoded(named), at_most=None)
+all partitions of a user count in the tails of a look
+- distinct_pairs(decoded(pairs), at_most=1, key=key)
++ distinct_pairs(decoded(pairs), at_most=2, key=key)
 # dp_transforms/mechanisms/selection/count_strategies.py: test_audits.py
 each of kappa partitions gets the whole budget
 - return epsilon / parts, delta / parts

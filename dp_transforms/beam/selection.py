@@ -64,7 +64,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
       strategy: "auto", for the strategy that should name the most partitions; a name of
         ``mechanisms.selection.STRATEGIES``; or a strategy object, which replaces
         epsilon, delta, max_partitions_per_user, pre_threshold and neighbours.
-      noisy_counts: release noisy counts with the names, at no further cost.
+      noisy_counts: release noisy counts with the names. Both share epsilon and delta.
       intervals: add the ends of 95% intervals for the partition's number of users after bounding.
         Each interval holds given that its partition is selected (see ``count_intervals``).
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``

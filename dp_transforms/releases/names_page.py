@@ -17,6 +17,7 @@ from dp_transforms.reports.phrases import (
     Words,
     amount,
     bound_words,
+    choice_words,
     mechanism_words,
     some,
     span_of,
@@ -47,7 +48,13 @@ def names_page(release: NamesRelease, words: Words) -> page.Page:
     if number and counted:
         confidence = statement["count_intervals"]["confidence"]
         whose = f"Counts are of {terms.users}, with noise.{terms.limits('They are')}"
-        content += f"""<p>{escape(whose)} Each interval holds the true number with
+        if "count_noise" in statement:
+            content += f"""<p>{escape(whose)} Partitions were counted after they had been named, with
+noise of their own: {escape(statement["noisy_counts_are_of"])}. Each interval holds this number with
+{confidence:.0%} confidence.</p>
+"""
+        else:
+            content += f"""<p>{escape(whose)} Each interval holds the true number with
 {confidence:.0%} confidence given that the partition is named, whatever that number is: of a hundred
 intervals about {100 * (1 - confidence):.0f} do not. A lower end far from its count says that far
 fewer, by luck, would have given that count as well.</p>
@@ -126,6 +133,7 @@ def names_words(statement: Mapping[str, Any]) -> list[str]:
             f"Names that were public before: {statement['public_partitions']:,}. About these the "
             "release tells only the numbers of their users."
         )
+    paragraphs += choice_words(statement)
     return [*paragraphs, mechanism_words([f"selection strategy {statement['strategy']}"], "users")]
 
 
