@@ -49,8 +49,9 @@ def names_page(release: NamesRelease, words: Words) -> page.Page:
         confidence = statement["count_intervals"]["confidence"]
         whose = f"Counts are of {terms.users}, with noise.{terms.limits('They are')}"
         if "count_noise" in statement:
-            content += f"""<p>{escape(whose)} Partitions were counted after they had been named, with
-noise of their own: {escape(statement["noisy_counts_are_of"])}. Each interval holds this number with
+            counted_of = escape(statement["noisy_counts_are_of"])
+            content += f"""<p>{escape(whose)} Partitions were counted after they had been named,
+with noise of their own: {counted_of}. Each interval holds this number with
 {confidence:.0%} confidence.</p>
 """
         else:

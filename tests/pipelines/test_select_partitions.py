@@ -127,8 +127,10 @@ def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
     assert command(tmp_path, "--neighbours=replace") == 0
     found = statement(tmp_path)
     assert found["strategy"] == "measured"
-    assert len(found["usual_plan"]["rounds"]) == 3
-    assert found["statistic_epsilon"] == found["epsilon"] / 100
+    assert found["look_epsilon"] == found["epsilon"] / 100
+    chosen = found["choice"]["chosen"]
+    assert chosen["partitions_per_user"] == found["plan"]["partitions"] <= 3
+    assert chosen == found["choice"]["compared"][0]
     assert found["neighbours"] == "replace all records of one user by another's"
     assert found["max_partitions_per_user_is"] == "enforced in each round"
 

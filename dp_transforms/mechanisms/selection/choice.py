@@ -76,11 +76,15 @@ def make_strategy(
     if chosen is MeasuredSelection:
         return MeasuredSelection(epsilon, delta, counted=noisy_counts, **options)
     if noisy_counts and not chosen.has_noisy_counts:
-        able = [name for name, other in STRATEGIES.items() if other.has_noisy_counts]
+        able = [name for name in STRATEGIES if _may_count(name)]
         raise ValueError(
             f"strategy {strategy!r} has no noisy counts; take {AUTO!r} or one of {able}"
         )
     return chosen(epsilon, delta, **options)
+
+
+def _may_count(name: str) -> bool:
+    return name == MeasuredSelection.name or STRATEGIES[name].has_noisy_counts
 
 
 def choose_strategy(
@@ -218,21 +222,21 @@ def explain(
 
     >>> print(explain(1, 1e-5, users=[1, 12, 20], noisy_counts=True))
     Probability of keeping a partition; epsilon = 1, delta = 1e-05, 1 partition per user
-        users  truncated_geometric *  laplace  gaussian
-            1              7.718e-06    1e-05     1e-05
-           12                 0.7311   0.5987   0.08983
-           20                 0.9999   0.9999    0.7834
-    half from                     12       12        18
-    * is what strategy="auto" takes: it keeps a partition half of the time at the fewest users
+        users  truncated_geometric  laplace  gaussian  measured *
+            1            7.718e-06    1e-05     1e-05       1e-05
+           12               0.7311   0.5987   0.08983      0.7463
+           20               0.9999   0.9999    0.7834      0.9999
+    half from                   12       12        18          12
+    * is what strategy="auto" takes: for 1% of epsilon a noisy look at users and partitions ...
     """
     strategies: list[SelectionStrategy] = []
     refused: list[str] = []
-    for name, strategy in STRATEGIES.items():
-        if strategy.has_noisy_counts or not noisy_counts:
+    for name in STRATEGIES:
+        if not noisy_counts or _may_count(name):
             try:
                 strategies.append(make_strategy(name, epsilon, delta, noisy_counts, **options))
             except StrategyRefusal as refusal:
-                refused.append(f"{strategy.name}, since {refusal}")
+                refused.append(f"{name}, since {refusal}")
     chosen = choose_strategy(epsilon, delta, noisy_counts, **options).name
     if users is None:
         medians = [strategy.median_users or 1 for strategy in strategies]

@@ -177,7 +177,6 @@ class MeasuredSelection(WeightedStrategy):
     declared: bool = True
 
     name: ClassVar[str] = "measured"
-    has_noisy_counts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -187,8 +186,8 @@ class MeasuredSelection(WeightedStrategy):
                 f"epsilon={float(self.epsilon):g}; take a larger epsilon"
             )
         # Its first round has the smallest share of all plans': where it is possible, all are.
-        for rounds, growth in _SCHEDULES:
-            _ = self._calibration(rounds, growth, max(_COUNT_SHARES) * self.counted).candidates
+        steepest = max(_SCHEDULES, key=lambda schedule: schedule[1])
+        _ = self._calibration(*steepest, max(_COUNT_SHARES) * self.counted).candidates
 
     @property
     def most_rounds(self) -> int:
@@ -309,15 +308,8 @@ class MeasuredSelection(WeightedStrategy):
 
     def _calibration(self, rounds: int, growth: int, counts_share: Fraction) -> Calibration:
         # Budgets do not depend on the number of partitions that count.
-        return Calibration(
-            self._left,
-            Fraction(self.delta),
-            self.max_partitions_per_user,
-            rounds,
-            growth,
-            self._users_changed,
-            counts_share,
-        )
+        rest = (rounds, growth, self._users_changed, counts_share)
+        return _calibration(self._left, Fraction(self.delta), self.max_partitions_per_user, *rest)
 
     @property
     def _left(self) -> Fraction:
@@ -360,6 +352,10 @@ def _with_noise(
 ) -> tuple[int, ...]:
     noise = DiscreteLaplace(scale).sample(tape, channel, len(cells)).tolist()
     return tuple(int(n) + int(x) for n, x in zip(cells, noise, strict=True))
+
+
+# Calibrations keep their candidates.
+_calibration = lru_cache(maxsize=256)(Calibration)
 
 
 @lru_cache(maxsize=4096)

@@ -119,7 +119,7 @@ class Population:
         >>> tails = tuple(tail_cells(np.full(20, 100)).tolist())
         >>> look = Look((1000, 1000) + (0,) * 7, tails, degree_edges(1), (1, 1))
         >>> population = Population.of(look)
-        >>> round(population.users.sum(), -2)
+        >>> print(population.users.sum().round(-2))
         2000.0
         """
         low, high = _degree_ranges(look.edges)
