@@ -309,7 +309,7 @@ def select_in_memory(
 ) -> pa.Table:
     """Selects in rounds, in this process, from one table of all distinct (user, partition) pairs;
     returns partitions in no order."""
-    runner = InMemory([pairs], lambda tables: map(counting.sum_counts, tables))
+    runner = InMemory([pairs], lambda tables: [counting.sum_counts(concat(list(tables)))])
     rounds = in_rounds(runner, strategy, context, secret)
     return concat(list(itertools.chain.from_iterable(rounds.named)))
 
