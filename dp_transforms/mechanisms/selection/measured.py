@@ -269,8 +269,8 @@ class MeasuredSelection(WeightedStrategy):
     def _with_counts(self, population: Population, best: Compared) -> Iterator[Compared]:
         named = population.partitions * self._predicted(population, best.plan).named
         everything = np.ones(len(population.sizes))
-        # Errors are compared where noisy counts at kappa would show a partition too: plans that name
-        # more do not lose by what they alone name.
+        # Errors are compared where noisy counts at kappa would show a partition too: plans that
+        # name more do not lose by what they alone name.
         largest = self._possible_partitions[-1]
         by_counts = RoundPlan(largest, by=_noisy_strategy(largest).name)
         in_both = named * self._predicted(population, by_counts).named
