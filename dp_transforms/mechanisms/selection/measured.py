@@ -80,7 +80,7 @@ from dp_transforms.mechanisms.selection.strategy import (
 LOOK_SHARE = Fraction(1, 100)
 """The part of epsilon for the look. Where it gains nothing it loses names: no more than about a
 hundredth of them, since partitions of at least t users are about as many as 1 / t says (Zipf)."""
-NAMES_KEPT = Fraction(39, 50)
+NAMES_KEPT = Fraction(4, 5)
 """What is asked for with counts: names first. Three quarters are promised, and predictions err."""
 MOST_PARTITIONS = 256
 """The largest kappa that is chosen where none is declared. Records are kept for all that may be
