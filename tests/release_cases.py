@@ -90,6 +90,9 @@ CASES = {
     "counts and others": ReleaseCase(
         NAMES("auto", noisy_counts=True, intervals=True, pre_threshold=3, others_epsilon=1)
     ),
+    "names and counts at a chosen kappa": ReleaseCase(
+        NAMES("auto", max_partitions_per_user=None, noisy_counts=True, intervals=True)
+    ),
     "names in rounds": ReleaseCase(NAMES("measured", others_epsilon=1)),
     "public names": ReleaseCase(
         NAMES("auto", noisy_counts=True, public_partitions=["1", "2", "1234567"])

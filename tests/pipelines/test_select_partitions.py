@@ -67,9 +67,7 @@ def test_noisy_counts_and_users_of_other_partitions_for_a_part_of_epsilon(tmp_pa
     assert all(int(low) <= int(noisy) <= int(high) for _, noisy, low, high in rows)
     said = statement(tmp_path)
     assert said["noisy_counts"] is True and said["count_intervals"]["confidence"] == 0.95
-    assert said["noisy_counts_are_of"].endswith(
-        "max_partitions_per_user partitions, chosen at random"
-    )
+    assert said["noisy_counts_are_of"].endswith("partitions, chosen at random")
     # Noise at epsilon 30, which is 0 but for one run in 10**12; so are names of one user.
     assert said["users_of_other_partitions"] == 7
     assert (said["epsilon"], said["other_partitions"]["epsilon"]) == (10, 30)
@@ -133,6 +131,22 @@ def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
     assert chosen == found["choice"]["compared"][0]
     assert found["neighbours"] == "replace all records of one user by another's"
     assert found["max_partitions_per_user_is"] == "enforced in each round"
+
+
+def test_kappa_is_chosen_where_it_is_not_declared(tmp_path, failure):
+    records = "user,page\n" + lines(500, "home") + lines(300, "about")
+    (tmp_path / "records.csv").write_text(records)
+
+    def flags(*more):
+        every = job_flags(tmp_path, "--epsilon=40", "--delta=1e-12", *more)
+        return [flag for flag in every if "max_partitions" not in flag]
+
+    assert main(flags("--noisy_counts")) == 0
+    found = statement(tmp_path)
+    assert found["max_partitions_per_user"] == found["plan"]["partitions"] <= 2
+    assert found["max_partitions_per_user_is"].startswith("chosen by the look")
+    assert [name for name, *_ in released(tmp_path)[1:]] == ["home", "about"]
+    failure(2, "max_partitions_per_user", main, flags("--strategy=optimal", "--overwrite"))
 
 
 def test_a_line_that_names_the_columns_is_no_public_partition(tmp_path, failure):
