@@ -143,7 +143,7 @@ def test_kappa_is_chosen_where_it_is_not_declared(tmp_path, failure):
 
     assert main(flags("--noisy_counts")) == 0
     found = statement(tmp_path)
-    assert found["max_partitions_per_user"] == found["plan"]["partitions"] <= 2
+    assert found["max_partitions_per_user"] == found["plan"]["partitions"] < 256
     assert found["max_partitions_per_user_is"].startswith("chosen by the look")
     assert [name for name, *_ in released(tmp_path)[1:]] == ["home", "about"]
     failure(2, "max_partitions_per_user", main, flags("--strategy=optimal", "--overwrite"))

@@ -233,7 +233,8 @@ class MeasuredSelection(WeightedStrategy):
     def choice_for(self, population: Population, look: Look) -> Choice:
         """Returns the choice for a population; ``look`` is only kept with it."""
         without = list(self._names_only(population))
-        without.sort(key=lambda compared: -compared.names)
+        # Of equal predictions, as where everything is named, that of the fewest partitions.
+        without.sort(key=lambda compared: (-float(f"{compared.names:.3g}"), compared.plan))
         if not self.counted:
             return Choice(look, tuple(without), without[0])
         best = without[0]
