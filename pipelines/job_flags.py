@@ -142,7 +142,8 @@ def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) ->
     columns = flags.user_column, flags.partition_column
     options = {"drop_nulls": flags.drop_nulls, "attribute_columns": attribute_columns}
     if flags.query is not None:
-        from dp_transforms.files.database import has_password, query_of
+        from dp_transforms.database_urls import has_password
+        from dp_transforms.files.database import query_of
 
         refuse(flags, "is for delimited text, not for a --query: leave it out", *_TEXT_FLAGS)
         if flags.input_format != "auto":

@@ -24,7 +24,7 @@ from dp_transforms.budget import (
     State,
 )
 from dp_transforms.budget.failures import is_charged
-from dp_transforms.budget.ledger_file import has_ended
+from dp_transforms.budget.processes import has_ended
 from dp_transforms.errors import DoneError, InputError
 from dp_transforms.files.paths import local_path, reason
 from pipelines.command_line import refuse

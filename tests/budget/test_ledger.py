@@ -451,10 +451,10 @@ def test_a_process_is_known_to_have_ended_on_this_boot_of_this_machine_only():
     child.join()
     # Its number is another's, or nobody's, by now.
     for ended in (f"{number} {int(start) - 1}", f"{free} {start}"):
-        assert ledger_file.has_ended(f"{boot} {space} {ended}")
+        assert processes.has_ended(f"{boot} {space} {ended}")
     others = (f"0{boot[1:]} {space} {free}", f"{boot} pid:[1] {free}", f"{boot} {space} much")
     for other in (here, *(f"{one} {start}" for one in others), "", "x"):
-        assert not ledger_file.has_ended(other)
+        assert not processes.has_ended(other)
 
 
 def test_a_row_says_when_where_and_for_which_job_in_printable_text(path, ledger):
