@@ -37,6 +37,7 @@ from dp_transforms.releases.lists import list_guarantee, price_entries, read_lis
 from dp_transforms.releases.names import NamesSpec
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
+from dp_transforms.reports.phrases import amount, bound_words, mechanism_words
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -231,6 +232,9 @@ class GroupReleases(Releases):
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
         publish({directory: self}, overwrite)
 
+    def statement_words(self) -> list[str]:
+        return statement_words(self.statement)
+
     def _tables(self) -> Tables:
         return grouped_tables(((*name, release.released) for name, release in self.items()), {})
 
@@ -243,6 +247,34 @@ _OF_ALL = (
     "groups_per_user_and_attribute",
 )
 """These fields of a statement concern several groups together."""
+
+
+def statement_words(statement: Mapping[str, Any]) -> list[str]:
+    """Puts the privacy.json of lists of groups into paragraphs that a publisher can paste."""
+    epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
+    kind = f"({epsilon}, {delta})-differential privacy"
+    if not statement["delta"]:
+        kind = f"pure epsilon-differential privacy with epsilon = {epsilon}"
+    parts = [
+        f"{amount(entry['epsilon'])} for "
+        + (
+            f"the groups by {entry['attribute']}"
+            if "attribute" in entry
+            else "the list of all users"
+        )
+        for entry in statement["lists"]
+    ]
+    selection = statement.get("selection_of_groups")
+    if selection:
+        parts.append(f"{amount(selection['epsilon'])} for the names of groups that were not public")
+    return [
+        f"These lists were released together under {kind}. The privacy unit is one user; "
+        f"neighbouring data sets: {statement['neighbours']}.",
+        f"Epsilon adds up from: {', '.join(parts)}. A user counts in at most one group of each "
+        "attribute, so its groups together cost no more than one of them.",
+        bound_words(statement),
+        mechanism_words((entry["mechanism"] for entry in statement["lists"]), "users"),
+    ]
 
 
 def read(directory: str) -> GroupReleases:
