@@ -45,7 +45,8 @@ def main() -> int:
     code: int = importlib.import_module("pipelines.__main__").main()
     # Another Ctrl-C while threads end shows no traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if code == sys.modules["pipelines"].INTERRUPTED:
+    jobs = sys.modules["pipelines"]
+    if code in (jobs.INTERRUPTED, jobs.TERMINATED):
         # An interrupt leaves threads of libraries in any state, whose end may change the exit code.
         leave(code)
     if "grpc" in sys.modules:

@@ -33,6 +33,31 @@ class DoneError(InputError):
     """Raised if a job's release exists already; it has an exit code of its own."""
 
 
+class NoBudgetError(InputError):
+    """Raised if a ledger does not pay for a job, now or later, unless a person decides otherwise;
+    it has an exit code of its own."""
+
+
+class UnderWayError(InputError):
+    """Raised if another run of the same job is under way; it has an exit code of its own."""
+
+
+class NotStartedError(InputError):
+    """Raised if a job was not started, and never will be: no record was or will be read."""
+
+
+class JobCancelledError(KeyboardInterrupt):
+    """Raised in place of an interrupt that has cancelled a job on an engine.
+
+    Attributes:
+      has_ended: whether the engine has said that the job has ended.
+    """
+
+    def __init__(self, has_ended: bool):
+        super().__init__()
+        self.has_ended = has_ended
+
+
 class UnsuitableListError(ValueError):
     """The private list contradicts the mechanism's declared parameters. The refusal itself leaks
     information about the data; the message has no numbers of the list."""

@@ -10,8 +10,10 @@ import sys
 from collections.abc import Iterator
 from types import TracebackType
 
-SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
-INTERRUPTED_TEXT = "interrupted"
+SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, NO_BUDGET, UNDER_WAY = range(6)
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes; docs/schedulers.md says what each of them asks of a scheduler."""
+INTERRUPTED_TEXT, TERMINATED_TEXT = "interrupted", "terminated"
 
 # Without the gcp extra, Beam warns about BigQuery whenever it is imported. No job here uses it.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())

@@ -257,8 +257,17 @@ def add_release_flags(
     group.add_argument(
         "--ledger",
         metavar="FILE",
-        help="a privacy ledger that several jobs share (the command ledger makes one): this job's "
-        "cost is reserved there before data are read, or the job is refused",
+        help="a privacy ledger that several jobs share (the command ledger makes one), a file or "
+        "postgresql://USER@HOST/DATABASE: this job's cost is reserved there before data are read, "
+        "or the job is refused",
+    )
+    group.add_argument(
+        "--workers_reach_ledger",
+        action="store_true",
+        help="on an engine: the workers reach the ledger too, on a shared file system or in "
+        "PostgreSQL, and note there when they begin to write. Then a job that fails before costs "
+        "nothing; without this flag its cost stays spent from when the engine runs it. Workers of "
+        "this machine (LOOPBACK) need no flag",
     )
     group.add_argument(
         "--label", metavar="WORDS", help="words for this job's rows in the ledger; not private"

@@ -250,16 +250,18 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
         return printing()(lambda: print(*lines, sep="\n"))
     if release.check is not None:
         release.check()
-    pipeline = None
+    pipeline, workers_reach_ledger = None, True
     if release.source is not None and context.on_beam:
         import apache_beam as beam
 
         from pipelines.worker_pool import make_runner
 
+        given = options().get_all_options()
+        # These workers are on this machine.
+        is_here = given["runner"] == DEFAULT_RUNNER or given["environment_type"] == "LOOPBACK"
+        workers_reach_ledger = is_here or flags.workers_reach_ledger
         with before_any_record(but=ValueError):
             pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
-    # Other runners may go on after this process, or on machines without the ledger.
-    announces = pipeline is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
     # Dataflow writes the job's description, and runs nothing.
     never_runs = (
@@ -276,14 +278,19 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
             release.whole,
             release.requests,
             origin,
-            announces,
+            context.progress,
         )
         with charged as budget_entry:
             if release.may_fail:
                 # Whether a list is drawn depends on it and on the noise. On a full disk, where no
                 # later note could say that this failed, the attempt would be free.
                 budget_entry.begin()
-            write = functools.partial(release.write, budget_entry)
+            for_workers, before_it_runs = budget_entry, lambda: None
+            if not workers_reach_ledger:
+                # From when the engine runs it, it may write.
+                before_it_runs = budget_entry.begin
+                for_workers = budget_entry.for_workers_without_ledger()
+            write = functools.partial(release.write, for_workers)
 
             def begin(*collections: Any) -> None:
                 context.progress.written = Written.PERHAPS
@@ -295,7 +302,7 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
                 _run_here(flags, release, begin)
             else:
                 context.progress.written = Written.PERHAPS
-                _run_on_beam(flags, release, write, pipeline)
+                _run_on_beam(flags, release, write, pipeline, before_it_runs)
             context.progress.written = Written.YES
         combined = release.combine and release.combine()
         with printing():
@@ -331,13 +338,14 @@ def _run_on_beam(
     release: PreparedRelease,
     write: Callable[..., None],
     pipeline: beam.Pipeline,
+    before_it_runs: Callable[[], None],
 ) -> None:
     from dp_transforms.beam.engine import OnBeam
 
     assert release.source is not None
     shows = flags.progress, flags.show_private_counters
     engine = OnBeam(pipeline, release.source, JobSecret.from_os(), flags.num_buckets, *shows)
-    engine.run(write, release.make(engine))
+    engine.run(write, release.make(engine), before_it_runs)
 
 
 def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:

@@ -174,6 +174,11 @@ class Ledger:
         with store.transaction() as stored:
             return cls(store, stored.header)
 
+    @staticmethod
+    def check_path(path: str | os.PathLike[str]) -> None:
+        """Raises a ValueError for a URL that ``create`` and ``open`` refuse, without connecting."""
+        _store_of(path)
+
     def lines(self) -> Lines:
         """Returns all reservations in order; raises as ``open``."""
         return self._stored().lines

@@ -65,7 +65,6 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
     assert states(path) == ["reserved", "committed", "committed"]
 
 
-@pytest.mark.parametrize("announces", [False, True])
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize(
     ("error", "state"),
