@@ -1,0 +1,184 @@
+"""Hands pipelines to engines that run them elsewhere, and cancels them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
+
+from dp_transforms.errors import (
+    InputError,
+    JobCancelledError,
+    NotStartedError,
+    before_any_record,
+)
+
+SECONDS_TO_CANCEL = 20.0
+"""How long an interrupted job waits for its engine to say that it is cancelled."""
+_SECONDS_BETWEEN_LOOKS = 0.2
+_REFUSALS = (400, 401, 403, 404)
+"""Status codes of HTTP of a service that has refused a request. With others, such as 409 or 500, it
+may have carried out a first attempt at it."""
+_DATAFLOW_CLIENT = "apache_beam.runners.dataflow.internal.apiclient"
+
+
+def submits(runner: PipelineRunner) -> bool:
+    """Tells whether a runner only hands over the job when it is told to run it. Others read records
+    meanwhile."""
+    # Asked for by name, since importing the class needs an extra.
+    return isinstance(runner, PortableRunner) or type(runner).__name__ == "DataflowRunner"
+
+
+def run_on_engine(
+    pipeline: beam.Pipeline, before_it_runs: Callable[[], None] = lambda: None
+) -> PipelineResult:
+    """Has an engine run a pipeline, and waits for it. An interrupt cancels the job.
+
+    Args:
+      pipeline: its runner ``submits``.
+      before_it_runs: is called once, right before the engine is asked to run what it was given, or
+        before that is given to it if it cannot be seen when that is.
+
+    Raises:
+      NotStartedError: the job never runs: it failed before the engine was asked to run it, or the
+        engine refused it.
+      InputError: it could not be started, as far as can be seen.
+      JobCancelledError: it was interrupted.
+      Exception: it failed; see ``wait_until_finish`` of Beam's results.
+    """
+    # While there is no result, there is nothing to cancel.
+    with _keeping_interrupts() as deliver_interrupts:
+        result = _submitted(pipeline, before_it_runs)
+        try:
+            deliver_interrupts()
+            result.wait_until_finish()
+        except KeyboardInterrupt:
+            raise JobCancelledError(has_ended=_cancel(result)) from None
+    return result
+
+
+def _submitted(pipeline: beam.Pipeline, before_it_runs: Callable[[], None]) -> PipelineResult:
+    is_asked, status = False, None
+
+    def ask() -> None:
+        nonlocal is_asked
+        if not is_asked:
+            before_it_runs()
+            is_asked = True
+
+    try:
+        with _before_the_request(pipeline.runner, ask), before_any_record():
+            try:
+                return pipeline.run()
+            except Exception as error:
+                status = _status(error)
+                raise
+    except InputError as error:
+        if is_asked and status not in _REFUSALS:
+            raise
+        raise NotStartedError(str(error)) from None
+
+
+def _cancel(result: PipelineResult) -> bool:
+    """Cancels a job; tells whether its engine has said in time that it has ended."""
+    until = time.monotonic() + SECONDS_TO_CANCEL
+    try:
+        result.cancel()
+        while not PipelineState.is_terminal(result.state):
+            if time.monotonic() > until:
+                return False
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+    except Exception:
+        return False  # the engine does not answer
+    return True
+
+
+@contextlib.contextmanager
+def _before_the_request(runner: PipelineRunner, ask: Callable[[], None]) -> Iterator[None]:
+    """Has ``ask`` called in the block before a runner asks its engine to run a job."""
+    if isinstance(runner, PortableRunner):
+        owner, name = runner, "create_job_service_handle"
+        make_handle = runner.create_job_service_handle
+
+        def replacement(*arguments: Any) -> Any:
+            handle = make_handle(*arguments)
+            setattr(handle, "run", _after(ask, handle.run))  # noqa: B010
+            return handle
+
+    else:
+        try:
+            owner = importlib.import_module(_DATAFLOW_CLIENT).DataflowApplicationClient
+            name = "submit_job_description"
+            replacement = _after(ask, getattr(owner, name))
+        except (ImportError, AttributeError):
+            ask()
+            yield
+            return
+    had_own, earlier = name in vars(owner), getattr(owner, name)
+    setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        if had_own:
+            setattr(owner, name, earlier)
+        else:
+            delattr(owner, name)
+
+
+def _after(first: Callable[[], None], then: Callable[..., Any]) -> Callable[..., Any]:
+    def both(*arguments: Any, **options: Any) -> Any:
+        first()
+        return then(*arguments, **options)
+
+    return both
+
+
+def _status(error: Exception) -> int | None:
+    """Returns the HTTP status with which a service answered, if the error has one."""
+    for name in ("status_code", "code"):
+        status = getattr(error, name, None)
+        if isinstance(status, int):
+            return status
+    return None
+
+
+@contextlib.contextmanager
+def _keeping_interrupts() -> Iterator[Callable[[], None]]:
+    """Keeps the first SIGINT or SIGTERM from the block until it calls the function that this
+    yields. A second one is not kept."""
+    handlers: dict[int, Callable[[int, Any], Any]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+    kept: list[tuple[int, Any]] = []
+
+    def keep(number: int, frame: Any) -> None:
+        kept.append((number, frame))
+        if len(kept) > 1:
+            handlers[number](number, frame)
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def deliver() -> None:
+        restore()
+        for number, frame in kept[:1]:
+            handlers[number](number, frame)
+
+    for number in handlers:
+        signal.signal(number, keep)
+    try:
+        yield deliver
+    finally:
+        restore()
