@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import re
 from collections.abc import Callable, Iterator
 
@@ -46,16 +47,22 @@ class NotStartedError(InputError):
     """Raised if a job was not started, and never will be: no record was or will be read."""
 
 
+class Cancelled(enum.Enum):
+    """Who has said that a job on an engine is cancelled. The value is what an interrupt says of
+    it. A job server may say so without having told its engine."""
+
+    BY_ENGINE = ", and the job was cancelled"
+    BY_JOB_SERVER = ", and the job server has cancelled the job; look whether the engine has"
+    UNKNOWN = ", but the engine has not said in time that the job was cancelled"
+
+
 class JobCancelledError(KeyboardInterrupt):
-    """Raised in place of an interrupt that has cancelled a job on an engine.
+    """Raised in place of an interrupt that has cancelled a job on an engine, with what is known of
+    that."""
 
-    Attributes:
-      has_ended: whether the engine has said that the job has ended.
-    """
-
-    def __init__(self, has_ended: bool):
+    def __init__(self, cancelled: Cancelled):
         super().__init__()
-        self.has_ended = has_ended
+        self.cancelled = cancelled
 
 
 class UnsuitableListError(ValueError):

@@ -88,11 +88,7 @@ def _interrupted(signals: Sequence[int], outcome: str) -> int:
 
 def _outcome(error: BaseException, progress: Progress) -> str:
     """Returns what became of a job that was interrupted."""
-    text = ""
-    if isinstance(error, JobCancelledError):
-        text = ", and the job was cancelled"
-        if not error.has_ended:
-            text = ", but the engine has not said in time that the job was cancelled"
+    text = error.cancelled.value if isinstance(error, JobCancelledError) else ""
     written = progress.written
     if progress.price is Price.GIVEN_BACK:
         # Nothing can be written any more under what was given back.

@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
+from apache_beam.runners.portability import portable_runner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
+from dp_transforms.beam.flink_rest import cancel_on_flink, has_rest
 from dp_transforms.errors import (
+    Cancelled,
     InputError,
     JobCancelledError,
     NotStartedError,
@@ -61,7 +65,7 @@ def run_on_engine(
             deliver_interrupts()
             result.wait_until_finish()
         except KeyboardInterrupt:
-            raise JobCancelledError(has_ended=_cancel(result)) from None
+            raise JobCancelledError(_cancel(result, pipeline.options)) from None
     return result
 
 
@@ -87,18 +91,27 @@ def _submitted(pipeline: beam.Pipeline, before_it_runs: Callable[[], None]) -> P
         raise NotStartedError(str(error)) from None
 
 
-def _cancel(result: PipelineResult) -> bool:
-    """Cancels a job; tells whether its engine has said in time that it has ended."""
+def _cancel(result: PipelineResult, options: PipelineOptions) -> Cancelled:
+    """Cancels a job, and waits for a while until it has ended."""
     until = time.monotonic() + SECONDS_TO_CANCEL
+    master = options.view_as(FlinkRunnerOptions).flink_master
+    is_portable = isinstance(result, portable_runner.PipelineResult)
+    has_ended = False
     try:
+        if is_portable and has_rest(master):
+            # Beam's job server makes the ids of its jobs of Flink's names for them.
+            name = vars(result)["_job_id"].rpartition("_")[0]
+            has_ended = cancel_on_flink(master, name, until)
         result.cancel()
         while not PipelineState.is_terminal(result.state):
             if time.monotonic() > until:
-                return False
+                return Cancelled.UNKNOWN
             time.sleep(_SECONDS_BETWEEN_LOOKS)
     except Exception:
-        return False  # the engine does not answer
-    return True
+        return Cancelled.UNKNOWN  # the engine does not answer
+    if is_portable and not has_ended:
+        return Cancelled.BY_JOB_SERVER
+    return Cancelled.BY_ENGINE
 
 
 @contextlib.contextmanager
