@@ -32,7 +32,7 @@ ARROWS = {
     "evaluation": "mechanisms mechanisms.partition mechanisms.partition.walk",
     ".": "mechanisms mechanisms.partition",
     "runtime": f". budget columnar {KERNELS}",
-    "files": ". budget columnar runtime mechanisms mechanisms.partition",
+    "files": ". budget columnar runtime mechanisms",
     "reports": f". budget files postprocessing {KERNELS}",
     # Only here is known what a kind of release is.
     "releases": f". budget columnar files postprocessing reports {KERNELS}",

@@ -78,8 +78,9 @@ FORMATS = {
 }
 """The names are those of --input_format; files of other suffixes are delimited text."""
 
-RELEASED_FILES = (FREQUENCIES_FILE, PARTITIONS_FILE, LISTS_FILE, DEGREES_FILE)
-"""The releases of all jobs. A directory holds one of them, since it has one privacy.json."""
+RELEASED_FILES = "released_*.csv"
+"""Matches the main table of every kind of release, and no other file. A directory holds one of
+them, since it has one privacy.json."""
 
 PERIODS = ("hour", "day", "week", "month")
 MOST_PERIODS = 10_000

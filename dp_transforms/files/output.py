@@ -30,10 +30,10 @@ from dp_transforms.files.paths import (
     filesystem,
     join,
     local_path,
+    matching_paths,
     read_bytes,
     write_bytes,
 )
-from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 
 JSON_LINES = "jsonl"
 FORMATS = ("parquet", JSON_LINES)
@@ -91,8 +91,8 @@ class ReleaseDirectory:
         statement: dict[str, Any],
         budget_entry: BudgetEntry,
     ) -> None:
-        """Writes ``file_name``, the coordinates of decoded lists, and the statement under temporary
-        names, then renames them; an InputError if that fails, or another release is there.
+        """Writes the tables and the statement under temporary names, then renames them; an
+        InputError if that fails, or another release is there.
 
         The ledger of ``budget_entry`` notes that the release begins before ``tables`` makes the
         content of the files: a failure that depends on noise is paid for. The statement is renamed
@@ -137,10 +137,8 @@ class ReleaseDirectory:
         if "noisy_counts" in statement:
             numbers = len(COUNTS) if statement["noisy_counts"] else 0
         # The main table is the last to appear.
-        names = [name for name in tables if name != self.file_name]
-        if not is_decoded(statement):
-            names = [name for name in names if name != COORDINATES_FILE]
-        for table in [*names, self.file_name]:
+        others = [name for name in tables if name != self.file_name]
+        for table in [*others, self.file_name]:
             contents[table] = tables[table]
             for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
                 contents[other] = converted(tables[table], name, numbers)
@@ -194,18 +192,13 @@ class ReleaseDirectory:
             _remove([probe])
 
     def _refuse_other_jobs(self) -> None:
-        for name in RELEASED_FILES:
-            if name != self.file_name and self._files.exists(self.file(name)):
+        for path in matching_paths(self.file(RELEASED_FILES)):
+            name = os.path.basename(path)
+            if name != self.file_name:
                 raise InputError(
                     f"{self.file(name)} is another job's release, which would lose its statement: "
                     f"give another --output"
                 )
-
-
-def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside a list of a privacy.json, or of an entry in it."""
-    lists = statement.get("lists", [statement])
-    return any(entry.get("mechanism") == FrobeniusMechanism.title for entry in lists)
 
 
 def directory_path(path: str) -> str:

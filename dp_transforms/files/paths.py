@@ -138,6 +138,14 @@ def write_bytes(path: str, content: bytes) -> None:
         file.write(content)
 
 
+def matching_paths(pattern: str) -> list[str]:
+    """Returns the paths of a directory and a name in which * matches anything, in order."""
+    files = filesystem(pattern)
+    if files is LocalFiles:
+        return sorted(LocalFiles.match(pattern))
+    return sorted(file.path for file in files.match([pattern])[0].metadata_list)
+
+
 def match_files(*patterns: str) -> list[FileVersion]:
     """Returns the files of globs, each of which matches at least one, in order of their paths. A
     path that several match is there once."""

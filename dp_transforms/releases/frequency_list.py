@@ -198,7 +198,7 @@ class ListRelease(Release, Answers):
         return statement_words(self.statement)
 
     def _tables(self) -> Tables:
-        return list_tables([self.released], {})
+        return list_tables([self.released], self.statement)
 
     def _known(self) -> ReleaseIntervals | None:
         with contextlib.suppress(ValueError):  # if public bounds have narrowed the list

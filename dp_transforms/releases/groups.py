@@ -33,7 +33,7 @@ from dp_transforms.releases.base import (
     bound_entries,
 )
 from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.releases.lists import list_guarantee, price_entries, read_lists
+from dp_transforms.releases.lists import is_decoded, list_guarantee, price_entries, read_lists
 from dp_transforms.releases.names import NamesSpec
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
@@ -46,18 +46,20 @@ ALL_USERS_LIST = "list of all users"
 SELECTION = "names of groups"
 
 
-def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]], _: Statement) -> Tables:
+def grouped_tables(
+    lists: Iterable[tuple[str, str, ReleasedList]], statement: Mapping[str, Any]
+) -> Tables:
     """Returns the tables of lists with their attributes and groups, by which they are sorted. A
     list without partitions has the row 0,0, so that every group is named."""
     lists = sorted(lists, key=lambda labelled: labelled[:2])
     rows = ((*label, *row) for *label, released in lists for row in list(released) or [(0, 0)])
-    coordinates = (
-        (*label, *row) for *label, released in lists for row in released.coordinates or ()
-    )
-    return {
-        LISTS_FILE: LISTS_HEADER + csv_lines(rows),
-        COORDINATES_FILE: GROUPED_COORDINATES_HEADER + csv_lines(coordinates),
-    }
+    tables = {LISTS_FILE: LISTS_HEADER + csv_lines(rows)}
+    if is_decoded(statement):
+        coordinates = (
+            (*label, *row) for *label, released in lists for row in released.coordinates or ()
+        )
+        tables[COORDINATES_FILE] = GROUPED_COORDINATES_HEADER + csv_lines(coordinates)
+    return tables
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,8 @@ class GroupReleases(Releases):
         return statement_words(self.statement)
 
     def _tables(self) -> Tables:
-        return grouped_tables(((*name, release.released) for name, release in self.items()), {})
+        lists = ((*name, release.released) for name, release in self.items())
+        return grouped_tables(lists, self.statement)
 
 
 _OF_ALL = (
