@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
-from apache_beam.runners.portability import portable_runner
+from apache_beam.options.pipeline_options import FlinkRunnerOptions
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
@@ -65,7 +64,7 @@ def run_on_engine(
             deliver_interrupts()
             result.wait_until_finish()
         except KeyboardInterrupt:
-            raise JobCancelledError(_cancel(result, pipeline.options)) from None
+            raise JobCancelledError(_cancel(result, pipeline)) from None
     return result
 
 
@@ -91,11 +90,11 @@ def _submitted(pipeline: beam.Pipeline, before_it_runs: Callable[[], None]) -> P
         raise NotStartedError(str(error)) from None
 
 
-def _cancel(result: PipelineResult, options: PipelineOptions) -> Cancelled:
+def _cancel(result: PipelineResult, pipeline: beam.Pipeline) -> Cancelled:
     """Cancels a job, and waits for a while until it has ended."""
     until = time.monotonic() + SECONDS_TO_CANCEL
-    master = options.view_as(FlinkRunnerOptions).flink_master
-    is_portable = isinstance(result, portable_runner.PipelineResult)
+    master = pipeline.options.view_as(FlinkRunnerOptions).flink_master
+    is_portable = isinstance(pipeline.runner, PortableRunner)
     has_ended = False
     try:
         if is_portable and has_rest(master):
