@@ -40,6 +40,7 @@ setup(
         "yaml": ["apache-beam[yaml]>=2.65,<3"],
         # DuckDB's wheel has its own ADBC driver.
         "database": ["adbc-driver-manager>=1.0", "adbc-driver-postgresql>=1.0", "duckdb>=1.1"],
+        "ledger": ["psycopg[binary]>=3.1"],
         "report": ["matplotlib"],
         "completion": ["shtab>=1.7"],
         "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
@@ -56,6 +57,7 @@ setup(
             "openpyxl",
             "pandas<2.4",
             "polars>=1",
+            "psycopg[binary]>=3.1",
             "pytest",
             "pytest-cov",
             "pytest-timeout",
