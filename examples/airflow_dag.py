@@ -1,7 +1,7 @@
 """A DAG of Airflow that makes a private release each day, and pays for each day once.
 
-Put it into Airflow's folder of DAGs. It needs ``dp-frequency-lists`` on the PATH of the workers, and
-where a ledger in PostgreSQL asks for a password, PGPASSWORD or PGPASSFILE in their environment.
+Put it into Airflow's folder of DAGs. It needs ``dp-frequency-lists`` on the PATH of the workers,
+and where a ledger in PostgreSQL asks for a password, PGPASSWORD or PGPASSFILE in their environment.
 Directories come from the environment too: VISITS has the records, RELEASES gets the releases, and
 LEDGER is the ledger's path or URL.
 """

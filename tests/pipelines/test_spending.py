@@ -92,6 +92,18 @@ def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, begins, err
             entry.begin()
 
 
+def test_a_worker_does_not_begin_in_another_ledger_of_the_same_name(path):
+    with spending(path, WHOLE, PARTS) as entry:
+        os.replace(path, f"{path}.right")
+        # As on a machine that does not share the file system.
+        other = Ledger.create(path, 9)
+        with pytest.raises(InputError, match=r"nothing was released: .* is another ledger here"):
+            other.reserve_all(PARTS, announces=True)
+            entry.begin()
+        assert not any(line.begun for line in other.lines())
+        os.replace(f"{path}.right", path)
+
+
 def test_a_job_without_a_shared_ledger_has_one_of_its_own():
     with pytest.raises(InputError, match="only epsilon 0"), spending(None, WHOLE, PARTS * 3):
         pytest.fail("more than the whole")
