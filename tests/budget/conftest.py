@@ -1,7 +1,5 @@
 """Ledgers of both kinds, for tests of what they have in common."""
 
-import contextlib
-import itertools
 import os
 import pathlib
 import tempfile
@@ -9,19 +7,6 @@ import tempfile
 import pytest
 
 from dp_transforms.budget import Ledger
-from tests.budget.postgresql import Unavailable, server
-
-SCHEMAS = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def postgresql():
-    """A PostgreSQL server."""
-    with contextlib.ExitStack() as stack:
-        try:
-            yield stack.enter_context(server())
-        except Unavailable as reason:
-            pytest.skip(f"no PostgreSQL server: {reason}")
 
 
 @pytest.fixture
@@ -30,12 +15,6 @@ def in_memory():
     memory = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None) as place:
         yield pathlib.Path(place)
-
-
-@pytest.fixture
-def url(postgresql):
-    """The URL of a ledger that is not there yet."""
-    return f"{postgresql.url}#of_test_{next(SCHEMAS)}"
 
 
 @pytest.fixture(params=["file", "postgresql"])
