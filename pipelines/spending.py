@@ -101,8 +101,9 @@ def spending(
             yield entry
         except BaseException as error:
             is_free = False
-            # If the ledger cannot be written now, the next job that reserves finds this out.
-            with contextlib.suppress(CorruptedLedgerError, OSError):
+            # If the ledger cannot be written now, the next job that reserves finds this out. It may
+            # have done so already, if this job was stopped for long.
+            with contextlib.suppress(ValueError, OSError):
                 is_free = _close_failed(ledger, ids, error)
             if progress is not None and path is not None:
                 progress.price = Price.GIVEN_BACK if is_free else Price.SPENT
@@ -150,7 +151,7 @@ def planning_query(path: str | None) -> Iterator[None]:
             yield
     except BaseException as error:
         is_fault_of_flags = isinstance(error, ValueError) and not isinstance(error, InputError)
-        with contextlib.suppress(CorruptedLedgerError, OSError):
+        with contextlib.suppress(ValueError, OSError):
             if is_fault_of_flags:
                 planned.abandon()
             else:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import (
     BudgetExceededError,
-    CorruptedLedgerError,
     Ledger,
     LedgerLine,
     Origin,
@@ -24,6 +23,7 @@ from dp_transforms.budget import (
 from dp_transforms.budget.budget import Cost, PrivacyFilter
 from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is_charged
+from dp_transforms.budget.ledger import LEASE_SECONDS
 from dp_transforms.errors import without_originals
 from dp_transforms.frames import api
 from dp_transforms.mechanisms.decimals import Number
@@ -94,9 +94,9 @@ class Session:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Session:
-        """Opens a session on a ledger's file, which jobs and other sessions may share.
+        """Opens a session on a ledger, by its path or URL, which jobs and other sessions may share.
 
-        Make the file with ``dp-frequency-lists ledger create`` or ``budget.Ledger.create``.
+        Make it with ``dp-frequency-lists ledger create`` or ``budget.Ledger.create``.
 
         Raises:
           FileNotFoundError: there is no such file.
@@ -208,12 +208,15 @@ class Session:
         """Spends in a ledger's file; yields its lines, and the ids of those that are reserved."""
         ledger = self._ledger
         assert ledger is not None, "the session has a file"
-        ids = [entry.id for entry in ledger.reserve_all(requests, announces=True)]
+        reserved = ledger.reserve_all(requests, announces=True, lease_seconds=LEASE_SECONDS)
+        ids = [reservation.id for reservation in reserved]
         try:
-            yield ledger.lines(), ids
+            # A release that is not committed is not handed out, so nothing else is announced.
+            with ledger.held(ids):
+                yield ledger.lines(), ids
         except BaseException as error:
             # If the ledger cannot be written now, the next reservation gives the cost back.
-            with contextlib.suppress(CorruptedLedgerError, OSError):
+            with contextlib.suppress(ValueError, OSError):
                 if is_charged(error):
                     ledger.commit(*ids)
                 else:
