@@ -103,7 +103,10 @@ def test_an_interrupt_cancels_the_job_on_the_cluster(flink, tmp_path, sent, code
     command = [sys.executable, "-m", "pipelines.release_frequency_list", SESSION, "--epsilon=1"]
     command += [f"--input={records}", f"--output={tmp_path}/out", f"--ledger={tmp_path}/ledger"]
     command += ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=2"]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    # Background jobs ignore SIGINT, and so do their children.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    options = {"cwd": ROOT, "stderr": subprocess.PIPE, "text": True, **heard}
+    with subprocess.Popen(command, **options) as process:
         while not (job := {job["id"] for job in cluster.ask("/jobs")["jobs"]} - earlier):
             assert process.poll() is None
             time.sleep(0.05)
