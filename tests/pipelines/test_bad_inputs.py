@@ -1,8 +1,8 @@
 """The bad-input book: malformed and hostile inputs to the jobs.
 
-Each fault ends with its exit code (2: the command line, 1: a file, 4: a budget) and one line on stderr that says
-what to do. Nothing is written, nothing private is in the message, and no budget is spent, be the
-fault in a flag or in the last record.
+Each fault ends with its exit code (2: the command line, 1: a file, 4: a budget) and one line on
+stderr that says what to do. Nothing is written, nothing private is in the message, and no budget is
+spent, be the fault in a flag or in the last record.
 """
 
 import decimal
