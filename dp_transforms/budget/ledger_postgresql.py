@@ -43,7 +43,10 @@ _CONNECTION = {
     "client_encoding": "utf8",
 }
 """Parameters of a connection, unless the URL has others."""
+_NO_HIDDEN_ROWS = "SET LOCAL row_security = off"
+"""Makes an error of policies that would hide rows, so that their costs were missing."""
 _SETTINGS = (
+    _NO_HIDDEN_ROWS,
     # A server may be set up to lose the last commits in a crash.
     "SET LOCAL synchronous_commit = on",
     f"SET LOCAL lock_timeout = '{_WAIT_SECONDS}s'",
@@ -84,13 +87,15 @@ class PostgresqlLedger:
                 "PGPASSFILE to a file, and leave it out"
             )
         self.name = url
-        self._url, self._schema = urllib.parse.urldefrag(url)
-        self._schema = self._schema or _SCHEMA
-        if not _SCHEMA_NAME.fullmatch(self._schema):
+        self._url, fragment = urllib.parse.urldefrag(url)
+        name = fragment or _SCHEMA
+        if not _SCHEMA_NAME.fullmatch(name):
             raise ValueError(
                 "what follows # in a ledger's URL is the name of its schema: 1 to 63 lower-case "
                 "letters, digits and _, not a digit first"
             )
+        # In quotes, it may be a word of SQL.
+        self._schema = f'"{name}"'
 
     def create(self, header: Header) -> None:
         """Makes the schema with its tables, which nobody else may use until they are granted."""
@@ -119,6 +124,7 @@ class PostgresqlLedger:
                 connection.execute(f"LOCK TABLE {reservations} IN SHARE ROW EXCLUSIVE MODE")
             else:
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                connection.execute(_NO_HIDDEN_ROWS)
             yield self._read(connection)
             _commit(connection)
 
@@ -132,7 +138,7 @@ class PostgresqlLedger:
         columns = ", ".join((*LINE_COLUMNS, "sha256"))
         ordered = f"SELECT {columns} FROM {schema}.reservations ORDER BY id"
         line_rows = connection.execute(ordered).fetchall()
-        ((time,),) = connection.execute("SELECT clock_timestamp()").fetchall()
+        ((time,),) = connection.execute("SELECT pg_catalog.clock_timestamp()").fetchall()
         write = functools.partial(self._write, connection)
         return contents(self.name, header_rows, line_rows, text_of_time(time), write)
 

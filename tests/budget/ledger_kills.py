@@ -45,6 +45,7 @@ from tests.budget.postgresql import Unavailable, server
 _SET_CHILD_SUBREAPER = 36
 _LEASES = (None, 60.0, -10.0)
 """A negative lease has run out when it begins."""
+_ROUNDS_OF_A_PACE = 20
 _COSTS = (Fraction(1, 2), Fraction(2, 3), Fraction(1))
 _ENDS = ("gives back", "commits", "waits")
 
@@ -53,17 +54,14 @@ _ENDS = ("gives back", "commits", "waits")
 class _Pace:
     """How long a job takes, and how long a question to the ledger."""
 
-    job: float
-    ask: float
-
-
-_OF_FILES, _OF_POSTGRESQL = _Pace(0.03, 0.003), _Pace(0.3, 0.03)
+    job: float = 0.03
+    ask: float = 0.003
 
 
 class _Files:
     """Makes ledgers in the files of a directory."""
 
-    pace, faults = _OF_FILES, ()
+    faults = ()
 
     def __init__(self, folder):
         self._folder = folder
@@ -81,7 +79,7 @@ class _Files:
 class _Postgresql:
     """Makes ledgers in the schemas of a server, which may crash: then jobs have OSErrors."""
 
-    pace, faults = _OF_POSTGRESQL, (OSError,)
+    faults = (OSError,)
 
     def __init__(self, running):
         self._server = running
@@ -155,14 +153,13 @@ def _worker(ledger, ids, channel, seconds, faults):
             channel.tell("begun", number)
 
 
-def _job(ledger, channel, rng, store):
+def _job(ledger, channel, rng, store, pace):
     channel.tell("job", os.getpid())
     with contextlib.suppress(*store.faults):
-        _reserve_and_end(ledger, channel, rng, store)
+        _reserve_and_end(ledger, channel, rng, store, pace)
 
 
-def _reserve_and_end(ledger, channel, rng, store):
-    pace = store.pace
+def _reserve_and_end(ledger, channel, rng, store, pace):
     if rng.random() < 0.3:
         processes._namespace = lambda: "another machine"
     time.sleep(rng.uniform(0, pace.job / 2))
@@ -194,18 +191,34 @@ def _reserve_and_end(ledger, channel, rng, store):
         return
 
 
-def play(store, rng):
+def measured_pace(store):
+    """Returns a pace at which jobs come to begin, on this machine and as busy as it is now."""
+
+    def work():
+        (made,) = ledger.reserve_all([Request("part", Cost(PrivacyBudget(1)))], announces=True)
+        ledger.begin([made.id])
+
+    with store.ledger("ledger-pace") as ledger:
+        start = time.monotonic()
+        os.waitpid(_fork(work), 0)
+        seconds = time.monotonic() - start
+    usual = _Pace()
+    slower = max(1.0, 3 * seconds / usual.job)
+    return _Pace(slower * usual.job, slower * usual.ask)
+
+
+def play(store, rng, pace):
     """Plays one round; returns how often each thing happened, and what must not be."""
     with store.ledger(f"ledger-{rng.getrandbits(64):x}") as ledger:
-        return _play(store, ledger, rng)
+        return _play(store, ledger, rng, pace)
 
 
-def _play(store, ledger, rng):
+def _play(store, ledger, rng, pace):
     seen, begun, kills = collections.Counter(), set(), []
-    jobs, alive, pace = [], set(), store.pace
+    jobs, alive = [], set()
     channel, crashes = _Channel(), bool(store.faults) and rng.random() < 0.1
     for _ in range(rng.randint(2, 4)):
-        jobs.append(_fork(_job, ledger, channel, random.Random(rng.getrandbits(64)), store))
+        jobs.append(_fork(_job, ledger, channel, random.Random(rng.getrandbits(64)), store, pace))
     start = time.monotonic()
     for word, number in channel.messages(kills):
         seen[word] += 1
@@ -278,10 +291,12 @@ def play_rounds(kind, seed, seconds, rounds=None):
     rng, seen, faults = random.Random(seed), collections.Counter(), []
     with _stores(kind) as store:
         until = time.monotonic() + seconds
-        for _ in itertools.count() if rounds is None else range(rounds):
+        for number in itertools.count() if rounds is None else range(rounds):
             if time.monotonic() >= until:
                 break
-            what, wrong = play(store, rng)
+            if number % _ROUNDS_OF_A_PACE == 0:
+                pace = measured_pace(store)
+            what, wrong = play(store, rng, pace)
             seen.update(what, rounds=1)
             faults += wrong
     return seen, faults

@@ -56,6 +56,12 @@ def test_a_driver_that_is_missing(url, monkeypatch):
         Ledger.open(url)
 
 
+def test_the_name_of_a_schema_may_be_a_word_of_sql(postgresql):
+    url = f"{postgresql.url}#select"
+    Ledger.create(url, epsilon=1).reserve(1, purpose="all of it")
+    assert Ledger.open(url).remaining() == PrivacyBudget(0)
+
+
 def test_what_is_not_there_is_not_made(url):
     with pytest.raises(FileNotFoundError, match="there is no ledger"):
         Ledger.open(url)
@@ -113,6 +119,22 @@ def test_the_rights_that_jobs_need(url):
         execute(job, "UPDATE NAME.budget SET epsilon = '9'")
     with pytest.raises(OSError, match="read-only"):
         Ledger.open(job.replace("#", "?options=-cdefault_transaction_read_only%3Don#"))
+
+
+def test_rows_that_a_policy_hides_are_missed(url):
+    Ledger.create(url, epsilon=1).reserve(1, purpose="all of it").commit()
+    with contextlib.suppress(psycopg.errors.DuplicateObject):
+        execute(url, "CREATE ROLE restricted LOGIN")
+    execute(
+        url,
+        "GRANT USAGE ON SCHEMA NAME TO restricted",
+        "GRANT SELECT ON NAME.budget TO restricted",
+        "GRANT SELECT, INSERT, UPDATE ON NAME.reservations TO restricted",
+        "ALTER TABLE NAME.reservations ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY others ON NAME.reservations USING (state <> 'committed')",
+    )
+    with pytest.raises(OSError, match="may not read and write"):
+        Ledger.open(url.replace("//postgres@", "//restricted@"))
 
 
 def test_a_lock_that_is_never_released(url, monkeypatch):
