@@ -7,17 +7,20 @@ postgres, as they refuse to run as root.
 """
 
 import contextlib
+import ctypes
 import glob
 import os
 import pathlib
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 
 _SECONDS_TO_START = 30.0
+_SET_PARENT_DEATH_SIGNAL = 1
 _USER = "postgres"
 
 
@@ -50,7 +53,8 @@ class Server:
         """Starts the server, and waits until it answers."""
         with open(self._log, "ab") as log:
             command = [self._programs / "postgres", "-D", self._data, *self._settings]
-            options = {"stdout": log, "stderr": log, "cwd": "/", **_as_its_user()}
+            options = {"stdout": log, "stderr": log, "cwd": "/", "preexec_fn": _end_with_parent}
+            options |= _as_its_user()
             self._process = subprocess.Popen(command, **options)
         import psycopg
 
@@ -68,6 +72,10 @@ class Server:
         """Ends the server: "fast" as an owner would, "immediate" as in a crash."""
         self._run("pg_ctl", "-D", self._data, "-m", mode, "stop")
         self._process.wait()
+
+
+def _end_with_parent():
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGQUIT)
 
 
 def _as_its_user():
