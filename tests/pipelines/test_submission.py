@@ -4,20 +4,22 @@ import http.server
 import json
 import os
 import signal
+import sys
 import threading
 import time
+import types
 from fractions import Fraction
 
 import pytest
 from apache_beam.runners.portability import portable_runner
-from apache_beam.runners.runner import PipelineResult, PipelineState
+from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
 from dp_transforms.beam import submission
 from dp_transforms.beam.flink_rest import cancel_on_flink
 from dp_transforms.budget import Ledger
 from pipelines import worker_pool
 from pipelines.release_frequency_list import main
-from tests.jobs import job_flags
+from tests.jobs import instead, job_flags
 
 LOOPBACK, DOCKER = "--environment_type=LOOPBACK", "--environment_type=DOCKER"
 REACH = "--workers_reach_ledger"
@@ -88,7 +90,10 @@ def engine(monkeypatch):
     made = FakeEngine()
     monkeypatch.setattr(worker_pool, "make_runner", lambda flags, options: made)
     monkeypatch.setattr(submission, "SECONDS_TO_CANCEL", 0.3)
-    return made
+    # Background jobs ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield made
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
@@ -130,6 +135,35 @@ def test_the_price_of_a_job_that_fails(tmp_path, engine, job, step, error, flags
     ledger = Ledger.open(tmp_path / "ledger")
     assert ledger.spent().epsilon == (Fraction(2, 5) if state[0] == "reserved" else 0)
     assert ledger.free_failures_left() == 20 - (state[0] == "failed")
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_the_request_to_dataflow_is_when_a_job_may_begin(tmp_path, job, monkeypatch, is_seen):
+    """Without Beam's extra, or if Beam moves the method, the job is begun before."""
+    seen = []
+
+    class Client:
+        def submit_job_description(self, name):
+            seen.append((name, row(tmp_path)))
+            raise Refused("forbidden")
+
+    class DataflowRunner(PipelineRunner):
+        def run_pipeline(self, pipeline, options):
+            seen.append(row(tmp_path))
+            Client().submit_job_description("job")
+
+    module = types.ModuleType("client_of_dataflow")
+    if is_seen:
+        module.DataflowApplicationClient = Client
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(submission, "_DATAFLOW_CLIENT", module.__name__)
+    monkeypatch.setattr(worker_pool, "make_runner", lambda flags, options: DataflowRunner())
+    before = Client.submit_job_description
+    flags = ["--runner=DataflowRunner", "--project=project-1", "--region=r"]
+    assert main([*instead(job, *flags), "--temp_location=gs://bucket-1/tmp"]) == 1
+    assert seen == [("reserved", not is_seen), ("job", ("reserved", True))]
+    assert row(tmp_path) == ("abandoned", True)
+    assert Client.submit_job_description is before
 
 
 def test_a_job_with_workers_of_other_machines_is_begun_when_it_is_asked_to_run(
