@@ -69,25 +69,41 @@ def run_on_engine(
 
 
 def _submitted(pipeline: beam.Pipeline, before_it_runs: Callable[[], None]) -> PipelineResult:
-    is_asked, status = False, None
-
-    def ask() -> None:
-        nonlocal is_asked
-        if not is_asked:
-            before_it_runs()
-            is_asked = True
-
+    request = _Request(before_it_runs)
     try:
-        with _before_the_request(pipeline.runner, ask), before_any_record():
+        with _noticed(request, pipeline.runner), before_any_record():
             try:
                 return pipeline.run()
             except Exception as error:
-                status = _status(error)
+                request.status = _status(error)
                 raise
     except InputError as error:
-        if is_asked and status not in _REFUSALS:
+        if request.may_have_been_carried_out:
             raise
         raise NotStartedError(str(error)) from None
+
+
+class _Request:
+    """What is known of a request to an engine to run a job."""
+
+    def __init__(self, before: Callable[[], None]):
+        self._before = before
+        self._is_made = False
+        self.attempts = 0
+        self.status: int | None = None
+
+    def make(self) -> None:
+        """Notes that the request is about to be made, perhaps repeatedly."""
+        if not self._is_made:
+            self._before()
+            self._is_made = True
+
+    @property
+    def may_have_been_carried_out(self) -> bool:
+        """Tells whether the engine may have got the request, and not refused it. What a service
+        answers to a second attempt says nothing of the first one."""
+        is_refused = self.attempts == 1 and self.status in _REFUSALS
+        return self._is_made and not is_refused
 
 
 def _cancel(result: PipelineResult, pipeline: beam.Pipeline) -> Cancelled:
@@ -114,26 +130,47 @@ def _cancel(result: PipelineResult, pipeline: beam.Pipeline) -> Cancelled:
 
 
 @contextlib.contextmanager
-def _before_the_request(runner: PipelineRunner, ask: Callable[[], None]) -> Iterator[None]:
-    """Has ``ask`` called in the block before a runner asks its engine to run a job."""
+def _noticed(request: _Request, runner: PipelineRunner) -> Iterator[None]:
+    """Notices when a runner asks its engine in the block to run a job."""
     if isinstance(runner, PortableRunner):
         owner, name = runner, "create_job_service_handle"
         make_handle = runner.create_job_service_handle
 
-        def replacement(*arguments: Any) -> Any:
+        def noticing_handle(*arguments: Any) -> Any:
             handle = make_handle(*arguments)
-            setattr(handle, "run", _after(ask, handle.run))  # noqa: B010
+            run = handle.run
+
+            def noticed_run(*arguments: Any) -> Any:
+                request.make()
+                return run(*arguments)
+
+            setattr(handle, "run", noticed_run)  # noqa: B010
             return handle
 
+        replacement: Callable[..., Any] = noticing_handle
     else:
         try:
             owner = importlib.import_module(_DATAFLOW_CLIENT).DataflowApplicationClient
             name = "submit_job_description"
-            replacement = _after(ask, getattr(owner, name))
+            submit = getattr(owner, name)
         except (ImportError, AttributeError):
-            ask()
+            request.make()
             yield
             return
+
+        def noticing_submit(client: Any, *arguments: Any) -> Any:
+            service = client._jobs_client
+            create = service.create_job
+
+            def counted_create(*arguments: Any, **options: Any) -> Any:
+                request.attempts += 1
+                return create(*arguments, **options)
+
+            service.create_job = counted_create
+            request.make()
+            return submit(client, *arguments)
+
+        replacement = noticing_submit
     had_own, earlier = name in vars(owner), getattr(owner, name)
     setattr(owner, name, replacement)
     try:
@@ -143,14 +180,6 @@ def _before_the_request(runner: PipelineRunner, ask: Callable[[], None]) -> Iter
             setattr(owner, name, earlier)
         else:
             delattr(owner, name)
-
-
-def _after(first: Callable[[], None], then: Callable[..., Any]) -> Callable[..., Any]:
-    def both(*arguments: Any, **options: Any) -> Any:
-        first()
-        return then(*arguments, **options)
-
-    return both
 
 
 def _status(error: Exception) -> int | None:

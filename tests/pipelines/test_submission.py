@@ -1,5 +1,6 @@
 """Jobs that an engine refuses, fails or cancels, and their price. The engine is a fake one."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -25,12 +26,12 @@ LOOPBACK, DOCKER = "--environment_type=LOOPBACK", "--environment_type=DOCKER"
 REACH = "--workers_reach_ledger"
 
 
-class Refused(Exception):
-    code = 403
+class ServiceError(Exception):
+    """An answer of a service with a status of HTTP."""
 
-
-class Conflict(Exception):
-    code = 409
+    def __init__(self, code):
+        super().__init__(f"status {code}")
+        self.code = code
 
 
 class Running(PipelineResult):
@@ -113,12 +114,10 @@ def row(tmp_path):
 @pytest.mark.parametrize(
     ("step", "error", "flags", "state"),
     [
-        # It was never asked to run the job, or has refused to: the failure is not even counted.
+        # It was never asked to run the job: the failure is not even counted.
         ("when_prepared", RuntimeError("no jar"), [LOOPBACK], ("abandoned", False)),
         ("when_prepared", RuntimeError("no jar"), [DOCKER], ("abandoned", False)),
-        ("when_run", Refused("forbidden"), [DOCKER], ("abandoned", True)),
         # It may have started.
-        ("when_run", Conflict("twice"), [DOCKER], ("reserved", True)),
         ("when_run", RuntimeError("lost"), [DOCKER], ("reserved", True)),
         # It has failed, and a worker may be writing.
         ("when_waiting", RuntimeError("FAILED"), [DOCKER], ("reserved", True)),
@@ -137,23 +136,43 @@ def test_the_price_of_a_job_that_fails(tmp_path, engine, job, step, error, flags
     assert ledger.free_failures_left() == 20 - (state[0] == "failed")
 
 
-@pytest.mark.parametrize("is_seen", [True, False])
-def test_the_request_to_dataflow_is_when_a_job_may_begin(tmp_path, job, monkeypatch, is_seen):
-    """Without Beam's extra, or if Beam moves the method, the job is begun before."""
-    seen = []
+@pytest.mark.parametrize(
+    ("answers", "state"),
+    [
+        ([403], "abandoned"),
+        # It may have carried out this request, or the one before it.
+        ([409], "reserved"),
+        ([503, 403], "reserved"),
+        # Without Beam's extra, or if Beam moves the method, nothing is known of the request.
+        (None, "reserved"),
+    ],
+)
+def test_a_job_that_dataflow_refuses_costs_nothing(tmp_path, job, monkeypatch, answers, state):
+    rows = []
+
+    class Service:
+        def create_job(self, request):
+            rows.append(row(tmp_path))
+            raise ServiceError(rest.pop(0))
 
     class Client:
+        def __init__(self):
+            self._jobs_client = Service()
+
         def submit_job_description(self, name):
-            seen.append((name, row(tmp_path)))
-            raise Refused("forbidden")
+            while len(rest) > 1:
+                with contextlib.suppress(ServiceError):
+                    self._jobs_client.create_job(request=name)
+            self._jobs_client.create_job(request=name)
 
     class DataflowRunner(PipelineRunner):
         def run_pipeline(self, pipeline, options):
-            seen.append(row(tmp_path))
+            rows.append(row(tmp_path))
             Client().submit_job_description("job")
 
+    rest = answers or [403]
     module = types.ModuleType("client_of_dataflow")
-    if is_seen:
+    if answers:
         module.DataflowApplicationClient = Client
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(submission, "_DATAFLOW_CLIENT", module.__name__)
@@ -161,8 +180,8 @@ def test_the_request_to_dataflow_is_when_a_job_may_begin(tmp_path, job, monkeypa
     before = Client.submit_job_description
     flags = ["--runner=DataflowRunner", "--project=project-1", "--region=r"]
     assert main([*instead(job, *flags), "--temp_location=gs://bucket-1/tmp"]) == 1
-    assert seen == [("reserved", not is_seen), ("job", ("reserved", True))]
-    assert row(tmp_path) == ("abandoned", True)
+    assert rows[:2] == [("reserved", answers is None), ("reserved", True)]
+    assert row(tmp_path) == (state, True)
     assert Client.submit_job_description is before
 
 
