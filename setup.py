@@ -54,6 +54,7 @@ setup(
             "matplotlib",
             "mypy",
             "nbclient",
+            "networkx",
             "openpyxl",
             "pandas<2.4",
             "polars>=1",
