@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.engines.base import Collections
 from dp_transforms.engines.in_process import InProcess, enough_memory
-from dp_transforms.errors import without_originals
+from dp_transforms.errors import hiding_originals
 from dp_transforms.files.filenames import COUNTS, period_names
 from dp_transforms.files.frame_records import Names, records_of
+from dp_transforms.frames.payer import Payer
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
@@ -27,6 +28,7 @@ from dp_transforms.releases import (
     DegreesSpec,
     GroupReleases,
     GroupsSpec,
+    ListAndNamesSpec,
     ListRelease,
     ListSpec,
     NamesRelease,
@@ -38,26 +40,27 @@ from dp_transforms.releases import (
 )
 from dp_transforms.releases.names import names_table, statement_with_types
 from dp_transforms.runtime.job_secret import JobSecret, claimed, release_frequency_list
-from dp_transforms.runtime.python_values import column_name, several_names
+from dp_transforms.runtime.python_values import column_name, public_names, several_names
 
 if TYPE_CHECKING:
-    from dp_transforms.frames.session import Session
+    import pyarrow as pa
+
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
     from dp_transforms.postprocessing.planning import ReleasePlan
 
 
-@without_originals()
+@hiding_originals
 def release(
     data: Any,
-    *,
     user: str | int,
     partition: Names,
+    *,
     epsilon: Number,
     max_partitions_per_user: int | None = None,
     survey: bool | Number | None = None,
     mechanism: str = AUTO,
     drop_nulls: bool = False,
-    session: Session | None = None,
+    session: Payer | None = None,
     secret: JobSecret | None = None,
 ) -> ListRelease:
     """Releases how many users partitions have, without naming the partitions.
@@ -109,18 +112,18 @@ def release(
             (data, user, partition, drop_nulls),
         )
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
-    ((released,),), statement = _run(spec, session, secret, data, user, partition, drop_nulls)
+    ((released,),), statement = run_spec(spec, session, secret, data, user, partition, drop_nulls)
     return ListRelease(released, statement)
 
 
-@without_originals()
+@hiding_originals
 def release_counts(
     counts: FrequencyList | Iterable[int],
     *,
     epsilon: Number,
     max_partitions_per_user: int,
     mechanism: str = AUTO,
-    session: Session | None = None,
+    session: Payer | None = None,
     secret: JobSecret | None = None,
 ) -> ListRelease:
     """Releases counts of distinct users that were made elsewhere.
@@ -154,20 +157,23 @@ def release_counts(
     return ListRelease(released, spec.statement(None, bounded_by_job=False) | budget)
 
 
-@without_originals()
+@hiding_originals
 def select(
     data: Any,
-    *,
     user: str | int,
     partition: Names,
+    *,
     epsilon: Number,
     delta: Number,
     max_partitions_per_user: int,
     counts: bool = False,
     strategy: str = AUTO,
     pre_threshold: int = 1,
+    public_partitions: Iterable[Any] | None = None,
+    public_threshold: int | None = None,
+    others_share: Number | None = None,
     drop_nulls: bool = False,
-    session: Session | None = None,
+    session: Payer | None = None,
     secret: JobSecret | None = None,
 ) -> NamesRelease:
     """Selects the partitions that may be named.
@@ -181,6 +187,12 @@ def select(
       counts: also release noisy numbers of users, with intervals, at no further cost.
       strategy: see ``mechanisms.selection.make_strategy``.
       pre_threshold: never name a partition with fewer users than this.
+      public_partitions: names that are public anyway, of the type of the column; tuples for several
+        columns. With ``counts`` each of them is in the release, also without users.
+      public_threshold: name public partitions whose noisy count exceeds this number alone; 0 by
+        default without ``counts``.
+      others_share: also release about how many users have partitions that are not named, for this
+        part of epsilon: ``users_of_other_partitions`` in the statement.
 
     >>> import dp_transforms as dp
     >>> visits = {"who": list(range(100)), "page": ["home"] * 99 + ["diary"]}
@@ -189,23 +201,48 @@ def select(
     ... ).to_arrow().to_pydict()
     {'page': ['home']}
     """
-    if not isinstance(strategy, str):
-        raise TypeError(f"strategy must be a name, got {type(strategy).__name__}")
-    spec = NamesSpec.of(
-        strategy,
+    public: Any = ()
+    if public_partitions is not None:
+        public = public_names(public_partitions, several_names(partition))
+    spec = NamesSpec.of_whole(
+        strategy_name(strategy),
         epsilon,
         delta,
         max_partitions_per_user,
+        others_share,
         pre_threshold=pre_threshold,
         noisy_counts=counts,
         intervals=counts,
+        public_partitions=public,
+        public_threshold=public_threshold,
     )
+    check_count_columns(counts, partition)
+    (selected, *others), statement = run_spec(
+        spec, session, secret, data, user, partition, drop_nulls
+    )
+    for (users,) in others:
+        statement["users_of_other_partitions"] = users
+    return names_release(selected, statement)
+
+
+def names_release(selected: Sequence[pa.Table], statement: dict[str, Any]) -> NamesRelease:
+    """Returns the names that an engine has selected, and their statement, as a release."""
+    names = names_table(selected, statement)
+    return NamesRelease(names, statement_with_types(names, statement))
+
+
+def strategy_name(strategy: object) -> str:
+    """Returns the name of a strategy, or raises a TypeError."""
+    if not isinstance(strategy, str):
+        raise TypeError(f"strategy must be a name, got {type(strategy).__name__}")
+    return strategy
+
+
+def check_count_columns(counts: bool, partition: Names) -> None:
+    """Raises a ValueError if a column of partitions has the name of one that counts add."""
     added = {*COUNTS} & {*map(str, several_names(partition))}
     if counts and added:
         raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
-    (selected,), statement = _run(spec, session, secret, data, user, partition, drop_nulls)
-    names = names_table(selected, statement)
-    return NamesRelease(names, statement_with_types(names, statement))
 
 
 def _release_all_records(
@@ -213,7 +250,7 @@ def _release_all_records(
     max_partitions_per_user: int | None,
     survey: bool | Number | None,
     mechanism: str,
-    session: Session | None,
+    session: Payer | None,
     secret: JobSecret | None,
     records: tuple[Any, ...],
 ) -> AllRecordsRelease:
@@ -225,7 +262,7 @@ def _release_all_records(
         survey_share=None if survey is True else survey,
         mechanism=mechanism,
     )
-    ((surveyed,),), statement = _run(spec, session, secret, *records)
+    ((surveyed,),), statement = run_spec(spec, session, secret, *records)
     return AllRecordsRelease.of(surveyed, statement | surveyed.entries)
 
 
@@ -234,11 +271,23 @@ def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) ->
     return ListSpec(partition_mechanism(epsilon, max_partitions, mechanism))
 
 
-def _run(
-    spec: ReleaseSpec, session: Session | None, secret: JobSecret | None, *records: Any
+def run_spec(
+    spec: ReleaseSpec, session: Payer | None, secret: JobSecret | None, *records: Any
 ) -> tuple[Collections, dict[str, Any]]:
     """Makes a release from the arguments of ``records_of``; returns the engine's collections and
     the statement."""
+    collections, columns, budget = collect(spec, session, secret, *records)
+    return collections, spec.statement(columns) | budget
+
+
+def collect(
+    spec: ReleaseSpec | ListAndNamesSpec,
+    session: Payer | None,
+    secret: JobSecret | None,
+    *records: Any,
+) -> tuple[Collections, list[pa.Field], dict[str, Any]]:
+    """Makes a release from the arguments of ``records_of``; returns the engine's collections, the
+    columns of partitions, and the budget's part of statements."""
     with enough_memory(), _charge(session, spec.requests) as budget:
         source = records_of(*records)
         if isinstance(spec, GroupsSpec):
@@ -248,11 +297,11 @@ def _run(
     if session is not None:
         data, *arguments = records
         session.note_release(spec, repr(arguments), data if isinstance(data, str) else id(data))
-    return collections, spec.statement(source.partition_fields) | budget
+    return collections, source.partition_fields, budget
 
 
 def _charge(
-    session: Session | None, requests: Sequence[Request]
+    session: Payer | None, requests: Sequence[Request]
 ) -> contextlib.AbstractContextManager[dict[str, Any]]:
     """Returns a context that spends a session's budget; refuses now to spend more than is left."""
     if session is None:
@@ -267,12 +316,12 @@ def _charge(
     return session.spending(requests)
 
 
-@without_originals()
+@hiding_originals
 def release_by_period(
     data: Any,
-    *,
     user: str | int,
     partition: Names,
+    *,
     time: str,
     period: str,
     periods: str,
@@ -281,7 +330,7 @@ def release_by_period(
     max_partitions_per_user: int,
     mechanism: str = AUTO,
     drop_nulls: bool = False,
-    session: Session | None = None,
+    session: Payer | None = None,
     secret: JobSecret | None = None,
 ) -> Releases:
     """Releases a list for each hour, day, week or month; all of them together are epsilon-DP.
@@ -320,7 +369,7 @@ def release_by_period(
         mechanism=mechanism,
         kind=period,
     )
-    (lists,), statement = _run(
+    (lists,), statement = run_spec(
         spec, session, secret, data, user, partition, drop_nulls, [time], period
     )
     return Releases(
@@ -328,12 +377,12 @@ def release_by_period(
     )
 
 
-@without_originals()
+@hiding_originals
 def release_groups(
     data: Any,
-    *,
     user: str | int,
     partition: Names,
+    *,
     groups: Mapping[str, Sequence[str] | None],
     epsilon_all: Number,
     epsilon_groups: Number,
@@ -342,7 +391,7 @@ def release_groups(
     delta: Number | None = None,
     mechanism: str = AUTO,
     drop_nulls: bool = False,
-    session: Session | None = None,
+    session: Payer | None = None,
     secret: JobSecret | None = None,
 ) -> GroupReleases:
     """Releases the list of all users and that of each group of users, under one budget.
@@ -397,7 +446,9 @@ def release_groups(
         selection=selection,
         mechanism=mechanism,
     )
-    (lists,), statement = _run(spec, session, secret, data, user, partition, drop_nulls, [*groups])
+    (lists,), statement = run_spec(
+        spec, session, secret, data, user, partition, drop_nulls, [*groups]
+    )
     return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
 
 
@@ -408,19 +459,19 @@ def _group_name(value: Any) -> Any:
     return value if value is None else str(value)
 
 
-@without_originals()
+@hiding_originals
 def degrees(
     edges: Any,
-    *,
     source: str | int,
     target: str | int,
+    *,
     epsilon: Number,
     degree: str = "undirected",
     degree_bound: int | None = None,
     nodes: int | None = None,
     mechanism: str = AUTO,
     drop_nulls: bool = False,
-    session: Session | None = None,
+    session: Payer | None = None,
     secret: JobSecret | None = None,
 ) -> ListRelease:
     """Releases how many nodes of a graph have each degree.
@@ -445,22 +496,22 @@ def degrees(
     [(4, 1), (1, 4)]
     """
     spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
-    ((released,),), statement = _run(spec, session, secret, edges, source, target, drop_nulls)
+    ((released,),), statement = run_spec(spec, session, secret, edges, source, target, drop_nulls)
     return ListRelease(released, statement)
 
 
-@without_originals()
+@hiding_originals
 def choose_kappa(
     data: Any,
-    *,
     user: str | int,
     partition: Names,
+    *,
     epsilon: Number,
     for_epsilon: Number,
     for_delta: Number | None = None,
     max_degree: int = MAX_DEGREE,
     drop_nulls: bool = False,
-    session: Session | None = None,
+    session: Payer | None = None,
     secret: JobSecret | None = None,
 ) -> KappaChoice:
     """Compares values of ``max_partitions_per_user`` for a later release.
@@ -494,11 +545,11 @@ def choose_kappa(
     spec = UserDegreesSpec(epsilon, max_degree)
     # A made-up user shows, before anything is spent, whether the later release has a mechanism.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
-    ((released,),), _ = _run(spec, session, secret, data, user, partition, drop_nulls)
+    ((released,),), _ = run_spec(spec, session, secret, data, user, partition, drop_nulls)
     return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
 
 
-@without_originals()
+@hiding_originals
 def plan(
     epsilons: Number | Sequence[Number],
     *,

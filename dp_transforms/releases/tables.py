@@ -31,6 +31,10 @@ class Table:
 
         return pa.table(self._columns())
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Exports ``to_arrow`` to other libraries, as Arrow's PyCapsule interface."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> Any:
         """Returns the table as a ``pandas.DataFrame``; needs pandas."""
         return self.to_arrow().to_pandas()
