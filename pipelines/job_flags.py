@@ -199,8 +199,7 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "--periods",
         metavar="FIRST..LAST",
         help="the first and the last day; public: choose them without looking at the records. "
-        "Releases are of whole periods, each that has one of these days; records of others are "
-        "left out",
+        "Records of other days are left out: a first or last week or month has only these days",
     )
     periods.add_argument(
         "--max_periods_per_user",

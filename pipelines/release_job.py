@@ -162,10 +162,11 @@ def period_release(
         max_periods_per_user=flags.max_periods_per_user,
         max_partitions_per_user=flags.max_partitions_per_user,
         kind=flags.period,
+        span=flags.periods,
         **options,
     )
     source = records(flags, [flags.time_column])
-    source.name_periods(flags.period)
+    source.name_periods(flags.period, flags.periods)
     write = writer(flags, spec, source)
     directories = [replace(write.directory, path=join(flags.output, n)) for n in spec.periods]
     every = [replace(write, directory=directory) for directory in directories]

@@ -7,6 +7,8 @@ and keys. Arguments are checked, and a session's budget is spent, before a recor
 from __future__ import annotations
 
 import contextlib
+import inspect
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -316,6 +318,18 @@ def _charge(
     return session.spending(requests)
 
 
+def callers_level() -> int:
+    """Returns the ``stacklevel`` by which a warning of the calling function names the line that
+    called this package."""
+    level, frame = 0, inspect.currentframe()
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_CALLERS:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+_NOT_CALLERS = ("dp_transforms", "contextlib")
+
+
 @hiding_originals
 def release_by_period(
     data: Any,
@@ -342,8 +356,8 @@ def release_by_period(
         zone count in UTC, text as it is written.
       period: "hour", "day", "week" or "month".
       periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
-        looking at the records. Lists are of whole periods, each that has one of these days: the
-        week of a first Thursday begins on Monday. Records of other periods are left out.
+        looking at the records. Records of other days are left out: a first or last week, or month,
+        has only those of its days that are given.
       epsilon: the cost of all lists together; each costs epsilon / max_periods_per_user.
       max_periods_per_user: the most periods in which one user counts, chosen at random.
       max_partitions_per_user: the most partitions in which one user counts in each period.
@@ -368,9 +382,10 @@ def release_by_period(
         max_partitions_per_user=max_partitions_per_user,
         mechanism=mechanism,
         kind=period,
+        span=periods,
     )
     (lists,), statement = run_spec(
-        spec, session, secret, data, user, partition, drop_nulls, [time], period
+        spec, session, secret, data, user, partition, drop_nulls, [time], period, periods
     )
     return Releases(
         {name: ListRelease(one, statement | {"period": name}) for name, one in lists}, period
@@ -486,7 +501,8 @@ def degrees(
       degree: "undirected", "in" or "out".
       degree_bound: the most edges that are kept at a node; further ones are dropped. Public: choose
         it without looking at the graph.
-      nodes: the number of nodes, if it is public and edges are protected.
+      nodes: the number of nodes, if it is public and edges are protected. A warning says if the
+        release shows that there are more.
       mechanism, drop_nulls, session, secret: see ``release``, also for errors. The session's unit
         is "edge" or "node".
 
@@ -497,7 +513,10 @@ def degrees(
     """
     spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
     ((released,),), statement = run_spec(spec, session, secret, edges, source, target, drop_nulls)
-    return ListRelease(released, statement)
+    release = ListRelease(released, statement)
+    if nodes is not None and release.contradiction:
+        warnings.warn(release.contradiction, stacklevel=callers_level())
+    return release
 
 
 @hiding_originals

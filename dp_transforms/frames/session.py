@@ -27,6 +27,7 @@ from dp_transforms.budget import (
 from dp_transforms.budget.budget import Cost, PrivacyFilter
 from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is_charged
 from dp_transforms.errors import without_originals
+from dp_transforms.frames.api import callers_level
 from dp_transforms.frames.api import choose_kappa as _choose_kappa
 from dp_transforms.frames.api import degrees as _degrees
 from dp_transforms.frames.api import release as _release
@@ -224,7 +225,7 @@ class Session:
             warnings.warn(
                 "this is a second release of the same data under the same arguments, and the "
                 "session has paid for it again: keep the first one in a variable",
-                stacklevel=_callers_level(),
+                stacklevel=callers_level(),
             )
 
     release = _paid_by_session(_release)
@@ -339,18 +340,6 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<Session: {self.spent} spent so far, {self.remaining} left of {self.budget}>"
-
-
-def _callers_level() -> int:
-    """Returns the ``stacklevel`` by which a warning of the calling function names the line that
-    called this package."""
-    level, frame = 0, inspect.currentframe()
-    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_CALLERS:
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-_NOT_CALLERS = ("dp_transforms", "contextlib")
 
 
 def _unit(unit: str | PrivacyUnit) -> PrivacyUnit:

@@ -85,6 +85,7 @@ def select_by_period(
         max_periods_per_user=max_periods_per_user,
         max_partitions_per_user=max_partitions_per_user,
         kind=period,
+        span=periods,
         strategy=strategy_name(strategy),
         noisy_counts=counts,
         intervals=counts,
@@ -92,7 +93,7 @@ def select_by_period(
     )
     check_count_columns(counts, partition)
     (selected,), statement = run_spec(
-        spec, session, secret, data, user, partition, drop_nulls, [time], period
+        spec, session, secret, data, user, partition, drop_nulls, [time], period, periods
     )
     return Releases(names_of_each(spec.periods, selected, statement), period)
 

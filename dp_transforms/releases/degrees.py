@@ -84,6 +84,8 @@ class DegreesSpec(ReleaseSpec):
         }
         if self.degree_bound is not None:
             about["degree_bound"] = self.degree_bound
+        if self.nodes is not None:
+            about["nodes"] = self.nodes
         return list_guarantee(self.mechanism, self.unit.neighbours, about)
 
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:

@@ -57,6 +57,8 @@ class _PeriodSpec(ReleaseSpec):
     max_partitions_per_user: int
     epsilon: Number
     kind: str = "period"
+    span: str | None = None
+    """The days whose records count, as "2026-01-01..2026-01-31"; by default all of the periods'."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "periods", tuple(self.periods))
@@ -81,6 +83,7 @@ class _PeriodSpec(ReleaseSpec):
             "first": self.periods[0],
             "last": self.periods[-1],
             "max_periods_per_user": self.periods_per_user,
+            **({"days": self.span} if self.span is not None else {}),
         }
 
     def statement(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.reports.page import table as html_table
 from dp_transforms.reports.page import text_table
-from dp_transforms.reports.pages import figure_of, page_of
+from dp_transforms.reports.pages import page_of
 from dp_transforms.reports.phrases import Words, cost_words, statement_words
 
 if TYPE_CHECKING:
@@ -103,18 +103,6 @@ class PagedTable(Table):
             file.write(page)
 
 
-class PicturedTable(PagedTable):
-    """A table that can draw several lists in one picture."""
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draws one number of every list, or two lists by rank, with 95% intervals: see
-        ``ListRelease.plot``."""
-        figure = figure_of(self)
-        if path is not None:
-            figure.savefig(path)
-        return figure
-
-
 class Release(PagedTable):
     """A release is a table with a privacy statement."""
 
@@ -144,6 +132,13 @@ class Release(PagedTable):
             *self._summary(),
             f"{cost_words(told)}; neighbouring data: {told['neighbours']}{bound}",
         ]
+
+
+def drawn(figure: Any, path: str | os.PathLike[str] | None) -> Any:
+    """Returns a figure, whose image is written to the path, if there is one."""
+    if path is not None:
+        figure.savefig(path)
+    return figure
 
 
 def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool) -> None:

@@ -104,14 +104,22 @@ def new_figure(width: float = 4.6, height: float = 3.7, panels: int = 1) -> tupl
         from matplotlib.figure import Figure
     except ImportError as fault:
         raise ImportError("plots need matplotlib: pip install matplotlib") from fault
-    drawn = Figure(figsize=(width, height), layout="constrained")
+
+    class Picture(Figure):
+        """A figure shows itself at the end of a notebook's cell, which by itself a figure outside
+        of pyplot does not."""
+
+        def _repr_png_(self) -> bytes:
+            return png(self, dpi=120)
+
+    drawn = Picture(figsize=(width, height), layout="constrained")
     return drawn, drawn.subplots(1, panels)
 
 
-def png(drawn: Any) -> bytes:
+def png(drawn: Any, dpi: int = 240) -> bytes:
     """Returns the bytes of a figure's PNG."""
     buffer = io.BytesIO()
-    drawn.savefig(buffer, dpi=240)
+    drawn.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
 
 
@@ -161,10 +169,7 @@ def interval_bars(
         [estimate.value for estimate in estimates],
         [estimate.low for estimate in estimates],
     )
-    if end is None:
-        end = 1.03 * max(
-            [*values, *(estimate.high for estimate in estimates if estimate.high < math.inf), 1]
-        )
+    end = _end_of(estimates) if end is None else end
     places, highs = range(len(estimates)), [min(estimate.high, end) for estimate in estimates]
     if len(estimates) > _MOST_BARS:
         figure, axes = new_figure()
@@ -184,6 +189,45 @@ def interval_bars(
     axes.grid(alpha=0.3)
     _take_literally(axes)
     return figure
+
+
+def intervals_over_time(
+    title: str,
+    unit: str,
+    kind: str,
+    times: Sequence[datetime.datetime],
+    estimates: Sequence[Estimate],
+    end: float | None = None,
+) -> Any:
+    """Draws estimates of periods of a kind, such as "day", over time: a dot and a bar for each, or
+    a band for many. A bar without an upper end goes on."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    values, lows = ([getattr(one, name) for one in estimates] for name in ("value", "low"))
+    end = _end_of(estimates) if end is None else end
+    highs = [min(estimate.high, end) for estimate in estimates]
+    figure, axes = new_figure(width=6.4)
+    if len(estimates) > _MOST_BARS:
+        axes.fill_between(times, lows, highs, alpha=0.3)
+        axes.plot(times, values)
+    else:
+        axes.vlines(times, lows, highs, lw=5, alpha=0.3)
+        axes.plot(times, values, "o", ms=4)
+    locator = AutoDateLocator(maxticks=8)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    about = f"{kind}, by its Monday" if kind == "week" else kind
+    axes.set(title=title, xlabel=about, ylabel=unit, ylim=(0, end))
+    axes.grid(alpha=0.3)
+    _take_literally(axes)
+    return figure
+
+
+def _end_of(estimates: Sequence[Estimate]) -> float:
+    """Returns the end of an axis that shows all estimates."""
+    finite = [estimate.high for estimate in estimates if estimate.high < math.inf]
+    return 1.03 * max([*(estimate.value for estimate in estimates), *finite, 1])
 
 
 def _take_literally(axes: Any, *more: Any) -> None:

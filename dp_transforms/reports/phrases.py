@@ -233,6 +233,9 @@ def _period_words(statement: dict[str, Any]) -> str:
         return ""
     periods, period = statement["periods"], statement.get("period")
     span = f"each {periods['of']} from {periods['first']} to {periods['last']}"
+    if periods["of"] in ("week", "month") and "days" in periods:
+        days = " to ".join(periods["days"].split(".."))
+        span += f", of records of the days {days} alone"
     most = periods["max_periods_per_user"]
     if "strategy" in statement:
         which = (
