@@ -25,6 +25,7 @@ Page = tuple[str, dict[str, bytes]]
 
 _POINTS = 200
 _MOST_BARS = 60
+_MOST_TICKS = 8
 _STYLE = """\
 body { margin: 0 auto; max-width: 1200px; padding: 16px; color: #1a1a1a; background: #fff;
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
@@ -201,7 +202,8 @@ def intervals_over_time(
 ) -> Any:
     """Draws estimates of periods of a kind, such as "day", over time: a dot and a bar for each, or
     a band for many. A bar without an upper end goes on."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+    from matplotlib.ticker import FixedLocator
 
     values, lows = ([getattr(one, name) for one in estimates] for name in ("value", "low"))
     end = _end_of(estimates) if end is None else end
@@ -213,7 +215,8 @@ def intervals_over_time(
     else:
         axes.vlines(times, lows, highs, lw=5, alpha=0.3)
         axes.plot(times, values, "o", ms=4)
-    locator = AutoDateLocator(maxticks=8)
+    few = len(times) <= _MOST_TICKS
+    locator = FixedLocator(date2num(times)) if few else AutoDateLocator(maxticks=_MOST_TICKS)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
