@@ -41,6 +41,7 @@ from .releases.list_and_names import ListAndNames as ListAndNames
 from .releases.names import NamesRelease as NamesRelease
 from .releases.series import Releases as Releases
 from .releases.series import Series as Series
+from .releases.user_degrees import DegreesOfUsers as DegreesOfUsers
 from .runtime.job_secret import JobSecret as JobSecret
 from .runtime.job_secret import release_frequency_list as release_frequency_list
 

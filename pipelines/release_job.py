@@ -14,7 +14,7 @@ from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import join
 from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
-from dp_transforms.releases.base import ReleasedTables, Statement
+from dp_transforms.releases.base import ReleasedTables, Statement, time_entry
 from dp_transforms.releases.periods import write_all_periods
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import printing
@@ -129,7 +129,8 @@ def writer(
     directory = ReleaseDirectory(
         path or flags.output, spec.tables.file_name, flags.overwrite, formats
     )
-    return Writer(directory, spec.statement(columns, bounded_by_job), spec.tables)
+    statement = spec.statement(columns, bounded_by_job) | time_entry()
+    return Writer(directory, statement, spec.tables)
 
 
 def release_of(

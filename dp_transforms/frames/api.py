@@ -40,6 +40,7 @@ from dp_transforms.releases import (
     ReleaseSpec,
     UserDegreesSpec,
 )
+from dp_transforms.releases.base import time_entry
 from dp_transforms.releases.names import names_table, statement_with_types
 from dp_transforms.runtime.job_secret import JobSecret, claimed, release_frequency_list
 from dp_transforms.runtime.python_values import column_name, public_names, several_names
@@ -145,6 +146,7 @@ def release_counts(
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     identity, secret = id(counts), claimed(secret, spec)
     with _charge(session, spec.requests) as budget:
+        about = time_entry() | budget
         if not isinstance(counts, FrequencyList):
             try:
                 counts = FrequencyList.from_counts(counts)
@@ -156,7 +158,7 @@ def release_counts(
         released = release_frequency_list(counts, spec.mechanism, secret)
     if session is not None:
         session.note_release(spec, "counts", identity)
-    return ListRelease(released, spec.statement(None, bounded_by_job=False) | budget)
+    return ListRelease(released, spec.statement(None, bounded_by_job=False) | about)
 
 
 @hiding_originals
@@ -278,8 +280,8 @@ def run_spec(
 ) -> tuple[Collections, dict[str, Any]]:
     """Makes a release from the arguments of ``records_of``; returns the engine's collections and
     the statement."""
-    collections, columns, budget = collect(spec, session, secret, *records)
-    return collections, spec.statement(columns) | budget
+    collections, columns, about = collect(spec, session, secret, *records)
+    return collections, spec.statement(columns) | about
 
 
 def collect(
@@ -289,17 +291,18 @@ def collect(
     *records: Any,
 ) -> tuple[Collections, list[pa.Field], dict[str, Any]]:
     """Makes a release from the arguments of ``records_of``; returns the engine's collections, the
-    columns of partitions, and the budget's part of statements."""
+    columns of partitions, and what statements say of the time and the budget."""
     with enough_memory(), _charge(session, spec.requests) as budget:
         source = records_of(*records)
         if isinstance(spec, GroupsSpec):
             source.check_groups([attribute.groups or () for attribute in spec.attributes])
+        about = time_entry() | budget
         engine = InProcess(source, claimed(secret, source))
         collections = spec.release(engine)
     if session is not None:
         data, *arguments = records
         session.note_release(spec, repr(arguments), data if isinstance(data, str) else id(data))
-    return collections, source.partition_fields, budget
+    return collections, source.partition_fields, about
 
 
 def _charge(

@@ -156,10 +156,10 @@ def release_and_select(
     )
     check_count_columns(counts, partition)
     both = ListAndNamesSpec(list_spec, names_spec)
-    ((released,), selected), columns, budget = collect(
+    ((released,), selected), columns, about = collect(
         both, session, secret, data, user, partition, drop_nulls
     )
     return ListAndNames(
-        ListRelease(released, list_spec.statement(columns) | budget),
-        names_release(selected, names_spec.statement(columns) | budget),
+        ListRelease(released, list_spec.statement(columns) | about),
+        names_release(selected, names_spec.statement(columns) | about),
     )

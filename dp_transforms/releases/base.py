@@ -7,6 +7,7 @@ transforms make a release from the same specification, on either engine.
 from __future__ import annotations
 
 import abc
+import datetime
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -112,6 +113,13 @@ def bound_entries(max_partitions: int, bounded_by_job: bool) -> Statement:
 def amount_entries(name: str, value: Fraction) -> Statement:
     """Returns entries for a part of a budget: a float not below it, and the exact decimal text."""
     return {name: float_above(value), f"{name}_exact": decimal_text(value)}
+
+
+def time_entry() -> Statement:
+    """Returns the time of a release in UTC, to the second, as its maker's clock has it before data
+    are read: it depends on no record."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {"created": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
 def library_versions() -> dict[str, str]:

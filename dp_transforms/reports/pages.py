@@ -12,6 +12,7 @@ from dp_transforms.files.filenames import (
     GROUPS_FILE,
     NAMES_PICTURE,
     PERIODS,
+    RANKS_FILE,
     period_start,
 )
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
@@ -29,6 +30,7 @@ from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
 if TYPE_CHECKING:
     from dp_transforms.releases.names import NamesRelease
     from dp_transforms.releases.series import Releases
+    from dp_transforms.releases.user_degrees import DegreesOfUsers
 
 _GUESSES, _ALPHA = 10, "0.5"
 _SHOWN = 100
@@ -183,6 +185,37 @@ fewer, by luck, would have given that count as well.</p>
     return page.document(title, words, content, {"": statement}), pictures
 
 
+def _user_degrees_page(release: DegreesOfUsers, words: Words) -> page.Page:
+    """Makes the page of how many partitions users have; noisy numbers may be negative."""
+    degrees, most = release.degrees, int(release.statement["max_degree"])
+    ends = [*(lowest - 1 for lowest in degrees.lowest[1:]), most]
+    spans = [
+        f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        for low, high in zip(degrees.lowest, ends, strict=True)
+    ]
+    spans[-1] = f"{degrees.lowest[-1]:,} or more"
+    noise = DiscreteLaplace(1 / Fraction(str(release.statement["epsilon"])))
+    miss = _MISS / 2
+    beyond = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1) - 1
+    estimates = [Estimate(users, users - beyond, users + beyond) for users in degrees.users]
+    drawn = [
+        (span, Estimate(max(0, one.value), max(0, one.low), max(0, one.high)))
+        for span, one in zip(spans, estimates, strict=True)
+    ]
+    picture = page.png(page.interval_bars("Partitions of users", words.users, drawn))
+    intro = (
+        f"How many partitions {words.users} have, with noise. The interval below each number holds "
+        f"the number before noise with {float(1 - _MISS):.0%} confidence. Each interval holds by "
+        "itself. Noisy numbers may be below 0, and are drawn as 0."
+    )
+    rows = [(span, page.count_text(one)) for span, one in zip(spans, estimates, strict=True)]
+    content = f"<p>{html.escape(intro)}</p>\n{page.figure(picture, 'Numbers and intervals.')}"
+    content += page.table([("Partitions", words.users.capitalize()), *rows], numbers=1)
+    title = f"Differentially private numbers of partitions of {words.users}{words.of_data}"
+    statement = {"": dict(release.statement)}
+    return page.document(title, words, content, statement), {RANKS_FILE: picture}
+
+
 def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
     def text(value: Any, place: int) -> str:
         if place >= release._words:
@@ -225,4 +258,5 @@ _PAGES: dict[str, Callable[[Any, Words], page.Page]] = {
     "names": _names_page,
     "series": _series_page,
     "comparison": comparison_page,
+    "user degrees": _user_degrees_page,
 }

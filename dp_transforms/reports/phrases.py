@@ -149,6 +149,8 @@ def statement_words(statement: dict[str, Any]) -> list[str]:
     """
     if "strategy" in statement:
         return _names_words(statement)
+    if "max_degree" in statement:
+        return _user_degrees_words(statement)
     return (_groups_words if "lists" in statement else _list_words)(statement)
 
 
@@ -166,6 +168,18 @@ def _list_words(statement: dict[str, Any]) -> list[str]:
         f"possible release is at most e^{epsilon} times as likely in one case as in the other.",
         _bound_words(statement) + _period_words(statement),
         _mechanism_words([statement], "users" if unit == "user" else "graph"),
+    ]
+
+
+def _user_degrees_words(statement: dict[str, Any]) -> list[str]:
+    epsilon = amount(statement["epsilon"])
+    return [
+        "These numbers of users were released under pure epsilon-differential privacy with epsilon "
+        f"= {epsilon}. The privacy unit is one user; neighbouring data sets: "
+        f"{statement['neighbours']}. Whether any one person's records were used or not, every "
+        f"possible release is at most e^{epsilon} times as likely in one case as in the other.",
+        f"A user of more than {statement['max_degree']:,} partitions counts as having so many.",
+        _mechanism_words([statement], "users"),
     ]
 
 
