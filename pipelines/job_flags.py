@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FORMATS, PERIODS, REPORT_FILE
 from dp_transforms.files.output import FORMATS as OUTPUT_FORMATS
 from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction
@@ -179,6 +181,32 @@ def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) ->
             *_TEXT_FLAGS,
         )
     return RecordFiles(flags.input, *columns, file_format, **options)
+
+
+def reads_first_records(flags: argparse.Namespace) -> str:
+    """Says what reads values of records when ``records`` opens them, such as "planning of a query";
+    an empty text if only a header or the file's own types are read."""
+    if flags.input is None:
+        return ""
+    if flags.query is not None:
+        return "planning of a query"
+    is_text = flags.input_format in ("auto", "csv") and flags.no_header
+    if is_text or "jsonl" in (flags.input_format, *_formats_by_name(flags)):
+        return "reading of the first lines"
+    return ""
+
+
+def _formats_by_name(flags: argparse.Namespace) -> list[str]:
+    """Returns the format of the first file by its name, if it is to be found by that and there is
+    one."""
+    if flags.input_format != "auto":
+        return []
+    from dp_transforms.files.paths import local_path, match_files
+    from dp_transforms.files.record_files import format_name
+
+    with contextlib.suppress(InputError):  # ``records`` raises it again
+        return [format_name(match_files(*map(local_path, flags.input))[0].path)]
+    return []
 
 
 def add_period_flags(parser: argparse.ArgumentParser) -> None:

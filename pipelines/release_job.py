@@ -17,10 +17,10 @@ from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, R
 from dp_transforms.releases.base import ReleasedTables, Statement, time_entry
 from dp_transforms.releases.periods import write_all_periods
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines import printing
+from pipelines import job_flags, printing
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, require, run
 from pipelines.job_flags import PERIOD_FLAGS, records
-from pipelines.spending import check_job, origin_of, planning_query, price, spending
+from pipelines.spending import check_job, first_records, origin_of, price, spending
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -192,8 +192,8 @@ def release_command(
         prepare: Callable[[argparse.Namespace], PreparedRelease | Job],
     ) -> Callable[..., int]:
         def prepared(flags: argparse.Namespace, options: Options) -> Job:
-            has_query = flags.input is not None and flags.query is not None
-            with planning_query(flags.ledger if has_query else None):
+            doing = job_flags.reads_first_records(flags)
+            with first_records(flags.ledger if doing else None, doing):
                 made = prepare(flags)
             if isinstance(made, PreparedRelease):
                 return release_job(flags, options, made)
