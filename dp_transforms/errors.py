@@ -77,6 +77,37 @@ def hiding_originals(function: _Function) -> _Function:
 
 
 @contextlib.contextmanager
+def as_input_error(
+    message: str | Callable[[Exception], str],
+    kinds: tuple[type[Exception], ...] = (Exception,),
+    error_type: type[InputError] = InputError,
+    keep: tuple[type[Exception], ...] = (InputError, MemoryError),
+) -> Iterator[None]:
+    """Raises an InputError in place of an error of these kinds, whose own text may show a value.
+
+    Args:
+      message: the text of the InputError, or a function that makes it from the error.
+      kinds: of errors to replace.
+      error_type: of the error to raise.
+      keep: kinds of errors that pass unchanged, though they are of ``kinds``.
+
+    >>> try:
+    ...     with as_input_error("age must be a number", (ValueError,)):
+    ...         int("ann's diagnosis")
+    ... except InputError as error:
+    ...     print(error)
+    age must be a number
+    """
+    try:
+        yield
+    except keep:
+        raise
+    except kinds as error:
+        text = message if isinstance(message, str) else message(error)
+        raise error_type(text) from None
+
+
+@contextlib.contextmanager
 def before_any_record(but: type[Exception] = InputError) -> Iterator[None]:
     """Turns errors into InputErrors with their whole text, on one line: for steps during which no
     record can have been read. InputErrors stay, and errors of the type ``but``.

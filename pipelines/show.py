@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from dp_transforms.files.filenames import PRIVACY_FILE
-from dp_transforms.files.release_files import reading
+from dp_transforms.files.release_files import as_malformed
 from dp_transforms.releases.directory import load, release_directories
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.reports.page import text_table
@@ -34,11 +34,11 @@ def make_parser() -> OneLineParser:
 def as_json(directory: str) -> dict[str, Any]:
     """Returns what is shown of a directory's release as values of JSON, in which an end that is not
     known is null; a ValueError if it holds none."""
-    with reading(directory, f"a release with its {PRIVACY_FILE}"):
+    with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
         release = load(directory)
-        told = {"directory": directory, "table": _json_rows(release)}
+        shown_values: dict[str, Any] = {"directory": directory, "table": _json_rows(release)}
         if isinstance(release, ListRelease):
-            told["numbers"] = {
+            shown_values["numbers"] = {
                 name: {
                     "value": estimate.value,
                     "low": estimate.low,
@@ -47,7 +47,8 @@ def as_json(directory: str) -> dict[str, Any]:
                 }
                 for name, estimate in release.numbers().items()
             }
-        return told | {"statement": dict(release.statement), "privacy": release.privacy}
+        about = {"statement": dict(release.statement), "privacy": release.privacy}
+        return shown_values | about
 
 
 def _json_rows(release: Any) -> list[dict[str, Any]]:
@@ -63,7 +64,7 @@ def _json_rows(release: Any) -> list[dict[str, Any]]:
 
 def shown(directory: str) -> str:
     """Returns the text about a directory's release; a ValueError if it holds none."""
-    with reading(directory, f"a release with its {PRIVACY_FILE}"):
+    with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
         release = load(directory)
         parts = [repr(release)]
         if isinstance(release, ListRelease):
@@ -76,10 +77,11 @@ def shown(directory: str) -> str:
 def main(flags: argparse.Namespace) -> None:
     directories = release_directories(flags.release)
     if flags.json:
-        told = [as_json(directory) for directory in directories]
-        for one in told if flags.degrees is not None else ():
-            one["kept"] = kept(one["directory"], flags.degrees)
-        print(json.dumps(told if len(told) > 1 else told[0], indent=2, ensure_ascii=False))
+        releases = [as_json(directory) for directory in directories]
+        for release in releases if flags.degrees is not None else ():
+            release["kept"] = kept(release["directory"], flags.degrees)
+        content = releases if len(releases) > 1 else releases[0]
+        print(json.dumps(content, indent=2, ensure_ascii=False))
         return
     for directory in directories:
         head = f"{directory}\n\n" if len(directories) > 1 else ""

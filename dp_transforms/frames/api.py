@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
+from dp_transforms.budget.entry import NO_BUDGET, BudgetEntry
 from dp_transforms.engines.base import Collections
 from dp_transforms.engines.in_process import InProcess, enough_memory
 from dp_transforms.errors import hiding_originals
@@ -145,8 +146,8 @@ def release_counts(
     """
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     identity, secret = id(counts), claimed(secret, spec)
-    with _charge(session, spec.requests) as budget:
-        about = time_entry() | budget
+    with _charge(session, spec.requests) as entry:
+        about = time_entry() | entry.statement
         if not isinstance(counts, FrequencyList):
             try:
                 counts = FrequencyList.from_counts(counts)
@@ -292,11 +293,11 @@ def collect(
 ) -> tuple[Collections, list[pa.Field], dict[str, Any]]:
     """Makes a release from the arguments of ``records_of``; returns the engine's collections, the
     columns of partitions, and what statements say of the time and the budget."""
-    with enough_memory(), _charge(session, spec.requests) as budget:
+    with enough_memory(), _charge(session, spec.requests) as entry:
         source = records_of(*records)
         if isinstance(spec, GroupsSpec):
             source.check_groups([attribute.groups or () for attribute in spec.attributes])
-        about = time_entry() | budget
+        about = time_entry() | entry.statement
         engine = InProcess(source, claimed(secret, source))
         collections = spec.release(engine)
     if session is not None:
@@ -307,10 +308,10 @@ def collect(
 
 def _charge(
     session: Payer | None, requests: Sequence[Request]
-) -> contextlib.AbstractContextManager[dict[str, Any]]:
+) -> contextlib.AbstractContextManager[BudgetEntry]:
     """Returns a context that spends a session's budget; refuses now to spend more than is left."""
     if session is None:
-        return contextlib.nullcontext({})
+        return contextlib.nullcontext(NO_BUDGET)
     # Of the type: a data frame has attributes by the names of its columns.
     if not hasattr(type(session), "spending"):
         raise TypeError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +18,13 @@ from dp_transforms.releases.questions import (
     question_of,
     questions_to_show,
 )
-from dp_transforms.releases.tables import PagedTable, drawn
-from dp_transforms.reports.pages import figure_of
+from dp_transforms.releases.tables import PicturedTable
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(PagedTable):
+class Comparison(PicturedTable):
     """A comparison shows numbers of two lists, and the second number minus the first. A
     question, in words, gives the estimated difference: ``comparison["total"]``.
 
@@ -35,8 +35,6 @@ class Comparison(PagedTable):
       first, second, differences: the answers for each list and for the difference; each interval
         holds with its confidence by itself.
     """
-
-    page_kind = "comparison"
 
     lists: tuple[ListRelease, ListRelease]
     labels: tuple[str, str]
@@ -54,9 +52,15 @@ class Comparison(PagedTable):
     def __len__(self) -> int:
         return len(self.questions)
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draws both lists by rank, with 95% intervals: see ``ListRelease.plot``."""
-        return drawn(figure_of(self), path)
+    def page(self, words: Words = NO_WORDS) -> Page:
+        from dp_transforms.reports.lists import comparison_page
+
+        return comparison_page(self, words)
+
+    def _figure(self) -> Any:
+        from dp_transforms.reports.lists import comparison_figure
+
+        return comparison_figure(self)
 
     def _columns(self) -> dict[str, Any]:
         return {

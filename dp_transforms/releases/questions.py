@@ -60,8 +60,8 @@ def question_of(text: str, names: Mapping[str, str]) -> Question:
                 return question
         for form, words, method in _FORMS:
             before = form.format(**{name: re.escape(word) for name, word in names.items()})
-            found = re.fullmatch(rf"{before} ([\d,]+)", text, re.ASCII)
-            digits = found[1].replace(",", "") if found else ""
+            match = re.fullmatch(rf"{before} ([\d,]+)", text, re.ASCII)
+            digits = match[1].replace(",", "") if match else ""
             if digits and len(digits) <= _LARGEST and int(digits):
                 return Question(words.format(n=int(digits)), method, (int(digits),))
     raise ValueError(
@@ -83,10 +83,15 @@ def half(confidence: float) -> float:
     return 1 - failure_probability(confidence) / 2
 
 
-def difference(one: Estimate, two: Estimate, confidence: float) -> Estimate:
+def difference(first: Estimate, second: Estimate, confidence: float) -> Estimate:
     """Subtracts the first from the second, whose intervals each have confidence ``half``."""
-    low, high = two.low - one.high, two.high - one.low
-    return replace(one, value=two.value - one.value, low=low, high=high, confidence=confidence)
+    return replace(
+        first,
+        value=second.value - first.value,
+        low=second.low - first.high,
+        high=second.high - first.low,
+        confidence=confidence,
+    )
 
 
 def answers_of(

@@ -9,23 +9,25 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+from dp_transforms.releases import series_page
 from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.frequency_list import statement_words as list_words
+from dp_transforms.releases.names_page import names_words
 from dp_transforms.releases.questions import difference, half, names_of, question_of
-from dp_transforms.releases.tables import Release, Table, drawn, publish
-from dp_transforms.reports.pages import figure_of
+from dp_transforms.releases.tables import PicturedTable, Release, Table, drawn, publish
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Releases(Release, Mapping[Any, Any]):
+class Releases(PicturedTable, Release, Mapping[Any, Any]):
     """Maps labels, such as days, to lists or names that were released together.
 
     Attributes:
       statement: the joint guarantee of all releases, as in privacy.json.
     """
-
-    page_kind = "series"
 
     def __init__(self, lists: Mapping[Any, Any], kind: str):
         self._lists, self.kind = dict(lists), kind
@@ -52,8 +54,16 @@ class Releases(Release, Mapping[Any, Any]):
         return list(self)
 
     @property
-    def _are_lists(self) -> bool:
+    def are_lists(self) -> bool:
+        """Tells whether all releases are lists; otherwise they are names."""
         return all(isinstance(release, ListRelease) for release in self.values())
+
+    def page(self, words: Words = NO_WORDS) -> Page:
+        return series_page.series_page(self, words)
+
+    def statement_words(self) -> list[str]:
+        words = list_words if self.are_lists else names_words
+        return words(self.statement)
 
     def _label_columns(self, name: Any) -> dict[str, str]:
         return {self.kind: name}
@@ -82,7 +92,7 @@ class Releases(Release, Mapping[Any, Any]):
         Raises:
           ValueError: there is no such number, or the releases are names.
         """
-        if not self._are_lists:
+        if not self.are_lists:
             raise ValueError("numbers have a series in lists, not in names")
         names = names_of(self.statement)
         asked = question_of(number, names)
@@ -97,7 +107,7 @@ class Releases(Release, Mapping[Any, Any]):
     def plot(self, path: str | os.PathLike[str] | None = None, number: str | None = None) -> Any:
         """Draws one number of every release, with 95% intervals, and over time if they are of
         periods: see ``ListRelease.plot``. ``number`` is one of ``series``."""
-        return drawn(figure_of(self, number), path)
+        return drawn(series_page.series_figure(self, number=number), path)
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes each release into a subdirectory, as a job with ``--period``: see
@@ -108,7 +118,7 @@ class Releases(Release, Mapping[Any, Any]):
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {self.kind: self._names}
-        if not self._are_lists:
+        if not self.are_lists:
             return columns | {"names": [len(names) for names in self.values()]}
         for number in ("partitions", "total"):
             names = (number, f"{number}, low", f"{number}, high")

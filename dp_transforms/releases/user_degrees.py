@@ -14,7 +14,7 @@ from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import DEGREES_FILE, DEGREES_HEADER
 from dp_transforms.files.output import csv_lines
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.release_files import parse_rows, read_file, read_statement, reading
+from dp_transforms.files.release_files import as_malformed, parse_rows, read_file, read_statement
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees, UserDegreeMechanism
 from dp_transforms.releases.base import (
@@ -26,6 +26,8 @@ from dp_transforms.releases.base import (
     amount_entries,
 )
 from dp_transforms.releases.tables import Release, publish
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words, amount, mechanism_words
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -38,8 +40,9 @@ def degree_tables(released: Iterable[ReleasedDegrees], _: Statement) -> Tables:
     >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)], {})
     {'released_user_degrees.csv': b'partitions_from,users\\n1,40\\n2,-3\\n'}
     """
-    (one,) = released
-    return {DEGREES_FILE: DEGREES_HEADER + csv_lines(zip(one.lowest, one.users, strict=True))}
+    (degrees,) = released
+    rows = zip(degrees.lowest, degrees.users, strict=True)
+    return {DEGREES_FILE: DEGREES_HEADER + csv_lines(rows)}
 
 
 _MECHANISM = "histogram of users by their numbers of partitions, discrete Laplace noise"
@@ -89,7 +92,6 @@ class DegreesOfUsers(Release):
       statement: the guarantee, as in privacy.json.
     """
 
-    page_kind = "user degrees"
     _words = 0
     _file_name = DEGREES_FILE
 
@@ -107,6 +109,23 @@ class DegreesOfUsers(Release):
         """Writes the numbers and privacy.json, as the job does: see ``ListRelease.save``."""
         publish({directory: self}, overwrite)
 
+    def page(self, words: Words = NO_WORDS) -> Page:
+        from dp_transforms.releases.user_degrees_page import user_degrees_page
+
+        return user_degrees_page(self, words)
+
+    def statement_words(self) -> list[str]:
+        epsilon, most = amount(self.statement["epsilon"]), self.statement["max_degree"]
+        return [
+            "These numbers of users were released under pure epsilon-differential privacy with "
+            f"epsilon = {epsilon}. The privacy unit is one user; neighbouring data sets: "
+            f"{self.statement['neighbours']}. Whether any one person's records were used or not, "
+            f"every possible release is at most e^{epsilon} times as likely in one case as in the "
+            "other.",
+            f"A user of more than {most:,} partitions counts as having so many.",
+            mechanism_words([self.statement["mechanism"]], "users"),
+        ]
+
     def _tables(self) -> Tables:
         return degree_tables([self.degrees], {})
 
@@ -122,7 +141,7 @@ def read(directory: str) -> DegreesOfUsers:
 def read_degrees(directory: str) -> ReleasedDegrees:
     """Reads the numbers of partitions of users that choose-kappa has released."""
     directory = local_path(directory)
-    with reading(directory, "a release of choose-kappa"):
+    with as_malformed(directory, "a release of choose-kappa"):
         rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)
         lowest, users = zip(*sorted(tuple(map(int, row)) for row in rows), strict=True)
         return ReleasedDegrees(lowest, users, float(read_statement(directory)["epsilon"]))
