@@ -24,7 +24,8 @@ COMMANDS = {
 
 
 @pytest.fixture(params=COMMANDS)
-def released(request, tmp_path, capsys):
+def released(request, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
     (tmp_path / "records.csv").write_text(RECORDS)
     kappa = (
         []
