@@ -345,7 +345,7 @@ class JobParser(OneLineParser):
                 self.error(f"there is no place for {other!r}: give flags as --name=value")
 
 
-def add_json_flag(parser: argparse.ArgumentParser) -> None:
+def add_json_flag(parser: argparse._ActionsContainer) -> None:
     """Adds the flag --json of commands with output for programs."""
     parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
 

@@ -12,7 +12,7 @@ from dp_transforms.files.filenames import FORMATS, PERIODS, REPORT_FILE
 from dp_transforms.files.output import FORMATS as OUTPUT_FORMATS
 from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction
 from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
-from pipelines.command_line import JobParser, refuse, warn
+from pipelines.command_line import JobParser, add_json_flag, refuse, warn
 
 if TYPE_CHECKING:
     from dp_transforms.files.record_files import RecordSource
@@ -315,6 +315,7 @@ def add_release_flags(
         default=[],
         help="write the release in this format too, beside the CSV file; may be given twice",
     )
+    add_json_flag(group)
     if lists:
         group.add_argument(
             "--mechanism",

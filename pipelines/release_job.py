@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -241,7 +242,8 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
         if release.combine is not None and not flags.dry_run and (skips or origin.job_id):
             release.combine(keep=not origin.job_id)  # a run that was killed may not have come to it
         if skips:
-            return printing()(lambda: print("the release is there already: nothing was spent"))
+            skipped = "the release is there already: nothing was spent"
+            return printing()(functools.partial(_say, flags, {"skipped": skipped}))
         raise
     for directory in release.directories:
         directory.check()
@@ -249,7 +251,7 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
         lines = release.source.described() if release.source is not None else []
         lines += price(flags.ledger, release.requests)
         lines.append("dry run: no record was read, and nothing spent or written")
-        return printing()(lambda: print(*lines, sep="\n"))
+        return printing()(functools.partial(_say, flags, {"dry_run": lines}))
     if release.check is not None:
         release.check()
     pipeline = None
@@ -301,9 +303,10 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
             context.progress.written = Written.YES
         combined = release.combine and release.combine()
         with printing():
-            (release.done or functools.partial(say_done, flags, release.directories))()
-            if combined:
-                print(combined)
+            if release.done is not None:
+                release.done()
+            else:
+                say_done(flags, release.directories, combined)
 
     return job
 
@@ -342,12 +345,28 @@ def _run_on_beam(
     engine.run(write, release.make(engine))
 
 
-def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:
-    """Prints the paths of all files, then draws the first directory's report if wanted."""
-    for directory in directories:
-        for name in directory.files:
-            print(directory.file(name))
+def say_done(
+    flags: argparse.Namespace,
+    directories: Sequence[ReleaseDirectory],
+    combined: str | None = None,
+) -> None:
+    """Prints the paths of all files, of the report of the first directory, which is drawn if it is
+    wanted, and of the ``combined`` file of all directories."""
+    files = [directory.file(name) for directory in directories for name in directory.files]
     if flags.report:
         from pipelines.report import write_report
 
-        print(write_report(directories[0].path))
+        files.append(write_report(directories[0].path))
+    if combined:
+        files.append(combined)
+    statements = [directory.statement() for directory in directories] if flags.json else []
+    _say(flags, {"files": files}, privacy=statements)
+
+
+def _say(flags: argparse.Namespace, values: dict[str, Any], **more: Any) -> None:
+    """Prints the only value, a text or several lines, or with --json all values as an object."""
+    if flags.json:
+        print(json.dumps(values | more, indent=2, ensure_ascii=False))
+        return
+    (value,) = values.values()
+    print(*([value] if isinstance(value, str) else value), sep="\n")

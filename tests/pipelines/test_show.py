@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import os
 
 import pytest
 
@@ -24,19 +25,36 @@ COMMANDS = {
 
 
 @pytest.fixture(params=COMMANDS)
-def released(request, tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+def job(request, tmp_path):
+    """A command with its flags, on records that are written."""
     (tmp_path / "records.csv").write_text(RECORDS)
-    kappa = (
-        []
-        if request.param in ("release, all records", "choose-kappa")
-        else ["--max_partitions_per_user=3"]
-    )
-    flags = [*job_flags(tmp_path), *COMMANDS[request.param]]
-    flags = [flag for flag in flags if not flag.startswith("--max_partitions")] + kappa
-    assert main([request.param.partition(",")[0].partition(" ")[0], *flags]) == 0
+    flags = [*job_flags(tmp_path, "--max_partitions_per_user=3"), *COMMANDS[request.param]]
+    if request.param in ("release, all records", "choose-kappa"):
+        flags = [flag for flag in flags if not flag.startswith("--max_partitions")]
+    return [request.param.partition(",")[0].partition(" ")[0], *flags]
+
+
+@pytest.fixture
+def released(job, tmp_path, capsys, monkeypatch):
+    """The directory of a job that was done."""
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    assert main(job) == 0
     capsys.readouterr()
     return tmp_path / "out"
+
+
+def test_jobs_say_as_json_what_they_did(job, released, capsys):
+    job = [*job, "--json"]
+    assert main([*job, "--overwrite"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["files"] and all(map(os.path.exists, told["files"]))
+    if "privacy" in told:
+        stated = [json.loads(path.read_text()) for path in sorted(released.rglob("privacy.json"))]
+        assert told["privacy"] == stated
+        assert main([*job, "--if_exists=skip"]) == 0
+        assert "skipped" in json.loads(capsys.readouterr().out)
+    assert main([*job, "--dry_run", "--overwrite"]) == 0
+    assert "dry run" in json.loads(capsys.readouterr().out)["dry_run"][-1]
 
 
 def no_constant(name):
