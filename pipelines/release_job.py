@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
-from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
 from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
-from dp_transforms.releases.base import ReleasedTables, Statement, time_entry
+from dp_transforms.releases.base import time_entry
 from dp_transforms.releases.periods import write_all_periods
+from dp_transforms.releases.writing import Writer, write_periods
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import job_flags, printing
 from pipelines.command_line import DEFAULT_RUNNER, JobParser, require
@@ -34,38 +34,6 @@ if TYPE_CHECKING:
 
 # Here and in the jobs, functions import Beam, Arrow and the engines themselves: help, a misspelt
 # flag and a list of counts do not wait a second for them.
-
-
-@dataclass(frozen=True)
-class Writer:
-    """Writes a release into a directory. On Beam it is pickled.
-
-    Attributes:
-      directory: receives the files.
-      statement: the privacy.json without what is known only when the release is made.
-      tables: makes the content of the files, see ``ReleasedTables``.
-      period: the name of the release's period, if it has one.
-    """
-
-    directory: ReleaseDirectory
-    statement: Statement
-    tables: ReleasedTables
-    period: str | None = None
-
-    def __call__(
-        self, budget_entry: BudgetEntry, released: Iterable[Any], others: Iterable[int] = ()
-    ) -> None:
-        """Writes the elements of a release and the statement; ``others`` holds the number of users
-        of unnamed partitions, if it is released."""
-        statement = self.statement | budget_entry.statement
-        if self.period is not None:
-            statement["period"] = self.period
-        for users in others:
-            statement["users_of_other_partitions"] = users
-        elements = list(released)
-        statement |= self.tables.entries(elements)
-        content = functools.partial(self.tables.make, elements, statement)
-        self.directory.publish(content, statement, budget_entry)
 
 
 @dataclass(frozen=True)
@@ -98,33 +66,6 @@ class PreparedRelease:
     of_counts: Callable[[], Collections] | None = None
     combine: Callable[..., str] | None = None
     done: Callable[[], None] | None = None
-
-
-def write_each(
-    writers: Sequence[Writer], budget_entry: BudgetEntry, *collections: Iterable[Any]
-) -> None:
-    """Writes each collection by its writer."""
-    for write, released in zip(writers, collections, strict=True):
-        write(budget_entry, released)
-
-
-def _write_periods(
-    writers: Mapping[str, Writer], budget_entry: BudgetEntry, elements: Iterable[Any]
-) -> None:
-    """Writes the release of each period, from pairs with its list, or from tables of names with the
-    period in the column ``list``."""
-    import pyarrow.compute as pc
-
-    released: dict[str, list[Any]] = {period: [] for period in writers}
-    for element in elements:
-        if isinstance(element, tuple):
-            period, released_list = element
-            released[period].append(released_list)
-        else:
-            for period in pc.unique(element["list"]).to_pylist():
-                released[period].append(element.filter(pc.equal(element["list"], period)))
-    for period, write in writers.items():
-        write(budget_entry, released[period])
 
 
 def writer(
@@ -189,7 +130,7 @@ def period_release(
     combine = functools.partial(
         write_all_periods, flags.output, spec.periods, write.directory.file_name
     )
-    write_all = functools.partial(_write_periods, writers)
+    write_all = functools.partial(write_periods, writers)
     return PreparedRelease(
         spec.requests, directories, spec.release, write_all, source, combine=combine
     )
