@@ -80,7 +80,11 @@ def writer(
     columns = None if source is None else source.partition_fields
     formats = tuple(dict.fromkeys(flags.output_format))
     directory = ReleaseDirectory(
-        path or flags.output, spec.tables.file_name, flags.overwrite, formats
+        path or flags.output,
+        spec.tables.file_name,
+        flags.overwrite,
+        formats,
+        spec.integer_columns,
     )
     statement = spec.statement(columns, bounded_by_job) | time_entry()
     return Writer(directory, statement, spec.tables)

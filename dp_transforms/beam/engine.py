@@ -52,9 +52,16 @@ T = TypeVar("T")
 
 
 class OnBeam(Engine):
-    """An engine that adds releases of records to a pipeline: its collections are PCollections. Its
-    arguments are those of ``InProcess`` and of ``progress.Watch``. Few records are one part, where
-    Flink would divide the pipeline's work into parts."""
+    """An engine that adds releases of records to a pipeline: its collections are PCollections.
+
+    On Flink, few records are processed with a parallelism of 1: it starts sooner than several
+    tasks.
+
+    Args:
+      pipeline: receives the steps.
+      source, secret, num_buckets: see ``InProcess``.
+      shows_progress, shows_counters: see ``progress.Watch``.
+    """
 
     def __init__(
         self,
