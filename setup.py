@@ -58,6 +58,7 @@ setup(
             "matplotlib",
             "mypy",
             "nbclient",
+            "networkx",
             "openpyxl",
             "pandas<2.4",
             "polars>=1",
