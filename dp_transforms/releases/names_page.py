@@ -55,7 +55,7 @@ with noise of their own: {counted_of}. Each interval holds this number with
 {confidence:.0%} confidence.</p>
 """
         else:
-            content += f"""<p>{escape(whose)} Each interval holds the true number with
+            content += f"""<p>{escape(whose)} Each interval holds the number before noise with
 {confidence:.0%} confidence given that the partition is named, whatever that number is: of a hundred
 intervals about {100 * (1 - confidence):.0f} do not. A lower end far from its count says that far
 fewer, by luck, would have given that count as well.</p>
