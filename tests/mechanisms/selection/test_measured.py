@@ -257,7 +257,7 @@ def _whole_delta(strategy, plans, pairs):
     return worst
 
 
-@pytest.mark.parametrize("counted", [1, 2])
+@pytest.mark.parametrize("counted", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_look_choice_names_and_counts_are_private_together(monkeypatch, counted):
     # A large part for the look: then it matters that it is paid for.
     monkeypatch.setattr(module, "LOOK_SHARE", Fraction(1, 2))
