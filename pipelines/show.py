@@ -7,6 +7,7 @@ import sys
 
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.release_files import reading
+from dp_transforms.releases.attributes import AttributeReleases
 from dp_transforms.releases.directory import load, release_directories
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.reports.page import text_table
@@ -35,6 +36,11 @@ def shown(directory: str) -> str:
         if isinstance(release, ListRelease):
             rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]
             parts.append(text_table(rows, words=2))
+        if isinstance(release, AttributeReleases):
+            parts += [
+                f"{label}\n{text_table([[name, str(number)] for name, number in numbers.items()], 2)}"
+                for label, numbers in release.ranking()
+            ]
         return "\n\n".join([*parts, release.privacy])
 
 

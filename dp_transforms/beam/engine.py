@@ -14,6 +14,7 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner
 
 from dp_transforms.beam.all_records import ReleaseAllRecords
+from dp_transforms.beam.attributes import ReleaseAttributes
 from dp_transforms.beam.bounds import BoundAware
 from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.beam.degrees import CountDegrees, CountProjectedDegrees
@@ -31,6 +32,7 @@ from dp_transforms.files.record_files import RecordSource
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.releases import (
     AllRecordsSpec,
+    AttributesSpec,
     DegreesSpec,
     GroupsSpec,
     ListAndNamesSpec,
@@ -95,6 +97,9 @@ class OnBeam(Engine):
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseGroupedLists, spec)
+
+    def attribute_lists(self, spec: AttributesSpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseAttributes, spec)
 
     def user_degrees(self, spec: UserDegreesSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseUserDegrees, spec)

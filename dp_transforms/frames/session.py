@@ -26,7 +26,13 @@ from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is
 from dp_transforms.errors import without_originals
 from dp_transforms.frames import api
 from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.releases import GroupReleases, ListRelease, NamesRelease, Releases
+from dp_transforms.releases import (
+    AttributeReleases,
+    GroupReleases,
+    ListRelease,
+    NamesRelease,
+    Releases,
+)
 
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
@@ -158,6 +164,10 @@ class Session:
     def release_groups(self, data: Any, **options: Any) -> GroupReleases:
         """Releases lists of groups: see ``dp_transforms.release_groups``."""
         return api.release_groups(data, **options, session=self)
+
+    def release_attributes(self, data: Any, **options: Any) -> AttributeReleases:
+        """Releases lists of attributes: see ``dp_transforms.release_attributes``."""
+        return api.release_attributes(data, **options, session=self)
 
     def choose_kappa(self, data: Any, **options: Any) -> KappaChoice:
         """Compares values of kappa: see ``dp_transforms.choose_kappa``."""

@@ -149,7 +149,10 @@ def statement_words(statement: dict[str, Any]) -> list[str]:
     """
     if "strategy" in statement:
         return _names_words(statement)
-    return (_groups_words if "lists" in statement else _list_words)(statement)
+    if "lists" not in statement:
+        return _list_words(statement)
+    of_attributes = "columns" in statement["lists"][0]
+    return (_attributes_words if of_attributes else _groups_words)(statement)
 
 
 def _list_words(statement: dict[str, Any]) -> list[str]:
@@ -192,6 +195,23 @@ def _groups_words(statement: dict[str, Any]) -> list[str]:
         f"Epsilon adds up from: {', '.join(parts)}. A user counts in at most one group of each "
         "attribute, so its groups together cost no more than one of them.",
         _bound_words(statement),
+        _mechanism_words(statement["lists"], "users"),
+    ]
+
+
+def _attributes_words(statement: dict[str, Any]) -> list[str]:
+    epsilon = amount(statement["epsilon"])
+    parts = [f"{amount(entry['epsilon'])} for {entry['attribute']}" for entry in statement["lists"]]
+    return [
+        "These lists, one for each attribute of users, were released together under pure "
+        f"epsilon-differential privacy with epsilon = {epsilon}. The privacy unit is one user; "
+        f"neighbouring data sets: {statement['neighbours']}. Whether any one person's records were "
+        f"used or not, every possible release is at most e^{epsilon} times as likely in one case as "
+        "in the other. The values of attributes were not released.",
+        f"Epsilon adds up from: {', '.join(parts)}.",
+        "Each user counts for an attribute with one value, chosen at random where the user's records "
+        "have several; the job that made this release enforced it. Users without a value of an "
+        "attribute are not in its list.",
         _mechanism_words(statement["lists"], "users"),
     ]
 
