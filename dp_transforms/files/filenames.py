@@ -19,7 +19,8 @@ RANKS_FILE = "rank_frequency.png"
 CURVE_FILE = "guessing_curve.png"
 GROUPS_FILE = "groups.png"
 NAMES_PICTURE = "names.png"
-ATTRIBUTES_PICTURE = "attributes.png"
+ATTRIBUTES_PICTURE = "entropies.png"
+UNIQUE_PICTURE = "unique.png"
 COMPARISON_FILE = "comparison.html"
 COMPARISON_PICTURE = "comparison.png"
 REPORT_FILES = (
@@ -29,6 +30,7 @@ REPORT_FILES = (
     GROUPS_FILE,
     NAMES_PICTURE,
     ATTRIBUTES_PICTURE,
+    UNIQUE_PICTURE,
     COMPARISON_FILE,
     COMPARISON_PICTURE,
 )

@@ -131,6 +131,7 @@ class CoordinateIntervals(ReleaseIntervals):
         self.released = released
         self._arms = {ROWS: coordinates.rows, COLUMNS: coordinates.columns}
         self._rate = coordinates.rate
+        self._curves: dict[float, RateCurve] = {}
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         if name in (ENTROPY, COLLISIONS):
@@ -162,6 +163,12 @@ class CoordinateIntervals(ReleaseIntervals):
         return closed((rows - noise, columns - noise), (rows + noise, columns + noise), first, last)
 
     def _rate_curve(self, confidence: float) -> RateCurve:
+        # Several answers of one confidence take the same bounds.
+        if confidence not in self._curves:
+            self._curves[confidence] = self._new_rate_curve(confidence)
+        return self._curves[confidence]
+
+    def _new_rate_curve(self, confidence: float) -> RateCurve:
         failure = _failure(confidence)
         square = self._square(failure * _OF_SQUARE)
         distinct = self.released.distinct

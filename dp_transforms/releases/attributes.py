@@ -61,6 +61,7 @@ from dp_transforms.releases.lists import list_guarantee, price_entries, price_of
 from dp_transforms.releases.questions import ENTROPY_BITS, UNIQUE, USERS, VALUES
 from dp_transforms.releases.series import Releases, columns_of_estimates
 from dp_transforms.releases.tables import publish
+from dp_transforms.reports.phrases import cost_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -229,6 +230,7 @@ class AttributeReleases(Releases):
             releases[attribute_key(entry["columns"])] = ListRelease(released, about)
         super().__init__(releases, "attribute")
         self.statement = dict(statement)
+        self._rankings: dict[float, list[tuple[str, dict[str, Estimate]]]] = {}
 
     @property
     def labels(self) -> list[str]:
@@ -237,11 +239,14 @@ class AttributeReleases(Releases):
     def ranking(self, confidence: float = CONFIDENCE) -> list[tuple[str, dict[str, Estimate]]]:
         """Returns the label of each attribute with its ``identifiability``, from the largest Shannon
         entropy on. Each interval holds by itself, with the confidence."""
-        rows = [
-            (label, release.identifiability(confidence))
-            for label, release in zip(self.labels, self.values(), strict=True)
-        ]
-        return sorted(rows, key=lambda row: -row[1][ENTROPY_BITS].value)
+        if confidence not in self._rankings:
+            rows = [
+                (label, release.identifiability(confidence))
+                for label, release in zip(self.labels, self.values(), strict=True)
+            ]
+            rows.sort(key=lambda row: -row[1][ENTROPY_BITS].value)
+            self._rankings[confidence] = rows
+        return list(self._rankings[confidence])
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
@@ -259,6 +264,15 @@ class AttributeReleases(Releases):
             names = short, f"{short}, low", f"{short}, high"
             columns |= columns_of_estimates(names, [numbers[name] for _, numbers in ranked])
         return columns
+
+    def _below(self) -> list[str]:
+        return [
+            f"bits: Shannon entropy; unique: part of users; each interval has {CONFIDENCE:.0%} "
+            "confidence",
+            f"{cost_words(self.statement)} for all lists; neighbouring data: "
+            f"{self.statement['neighbours']}; at most one value of each attribute of each user "
+            "(enforced)",
+        ]
 
     def _tables(self) -> Tables:
         lists = zip(self.labels, (release.released for release in self.values()), strict=True)

@@ -12,6 +12,7 @@ from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
 from dp_transforms.reports import page
+from dp_transforms.reports.attributes import attributes_page, entropy_figure
 from dp_transforms.reports.lists import (
     all_records_page,
     comparison_figure,
@@ -37,6 +38,8 @@ def page_of(release: Any, words: Words = NO_WORDS) -> page.Page:
 
 def figure_of(release: Any) -> Any:
     """Draws several lists, or two that are compared."""
+    if release.page_kind == "attributes":
+        return entropy_figure(release.ranking())
     compared = release.page_kind == "comparison"
     return comparison_figure(release) if compared else _series_figure(release)
 
@@ -206,5 +209,6 @@ _PAGES: dict[str, Callable[[Any, Words], page.Page]] = {
     "all records": all_records_page,
     "names": _names_page,
     "series": _series_page,
+    "attributes": attributes_page,
     "comparison": comparison_page,
 }

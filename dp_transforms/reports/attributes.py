@@ -1,0 +1,118 @@
+"""Makes the page and the pictures of lists of attributes, ranked by how identifying they are."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.files.filenames import ATTRIBUTES_PICTURE, UNIQUE_PICTURE
+from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+from dp_transforms.reports import page
+from dp_transforms.reports.phrases import Words, some, wording
+
+if TYPE_CHECKING:
+    from dp_transforms.releases.attributes import AttributeReleases
+
+_Ranking = Sequence[tuple[str, dict[str, Estimate]]]
+_BITS, _UNIQUE = "Shannon entropy (bits)", "unique"
+_EACH = (
+    "The interval below each number contains the number of the true list with "
+    f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
+)
+
+
+def attributes_page(release: AttributeReleases, words: Words) -> page.Page:
+    """Makes the page: attributes from the most identifying on, with intervals."""
+    users = wording(dict(release.statement), words).users
+    ranking = release.ranking()
+    pictures = {
+        ATTRIBUTES_PICTURE: page.png(entropy_figure(ranking)),
+        UNIQUE_PICTURE: page.png(_unique_figure(ranking, users)),
+    }
+    number = some(len(release), "attribute")
+    intro = f"""How {users} are distributed over the values of {number}, as released: the numbers of
+the true lists differ by the noise that makes them private. The release does not say which values
+there are, and {users} without a value of an attribute are not in its list."""
+    drawn = {
+        ATTRIBUTES_PICTURE: "The Shannon entropy of each attribute: on average, a value tells so many "
+        f"bits about which of the {users} it comes from. With n bits it tells as much as one of "
+        "2^n equally large sets.",
+        UNIQUE_PICTURE: f"The part of {users} whose value nobody else has.",
+    }
+    bars = f" Bars hold the true numbers, each with {CONFIDENCE:.0%} confidence."
+    figures = "\n".join(page.figure(pictures[name], text + bars) for name, text in drawn.items())
+    content = f'<p>{html.escape(intro)}</p>\n<div class="plots">\n{figures}\n</div>\n'
+    content += _table(
+        "Attributes, from the most identifying on",
+        f"Ranked by their Shannon entropy; the order of attributes whose intervals overlap may be "
+        f"another one in the true lists. {_EACH}",
+        ranking,
+        {_BITS: ("Entropy, bits", page.bits_text), _UNIQUE: ("Unique", page.share_text)},
+    )
+    content += _table(
+        f"How many {users} hide in small sets",
+        f"The part of {users} whose value fewer than 10, or 100, of them share.",
+        ranking,
+        {
+            "in sets below 10": ("Below 10", page.share_text),
+            "in sets below 100": ("Below 100", page.share_text),
+        },
+    )
+    content += _table(
+        "Users and values",
+        f"The {users} with a value, and the number of different values.",
+        ranking,
+        {
+            "users": (users.capitalize(), page.count_text),
+            "values": ("Values", page.count_text),
+        },
+    )
+    content += _table(
+        "Other measures",
+        "The normalized entropy is the Shannon entropy divided by the logarithm of the number of "
+        f"{users}: 1 if all are unique (Laperdrix, Rudametkin and Baudry, IEEE S&P 2016). The "
+        "min-entropy is that of the most frequent value alone. The Tsallis entropy of order 2 is the "
+        "probability that two draws have different values.",
+        ranking,
+        {
+            "normalized entropy": ("Normalized", _ratio_text),
+            "min-entropy (bits)": ("Min, bits", page.bits_text),
+            "Tsallis entropy": ("Tsallis", _ratio_text),
+        },
+    )
+    title = f"Differentially private ranking of identifying attributes{words.of_data}"
+    return page.document(title, words, content, {"": release.statement}), pictures
+
+
+def entropy_figure(ranking: _Ranking) -> Any:
+    """Draws the Shannon entropy of each attribute, in the order of the ranking."""
+    bars = [(label, numbers[_BITS]) for label, numbers in ranking]
+    return page.interval_bars("Shannon entropy", "bits", bars)
+
+
+def _unique_figure(ranking: _Ranking, users: str) -> Any:
+    bars = [(label, numbers[_UNIQUE]) for label, numbers in ranking]
+    return page.interval_bars(f"Unique {users}", f"part of {users}", bars, 1)
+
+
+def _table(
+    title: str,
+    about: str,
+    ranking: _Ranking,
+    columns: dict[str, tuple[str, Callable[[Estimate], str]]],
+) -> str:
+    """Makes a section with a row for each attribute, and a column for each of some numbers."""
+    heads = ("Attribute", *(head for head, _ in columns.values()))
+    rows = [
+        (label, *(text(numbers[name]) for name, (_, text) in columns.items()))
+        for label, numbers in ranking
+    ]
+    return page.section(title, about, [heads, *rows])
+
+
+def _ratio_text(estimate: Estimate) -> str:
+    """Formats a number between 0 and 1, with its interval below it, rounded outwards."""
+    low, high = math.floor(estimate.low * 1e4) / 1e4, math.ceil(estimate.high * 1e4) / 1e4
+    return f"{estimate.value:.4f}\n{low:.4f} to {high:.4f}"
