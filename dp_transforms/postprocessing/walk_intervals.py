@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, list_of_coordinates
 from dp_transforms.mechanisms.partition.distributions import ReleaseDistribution
 from dp_transforms.postprocessing.entropies import users_in_small_partitions
@@ -52,7 +52,6 @@ from dp_transforms.postprocessing.estimates import (
     curve_ends,
     failure_probability,
 )
-from dp_transforms.postprocessing.guessing_metrics import rank_sums
 
 _RANK_DECAY = 0.9  # r: rank b is given this share of the failure probability of rank b - 1.
 _LOG_DECAY = math.log(_RANK_DECAY)
@@ -152,7 +151,7 @@ class WalkIntervals(ReleaseIntervals):
         l1. So lambda_b is at most (S + a) / (N + a - (d - a)) for some a in [0, w]. This is
         monotone in a: a = 0 and a = w are the extremes. The same with signs changed from below.
         """
-        sums, l1 = rank_sums(self.released), float(error.l1)
+        sums, l1 = RankSums(self.released), float(error.l1)
         total = float(sums.total)
         covered = np.array([sums.sum_to(rank) for rank in guesses.tolist()], np.float64)
         moved = np.minimum(l1, np.ceil(error.head_base + error.head_slope * guesses))
