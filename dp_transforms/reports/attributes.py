@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.files.filenames import ATTRIBUTES_PICTURE, UNIQUE_PICTURE
-from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate, percents
 from dp_transforms.reports import page
 from dp_transforms.reports.phrases import Words, some, wording
 
@@ -49,19 +49,19 @@ there are, and {users} without a value of an attribute are not in its list."""
         f"Ranked by their Shannon entropy; the order of attributes whose intervals overlap may be "
         f"another one in the true lists. {_EACH}",
         ranking,
-        {_BITS: ("Entropy, bits", page.bits_text), _UNIQUE: ("Unique", page.share_text)},
+        {_BITS: ("Entropy, bits", page.bits_text), _UNIQUE: ("Unique", _share_text)},
     )
     content += _table(
         f"How many {users} hide in small sets",
         f"The part of {users} whose value fewer than 10, or 100, of them share.",
         ranking,
         {
-            "in sets below 10": ("Below 10", page.share_text),
-            "in sets below 100": ("Below 100", page.share_text),
+            "in sets below 10": ("Below 10", _share_text),
+            "in sets below 100": ("Below 100", _share_text),
         },
     )
     content += _table(
-        "Users and values",
+        f"{users.capitalize()} and values",
         f"The {users} with a value, and the number of different values.",
         ranking,
         {
@@ -110,6 +110,12 @@ def _table(
         for label, numbers in ranking
     ]
     return page.section(title, about, [heads, *rows])
+
+
+def _share_text(estimate: Estimate) -> str:
+    """Formats a share, with its interval below it, short enough for a phone."""
+    low, high = percents(estimate.low, estimate.high, 1)
+    return f"{estimate.value:.1%}\n{low} to {high}"
 
 
 def _ratio_text(estimate: Estimate) -> str:
