@@ -32,8 +32,8 @@ example:
 def make_parser() -> JobParser:
     parser = JobParser(
         "pipelines.release_attributes",
-        "Release how many users the values of each attribute have, under one budget of differential\n"
-        "privacy for adding or removing all records of one user.",
+        "Release how many users the values of each attribute have, under one budget of\n"
+        "differential privacy for adding or removing all records of one user.",
         _EPILOG,
     )
     users = "the column of users: its name, or its position from 1 with --no_header"
@@ -60,8 +60,8 @@ def make_parser() -> JobParser:
         action="append",
         default=[],
         metavar="COLUMN[,COLUMN...]=WEIGHT",
-        help="the share of epsilon of an attribute, relative to the others, which have 1; repeat the "
-        "flag for each. Public: choose it without looking at the records",
+        help="the share of epsilon of an attribute, relative to the others, which have 1; repeat "
+        "the flag for each. Public: choose it without looking at the records",
     )
     job_flags.add_release_flags(
         parser, cost="what all lists together cost; smaller is more private"

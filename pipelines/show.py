@@ -37,10 +37,9 @@ def shown(directory: str) -> str:
             rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]
             parts.append(text_table(rows, words=2))
         if isinstance(release, AttributeReleases):
-            parts += [
-                f"{label}\n{text_table([[name, str(number)] for name, number in numbers.items()], 2)}"
-                for label, numbers in release.ranking()
-            ]
+            for label, numbers in release.ranking():
+                rows = [[name, str(number)] for name, number in numbers.items()]
+                parts.append(f"{label}\n{text_table(rows, words=2)}")
         return "\n\n".join([*parts, release.privacy])
 
 

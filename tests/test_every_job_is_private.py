@@ -134,7 +134,9 @@ def test_lists_of_attributes_cost_the_sum_of_their_prices(caught):
     own = [(0, "red", "s"), (1, "red", ""), (2, "blue", "s")]
     columns = ("user", "partition", "colour", "size")
     pairs = users_of(own, users=2)
-    found = losses(caught, lambda engine: engine.attribute_lists(ATTRIBUTES), pairs, columns=columns)
+    found = losses(
+        caught, lambda engine: engine.attribute_lists(ATTRIBUTES), pairs, columns=columns
+    )
     assert max(found) == pytest.approx(2, abs=1e-9)
     assert {name: mechanism.epsilon for name, (mechanism, _) in caught.items()} == {
         "list of attribute 'colour'": 0.5,

@@ -419,14 +419,14 @@ def release_attributes(
     """Releases how users are distributed over the values of each attribute, without the values.
 
     All lists together are epsilon-DP for adding or removing all records of one user;
-    ``releases.attributes`` has the proof. A user counts for each attribute with one value, chosen at
-    random if the records of the user have several. A null or an empty text is no value: replace it,
-    for example by "none", if users without a value are to count as equal.
+    ``releases.attributes`` has the proof. A user counts for each attribute with one value, chosen
+    at random if the records of the user have several. A null or an empty text is no value: replace
+    it, for example by "none", if users without a value are to count as equal.
 
     Args:
       data, user, mechanism, drop_nulls, session, secret: see ``release``, also for errors.
-      attributes: for each list a column of text, integers, booleans or dates; or a tuple of several,
-        whose combinations are its values.
+      attributes: for each list a column of text, integers, booleans or dates; or a tuple of
+        several, whose combinations are its values.
       epsilon: the cost of all lists together.
       shares: maps attributes to their shares of epsilon, relative to one another; an attribute that
         it leaves out has the share 1. Public: choose them without looking at the data.
@@ -454,9 +454,7 @@ def release_attributes(
         shares=shares and {_attribute(one): share for one, share in shares.items()},
         mechanism=mechanism,
     )
-    (lists,), statement = _run(
-        spec, session, secret, data, user, None, drop_nulls, [*spec.columns]
-    )
+    (lists,), statement = _run(spec, session, secret, data, user, None, drop_nulls, [*spec.columns])
     return AttributeReleases(dict(lists), statement)
 
 

@@ -1,7 +1,7 @@
 """Computes how identifying the values of a frequency list are, and bounds entropies.
 
-Partition i of a list of N users has probability p_i = f_i / N. For an attribute of browsers, such as
-their fonts, the Shannon entropy is the mean number of bits that an attribute's value tells about
+Partition i of a list of N users has probability p_i = f_i / N. For an attribute of browsers, such
+as their fonts, the Shannon entropy is the mean number of bits that an attribute's value tells about
 which user it is (Eckersley, "How unique is your web browser?", PETS 2010). Divided by log2 N, which
 it reaches if all users are unique, it compares data of different sizes (Laperdrix, Rudametkin and
 Baudry, "Beauty and the beast", IEEE S&P 2016). The collision probability is that of two draws with
@@ -12,10 +12,10 @@ from 0 to 1, is concave, and has the slopes p_1 >= p_2 >= ... So the sum of phi(
 of phi(lambda'(x)), written Phi(lambda). Here phi is concave, with phi(0) = 0.
 
 Theorem (Hardy, Littlewood and Polya, 1929). If lambda <= mu are both concave and rise from 0 to 1,
-then Phi(lambda) >= Phi(mu). Proof. phi lies below its tangents, so phi(mu') <= phi(lambda') + w (mu'
-- lambda') with w(x) = phi'(lambda'(x)). Integrate up to where lambda, and with it mu, is 1: by parts
-the integral of w (mu' - lambda') is minus that of (mu - lambda) dw, since mu - lambda is 0 at both
-ends. It is not positive, because lambda' falls, so that w rises. QED.
+then Phi(lambda) >= Phi(mu). Proof. phi lies below its tangents, so that phi(mu') <= phi(lambda') +
+w (mu' - lambda') with w(x) = phi'(lambda'(x)). Integrate up to where lambda, and with it mu, is 1:
+by parts the integral of w (mu' - lambda') is minus that of (mu - lambda) dw, since mu - lambda is 0
+at both ends. It is not positive, because lambda' falls, so that w rises. QED.
 
 ``RateCurve`` has bounds u and l on lambda that hold together. The least concave function U above u
 is above lambda. The least concave function L above l is below lambda, because lambda is concave and

@@ -310,8 +310,8 @@ def around(
 
 def _number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
     """Returns the length of a row or a column of a list's diagram, the total, the sum or the share
-    of so many largest frequencies, or of those below a limit, or an entropy; shares and entropies of
-    an empty list are 0."""
+    of so many largest frequencies, or of those below a limit, or an entropy; shares and entropies
+    of an empty list are 0, and its collision probability is 1."""
     if name == TOTAL:
         return frequency_list.total
     if name == SMALL:
@@ -335,8 +335,8 @@ def _number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
 
 
 def curve_ends(name: str, curve: RateCurve) -> tuple[float, float]:
-    """Returns bounds on an entropy of the private list, ``ENTROPY`` or ``COLLISIONS``, from bounds on
-    its success rates: see ``entropies``."""
+    """Returns bounds on ``ENTROPY`` or ``COLLISIONS`` of the private list, from bounds on its
+    success rates: see ``entropies``."""
     bounds = entropies.entropy_bounds if name == ENTROPY else entropies.collision_bounds
     return bounds(*curve.corners)
 

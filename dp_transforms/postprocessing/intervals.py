@@ -326,7 +326,8 @@ def _one_weighted(rate: float, count: int, weight: int, failure: float) -> int:
         return largest_sum(rate, count + 1, failure)
     weights = np.append(np.ones(count), weight)
     apart = (
-        largest_sum(rate, count, (1 - part) * failure) + weight * largest_sum(rate, 1, part * failure)
+        largest_sum(rate, count, (1 - part) * failure)
+        + weight * largest_sum(rate, 1, part * failure)
         for part in (0.5, 0.9)
     )
     return min(math.ceil(sum_of_noises(rate, weights, failure * _ROUNDING / 2)), *apart)

@@ -6,9 +6,9 @@ secret.
 
 Definition. The value of a combination in a record is the tuple of its columns' values. A null or an
 empty text is no value, and a combination has none where one of its columns has none. A user counts
-for an attribute with one value at most: of the user's distinct values over all records, the one with
-the smallest PRF(key of the attribute, user, value). Users without a value of an attribute are in no
-partition of its list.
+for an attribute with one value at most: of the user's distinct values over all records, the one
+with the smallest PRF(key of the attribute, user, value). Users without a value of an attribute are
+in no partition of its list.
 
 Guarantee. All lists together are epsilon-DP for adding or removing all records of one user. Proof,
 for any value of the secret that keys the choice:
@@ -237,8 +237,8 @@ class AttributeReleases(Releases):
         return [release.statement["attribute"] for release in self.values()]
 
     def ranking(self, confidence: float = CONFIDENCE) -> list[tuple[str, dict[str, Estimate]]]:
-        """Returns the label of each attribute with its ``identifiability``, from the largest Shannon
-        entropy on. Each interval holds by itself, with the confidence."""
+        """Returns the label of each attribute with its ``identifiability``, from the largest
+        Shannon entropy on. Each interval holds by itself, with the confidence."""
         if confidence not in self._rankings:
             rows = [
                 (label, release.identifiability(confidence))

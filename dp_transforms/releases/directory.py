@@ -45,8 +45,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
     """Reads a release from the directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease``, ``NamesRelease``, ``GroupReleases`` or ``AttributeReleases``; or, from a job
-      with ``--period``, the ``Releases`` of all periods.
+      A ``ListRelease``, ``NamesRelease``, ``GroupReleases`` or ``AttributeReleases``; or, from a
+      job with ``--period``, the ``Releases`` of all periods.
 
     Raises:
       ValueError: there is no release, or it cannot be read.

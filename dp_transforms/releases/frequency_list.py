@@ -159,11 +159,11 @@ class ListRelease(Release, Answers):
         }
 
     def identifiability(self, confidence: float = CONFIDENCE) -> dict[str, Estimate]:
-        """Estimates how identifying the partitions are, if they are values of an attribute of users.
+        """Estimates how identifying partitions are that are values of an attribute of users.
 
         Keys are "users", "values", "Shannon entropy (bits)", "normalized entropy" (by the logarithm
-        of the number of users), "min-entropy (bits)", "Tsallis entropy" (of order 2); and the shares
-        of users whose value is "unique" or "in sets below 10" or 100 users.
+        of the number of users), "min-entropy (bits)", "Tsallis entropy" (of order 2); and the
+        shares of users whose value is "unique" or "in sets below 10" or 100 users.
 
         Args:
           confidence: of each interval by itself.

@@ -36,9 +36,9 @@ def attributes_page(release: AttributeReleases, words: Words) -> page.Page:
 the true lists differ by the noise that makes them private. The release does not say which values
 there are, and {users} without a value of an attribute are not in its list."""
     drawn = {
-        ATTRIBUTES_PICTURE: "The Shannon entropy of each attribute: on average, a value tells so many "
-        f"bits about which of the {users} it comes from. With n bits it tells as much as one of "
-        "2^n equally large sets.",
+        ATTRIBUTES_PICTURE: "The Shannon entropy of each attribute: on average, a value tells so "
+        f"many bits about which of the {users} it comes from. With n bits it tells as much as one "
+        "of 2^n equally large sets.",
         UNIQUE_PICTURE: f"The part of {users} whose value nobody else has.",
     }
     bars = f" Bars hold the true numbers, each with {CONFIDENCE:.0%} confidence."
@@ -73,8 +73,8 @@ there are, and {users} without a value of an attribute are not in its list."""
         "Other measures",
         "The normalized entropy is the Shannon entropy divided by the logarithm of the number of "
         f"{users}: 1 if all are unique (Laperdrix, Rudametkin and Baudry, IEEE S&P 2016). The "
-        "min-entropy is that of the most frequent value alone. The Tsallis entropy of order 2 is the "
-        "probability that two draws have different values.",
+        "min-entropy is that of the most frequent value alone. The Tsallis entropy of order 2 is "
+        "the probability that two draws have different values.",
         ranking,
         {
             "normalized entropy": ("Normalized", _ratio_text),

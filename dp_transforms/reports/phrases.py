@@ -206,12 +206,12 @@ def _attributes_words(statement: dict[str, Any]) -> list[str]:
         "These lists, one for each attribute of users, were released together under pure "
         f"epsilon-differential privacy with epsilon = {epsilon}. The privacy unit is one user; "
         f"neighbouring data sets: {statement['neighbours']}. Whether any one person's records were "
-        f"used or not, every possible release is at most e^{epsilon} times as likely in one case as "
-        "in the other. The values of attributes were not released.",
+        f"used or not, every possible release is at most e^{epsilon} times as likely in one case "
+        "as in the other. The values of attributes were not released.",
         f"Epsilon adds up from: {', '.join(parts)}.",
-        "Each user counts for an attribute with one value, chosen at random where the user's records "
-        "have several; the job that made this release enforced it. Users without a value of an "
-        "attribute are not in its list.",
+        "Each user counts for an attribute with one value, chosen at random where the user's "
+        "records have several; the job that made this release enforced it. Users without a value "
+        "of an attribute are not in its list.",
         _mechanism_words(statement["lists"], "users"),
     ]
 

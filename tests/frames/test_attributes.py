@@ -65,9 +65,7 @@ def test_lists_are_those_of_the_job(tmp_path, monkeypatch, capsys):
 def test_attributes_are_ranked_by_entropy_and_intervals_hold_the_truth():
     """Seeded, at 99.9%: fails with a probability below 0.03 for a wrong seed."""
     data = browsers()
-    lists = dp.release_attributes(
-        data, user="id", attributes=ATTRIBUTES, epsilon=4, secret=SECRET
-    )
+    lists = dp.release_attributes(data, user="id", attributes=ATTRIBUTES, epsilon=4, secret=SECRET)
     ranking = lists.ranking(0.999)
     assert [label for label, _ in ranking] == ["canvas", "os + fonts", "fonts", "os"]
     for columns, release in lists.items():
