@@ -570,6 +570,7 @@ def plan(
     reference: FrequencyList | None = None,
     delta: Number | None = None,
     max_partitions_per_user: int = 1,
+    attributes: int = 1,
 ) -> tuple[ReleasePlan, ...]:
     """Predicts the errors of releases without private data; returns one plan for each epsilon.
 
@@ -580,6 +581,8 @@ def plan(
       reference: a public list like the one to release, instead of ``users``.
       delta: of a selection of names, if one is planned too.
       max_partitions_per_user: kappa.
+      attributes: the number of lists of ``release_attributes``, which share each epsilon equally;
+        plans are of one of them, with its part of epsilon.
 
     Raises:
       ValueError: an argument is out of range, or neither or both of users and reference are given.
@@ -589,6 +592,7 @@ def plan(
     >>> 20 < one.expected_dist < 40
     True
     """
+    from dp_transforms.postprocessing.attribute_plan import parts_of
     from dp_transforms.postprocessing.planning import plan_releases, zipf_list
 
     if (users is None) == (reference is None):
@@ -603,4 +607,5 @@ def plan(
             "reference must be a FrequencyList, such as the attribute released of a release, got "
             f"{type(reference).__name__}"
         )
-    return plan_releases(reference, epsilons, delta, kappa, users is not None)
+    parts = epsilons if attributes == 1 else parts_of(epsilons, attributes)
+    return plan_releases(reference, parts, delta, kappa, users is not None)

@@ -232,7 +232,7 @@ class RateCurve:
 
     lambda is concave, since frequencies fall, and rises. So between two ranks it is at least its
     chord, at most its value at the later one, and below the lines through two ranks before and
-    through two ranks after.
+    through two ranks after: the line that bounds it best is taken, since all bounds hold together.
     """
 
     def __init__(self, ranks: IntArray, low: FloatArray, high: FloatArray):
@@ -241,13 +241,15 @@ class RateCurve:
         self._low = np.maximum.accumulate(np.concatenate([[0.0], low[1:-1], [1.0]]))
         self._high = np.minimum.accumulate(np.concatenate([[0.0], high[1:-1], [1.0]])[::-1])[::-1]
         self._high = np.maximum(self._high, self._low)
-        # The largest possible slope of the line through the point before a piece and its start, and
-        # the smallest of the line through its end and the point after. No p_i is above 1.
-        widths = np.diff(self._ranks)
-        rises = (self._high[1:] - self._low[:-1]) / widths
-        self._before = np.append(1, rises[:-1])
-        falls = np.maximum((self._low[1:] - self._high[:-1]) / widths, 0)
-        self._after = np.append(falls[1:], 0)
+        # The largest possible slope of a line through a point before a piece and its start, and the
+        # smallest of one through its end and a point after. No p_i is above 1.
+        widths = self._ranks[:, None] - self._ranks
+        is_later = widths > 0
+        widths[~is_later] = 1
+        rises = np.where(is_later, (self._high[:, None] - self._low) / widths, 1)
+        self._before = rises.min(axis=1)[:-1]
+        falls = np.where(is_later, (self._low[:, None] - self._high) / widths, 0)
+        self._after = falls.max(axis=0)[1:]
 
     def low(self, ranks: float | IntArray | FloatArray) -> FloatArray:
         """Returns lower bounds at some ranks, up to the last."""
