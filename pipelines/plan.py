@@ -104,8 +104,8 @@ def make_parser() -> OneLineParser:
         "--attributes",
         type=job_flags.positive_integer,
         metavar="N",
-        help="plan release-attributes: N attributes share each epsilon equally, and the numbers are "
-        "of one of their lists",
+        help="plan release-attributes: N attributes share each epsilon equally, and the numbers "
+        "are of one of their lists",
     )
     add_json_flag(parser)
     parser.add_argument(
@@ -282,7 +282,8 @@ def main(flags: argparse.Namespace) -> None:
     kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
     print(
         f"{kind}: {reference.total:,} contributions, {reference.distinct:,} partitions, at most "
-        f"{max_partitions} per user\n\n{of_attributes}{tables(plans, why)}\n\n{_sizes(reference, flags.records)}"
+        f"{max_partitions} per user\n\n{of_attributes}{tables(plans, why)}\n\n"
+        f"{_sizes(reference, flags.records)}"
         f"\n{drawn}".rstrip("\n")
     )
 

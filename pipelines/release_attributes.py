@@ -95,8 +95,8 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 def _share(text: str) -> tuple[str | tuple[str, ...], ExactNumber]:
     """Parses the columns of an attribute and its share.
 
-    >>> _share("os,fonts=2")
-    (('os', 'fonts'), 2)
+    >>> _share("os,fonts=2") == (("os", "fonts"), 2)
+    True
     """
     columns, equals, weight = text.rpartition("=")
     if not equals or not columns:

@@ -69,6 +69,7 @@ from dp_transforms.mechanisms.noisy_coordinates import (
 )
 from dp_transforms.postprocessing.estimates import (
     COLLISIONS,
+    CONFIDENCE,
     ENTROPY,
     GRID,
     SHARE,
@@ -153,7 +154,7 @@ class CoordinateIntervals(ReleaseIntervals):
         sums = (self._sums[ROWS] + self._sums[COLUMNS])[first : last + 1]
         return self._bounds_of(sums, 2 * last, failure)
 
-    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+    def bands(self, confidence: float = CONFIDENCE) -> tuple[FrequencyList, FrequencyList]:
         failure = _failure(confidence)
         first, last = self._square(failure * _OF_SQUARE)
         index = np.arange(1, last + 1)

@@ -41,6 +41,7 @@ from dp_transforms.mechanisms.partition.distributions import ReleaseDistribution
 from dp_transforms.postprocessing.entropies import users_in_small_partitions
 from dp_transforms.postprocessing.estimates import (
     COLLISIONS,
+    CONFIDENCE,
     ENTROPY,
     GRID,
     SHARE,
@@ -111,7 +112,7 @@ class WalkIntervals(ReleaseIntervals):
         least, most = max(total - error.l1, 0), total + error.l1
         return min(low / most, 1.0) if most else 0.0, min(high / least, 1.0) if least else 1.0
 
-    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+    def bands(self, confidence: float = CONFIDENCE) -> tuple[FrequencyList, FrequencyList]:
         """Returns two lists around the private one. Rows and columns 2**b, ..., 2**(b+1) - 1 get 1
         / ((b+1)(b+2) 2**(b+2)) of the failure probability each, above and below; all sum to one."""
         failure = failure_probability(confidence)

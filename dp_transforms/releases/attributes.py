@@ -47,6 +47,7 @@ from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+from dp_transforms.releases import attributes_page
 from dp_transforms.releases.base import (
     NEIGHBOURS,
     ReleasedTables,
@@ -57,11 +58,18 @@ from dp_transforms.releases.base import (
     bound_entries,
 )
 from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.releases.lists import list_guarantee, price_entries, price_of, read_lists
+from dp_transforms.releases.lists import (
+    is_decoded,
+    list_guarantee,
+    price_entries,
+    price_of,
+    read_lists,
+)
 from dp_transforms.releases.questions import ENTROPY_BITS, UNIQUE, USERS, VALUES
 from dp_transforms.releases.series import Releases, columns_of_estimates
 from dp_transforms.releases.tables import publish
-from dp_transforms.reports.phrases import cost_words
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words, amount, cost_words, mechanism_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,16 +104,20 @@ def attribute_label(columns: Sequence[str]) -> str:
     return " + ".join(columns)
 
 
-def attribute_tables(lists: Iterable[tuple[str, ReleasedList]], _: Statement) -> Tables:
+def attribute_tables(
+    lists: Iterable[tuple[str, ReleasedList]], statement: Mapping[str, Any]
+) -> Tables:
     """Returns the tables of the lists, in the order of attributes. A list without partitions has
     the row 0,0, so that every attribute is named."""
     lists = list(lists)
     rows = ((label, *row) for label, released in lists for row in list(released) or [(0, 0)])
-    coordinates = ((label, *row) for label, released in lists for row in released.coordinates or ())
-    return {
-        ATTRIBUTES_FILE: ATTRIBUTES_HEADER + csv_lines(rows),
-        COORDINATES_FILE: ATTRIBUTE_COORDINATES_HEADER + csv_lines(coordinates),
-    }
+    tables = {ATTRIBUTES_FILE: ATTRIBUTES_HEADER + csv_lines(rows)}
+    if is_decoded(statement):
+        coordinates = (
+            (label, *row) for label, released in lists for row in released.coordinates or ()
+        )
+        tables[COORDINATES_FILE] = ATTRIBUTE_COORDINATES_HEADER + csv_lines(coordinates)
+    return tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +230,6 @@ class AttributeReleases(Releases):
       statement: the joint guarantee, as in privacy.json.
     """
 
-    page_kind = "attributes"
     _file_name = ATTRIBUTES_FILE
 
     def __init__(self, lists: Mapping[str, ReleasedList], statement: Mapping[str, Any]):
@@ -248,6 +259,15 @@ class AttributeReleases(Releases):
             self._rankings[confidence] = rows
         return list(self._rankings[confidence])
 
+    def page(self, words: Words = NO_WORDS) -> Page:
+        return attributes_page.attributes_page(self, words)
+
+    def _figure(self) -> Any:
+        return attributes_page.entropy_figure(self.ranking())
+
+    def statement_words(self) -> list[str]:
+        return statement_words(self.statement)
+
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
         publish({directory: self}, overwrite)
@@ -276,11 +296,29 @@ class AttributeReleases(Releases):
 
     def _tables(self) -> Tables:
         lists = zip(self.labels, (release.released for release in self.values()), strict=True)
-        return attribute_tables(lists, {})
+        return attribute_tables(lists, self.statement)
 
 
 _OF_ALL = ("lists", "composition")
 """These fields of a statement concern all attributes together."""
+
+
+def statement_words(statement: Mapping[str, Any]) -> list[str]:
+    """Puts the privacy.json of lists of attributes into paragraphs that a publisher can paste."""
+    epsilon = amount(statement["epsilon"])
+    parts = [f"{amount(entry['epsilon'])} for {entry['attribute']}" for entry in statement["lists"]]
+    return [
+        "These lists, one for each attribute of users, were released together under pure "
+        f"epsilon-differential privacy with epsilon = {epsilon}. The privacy unit is one user; "
+        f"neighbouring data sets: {statement['neighbours']}. Whether any one person's records were "
+        f"used or not, every possible release is at most e^{epsilon} times as likely in one case "
+        "as in the other. The values of attributes were not released.",
+        f"Epsilon adds up from: {', '.join(parts)}.",
+        "Each user counts for an attribute with one value, chosen at random where the user's "
+        "records have several; the job that made this release enforced it. Users without a value "
+        "of an attribute are not in its list.",
+        mechanism_words((entry["mechanism"] for entry in statement["lists"]), "users"),
+    ]
 
 
 def read(directory: str) -> AttributeReleases:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.files.filenames import ATTRIBUTES_PICTURE, UNIQUE_PICTURE
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dp_transforms.releases.attributes import AttributeReleases
 
 _Ranking = Sequence[tuple[str, dict[str, Estimate]]]
+_LONGEST_LABEL, _FEWEST_LETTERS = 24, 3
 _BITS, _UNIQUE = "Shannon entropy (bits)", "unique"
 _EACH = (
     "The interval below each number contains the number of the true list with "
@@ -83,18 +84,43 @@ there are, and {users} without a value of an attribute are not in its list."""
         },
     )
     title = f"Differentially private ranking of identifying attributes{words.of_data}"
-    return page.document(title, words, content, {"": release.statement}), pictures
+    return page.document(title, words, content, {"": release}), pictures
 
 
 def entropy_figure(ranking: _Ranking) -> Any:
     """Draws the Shannon entropy of each attribute, in the order of the ranking."""
-    bars = [(label, numbers[_BITS]) for label, numbers in ranking]
+    bars = [(_short_label(label, row), numbers[_BITS]) for row, (label, numbers) in _rows(ranking)]
     return page.interval_bars("Shannon entropy", "bits", bars)
 
 
 def _unique_figure(ranking: _Ranking, users: str) -> Any:
-    bars = [(label, numbers[_UNIQUE]) for label, numbers in ranking]
+    bars = [
+        (_short_label(label, row), numbers[_UNIQUE]) for row, (label, numbers) in _rows(ranking)
+    ]
     return page.interval_bars(f"Unique {users}", f"part of {users}", bars, 1)
+
+
+def _rows(ranking: _Ranking) -> Iterator[tuple[int, tuple[str, dict[str, Estimate]]]]:
+    """Yields the entries of the ranking with their rows in tables, from 1 on."""
+    return enumerate(ranking, 1)
+
+
+def _short_label(label: str, row: int) -> str:
+    """Shortens the label of a combination for a picture: by the first letters of each column, or to
+    the number of columns and the row in the tables.
+
+    >>> _short_label("system + language + screen + fonts", 1)
+    'syste+langu+scree+fonts'
+    >>> _short_label(" + ".join("abcdefghij" * 2), 3)
+    '20 columns (row 3)'
+    """
+    columns = label.split(" + ")
+    if len(label) <= _LONGEST_LABEL or len(columns) == 1:
+        return label
+    letters = (_LONGEST_LABEL - len(columns) + 1) // len(columns)
+    if letters < _FEWEST_LETTERS:
+        return f"{len(columns)} columns (row {row})"
+    return "+".join(column[:letters] for column in columns)
 
 
 def _table(
