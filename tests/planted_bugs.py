@@ -425,7 +425,7 @@ two segments of a disk have one nonce
 what is spilled has a name that outlives the process
 - tempfile.TemporaryFile(dir=self._directory)
 + tempfile.NamedTemporaryFile(dir=self._directory, delete=False)
-# dp_transforms/releases/attributes.py: ./test_every_job_is_private.py::test_lists_of_attributes_cost_the_sum_of_their_prices
+# dp_transforms/releases/attributes.py: beam/test_attributes.py::test_lists_are_those_of_the_definition
 each attribute's list gets the whole epsilon
 - parts = PrivacyBudget(self.epsilon).split_by(weights)
 + parts = dict.fromkeys(weights, PrivacyBudget(self.epsilon))
@@ -454,7 +454,7 @@ a user counts with every value of an attribute
 bounds on entropies are those of functions that are not concave
 - if (high - low) * (x - before) > (y - low) * (middle - before):
 + if True:
-# dp_transforms/postprocessing/intervals.py: test_entropies.py::test_every_interval_holds_as_often_as_it_says
+# dp_transforms/postprocessing/intervals.py: test_entropies.py::test_small_partitions_are_as_certain_as_they_say
 the noise of what small partitions are cut down to has no weight
 - noise = _one_weighted(self._rate, weight, weight, each)
 + noise = _one_weighted(self._rate, weight, 1, each)

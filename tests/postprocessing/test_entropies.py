@@ -115,6 +115,18 @@ def test_every_interval_holds_as_often_as_it_says(private, rate, draws):
     assert max(misses.values()) <= (5 if draws == 15 else 4), misses
 
 
+@pytest.mark.parametrize("limit", [3, 10])
+def test_small_partitions_are_as_certain_as_they_say(limit):
+    """At 80%, in 60 draws: right intervals hold fewer than 32 times with a probability of 5e-7."""
+    private = LISTS["two levels at a limit"]
+    truth = entropies.users_in_small_partitions(private, limit)
+    held = 0
+    for seed in range(60):
+        one = noisy(private, 0.3, seed).users_in_small_partitions(limit, 0.8)
+        held += one.low <= truth <= one.high
+    assert held >= 32
+
+
 @pytest.mark.parametrize("private", LISTS.values(), ids=LISTS)
 def test_intervals_of_the_geometric_mechanism_hold(private):
     """Seeded: of 15 releases at most 4 miss, which right intervals exceed with 7e-4 each."""
