@@ -132,7 +132,11 @@ def _table(
     """Makes a section with a row for each attribute, and a column for each of some numbers."""
     heads = ("Attribute", *(head for head, _ in columns.values()))
     rows = [
-        (label, *(text(numbers[name]) for name, (_, text) in columns.items()))
+        # Labels break on a phone, and intervals do not.
+        (
+            label,
+            *(text(numbers[name]).replace(" ", "\u00a0") for name, (_, text) in columns.items()),
+        )
         for label, numbers in ranking
     ]
     return page.section(title, about, [heads, *rows])
