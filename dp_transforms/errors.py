@@ -6,6 +6,9 @@ import contextlib
 import enum
 import re
 from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _IN_WORKER_TEXT = re.compile(
     r"(?:InputError|ValuesError|UnsuitableListError|NothingDrawnError): (.+?)"
@@ -98,6 +101,11 @@ def without_originals() -> Iterator[None]:
     except BaseException as error:
         error.__context__ = error.__cause__ = None
         raise
+
+
+def hiding_originals(function: _Function) -> _Function:
+    """Decorates a public function on private data: see ``without_originals``."""
+    return without_originals()(function)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,9 @@
-"""Runs jobs, one per module: `python -m pipelines.<job> --help`."""
+"""Runs jobs, one per module: `python -m pipelines.<job> --help`.
+
+Where it is installed, this package is ``dp_transforms.pipelines``: `python -m
+dp_transforms.pipelines.<job>`. Its modules know one another as ``pipelines``, so it takes that name
+in the process in which it is loaded, which is a command's. The library never imports it.
+"""
 
 import contextlib
 import glob
@@ -9,6 +14,9 @@ import os
 import sys
 from collections.abc import Iterator
 from types import TracebackType
+
+if __name__ != "pipelines":
+    sys.modules["pipelines"] = sys.modules[__name__]
 
 SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, NO_BUDGET, UNDER_WAY = range(6)
 INTERRUPTED, TERMINATED = 130, 143

@@ -124,12 +124,13 @@ def _close_failed(ledger: Ledger, ids: Sequence[int], error: BaseException) -> b
 
 
 @contextlib.contextmanager
-def planning_query(path: str | None) -> Iterator[None]:
-    """Notes in a ledger, by a row without a cost, that a query is planned in the block.
+def first_records(path: str | None, doing: str) -> Iterator[None]:
+    """Notes in a ledger, by a row without a cost, that records may be read in the block.
 
-    A database may read records to plan a query or to find its types, before the job's price is
-    known. So a failure of the block, or a kill, counts as a free failure, unless it is a fault of
-    flags; and without a free failure left, no query is planned.
+    A database may read records to plan a query or to find its types, and the first lines of some
+    files are records, before the job's price is known. So a failure of the block, or a kill, counts
+    as a free failure, unless it is a fault of flags; and without a free failure left, the block is
+    not entered. ``doing`` is the row's purpose, such as "planning of a query".
 
     Raises:
       InputError: the ledger has no free failure left, or see ``spending``.
@@ -141,10 +142,10 @@ def planning_query(path: str | None) -> Iterator[None]:
     with _faults_in_words():
         if not ledger.free_failures_left():
             raise NoBudgetError(
-                f"{path} has no free failures left, and planning a --query may fail by what is in "
-                "the data: give files, or another ledger"
+                f"{path} has no free failures left, and the {doing} may fail by what is in the "
+                "data: give files of Parquet, or of CSV with a header, or another ledger"
             )
-        request = Request("planning of a query", Cost(PrivacyBudget(0)), ledger.unit)
+        request = Request(doing, Cost(PrivacyBudget(0)), ledger.unit)
         (planned,) = ledger.reserve_all([request], None, True, LEASE_SECONDS)
     try:
         with ledger.held([planned.id]):
