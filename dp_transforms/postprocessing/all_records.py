@@ -72,11 +72,11 @@ def estimate_all_records(
     kept = float(np.median(survey.kept_shares(kappa)))
     if kept >= NEARLY_ALL or not len(bounded):
         return FrequencyList(bounded.frequencies, bounded.multiplicities)
-    model = _ThinnedMixture(bounded, kappa, survey, kept, tilt)
+    model = ThinnedMixture(bounded, kappa, survey, kept, tilt)
     return _moved(bounded, model)
 
 
-class _ThinnedMixture:
+class ThinnedMixture:
     """Partitions by their mean number of users, fitted to a bounded list.
 
     Attributes:
@@ -102,7 +102,9 @@ class _ThinnedMixture:
         self.weights = np.full(len(self.means), start / len(self.means))
         for iterations in PASSES:
             self._fit(edges, numbers, iterations)
-            self.kept = self._kept_by_mean(self._centre())
+            centre = self._centre()
+            self.kept = self._kept_by_mean(centre)
+        self._fitted_centre = centre
 
     def _fit(self, edges: FloatArray, numbers: FloatArray, iterations: int) -> None:
         """Takes steps of EM, given the numbers of partitions in bins of bounded counts."""
@@ -116,15 +118,23 @@ class _ThinnedMixture:
             weights = np.maximum(weights, 1e-12)
         self.weights = weights
 
+    def kept_with(self, parts: FloatArray) -> FloatArray:
+        """Returns the part of the pairs of partitions with each mean that is kept if users with
+        each of the survey's degrees keep these ``parts`` of theirs."""
+        return self._parts_by_mean(parts, self._fitted_centre)
+
     def _kept_by_mean(self, centre: float) -> FloatArray:
         """Returns r(m) at the means, for this centre of the tilt."""
+        return self._parts_by_mean(np.minimum(1, self._kappa / self._degrees), centre)
+
+    def _parts_by_mean(self, parts: FloatArray, centre: float) -> FloatArray:
         log_degree = np.log(self._degrees)
         with np.errstate(divide="ignore"):
             odds = np.log(self._pairs)
         lean = self._tilt * (log_degree - log_degree @ self._pairs)
         odds = odds - lean * (np.log(self.means)[:, None] - centre)
         odds = np.exp(odds - odds.max(1, keepdims=True))
-        found: FloatArray = odds @ np.minimum(1, self._kappa / self._degrees) / odds.sum(1)
+        found: FloatArray = odds @ parts / odds.sum(1)
         return np.clip(found, 1e-9, 1.0)
 
     def _centre(self) -> float:
@@ -150,7 +160,7 @@ class _ThinnedMixture:
         return numbers
 
 
-def _moved(bounded: FrequencyList, model: _ThinnedMixture) -> FrequencyList:
+def _moved(bounded: FrequencyList, model: ThinnedMixture) -> FrequencyList:
     """Moves the counts of the bounded list to those of all records at equal ranks of the model."""
     highest = float(model.means[-1])
     top = int(min(highest * 1.3 + 10 * math.sqrt(highest) + 10, _MOST))

@@ -1,0 +1,335 @@
+"""Estimates the users of named partitions from noisy counts, with a released list as the prior.
+
+A noisy count alone is too large where it is just above the threshold of a selection: of the
+partitions with few users, only lucky ones are seen there. The released list of the same records
+says how many partitions there are of each size, so the posterior mean has no such curse.
+
+Model. Partitions with the mean m of users in all records have the density w(m) that
+``all_records.ThinnedMixture`` fits to the list. A part r(m) of their records counts in the noisy
+count: the true count n is Poisson around r(m) m, and the users whose record was dropped are Poisson
+around (1 - r(m)) m, independently. The noise, and the probability of being named, are known
+exactly (``CountNoise``). The estimate is the mean of all users given the noisy count and that the
+partition is named. Without a survey r = 1, and all is about the records that count.
+
+Where the noise is compared with a threshold, P[Y = y, named | n] is P[X = y - n] for all y above
+it: the selection drops out of the posterior if the prior is over ALL partitions, not over named
+ones. Where counts come after the selection, P[named | n] is a factor of its own.
+
+Proved intervals use nothing of this: see ``CountNoise.intervals`` and ``dropped_users``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from scipy.special import gammaln, log_ndtr, ndtri
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.decimals import Number, exact_fraction
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace, IntegerNoise
+from dp_transforms.mechanisms.enclosure import smallest_where
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
+from dp_transforms.mechanisms.selection.strategy import NoisyCountStrategy
+from dp_transforms.mechanisms.selection.threshold_distribution import TruncatedGeometricNoise
+from dp_transforms.postprocessing.all_records import NEARLY_ALL, TILT, ThinnedMixture
+from dp_transforms.postprocessing.degree_survey import DegreeSurvey
+from dp_transforms.postprocessing.estimates import CONFIDENCE, failure_probability
+
+_SINGLE = 300  # Counts up to this are tabulated one by one.
+_SPACING = 0.01  # The relative distance of larger counts in tables.
+_NODES = 128  # The most intervals of true counts around a noisy one.
+_NEGLIGIBLE = -32.0  # The log of a ratio of probabilities that is not looked at.
+_WIDE = 0.7
+"""A Poisson number is taken to be normal, and as wide as the grid of means is coarse, from this
+ratio of the grid's step to its deviation on: a finer comb would be one of the grid, not the data's.
+"""
+
+
+class CountNoise(ABC):
+    """Says how a released count comes from the true one, and when its partition is named.
+
+    Counts are numbers of users whose record of the partition counts, after bounding.
+    """
+
+    @property
+    @abstractmethod
+    def least_count(self) -> int:
+        """Returns the smallest true count of a partition that may be named."""
+
+    @property
+    @abstractmethod
+    def noise(self) -> IntegerNoise:
+        """Returns the distribution of the noise."""
+
+    @abstractmethod
+    def log_named(self, counts: FloatArray) -> FloatArray:
+        """Returns, for true counts, log P[named, Y = y | count] - log P[noise = y - count], but
+        for a constant: 0 if a threshold on y itself decides."""
+
+    @abstractmethod
+    def intervals(
+        self, noisy: IntArray, confidence: Number = CONFIDENCE
+    ) -> tuple[IntArray, IntArray]:
+        """Returns both ends of intervals that hold the true count with this confidence, given that
+        the partition is named, whatever the count is."""
+
+    def log_joint(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
+        """Returns log P[Y = noisy, named | count], but for a constant; arrays broadcast."""
+        found = log_probability(self.noise, noisy - counts) + self.log_named(counts)
+        return np.where(counts >= self.least_count, found, -np.inf)
+
+
+@dataclass(frozen=True)
+class ThresholdedCounts(CountNoise):
+    """Noisy counts that a strategy has compared with its threshold.
+
+    >>> from dp_transforms.mechanisms.selection import LaplaceSelection
+    >>> noise = ThresholdedCounts(LaplaceSelection(1, 1e-5))
+    >>> [ends.tolist() for ends in noise.intervals(np.array([13, 100]))]
+    [[1, 97], [16, 103]]
+    """
+
+    strategy: NoisyCountStrategy
+
+    @property
+    def least_count(self) -> int:
+        return self.strategy.pre_threshold
+
+    @property
+    def noise(self) -> IntegerNoise:
+        return self.strategy.distribution.noise
+
+    def log_named(self, counts: FloatArray) -> FloatArray:
+        return np.zeros_like(counts)
+
+    def intervals(
+        self, noisy: IntArray, confidence: Number = CONFIDENCE
+    ) -> tuple[IntArray, IntArray]:
+        return self.strategy.count_intervals(noisy, confidence)
+
+
+@dataclass(frozen=True)
+class CountsAfterSelection(CountNoise):
+    """Counts of partitions that were named before: their noise is independent of the selection.
+
+    So the interval of the noise alone holds given whatever the selection named.
+
+    Args:
+      added: the noise.
+      named_probability: the probability of being named, by the true count, as far as it is known;
+        it only shapes estimates. By default all counts are as likely to be named.
+
+    >>> noise = CountsAfterSelection(DiscreteLaplace(2))
+    >>> [ends.tolist() for ends in noise.intervals(np.array([3, 100]))]
+    [[0, 93], [10, 107]]
+    """
+
+    added: IntegerNoise
+    named_probability: Callable[[FloatArray], FloatArray] | None = None
+
+    @property
+    def least_count(self) -> int:
+        # A user who is named elsewhere may have no record left that counts here.
+        return 0
+
+    @property
+    def noise(self) -> IntegerNoise:
+        return self.added
+
+    def log_named(self, counts: FloatArray) -> FloatArray:
+        if self.named_probability is None:
+            return np.zeros_like(counts)
+        return np.log(np.maximum(self.named_probability(counts), 1e-300))
+
+    def intervals(
+        self, noisy: IntArray, confidence: Number = CONFIDENCE
+    ) -> tuple[IntArray, IntArray]:
+        exact = exact_fraction("confidence", confidence)
+        if not 0 < exact < 1:
+            raise ValueError(f"confidence must be between 0 and 1, got {confidence!r}")
+        reach = noise_reach(self.added, (1 - exact) / 2)
+        noisy = np.asarray(noisy, np.int64)
+        return np.maximum(noisy - reach, 0), np.maximum(noisy + reach, 0)
+
+
+def noise_reach(noise: IntegerNoise, failure: Fraction) -> int:
+    """Returns the smallest x with P[X > x] <= failure, for symmetric noise X."""
+    return smallest_where(lambda x: bool(noise.tail(x, 96).upper <= failure), 0)
+
+
+def log_probability(noise: IntegerNoise, x: FloatArray) -> FloatArray:
+    """Returns log P[X = x], but for a constant.
+
+    Raises:
+      TypeError: there is no formula for this noise.
+    """
+    away = np.abs(x)
+    if isinstance(noise, DiscreteLaplace):
+        laplace: FloatArray = -away / float(noise.scale)
+        return laplace
+    if isinstance(noise, TruncatedGeometricNoise):
+        return np.where(away <= noise.k, -away * float(noise.epsilon), -np.inf)
+    if isinstance(noise, RoundedGaussian):
+        sigma = math.sqrt(noise.sigma2)
+        near, far = log_ndtr(-(away - 0.5) / sigma), log_ndtr(-(away + 0.5) / sigma)
+        gaussian: FloatArray = near + np.log1p(-np.exp(np.minimum(far - near, -1e-300)))
+        return gaussian
+    raise TypeError(f"no formula for the probabilities of {type(noise).__name__}")
+
+
+class NameCounts:
+    """Estimates the users of named partitions.
+
+    Args:
+      noisy: the released noisy counts of named partitions, integer array of shape (n,).
+      noise: how they came about.
+      bounded: a PUBLIC list of the records that a bound of ``kappa`` keeps, released beside them.
+      kappa: this bound.
+      survey: the degrees of users in all records; without it all is about the records that count.
+      counted: how many partitions of a user count in noisy counts; by default ``kappa``, as where
+        the list is of the same records.
+      named_share: where only partitions that were named before share a user's ``counted`` ones, the
+        part of all pairs that is theirs; 1 otherwise.
+      tilt: see ``all_records``.
+
+    >>> from dp_transforms.mechanisms.selection import LaplaceSelection
+    >>> bounded = FrequencyList([300, 40, 3, 1], [1, 2, 400, 9_000])
+    >>> noise = ThresholdedCounts(LaplaceSelection(0.5, 1e-5))
+    >>> NameCounts(np.array([301, 41, 26]), noise, bounded, kappa=1).means().round().tolist()
+    [301.0, 41.0, 17.0]
+    """
+
+    def __init__(
+        self,
+        noisy: IntArray,
+        noise: CountNoise,
+        bounded: FrequencyList,
+        kappa: int,
+        survey: DegreeSurvey | None = None,
+        *,
+        counted: int | None = None,
+        named_share: float = 1.0,
+        tilt: float = TILT,
+    ):
+        self._noisy = np.asarray(noisy, np.int64)
+        self._noise = noise
+        prior = survey if survey is not None else _NOTHING_DROPPED
+        bound = kappa if survey is not None else 1
+        kept = min(float(np.median(prior.kept_shares(bound))), 1.0)
+        model = ThinnedMixture(bounded, bound, prior, kept, tilt)
+        # Of a user's partitions, others than this one are named with the probability named_share.
+        rivals = 1 + (prior.degrees - 1) * named_share
+        limit = bound if counted is None or survey is None else counted
+        parts = np.minimum(1, limit / np.maximum(rivals, 1e-9))
+        rates = model.kept if limit == bound and named_share == 1 else model.kept_with(parts)
+        self.drops_nothing = kept >= NEARLY_ALL and limit >= bound
+        if self.drops_nothing:
+            rates = np.ones_like(rates)
+        top = float(max(self._noisy.max(initial=0), bounded.frequencies.max(initial=0)))
+        self._prior = _Prior(model.means, model.weights, rates, top + self._reach)
+
+    @property
+    def _reach(self) -> float:
+        """Returns how far a true count may be from a noisy one."""
+        tail = Fraction(math.exp(_NEGLIGIBLE))
+        return float(noise_reach(self._noise.noise, tail) + 1)
+
+    def means(self) -> FloatArray:
+        """Returns the posterior mean of the users of each partition; it does not fall with the
+        noisy count."""
+        return self._moments[0]
+
+    def model_intervals(self, confidence: float = CONFIDENCE) -> tuple[FloatArray, FloatArray]:
+        """Returns ends of intervals of the model: about the quantiles of each posterior. They are
+        as good as the model, which takes the users of a partition for a random draw."""
+        means, deviations = self._moments
+        beyond = float(ndtri(1 - failure_probability(confidence) / 2)) * deviations
+        return np.maximum(means - beyond, 0), means + beyond
+
+    @property
+    def _moments(self) -> tuple[FloatArray, FloatArray]:
+        """Returns the mean and the deviation of each posterior."""
+        distinct, place = np.unique(self._noisy, return_inverse=True)
+        # Between them, means are nearly linear in the noisy count.
+        at = distinct
+        if len(distinct) > 2 * _SINGLE:
+            far = distinct[_SINGLE:]
+            step = np.maximum(far * (_SPACING / 4), 1)
+            chosen = np.append(True, np.diff((far / step).astype(np.int64)) != 0)
+            chosen[-1] = True
+            at = np.append(distinct[:_SINGLE], far[chosen])
+        means, deviations = np.empty(len(at)), np.empty(len(at))
+        for start in range(0, len(at), 1024):
+            part = slice(start, start + 1024)
+            means[part], deviations[part] = self._at(at[part])
+        means = np.maximum.accumulate(means)
+        return (
+            np.interp(distinct, at, means)[place],
+            np.interp(distinct, at, deviations)[place],
+        )
+
+    def _at(self, noisy: IntArray) -> tuple[FloatArray, FloatArray]:
+        reach = self._reach
+        step = max(1, math.ceil(2 * reach / _NODES))
+        nodes = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
+        counts = (noisy[:, None] + nodes).astype(float)
+        log = self._noise.log_joint(noisy[:, None].astype(float), np.maximum(counts, 0))
+        log = np.where(counts < 0, -np.inf, log) + self._prior.log_density(np.maximum(counts, 0))
+        best = log.max(1, keepdims=True)
+        weights = np.exp(log - np.where(np.isfinite(best), best, 0))
+        weights /= np.maximum(weights.sum(1, keepdims=True), 1e-300)
+        given, variance = self._prior.users_given(np.maximum(counts, 0))
+        means = (weights * given).sum(1)
+        spread = (weights * (variance + (given - means[:, None]) ** 2)).sum(1)
+        return means, np.sqrt(spread)
+
+
+class _Prior:
+    """Tabulates the density of true counts, and the mean and variance of all users given each."""
+
+    def __init__(self, means: FloatArray, weights: FloatArray, rates: FloatArray, top: float):
+        single = np.arange(min(top, _SINGLE) + 1)
+        self._values = single
+        if top > _SINGLE:
+            number = math.ceil(math.log(top / _SINGLE) / _SPACING) + 2
+            far = np.geomspace(_SINGLE, top * (1 + _SPACING), number)[1:]
+            self._values = np.append(single, far)
+        log = _log_kernel(self._values[:, None], means * rates, np.gradient(np.log(means)))
+        log += np.log(np.maximum(weights, 1e-300))
+        best = log.max(1)
+        joint = np.exp(log - best[:, None])
+        total = joint.sum(1)
+        self._log_density = best + np.log(total)
+        share = joint / total[:, None]
+        dropped = (1 - rates) * means
+        mean = share @ dropped
+        variance = share @ (dropped + dropped**2) - mean**2
+        self._users, self._variance = self._values + mean, np.maximum(variance, 0)
+
+    def log_density(self, counts: FloatArray) -> FloatArray:
+        found: FloatArray = np.interp(counts, self._values, self._log_density)
+        return found
+
+    def users_given(self, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+        users = np.interp(counts, self._values, self._users)
+        return users, np.interp(counts, self._values, self._variance)
+
+
+def _log_kernel(values: FloatArray, means: FloatArray, steps: FloatArray) -> FloatArray:
+    """Returns log P[a Poisson number = value], values x means, wide enough for the steps between
+    the logarithms of means."""
+    poisson = values * np.log(means) - means - gammaln(values + 1)
+    variance = means + (steps * means) ** 2
+    normal = -((values - means) ** 2) / (2 * variance) - np.log(2 * math.pi * variance) / 2
+    found: FloatArray = np.where(steps * np.sqrt(means) < _WIDE, poisson, normal)
+    return found
+
+
+_NOTHING_DROPPED = DegreeSurvey(np.ones(1), np.ones((1, 1)), np.ones(1), 10**6, math.inf)
+"""Users of one partition each: bounding keeps all."""
