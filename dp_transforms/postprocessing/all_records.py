@@ -102,9 +102,7 @@ class ThinnedMixture:
         self.weights = np.full(len(self.means), start / len(self.means))
         for iterations in PASSES:
             self._fit(edges, numbers, iterations)
-            centre = self._centre()
-            self.kept = self._kept_by_mean(centre)
-        self._fitted_centre = centre
+            self.kept = self._kept_by_mean(self._centre())
 
     def _fit(self, edges: FloatArray, numbers: FloatArray, iterations: int) -> None:
         """Takes steps of EM, given the numbers of partitions in bins of bounded counts."""
@@ -118,24 +116,10 @@ class ThinnedMixture:
             weights = np.maximum(weights, 1e-12)
         self.weights = weights
 
-    def kept_with(self, parts: FloatArray) -> FloatArray:
-        """Returns the part of the pairs of partitions with each mean that is kept if users with
-        each of the survey's degrees keep these ``parts`` of theirs."""
-        return self._parts_by_mean(parts, self._fitted_centre)
-
     def _kept_by_mean(self, centre: float) -> FloatArray:
         """Returns r(m) at the means, for this centre of the tilt."""
-        return self._parts_by_mean(np.minimum(1, self._kappa / self._degrees), centre)
-
-    def _parts_by_mean(self, parts: FloatArray, centre: float) -> FloatArray:
-        log_degree = np.log(self._degrees)
-        with np.errstate(divide="ignore"):
-            odds = np.log(self._pairs)
-        lean = self._tilt * (log_degree - log_degree @ self._pairs)
-        odds = odds - lean * (np.log(self.means)[:, None] - centre)
-        odds = np.exp(odds - odds.max(1, keepdims=True))
-        found: FloatArray = odds @ parts / odds.sum(1)
-        return np.clip(found, 1e-9, 1.0)
+        parts = np.minimum(1, self._kappa / self._degrees)
+        return tilted_parts(self.means, self._pairs, self._degrees, parts, centre, self._tilt)
 
     def _centre(self) -> float:
         """Returns the centre with which the pairs that are kept are the right part of all."""
@@ -222,6 +206,26 @@ def _list_of(frequencies: FloatArray, numbers: FloatArray, bounded: FrequencyLis
         np.append(rows, index[:square][::-1]),
         np.append(np.ones(square, np.int64), steps[::-1]),
     )
+
+
+def tilted_parts(
+    means: FloatArray,
+    pairs: FloatArray,
+    degrees: FloatArray,
+    parts: FloatArray,
+    centre: float,
+    tilt: float = TILT,
+) -> FloatArray:
+    """Returns, for partitions with each mean, the part of their pairs that is kept, if users of
+    each degree have these ``pairs`` (shares of all) and keep these ``parts``; see the module."""
+    log_degree = np.log(degrees)
+    with np.errstate(divide="ignore"):
+        odds = np.log(pairs)
+    lean = tilt * (log_degree - log_degree @ pairs)
+    odds = odds - lean * (np.log(means)[:, None] - centre)
+    odds = np.exp(odds - odds.max(1, keepdims=True))
+    found: FloatArray = odds @ parts / odds.sum(1)
+    return np.clip(found, 1e-9, 1.0)
 
 
 def _with_kept_share(

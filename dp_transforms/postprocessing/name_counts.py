@@ -4,12 +4,13 @@ A noisy count alone is too large where it is just above the threshold of a selec
 partitions with few users, only lucky ones are seen there. The released list of the same records
 says how many partitions there are of each size, so the posterior mean has no such curse.
 
-Model. Partitions with the mean m of users in all records have the density w(m) that
-``all_records.ThinnedMixture`` fits to the list. A part r(m) of their records counts in the noisy
-count: the true count n is Poisson around r(m) m, and the users whose record was dropped are Poisson
-around (1 - r(m)) m, independently. The noise, and the probability of being named, are known
-exactly (``CountNoise``). The estimate is the mean of all users given the noisy count and that the
-partition is named. Without a survey r = 1, and all is about the records that count.
+Model (``CountModel``). Partitions with the mean m of users in all records have the density w(m)
+that ``all_records.ThinnedMixture`` fits to the list; without a list it is flat. A part r(m) of
+their records counts in the noisy count: the true count n is Poisson around r(m) m, and the users
+whose record was dropped are Poisson around (1 - r(m)) m, independently. The noise, and the
+probability of being named, are known exactly (``CountNoise``). The estimate is the mean of all
+users given the noisy count and that the partition is named. Without a survey of degrees r = 1, and
+all is about the records that count.
 
 Where the noise is compared with a threshold, P[Y = y, named | n] is P[X = y - n] for all y above
 it: the selection drops out of the posterior if the prior is over ALL partitions, not over named
@@ -37,12 +38,18 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.selection.strategy import NoisyCountStrategy
 from dp_transforms.mechanisms.selection.threshold_distribution import TruncatedGeometricNoise
-from dp_transforms.postprocessing.all_records import NEARLY_ALL, TILT, ThinnedMixture
+from dp_transforms.postprocessing.all_records import (
+    NEARLY_ALL,
+    TILT,
+    ThinnedMixture,
+    tilted_parts,
+)
 from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 from dp_transforms.postprocessing.estimates import CONFIDENCE, failure_probability
 
 _SINGLE = 300  # Counts up to this are tabulated one by one.
 _SPACING = 0.01  # The relative distance of larger counts in tables.
+_MOST_USERS = 2**53
 _NODES = 128  # The most intervals of true counts around a noisy one.
 _NEGLIGIBLE = -32.0  # The log of a ratio of probabilities that is not looked at.
 _WIDE = 0.7
@@ -127,7 +134,7 @@ class CountsAfterSelection(CountNoise):
 
     >>> noise = CountsAfterSelection(DiscreteLaplace(2))
     >>> [ends.tolist() for ends in noise.intervals(np.array([3, 100]))]
-    [[0, 93], [10, 107]]
+    [[0, 94], [9, 106]]
     """
 
     added: IntegerNoise
@@ -183,56 +190,106 @@ def log_probability(noise: IntegerNoise, x: FloatArray) -> FloatArray:
     raise TypeError(f"no formula for the probabilities of {type(noise).__name__}")
 
 
+@dataclass(frozen=True, eq=False)
+class CountModel:
+    """Says how many users partitions have in all records, and which part of them counts.
+
+    Attributes:
+      means: a grid of means of users in all records, ascending, shape (n,).
+      weights: how many partitions have these means, but for a factor; shape (n,).
+      rates: the part of their records that counts; shape (n,).
+    """
+
+    means: FloatArray
+    weights: FloatArray
+    rates: FloatArray
+
+    @classmethod
+    def of_list(
+        cls,
+        bounded: FrequencyList,
+        kappa: int,
+        survey: DegreeSurvey | None = None,
+        thinning: Thinning | None = None,
+    ) -> CountModel:
+        """Fits the model to a list of the records that a bound of kappa keeps.
+
+        Args:
+          bounded: a PUBLIC list.
+          kappa: its bound.
+          survey: the degrees of users in all records; without it all is about bounded records.
+          thinning: how counts come from all records; by default as the list does.
+        """
+        prior, bound = (_NOTHING_DROPPED, 1) if survey is None else (survey, kappa)
+        kept = min(float(np.median(prior.kept_shares(bound))), 1.0)
+        mixture = ThinnedMixture(bounded, bound, prior, kept, TILT)
+        rates = mixture.kept if thinning is None else thinning.rates(mixture.means)
+        if thinning is None and kept >= NEARLY_ALL:
+            rates = np.ones_like(rates)
+        return cls(mixture.means, mixture.weights, rates)
+
+    @classmethod
+    def without_list(cls, largest: float, thinning: Thinning | None = None) -> CountModel:
+        """Returns the model in which all means up to some ``largest`` count are as likely."""
+        least = 1.0 if thinning is None else float(thinning.parts.min())
+        top = max(largest, 10.0) / max(least, 1e-3) * 1.2
+        means = np.geomspace(0.3, top, math.ceil(math.log(top / 0.3) / _SPACING))
+        rates = np.ones_like(means) if thinning is None else thinning.rates(means)
+        return cls(means, means, rates)
+
+
+@dataclass(frozen=True, eq=False)
+class Thinning:
+    """Says which part of users' records counts, by how many partitions the users have.
+
+    Attributes:
+      degrees: numbers of partitions, ascending.
+      pairs: the shares of users with these in all pairs (user, partition).
+      parts: the part of their pairs that counts.
+      centre: the logarithm of the mean of partitions that have the average share.
+    """
+
+    degrees: FloatArray
+    pairs: FloatArray
+    parts: FloatArray
+    centre: float
+
+    @classmethod
+    def of(cls, survey: DegreeSurvey, counted: int, noisy: IntArray) -> Thinning:
+        """Returns the thinning by a bound of ``counted``, given the noisy counts of what counts."""
+        parts = np.minimum(1, counted / survey.degrees)
+        weights = np.maximum(noisy, 1).astype(float)
+        centre = float(np.log(weights) @ weights / weights.sum()) if len(noisy) else 0.0
+        shares = survey.pair_shares
+        centre -= math.log(max(float(shares @ parts), 1e-9))
+        return cls(survey.degrees, shares, parts, centre)
+
+    def rates(self, means: FloatArray) -> FloatArray:
+        """Returns the parts that count of partitions with these means."""
+        return tilted_parts(means, self.pairs, self.degrees, self.parts, self.centre)
+
+
 class NameCounts:
     """Estimates the users of named partitions.
 
     Args:
       noisy: the released noisy counts of named partitions, integer array of shape (n,).
       noise: how they came about.
-      bounded: a PUBLIC list of the records that a bound of ``kappa`` keeps, released beside them.
-      kappa: this bound.
-      survey: the degrees of users in all records; without it all is about the records that count.
-      counted: how many partitions of a user count in noisy counts; by default ``kappa``, as where
-        the list is of the same records.
-      named_share: where only partitions that were named before share a user's ``counted`` ones, the
-        part of all pairs that is theirs; 1 otherwise.
-      tilt: see ``all_records``.
+      model: of the true numbers.
 
     >>> from dp_transforms.mechanisms.selection import LaplaceSelection
     >>> bounded = FrequencyList([300, 40, 3, 1], [1, 2, 400, 9_000])
     >>> noise = ThresholdedCounts(LaplaceSelection(0.5, 1e-5))
-    >>> NameCounts(np.array([301, 41, 26]), noise, bounded, kappa=1).means().round().tolist()
-    [301.0, 41.0, 17.0]
+    >>> counts = NameCounts(np.array([301, 41, 26]), noise, CountModel.of_list(bounded, kappa=1))
+    >>> counts.means().round().tolist()
+    [301.0, 41.0, 15.0]
     """
 
-    def __init__(
-        self,
-        noisy: IntArray,
-        noise: CountNoise,
-        bounded: FrequencyList,
-        kappa: int,
-        survey: DegreeSurvey | None = None,
-        *,
-        counted: int | None = None,
-        named_share: float = 1.0,
-        tilt: float = TILT,
-    ):
+    def __init__(self, noisy: IntArray, noise: CountNoise, model: CountModel):
         self._noisy = np.asarray(noisy, np.int64)
         self._noise = noise
-        prior = survey if survey is not None else _NOTHING_DROPPED
-        bound = kappa if survey is not None else 1
-        kept = min(float(np.median(prior.kept_shares(bound))), 1.0)
-        model = ThinnedMixture(bounded, bound, prior, kept, tilt)
-        # Of a user's partitions, others than this one are named with the probability named_share.
-        rivals = 1 + (prior.degrees - 1) * named_share
-        limit = bound if counted is None or survey is None else counted
-        parts = np.minimum(1, limit / np.maximum(rivals, 1e-9))
-        rates = model.kept if limit == bound and named_share == 1 else model.kept_with(parts)
-        self.drops_nothing = kept >= NEARLY_ALL and limit >= bound
-        if self.drops_nothing:
-            rates = np.ones_like(rates)
-        top = float(max(self._noisy.max(initial=0), bounded.frequencies.max(initial=0)))
-        self._prior = _Prior(model.means, model.weights, rates, top + self._reach)
+        top = max(float(self._noisy.max(initial=0)), 1.0) + self._reach
+        self._prior = _Prior(model.means, model.weights, model.rates, top)
 
     @property
     def _reach(self) -> float:
@@ -288,6 +345,46 @@ class NameCounts:
         means = (weights * given).sum(1)
         spread = (weights * (variance + (given - means[:, None]) ** 2)).sum(1)
         return means, np.sqrt(spread)
+
+
+def agreeing(
+    estimates: FloatArray, low: IntArray, high: FloatArray, frequencies: FrequencyList
+) -> tuple[IntArray, FrequencyList]:
+    """Makes estimates for names and a list agree: for every t, the list then has at least as many
+    partitions with t users as there are such names; so the sum of names is at most the total.
+
+    The name of rank i gets at most the users at rank i of the list, unless its proved interval lies
+    above: then the list gives way.
+
+    Args:
+      estimates: of the users of named partitions, shape (n,).
+      low, high: the ends of their proved intervals; equal estimates have equal ends, and larger ones
+        no smaller ends.
+      frequencies: the list.
+
+    Returns:
+      Whole numbers of users, at least 1 and within the intervals, and the list.
+
+    >>> low, high = np.array([8, 1]), np.array([12.0, 6.0])
+    >>> users, raised = agreeing(np.array([10.4, 4.0]), low, high, FrequencyList([7, 3], [1, 1]))
+    >>> users.tolist(), list(raised)
+    ([8, 3], [(8, 1), (3, 1)])
+    """
+    order = np.argsort(-estimates, kind="stable")
+    sorted_estimates = estimates[order]
+    # Names with equal estimates are treated alike: by the last of their ranks.
+    last_ranks = np.searchsorted(-sorted_estimates, -sorted_estimates, side="right")
+    capped = np.minimum(np.rint(sorted_estimates), frequencies.at_ranks(last_ranks))
+    capped = np.clip(capped, low[order], np.minimum(high[order], _MOST_USERS)).astype(np.int64)
+    capped = np.maximum(capped, 1)
+    users = np.empty(len(estimates), np.int64)
+    users[order] = capped
+    ranks = np.arange(1, len(users) + 1)
+    raised = np.maximum(frequencies.at_ranks(ranks), capped)
+    after = np.maximum(frequencies.multiplicities.cumsum() - len(users), 0)
+    rest = np.minimum(frequencies.multiplicities, after)
+    runs = np.append(raised, frequencies.frequencies), np.append(np.ones_like(raised), rest)
+    return users, FrequencyList.from_runs(*runs)
 
 
 class _Prior:
