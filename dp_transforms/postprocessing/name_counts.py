@@ -38,14 +38,10 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.selection.strategy import NoisyCountStrategy
 from dp_transforms.mechanisms.selection.threshold_distribution import TruncatedGeometricNoise
-from dp_transforms.postprocessing.all_records import (
-    NEARLY_ALL,
-    TILT,
-    ThinnedMixture,
-    tilted_parts,
-)
+from dp_transforms.postprocessing.all_records import NEARLY_ALL, ThinnedMixture
 from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 from dp_transforms.postprocessing.estimates import CONFIDENCE, failure_probability
+from dp_transforms.postprocessing.kept_parts import TILT, KeptParts
 
 _SINGLE = 300  # Counts up to this are tabulated one by one.
 _SPACING = 0.01  # The relative distance of larger counts in tables.
@@ -231,8 +227,8 @@ class CountModel:
     @classmethod
     def without_list(cls, largest: float, thinning: Thinning | None = None) -> CountModel:
         """Returns the model in which all means up to some ``largest`` count are as likely."""
-        least = 1.0 if thinning is None else float(thinning.parts.min())
-        top = max(largest, 10.0) / max(least, 1e-3) * 1.2
+        share = 1.0 if thinning is None else thinning.share
+        top = max(largest, 10.0) / share * 3
         means = np.geomspace(0.3, top, math.ceil(math.log(top / 0.3) / _SPACING))
         rates = np.ones_like(means) if thinning is None else thinning.rates(means)
         return cls(means, means, rates)
@@ -240,33 +236,26 @@ class CountModel:
 
 @dataclass(frozen=True, eq=False)
 class Thinning:
-    """Says which part of users' records counts, by how many partitions the users have.
+    """Says which part of users' records counts, see ``kept_parts``."""
 
-    Attributes:
-      degrees: numbers of partitions, ascending.
-      pairs: the shares of users with these in all pairs (user, partition).
-      parts: the part of their pairs that counts.
-      centre: the logarithm of the mean of partitions that have the average share.
-    """
-
-    degrees: FloatArray
-    pairs: FloatArray
-    parts: FloatArray
+    parts: KeptParts
     centre: float
+    share: float
 
     @classmethod
     def of(cls, survey: DegreeSurvey, counted: int, noisy: IntArray) -> Thinning:
-        """Returns the thinning by a bound of ``counted``, given the noisy counts of what counts."""
-        parts = np.minimum(1, counted / survey.degrees)
-        weights = np.maximum(noisy, 1).astype(float)
-        centre = float(np.log(weights) @ weights / weights.sum()) if len(noisy) else 0.0
-        shares = survey.pair_shares
-        centre -= math.log(max(float(shares @ parts), 1e-9))
-        return cls(survey.degrees, shares, parts, centre)
+        """Returns the thinning by a bound of ``counted``, if noisy counts are of what it keeps."""
+        share = float(np.median(survey.kept_shares(counted)))
+        kept = KeptParts(
+            survey.users, survey.degrees, np.minimum(1, counted / survey.degrees), TILT
+        )
+        users = np.maximum(noisy, 1) / share
+        centre = kept.centre(users, users, share) if len(noisy) else 0.0
+        return cls(kept, centre, share)
 
     def rates(self, means: FloatArray) -> FloatArray:
         """Returns the parts that count of partitions with these means."""
-        return tilted_parts(means, self.pairs, self.degrees, self.parts, self.centre)
+        return self.parts.at(means, self.centre)
 
 
 class NameCounts:
