@@ -13,8 +13,15 @@ from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import join
-from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
+from dp_transforms.releases import (
+    ListRelease,
+    ListSpec,
+    PeriodListsSpec,
+    PeriodNamesSpec,
+    ReleaseSpec,
+)
 from dp_transforms.releases.base import ReleasedTables, Statement
+from dp_transforms.releases.list_and_names import name_tables_beside
 from dp_transforms.releases.periods import write_all_periods
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import printing
@@ -88,12 +95,18 @@ class PreparedRelease:
     done: Callable[[], None] | None = None
 
 
-def write_each(
-    writers: Sequence[Writer], budget: dict[str, Any], *collections: Iterable[Any]
+def write_both(
+    writers: Sequence[Writer],
+    budget: dict[str, Any],
+    lists: Iterable[Any],
+    selected: Iterable[Any],
 ) -> None:
-    """Writes each collection by its writer."""
-    for write, released in zip(writers, collections, strict=True):
-        write(budget, released)
+    """Writes the list and the names, with estimates of their users by the list."""
+    of_list, of_names = writers
+    lists = list(lists)
+    of_list(budget, lists)
+    make = functools.partial(name_tables_beside, ListRelease(*lists, of_list.statement | budget))
+    replace(of_names, tables=of_names.tables._replace(make=make))(budget, selected)
 
 
 def _write_periods(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from dp_transforms.files.filenames import PRIVACY_FILE
+from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import reading
-from dp_transforms.releases.directory import load, release_directories
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.reports.page import text_table
 from pipelines.command_line import OneLineParser, command
-from pipelines.report import add_degrees_flag, kept
+from pipelines.report import add_degrees_flag, kept, releases_in
 
 
 def make_parser() -> OneLineParser:
@@ -27,10 +28,9 @@ def make_parser() -> OneLineParser:
     return parser
 
 
-def shown(directory: str) -> str:
-    """Returns the text about a directory's release; a ValueError if it holds none."""
+def shown(directory: str, release: Any) -> str:
+    """Returns the text about a directory's release; a ValueError if it cannot be shown."""
     with reading(directory, f"a release with its {PRIVACY_FILE}"):
-        release = load(directory)
         parts = [repr(release)]
         if isinstance(release, ListRelease):
             rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]
@@ -40,11 +40,10 @@ def shown(directory: str) -> str:
 
 @command(make_parser)
 def main(flags: argparse.Namespace) -> None:
-    directories = release_directories(flags.release)
-    for directory in directories:
-        head = f"{directory}\n\n" if len(directories) > 1 else ""
+    for directory, release in releases_in(flags.release, flags.degrees):
+        head = f"{directory}\n\n" if directory != local_path(flags.release) else ""
         end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees is not None else ""
-        print(f"{head}{shown(directory)}{end}")
+        print(f"{head}{shown(directory, release)}{end}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.paths import join, local_path
 from dp_transforms.files.release_files import is_there, reading
 from dp_transforms.releases import all_records, frequency_list, groups, names, periods
+from dp_transforms.releases.list_and_names import ListAndNames
 from dp_transforms.reports.phrases import statement_words
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -43,8 +44,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
     """Reads a release from the directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or, from a job with ``--period``,
-      the ``Releases`` of all periods.
+      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; from ``release-all`` both as
+      ``ListAndNames``; from a job with ``--period`` the ``Releases`` of all periods.
 
     Raises:
       ValueError: there is no release, or it cannot be read.
@@ -52,7 +53,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
     path = local_path(os.fspath(directory))
     both = release_directories(path)
     if len(both) > 1:
-        raise InputError(f"{path} holds two releases: give {' or '.join(both)}")
+        with reading(path, "a list and names of the same records"):
+            return ListAndNames.of(*map(load, both))
     found = [file_name for file_name in _READERS if is_there(path, file_name)]
     if not found:
         releases = periods.read(path, load)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dp_transforms.budget.ledger import Request
-from dp_transforms.releases.frequency_list import ListSpec
-from dp_transforms.releases.names import NamesSpec
+from dp_transforms.releases.base import Statement, Tables
+from dp_transforms.releases.frequency_list import ListRelease, ListSpec
+from dp_transforms.releases.names import NamesRelease, NamesSpec, name_tables, names_table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dp_transforms.engines.base import Collections, Engine
 
 
@@ -39,3 +43,33 @@ class ListAndNamesSpec:
     def release(self, engine: Engine) -> Collections:
         """Makes both releases, and returns the collections of the list, then those of the names."""
         return engine.list_and_names(self)
+
+
+class ListAndNames(NamedTuple):
+    """A list and names of the same records, which do not contradict each other.
+
+    Attributes:
+      frequency_list: the list. Where names prove that it is too low, it is raised.
+      names: the names, with estimates of their users by the list.
+    """
+
+    frequency_list: ListRelease
+    names: NamesRelease
+
+    @classmethod
+    def of(cls, frequency_list: ListRelease, names: NamesRelease) -> ListAndNames:
+        """Makes them agree; a ValueError if they are not of the same records."""
+        names = names.beside(frequency_list)
+        agreeing = names.list_that_agrees
+        assert agreeing is not None
+        return cls(agreeing, names)
+
+
+def name_tables_beside(
+    frequency_list: ListRelease, selected: Iterable[pa.Table], statement: Statement
+) -> Tables:
+    """Returns ``name_tables`` and the file of estimated users, which follow from the list."""
+    tables = list(selected)
+    names = NamesRelease(names_table(tables, statement), statement, frequency_list)
+    # The job's own file comes last: its bytes hold for all ways to make the release.
+    return names._tables() | name_tables(tables, statement)

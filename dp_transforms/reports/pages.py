@@ -145,24 +145,38 @@ def _names_page(release: NamesRelease, words: Words) -> page.Page:
     if number:
         content += f"<h2>{'The names' if shown == number else html.escape(which)}</h2>\n"
     if number and counted:
-        confidence = statement["count_intervals"]["confidence"]
-        whose = f"Counts are of {terms.users}, with noise.{terms.limits('They are')}"
-        content += f"""<p>{html.escape(whose)} Each interval holds the true number with
-{confidence:.0%} confidence given that the partition is named, whatever that number is: of a hundred
-intervals about {100 * (1 - confidence):.0f} do not. A lower end far from its count says that far
-fewer, by luck, would have given that count as well.</p>
-"""
-        drawn = "Noisy" if number <= _DRAWN else f"The {_DRAWN} largest noisy"
-        caption = f"{drawn} counts, and their intervals."
+        content += f"<p>{html.escape(_about_counts(release, terms))}</p>\n"
+        drawn = "Users" if number <= _DRAWN else f"The {_DRAWN} largest numbers of users"
+        caption = f"{drawn}, and their intervals."
         pictures[NAMES_PICTURE] = page.png(_figure(release, terms))
         content += page.figure(pictures[NAMES_PICTURE], caption)
     if number:
-        heads = list(release.names.column_names)
+        heads = list(release.to_arrow().column_names)
         if counted:
             heads[-len(COUNTS) :] = [f"{terms.users}, about", "from", "to"]
         content += page.table([heads, *_rows(release, shown)], len(COUNTS) * counted)
+    unnamed = release.about_unnamed()
+    if unnamed:
+        lines = "".join(f"<p>{html.escape(line)}.</p>\n" for line in unnamed)
+        content += f"<h2>What is not named</h2>\n{lines}"
     title = f"Differentially private names of {terms.things}{words.of_data}"
     return page.document(title, words, content, {"": statement}), pictures
+
+
+def _about_counts(release: NamesRelease, terms: Wording) -> str:
+    """Says what the numbers of users are, and how to read their intervals."""
+    confidence = release.statement["count_intervals"]["confidence"]
+    holds = f"""Each interval holds the true number with {confidence:.0%} confidence given that the
+partition is named, whatever that number is: of a hundred intervals about
+{100 * (1 - confidence):.0f} do not."""
+    if not release.has_estimates:
+        return f"""Counts are of {terms.users}, with noise.{terms.limits("They are")} {holds} A lower
+end far from its count says that far fewer, by luck, would have given that count as well."""
+    if release.is_about_all_records:
+        which = f"Estimates of how many {terms.users} have each of these {terms.things} in all records."
+    else:
+        which = f"Estimates of numbers of {terms.users}.{terms.limits('They are')}"
+    return f"{which} {holds}"
 
 
 def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
@@ -171,7 +185,7 @@ def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
             return f"{value:,}"
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
-    columns = release.names[:shown].to_pydict().values()
+    columns = release.to_arrow()[:shown].to_pydict().values()
     return [[*map(text, row, range(len(row)))] for row in zip(*columns, strict=True)]
 
 
@@ -193,7 +207,8 @@ def _others(statement: dict[str, Any], terms: Wording) -> str:
 
 def _figure(release: NamesRelease, terms: Wording) -> Any:
     rows = _rows(release, _DRAWN)
-    counts = zip(*(release.names[name].to_pylist() for name in COUNTS), strict=True)
+    table = release.to_arrow()
+    counts = zip(*(table[name].to_pylist() for name in table.column_names[-3:]), strict=True)
     bars = [
         (", ".join(row[: -len(COUNTS)]), Estimate(*count))
         for row, count in zip(rows, counts, strict=False)
