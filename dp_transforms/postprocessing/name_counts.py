@@ -46,7 +46,8 @@ from dp_transforms.postprocessing.kept_parts import TILT, KeptParts
 _SINGLE = 300  # Counts up to this are tabulated one by one.
 _SPACING = 0.01  # The relative distance of larger counts in tables.
 _MOST_USERS = 2**53
-_NODES = 128  # The most intervals of true counts around a noisy one.
+_FEW = 64  # Smaller true counts are summed over one by one, for each noisy count.
+_NODES = 256  # The most intervals of true counts around a noisy one.
 _NEGLIGIBLE = -32.0  # The log of a ratio of probabilities that is not looked at.
 _WIDE = 0.7
 """A Poisson number is taken to be normal, and as wide as the grid of means is coarse, from this
@@ -323,14 +324,19 @@ class NameCounts:
     def _at(self, noisy: IntArray) -> tuple[FloatArray, FloatArray]:
         reach = self._reach
         step = max(1, math.ceil(2 * reach / _NODES))
-        nodes = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
-        counts = (noisy[:, None] + nodes).astype(float)
-        log = self._noise.log_joint(noisy[:, None].astype(float), np.maximum(counts, 0))
-        log = np.where(counts < 0, -np.inf, log) + self._prior.log_density(np.maximum(counts, 0))
+        away = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
+        # Small counts one by one, and larger ones around each noisy count, which stand for steps.
+        few = np.broadcast_to(np.arange(_FEW), (len(noisy), _FEW))
+        around = noisy[:, None] + away
+        ends = np.maximum(around - step / 2, _FEW - 0.5)
+        widths = np.append(np.ones(few.shape), np.maximum(around + step / 2 - ends, 0), 1)
+        counts = np.append(few, np.maximum(around, 0), 1).astype(float)
+        log = self._noise.log_joint(noisy[:, None].astype(float), counts)
+        log += self._prior.log_density(counts)
         best = log.max(1, keepdims=True)
-        weights = np.exp(log - np.where(np.isfinite(best), best, 0))
+        weights = widths * np.exp(log - np.where(np.isfinite(best), best, 0))
         weights /= np.maximum(weights.sum(1, keepdims=True), 1e-300)
-        given, variance = self._prior.users_given(np.maximum(counts, 0))
+        given, variance = self._prior.users_given(counts)
         means = (weights * given).sum(1)
         spread = (weights * (variance + (given - means[:, None]) ** 2)).sum(1)
         return means, np.sqrt(spread)
