@@ -94,9 +94,7 @@ def report(files: list[pathlib.Path], epsilons: list[str], repeats: int) -> Iter
             degrees = UserDegreeMechanism(epsilon / 10).release(pairs.users_by_degree, next(tapes))
             best = choose_kappa(degrees, epsilon * 9 / 20, Fraction(DELTA)).recommended
             for kappa in sorted({*KAPPAS, best}):
-                runs = [
-                    one_run(pairs, epsilon, kappa, random, next(tapes)) for _ in range(repeats)
-                ]
+                runs = [one_run(pairs, epsilon, kappa, random, next(tapes)) for _ in range(repeats)]
                 named = f"{kappa}*" if kappa == best else str(kappa)
                 rows.append([pairs.name, text, named, *cells(runs)])
                 print("|", " | ".join(rows[-1]), "|", flush=True)

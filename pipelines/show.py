@@ -8,7 +8,7 @@ from typing import Any
 
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.release_files import reading
+from dp_transforms.files.release_files import as_malformed
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.reports.page import text_table
 from pipelines.command_line import OneLineParser, command
@@ -30,7 +30,7 @@ def make_parser() -> OneLineParser:
 
 def shown(directory: str, release: Any) -> str:
     """Returns the text about a directory's release; a ValueError if it cannot be shown."""
-    with reading(directory, f"a release with its {PRIVACY_FILE}"):
+    with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
         parts = [repr(release)]
         if isinstance(release, ListRelease):
             rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]

@@ -28,8 +28,8 @@ one of them with probability min(1, kappa / d) at least; the order in which they
 independent of what was named.
 
 So where noise says n <= x with failure probability a, given n and that the partition is named, N <=
-most_users(x) fails with probability a + b + c at most: b for the random order, c for the survey. The
-bounds g_j hold for all cells together, so that kappa may have been chosen by the survey.
+most_users(x) fails with probability a + b + c at most: b for the random order, c for the survey.
+The bounds g_j hold for all cells together, so that kappa may have been chosen by the survey.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ class KeptParts:
       parts: the part of their partitions that these users keep (0 to 1); shape (n,).
       tilt: see the module.
 
-    >>> kept = KeptParts(np.array([900.0, 100.0]), np.array([1.0, 20.0]), np.array([1, 0.1]), tilt=0)
+    >>> users, degrees = np.array([900.0, 100.0]), np.array([1.0, 20.0])
+    >>> kept = KeptParts(users, degrees, np.array([1, 0.1]), tilt=0)
     >>> kept.at(np.array([1, 10, 300, 900]), centre=0).round(2).tolist()
     [0.38, 0.39, 0.7, 0.9]
     """

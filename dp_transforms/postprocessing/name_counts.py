@@ -35,6 +35,7 @@ from dp_transforms.mechanisms.decimals import Number, exact_fraction
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace, IntegerNoise
 from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.selection.strategy import NoisyCountStrategy
 from dp_transforms.mechanisms.selection.threshold_distribution import TruncatedGeometricNoise
@@ -46,13 +47,13 @@ from dp_transforms.postprocessing.kept_parts import TILT, KeptParts
 _SINGLE = 300  # Counts up to this are tabulated one by one.
 _SPACING = 0.01  # The relative distance of larger counts in tables.
 _MOST_USERS = 2**53
+_SHARE_STEPS = 8  # From all pairs on, the share of named ones converges.
 _FEW = 64  # Smaller true counts are summed over one by one, for each noisy count.
 _NODES = 256  # The most intervals of true counts around a noisy one.
 _NEGLIGIBLE = -32.0  # The log of a ratio of probabilities that is not looked at.
 _WIDE = 0.7
-"""A Poisson number is taken to be normal, and as wide as the grid of means is coarse, from this
-ratio of the grid's step to its deviation on: a finer comb would be one of the grid, not the data's.
-"""
+"""From this ratio to its deviation on, the steps of the grid of means and the noise of the list
+make a Poisson number wider (and normal): finer structure is not of the data."""
 
 
 class CountNoise(ABC):
@@ -187,6 +188,21 @@ def log_probability(noise: IntegerNoise, x: FloatArray) -> FloatArray:
     raise TypeError(f"no formula for the probabilities of {type(noise).__name__}")
 
 
+def rank_deviation(bounded: FrequencyList) -> float:
+    """Returns the standard deviation of the noise at a rank of a released list, 0 if it has no
+    noisy coordinates: then its noise is small."""
+    coordinates = getattr(bounded, "coordinates", None)
+    return 0.0 if coordinates is None else math.sqrt(2) / coordinates.rate
+
+
+def noise_deviation(noise: IntegerNoise) -> float:
+    """Returns about the standard deviation of noise."""
+    reach = noise_reach(noise, Fraction(1, 1000))
+    x = np.arange(-reach, reach + 1.0) if reach < 5000 else np.linspace(-reach, reach, 10_001)
+    weights = np.exp(log_probability(noise, x))
+    return math.sqrt(float(weights @ x**2 / weights.sum()))
+
+
 @dataclass(frozen=True, eq=False)
 class CountModel:
     """Says how many users partitions have in all records, and which part of them counts.
@@ -195,11 +211,16 @@ class CountModel:
       means: a grid of means of users in all records, ascending, shape (n,).
       weights: how many partitions have these means, but for a factor; shape (n,).
       rates: the part of their records that counts; shape (n,).
+      deviation: the standard deviation of the noise at a rank of the list that the model was fitted
+        to: it does not tell larger numbers of users apart better than this.
+      exact_up_to: below so many users, the list's noise is in numbers of partitions instead.
     """
 
     means: FloatArray
     weights: FloatArray
     rates: FloatArray
+    deviation: float = 0.0
+    exact_up_to: float = 0.0
 
     @classmethod
     def of_list(
@@ -223,7 +244,8 @@ class CountModel:
         rates = mixture.kept if thinning is None else thinning.rates(mixture.means)
         if thinning is None and kept >= NEARLY_ALL:
             rates = np.ones_like(rates)
-        return cls(mixture.means, mixture.weights, rates)
+        square = float(FrobeniusCoordinates(bounded).square)
+        return cls(mixture.means, mixture.weights, rates, rank_deviation(bounded), square)
 
     @classmethod
     def without_list(cls, largest: float, thinning: Thinning | None = None) -> CountModel:
@@ -244,12 +266,26 @@ class Thinning:
     share: float
 
     @classmethod
-    def of(cls, survey: DegreeSurvey, counted: int, noisy: IntArray) -> Thinning:
-        """Returns the thinning by a bound of ``counted``, if noisy counts are of what it keeps."""
-        share = float(np.median(survey.kept_shares(counted)))
-        kept = KeptParts(
-            survey.users, survey.degrees, np.minimum(1, counted / survey.degrees), TILT
-        )
+    def of(
+        cls, survey: DegreeSurvey, counted: int, noisy: IntArray, named_only: bool = False
+    ) -> Thinning:
+        """Returns the thinning by a bound.
+
+        Args:
+          survey: the degrees of users in all records.
+          counted: how many partitions of a user count.
+          noisy: the noisy counts of what counts.
+          named_only: whether a user's partitions are only those that were named before: then
+            there are about as many of them as the share that these have in all pairs.
+        """
+        all_pairs, named_share, share = float(survey.pairs().value), 1.0, 1.0
+        seen = float(np.maximum(noisy, 0).sum())
+        for _ in range(_SHARE_STEPS if named_only else 1):
+            others = (survey.degrees - 1) * named_share
+            parts = np.minimum(1, counted / (1 + others))
+            share = float(survey.pair_shares @ parts)
+            named_share = min(seen / max(share * all_pairs, 1.0), 1.0)
+        kept = KeptParts(survey.users, survey.degrees, parts, TILT)
         users = np.maximum(noisy, 1) / share
         centre = kept.centre(users, users, share) if len(noisy) else 0.0
         return cls(kept, centre, share)
@@ -279,7 +315,7 @@ class NameCounts:
         self._noisy = np.asarray(noisy, np.int64)
         self._noise = noise
         top = max(float(self._noisy.max(initial=0)), 1.0) + self._reach
-        self._prior = _Prior(model.means, model.weights, model.rates, top)
+        self._prior = _Prior(model, top)
 
     @property
     def _reach(self) -> float:
@@ -343,19 +379,24 @@ class NameCounts:
 
 
 def agreeing(
-    estimates: FloatArray, low: IntArray, high: FloatArray, frequencies: FrequencyList
+    estimates: FloatArray,
+    low: IntArray,
+    high: FloatArray,
+    frequencies: FrequencyList,
+    list_is_better: bool = True,
 ) -> tuple[IntArray, FrequencyList]:
     """Makes estimates for names and a list agree: for every t, the list then has at least as many
     partitions with t users as there are such names; so the sum of names is at most the total.
 
     The name of rank i gets at most the users at rank i of the list, unless its proved interval lies
-    above: then the list gives way.
+    above, or names are known better than the list: then the list gives way.
 
     Args:
       estimates: of the users of named partitions, shape (n,).
-      low, high: the ends of their proved intervals; equal estimates have equal ends, and larger ones
-        no smaller ends.
+      low, high: the ends of their proved intervals; equal estimates have equal ends, and larger
+        ones no smaller ends.
       frequencies: the list.
+      list_is_better: whether the list has less noise at a rank than a name has.
 
     Returns:
       Whole numbers of users, at least 1 and within the intervals, and the list.
@@ -369,7 +410,9 @@ def agreeing(
     sorted_estimates = estimates[order]
     # Names with equal estimates are treated alike: by the last of their ranks.
     last_ranks = np.searchsorted(-sorted_estimates, -sorted_estimates, side="right")
-    capped = np.minimum(np.rint(sorted_estimates), frequencies.at_ranks(last_ranks))
+    capped = np.rint(sorted_estimates)
+    if list_is_better:
+        capped = np.minimum(capped, frequencies.at_ranks(last_ranks))
     capped = np.clip(capped, low[order], np.minimum(high[order], _MOST_USERS)).astype(np.int64)
     capped = np.maximum(capped, 1)
     users = np.empty(len(estimates), np.int64)
@@ -385,15 +428,19 @@ def agreeing(
 class _Prior:
     """Tabulates the density of true counts, and the mean and variance of all users given each."""
 
-    def __init__(self, means: FloatArray, weights: FloatArray, rates: FloatArray, top: float):
+    def __init__(self, model: CountModel, top: float):
+        means, rates = model.means, model.rates
         single = np.arange(min(top, _SINGLE) + 1)
         self._values = single
         if top > _SINGLE:
             number = math.ceil(math.log(top / _SINGLE) / _SPACING) + 2
             far = np.geomspace(_SINGLE, top * (1 + _SPACING), number)[1:]
             self._values = np.append(single, far)
-        log = _log_kernel(self._values[:, None], means * rates, np.gradient(np.log(means)))
-        log += np.log(np.maximum(weights, 1e-300))
+        counted = means * rates
+        blurred = np.where(counted > model.exact_up_to, model.deviation, 0.0)
+        widths = np.hypot(np.gradient(np.log(means)) * counted, blurred)
+        log = _log_kernel(self._values[:, None], counted, widths)
+        log += np.log(np.maximum(model.weights, 1e-300))
         best = log.max(1)
         joint = np.exp(log - best[:, None])
         total = joint.sum(1)
@@ -413,13 +460,12 @@ class _Prior:
         return users, np.interp(counts, self._values, self._variance)
 
 
-def _log_kernel(values: FloatArray, means: FloatArray, steps: FloatArray) -> FloatArray:
-    """Returns log P[a Poisson number = value], values x means, wide enough for the steps between
-    the logarithms of means."""
+def _log_kernel(values: FloatArray, means: FloatArray, widths: FloatArray) -> FloatArray:
+    """Returns log P[a Poisson number = value], values x means, at least as wide as these widths."""
     poisson = values * np.log(means) - means - gammaln(values + 1)
-    variance = means + (steps * means) ** 2
+    variance = means + widths**2
     normal = -((values - means) ** 2) / (2 * variance) - np.log(2 * math.pi * variance) / 2
-    found: FloatArray = np.where(steps * np.sqrt(means) < _WIDE, poisson, normal)
+    found: FloatArray = np.where(widths < _WIDE * np.sqrt(means), poisson, normal)
     return found
 
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     FREQUENCIES_FILE,
     LIST_DIRECTORY,
@@ -17,10 +16,9 @@ from dp_transforms.files.filenames import (
     SURVEY_FILE,
 )
 from dp_transforms.files.paths import join, local_path
-from dp_transforms.files.release_files import is_there, reading
+from dp_transforms.files.release_files import as_malformed, is_there
 from dp_transforms.releases import all_records, frequency_list, groups, names, periods
 from dp_transforms.releases.list_and_names import ListAndNames
-from dp_transforms.reports.phrases import statement_words
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     PARTITIONS_FILE: ("released names of partitions", names.read),
@@ -53,21 +51,21 @@ def load(directory: str | os.PathLike[str]) -> Any:
     path = local_path(os.fspath(directory))
     both = release_directories(path)
     if len(both) > 1:
-        with reading(path, "a list and names of the same records"):
+        with as_malformed(path, "a list and names of the same records"):
             return ListAndNames.of(*map(load, both))
-    found = [file_name for file_name in _READERS if is_there(path, file_name)]
-    if not found:
+    present = [file_name for file_name in _READERS if is_there(path, file_name)]
+    if not present:
         releases = periods.read(path, load)
         if releases is not None:
-            with reading(path, f"a release with its {PRIVACY_FILE}"):
+            with as_malformed(path, f"a release with its {PRIVACY_FILE}"):
                 return _checked(releases)
-    content, read = _READERS[found[0] if found else FREQUENCIES_FILE]
-    with reading(path, f"{content} with its {PRIVACY_FILE}"):
+    content, read = _READERS[present[0] if present else FREQUENCIES_FILE]
+    with as_malformed(path, f"{content} with its {PRIVACY_FILE}"):
         return _checked(read(path))
 
 
 def _checked(release: Any) -> Any:
     """Returns the release, or raises an error if its statement lacks what the release shows."""
     repr(release)
-    statement_words(dict(release.statement))
+    release.statement_words()
     return release

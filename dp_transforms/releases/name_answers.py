@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from dp_transforms.files.filenames import COUNTS
-from dp_transforms.mechanisms import DiscreteLaplace
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import positive_integer
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace, IntegerNoise
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.selection import (
+    MeasuredSelection,
     NoisyCountStrategy,
     SelectionStrategy,
     make_strategy,
 )
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
+from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.dropped_users import DroppedUsers
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 USERS = ("users", "low", "high")
 """The last columns of a table of names with estimates."""
+COUNT_NOISE = "count_noise"
+"""The entry of a statement about the noise of counts that were made after the selection."""
 NOT_NAMED = "not_named"
 """The entry of a statement about partitions that were not named."""
 
@@ -124,13 +128,17 @@ def strategy_of(statement: Mapping[str, Any]) -> SelectionStrategy | None:
     }
     if "composition" in statement:
         options["composition"] = statement["composition"]
-    exact = (Fraction(statement[f"{name}_exact"]) for name in ("epsilon", "delta"))
-    with contextlib.suppress(ValueError, TypeError):
-        strategy = make_strategy(statement["strategy"], *exact, **options)
+    epsilon, delta = (Fraction(statement[f"{name}_exact"]) for name in ("epsilon", "delta"))
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        strategy = make_strategy(statement["strategy"], epsilon, delta, **options)
         described = strategy.describe()
         described.pop("neighbours")
-        if all(statement.get(name) == value for name, value in described.items()):
+        if any(statement.get(name) != value for name, value in described.items()):
+            return None
+        plan = statement.get("plan")
+        if not isinstance(strategy, MeasuredSelection) or plan is None:
             return strategy
+        return strategy.branch(RoundPlan(*(plan[name] for name in RoundPlan._fields)))
     return None
 
 
@@ -228,12 +236,12 @@ class NameAnswers:
     def is_about_all_records(self) -> bool:
         """Tells whether the estimated users are those in all records, rather than those whose
         records count after bounding."""
-        return not self._drops or self._degrees_of_counts is not None
+        return not self._drops or self._survey is not None
 
     @cached_property
     def _counted(self) -> Mapping[str, Any] | None:
         """Returns what the statement says of counts that were made after the selection."""
-        entry: Mapping[str, Any] | None = self.statement.get("counts")
+        entry: Mapping[str, Any] | None = self.statement.get(COUNT_NOISE)
         return entry
 
     @property
@@ -241,16 +249,6 @@ class NameAnswers:
         """Returns how many partitions of a user count in the noisy counts."""
         entry = self._counted if self._counted is not None else self.statement
         return int(entry["max_partitions_per_user"])
-
-    @cached_property
-    def _degrees_of_counts(self) -> ReleasedDegrees | None:
-        """Returns how many partitions users have among those from which bounding took those that
-        count in the noisy counts."""
-        if self._counted is not None and "named_degrees" in self._counted:
-            entry = self._counted["named_degrees"]
-            numbers = (tuple(map(int, entry[name])) for name in ("lowest", "users"))
-            return ReleasedDegrees(*numbers, float(entry["epsilon"]))
-        return self._survey
 
     # The users of named partitions.
 
@@ -265,10 +263,11 @@ class NameAnswers:
         )
 
         if self._counted is not None:
-            if "sigma" in self._counted:
-                sigma = Fraction(self._counted["sigma"])
-                return CountsAfterSelection(RoundedGaussian(sigma**2))
-            return CountsAfterSelection(DiscreteLaplace(1 / Fraction(self._counted["rate"])))
+            if "sigma2_exact" in self._counted:
+                noise: IntegerNoise = RoundedGaussian(Fraction(self._counted["sigma2_exact"]))
+            else:
+                noise = DiscreteLaplace(Fraction(self._counted["scale_exact"]))
+            return CountsAfterSelection(noise)
         strategy = strategy_of(self.statement)
         return ThresholdedCounts(strategy) if isinstance(strategy, NoisyCountStrategy) else None
 
@@ -279,10 +278,11 @@ class NameAnswers:
         from dp_transforms.postprocessing.name_counts import CountModel, Thinning
 
         noisy, kappa = self._noisy, self._bound_of_counts
-        released, survey, of_counts = self.frequency_list, self._survey, self._degrees_of_counts
+        released, survey = self.frequency_list, self._survey
         thinning = None
-        if self._drops and of_counts is not None:
-            thinning = Thinning.of(decoded_survey(of_counts), kappa, noisy)
+        if self._drops and survey is not None:
+            named_only = self._counted is not None
+            thinning = Thinning.of(decoded_survey(survey), kappa, noisy, named_only)
         if released is None:
             if thinning is None:
                 return None
@@ -293,8 +293,7 @@ class NameAnswers:
         if thinning is None:
             # Then both are about the same records.
             return CountModel.of_list(bounded.released, of_list) if same else None
-        if survey is None:
-            return CountModel.without_list(float(noisy.max(initial=0)), thinning)
+        assert survey is not None
         decoded = decoded_survey(survey)
         return CountModel.of_list(bounded.released, of_list, decoded, None if same else thinning)
 
@@ -315,11 +314,11 @@ class NameAnswers:
         assert noise is not None
         failure = failure_probability(confidence)
         low, high = noise.intervals(self._noisy, confidence)
-        if self._drops and self._degrees_of_counts is not None:
+        if self._drops and self._survey is not None:
             # Half of what the upper end may fail is for the noise, a quarter for the degrees, and a
             # quarter for the random choice of what counts.
             _, high = noise.intervals(self._noisy, 1 - failure / 2)
-            dropped = DroppedUsers(self._degrees_of_counts, self._bound_of_counts, failure / 8)
+            dropped = DroppedUsers(self._survey, self._bound_of_counts, failure / 8)
             return np.maximum(low, 1), np.maximum(dropped.most_users(high, failure / 8), 1)
         return np.maximum(low, 1), np.maximum(high, 1).astype(float)
 
@@ -328,14 +327,19 @@ class NameAnswers:
         """Returns the estimates and both ends of their intervals; None if there are none."""
         if self._noise is None or self._model is None:
             return None
-        from dp_transforms.postprocessing.name_counts import NameCounts, agreeing
+        from dp_transforms.postprocessing.name_counts import (
+            NameCounts,
+            agreeing,
+            noise_deviation,
+        )
 
         means = NameCounts(self._noisy, self._noise, self._model).means()
         low, high = self._proved(CONFIDENCE)
         if self.frequency_list is None:
             users = np.clip(np.rint(means), low, np.minimum(high, 2.0**53)).astype(np.int64)
         else:
-            users, _ = agreeing(means, low, high, self._list_of_counts)
+            better = self._model.deviation < noise_deviation(self._noise.noise)
+            users, _ = agreeing(means, low, high, self._list_of_counts, better)
         return users, low, high
 
     @cached_property
@@ -463,7 +467,10 @@ class NameAnswers:
         strategy = strategy_of(self.statement)
         if strategy is None:
             return UnnamedBound(None)
-        before = "in each round" not in self.statement["max_partitions_per_user_is"]
+        # A plan may let fewer partitions count than users were bounded to.
+        before = "in each round" not in self.statement["max_partitions_per_user_is"] and (
+            strategy.max_partitions_per_user == self.statement["max_partitions_per_user"]
+        )
         return most_unnamed_users(strategy, confidence, bounded_before=before)
 
     def missing(self, confidence: float = CONFIDENCE) -> Missing | None:

@@ -32,7 +32,9 @@ def test_bounds_hold_for_all_partitions_over_what_is_kept(population, failure):
     partitions are the hardest; also those of a random draw, and of the fewest."""
     degrees = UserDegreeMechanism(1000, 500).release(population, InsecureSeededTape(1))
     bounds = DroppedUsers(degrees, KAPPA, 1e-9)
-    every = np.array(sorted(functools.reduce(lambda a, b: a + [b[0]] * b[1], population.items(), [])))
+    every = np.array(
+        sorted(functools.reduce(lambda a, b: a + [b[0]] * b[1], population.items(), []))
+    )
     random = np.random.default_rng(3)
     for number in (1, 2, 5, 20, 45, len(every)):
         for users in (every[-number:], random.choice(every, number, False), every[:number]):

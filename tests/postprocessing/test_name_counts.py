@@ -189,7 +189,9 @@ def test_kept_parts_are_those_of_users_who_have_a_thing_once():
     # What everybody has is kept as users keep things; what hardly anybody has, as pairs are kept.
     ends = kept.at(np.array([1e-3, users.sum()]), 0.0)
     pairs = users * degrees
-    np.testing.assert_allclose(ends, [pairs @ parts / pairs.sum(), users @ parts / users.sum()], 0.01)
+    np.testing.assert_allclose(
+        ends, [pairs @ parts / pairs.sum(), users @ parts / users.sum()], 0.01
+    )
 
 
 def test_the_centre_makes_the_kept_pairs_the_right_part():
