@@ -34,6 +34,8 @@ from dp_transforms.postprocessing.name_counts import (
     NameCounts,
     ThresholdedCounts,
     agreeing,
+    noise_deviation,
+    rank_deviation,
 )
 from dp_transforms.postprocessing.unnamed import most_unnamed_users
 
@@ -132,7 +134,8 @@ def one_run(
     low, _ = noise.intervals(noisy)
     high = DroppedUsers(degrees, kappa, 0.00625).most_users(high, 0.00625)
     everything = estimate_all_records(released, kappa, survey)
-    users, _ = agreeing(counts.means(), low, high, everything)
+    better = rank_deviation(released) < noise_deviation(noise.noise)
+    users, _ = agreeing(counts.means(), low, high, everything, better)
     order = np.argsort(noisy, kind="stable")
     tenth = max(len(order) // 10, 1)
     proved = (low <= truth) & (truth <= high)

@@ -114,11 +114,10 @@ def write_both(
 ) -> None:
     """Writes the list and the names, with estimates of their users by the list."""
     of_list, of_names = writers
-    lists = list(lists)
-    of_list(budget_entry, lists)
-    make = functools.partial(
-        name_tables_beside, ListRelease(*lists, of_list.statement | budget_entry.statement)
-    )
+    (released_list,) = lists
+    of_list(budget_entry, [released_list])
+    released = ListRelease(released_list, of_list.statement | budget_entry.statement)
+    make = functools.partial(name_tables_beside, released)
     replace(of_names, tables=of_names.tables._replace(make=make))(budget_entry, selected)
 
 
