@@ -26,6 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtri
@@ -47,7 +48,7 @@ from dp_transforms.postprocessing.kept_parts import TILT, KeptParts
 _SINGLE = 300  # Counts up to this are tabulated one by one.
 _SPACING = 0.01  # The relative distance of larger counts in tables.
 _MOST_USERS = 2**53
-_SHARE_STEPS = 8  # From all pairs on, the share of named ones converges.
+_INTENSITIES = 700
 _FEW = 64  # Smaller true counts are summed over one by one, for each noisy count.
 _NODES = 256  # The most intervals of true counts around a noisy one.
 _NEGLIGIBLE = -32.0  # The log of a ratio of probabilities that is not looked at.
@@ -241,58 +242,64 @@ class CountModel:
         prior, bound = (_NOTHING_DROPPED, 1) if survey is None else (survey, kappa)
         kept = min(float(np.median(prior.kept_shares(bound))), 1.0)
         mixture = ThinnedMixture(bounded, bound, prior, kept, TILT)
-        rates = mixture.kept if thinning is None else thinning.rates(mixture.means)
-        if thinning is None and kept >= NEARLY_ALL:
+        rates = mixture.kept
+        if thinning is not None:
+            counting = thinning.kept_parts(TILT)
+            pairs = mixture.weights * mixture.means
+            rates = counting.at(
+                mixture.means, counting.centre(mixture.means, pairs, thinning.share)
+            )
+        elif kept >= NEARLY_ALL:
             rates = np.ones_like(rates)
         square = float(FrobeniusCoordinates(bounded).square)
         return cls(mixture.means, mixture.weights, rates, rank_deviation(bounded), square)
 
     @classmethod
-    def without_list(cls, largest: float, thinning: Thinning | None = None) -> CountModel:
-        """Returns the model in which all means up to some ``largest`` count are as likely."""
-        share = 1.0 if thinning is None else thinning.share
-        top = max(largest, 10.0) / share * 3
+    def without_list(cls, largest: float, thinning: Thinning) -> CountModel:
+        """Returns the model in which all means are as likely, for noisy counts up to ``largest``.
+        Nothing shows which partitions are rare, so there is no tilt."""
+        top = max(largest, 10.0) / thinning.share * 3
         means = np.geomspace(0.3, top, math.ceil(math.log(top / 0.3) / _SPACING))
-        rates = np.ones_like(means) if thinning is None else thinning.rates(means)
-        return cls(means, means, rates)
+        return cls(means, means, thinning.kept_parts(0).at(means, 0))
 
 
 @dataclass(frozen=True, eq=False)
 class Thinning:
-    """Says which part of users' records counts, see ``kept_parts``."""
+    """Says which part of users' records counts.
 
-    parts: KeptParts
-    centre: float
-    share: float
+    Attributes:
+      survey: the degrees of users in all records.
+      counted: how many partitions of a user count.
+      named: about the users of named partitions in all records, descending, if only these share a
+        user's ``counted`` ones; None if all partitions do.
+    """
 
-    @classmethod
-    def of(
-        cls, survey: DegreeSurvey, counted: int, noisy: IntArray, named_only: bool = False
-    ) -> Thinning:
-        """Returns the thinning by a bound.
+    survey: DegreeSurvey
+    counted: int
+    named: IntArray | None = None
 
-        Args:
-          survey: the degrees of users in all records.
-          counted: how many partitions of a user count.
-          noisy: the noisy counts of what counts.
-          named_only: whether a user's partitions are only those that were named before: then
-            there are about as many of them as the share that these have in all pairs.
-        """
-        all_pairs, named_share, share = float(survey.pairs().value), 1.0, 1.0
-        seen = float(np.maximum(noisy, 0).sum())
-        for _ in range(_SHARE_STEPS if named_only else 1):
-            others = (survey.degrees - 1) * named_share
-            parts = np.minimum(1, counted / (1 + others))
-            share = float(survey.pair_shares @ parts)
-            named_share = min(seen / max(share * all_pairs, 1.0), 1.0)
-        kept = KeptParts(survey.users, survey.degrees, parts, TILT)
-        users = np.maximum(noisy, 1) / share
-        centre = kept.centre(users, users, share) if len(noisy) else 0.0
-        return cls(kept, centre, share)
+    @cached_property
+    def parts(self) -> FloatArray:
+        """Returns the part that counts of the partitions of users with each degree."""
+        degrees, users = self.survey.degrees, self.survey.users
+        if self.named is None:
+            return np.minimum(1, self.counted / degrees)
+        # A partition of intensity l is one of such a user with probability 1 - exp(-l degree).
+        logs = np.linspace(-30, 5, _INTENSITIES)
+        numbers = -np.expm1(-np.exp(logs)[:, None] * degrees) @ users
+        named = np.maximum(self.named, 1)
+        intensities = np.exp(np.interp(np.log(named), np.log(np.maximum(numbers, 1e-300)), logs))
+        others = -np.expm1(-intensities[:, None] * degrees).sum(0) * (1 - 1 / max(len(named), 1))
+        return np.minimum(1, self.counted / (1 + others))
 
-    def rates(self, means: FloatArray) -> FloatArray:
-        """Returns the parts that count of partitions with these means."""
-        return self.parts.at(means, self.centre)
+    @property
+    def share(self) -> float:
+        """Returns the part of all pairs that would count."""
+        return float(self.survey.pair_shares @ self.parts)
+
+    def kept_parts(self, tilt: float) -> KeptParts:
+        """Returns which part counts by how many users a partition has."""
+        return KeptParts(self.survey.users, self.survey.degrees, self.parts, tilt)
 
 
 class NameCounts:

@@ -277,25 +277,28 @@ class NameAnswers:
         counts."""
         from dp_transforms.postprocessing.name_counts import CountModel, Thinning
 
-        noisy, kappa = self._noisy, self._bound_of_counts
         released, survey = self.frequency_list, self._survey
-        thinning = None
-        if self._drops and survey is not None:
-            named_only = self._counted is not None
-            thinning = Thinning.of(decoded_survey(survey), kappa, noisy, named_only)
+        thins = self._drops and survey is not None
         if released is None:
-            if thinning is None:
+            # Which part of the records counts hangs on what else was named, which a list tells.
+            if not thins or self._counted is not None:
                 return None
-            return CountModel.without_list(float(noisy.max(initial=0)), thinning)
+            thinning = Thinning(decoded_survey(survey), self._bound_of_counts)
+            return CountModel.without_list(float(self._noisy.max(initial=0)), thinning)
         bounded = released.bounded if isinstance(released, AllRecordsRelease) else released
         of_list = int(released.statement["max_partitions_per_user"])
-        same = of_list == kappa and self._counted is None
-        if thinning is None:
+        same = of_list == self._bound_of_counts and self._counted is None
+        if not thins:
             # Then both are about the same records.
             return CountModel.of_list(bounded.released, of_list) if same else None
-        assert survey is not None
-        decoded = decoded_survey(survey)
-        return CountModel.of_list(bounded.released, of_list, decoded, None if same else thinning)
+        decoded, thinning = decoded_survey(survey), None
+        if not same:
+            named = None
+            if self._counted is not None:
+                # The named partitions are about the largest.
+                named = self._list_of_counts.at_ranks(np.arange(1, len(self) + 1))
+            thinning = Thinning(decoded, self._bound_of_counts, named)
+        return CountModel.of_list(bounded.released, of_list, decoded, thinning)
 
     @property
     def _noisy(self) -> IntArray:
