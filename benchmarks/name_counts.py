@@ -83,8 +83,8 @@ def report(files: list[pathlib.Path], epsilons: list[str], repeats: int) -> Iter
         "Mean error of the users of named partitions, about all records: of plain noisy counts, "
         "and of estimates with intervals. A star marks the kappa that choose-kappa recommends. "
         "Coverage of proved 95% intervals: of all names, of the tenth with the smallest and the "
-        "tenth with the largest noisy counts; then of the model's. Unnamed beyond: the share of the "
-        "partitions beyond the stated bound that were not named.\n"
+        "tenth with the largest noisy counts; then of the model's. Unnamed beyond: the share of "
+        "the partitions beyond the stated bound that were not named.\n"
     )
     heads = ["pairs", "epsilon", "kappa", "kept", "names", "plain", "estimate", "ratio"]
     heads += ["proved", "smallest", "largest", "model", "unnamed beyond"]
