@@ -7,6 +7,7 @@ from .beam.contributions import CountDistinctUsers as CountDistinctUsers
 from .beam.contributions import DeclareBounded as DeclareBounded
 from .beam.degrees import CountDegrees as CountDegrees
 from .beam.degrees import CountProjectedDegrees as CountProjectedDegrees
+from .beam.degrees import ReleaseNodeDegrees as ReleaseNodeDegrees
 from .beam.grouped import ReleaseGroupedLists as ReleaseGroupedLists
 from .beam.reading import FromFrame as FromFrame
 from .beam.reading import ReadRecords as ReadRecords
@@ -28,6 +29,8 @@ from .frames.api import release_counts as release_counts
 from .frames.api import release_groups as release_groups
 from .frames.api import select as select
 from .frames.session import Session as Session
+from .frames.several import release_and_select as release_and_select
+from .frames.several import select_by_period as select_by_period
 from .releases.all_records import AllRecordsRelease as AllRecordsRelease
 from .releases.comparison import Comparison as Comparison
 from .releases.comparison import compare as compare
@@ -40,6 +43,7 @@ from .releases.name_answers import NameCount as NameCount
 from .releases.names import NamesRelease as NamesRelease
 from .releases.series import Releases as Releases
 from .releases.series import Series as Series
+from .releases.user_degrees import DegreesOfUsers as DegreesOfUsers
 from .runtime.job_secret import JobSecret as JobSecret
 from .runtime.job_secret import release_frequency_list as release_frequency_list
 

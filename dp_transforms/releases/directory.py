@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dp_transforms.files.filenames import (
+    DEGREES_FILE,
     FREQUENCIES_FILE,
     LIST_DIRECTORY,
     LISTS_FILE,
@@ -17,7 +18,14 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.paths import join, local_path
 from dp_transforms.files.release_files import as_malformed, is_there
-from dp_transforms.releases import all_records, frequency_list, groups, names, periods
+from dp_transforms.releases import (
+    all_records,
+    frequency_list,
+    groups,
+    names,
+    periods,
+    user_degrees,
+)
 from dp_transforms.releases.list_and_names import ListAndNames
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -25,6 +33,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     LISTS_FILE: ("released lists of groups", groups.read),
     # Before a list alone: its table has the same name.
     SURVEY_FILE: ("a released frequency list with its survey", all_records.read),
+    DEGREES_FILE: ("released numbers of partitions of users", user_degrees.read),
     FREQUENCIES_FILE: ("a released frequency list", frequency_list.read),
 }
 """By the file that shows the kind of a release: what it holds, and the function that reads it."""
@@ -42,8 +51,9 @@ def load(directory: str | os.PathLike[str]) -> Any:
     """Reads a release from the directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; from ``release-all`` both as
-      ``ListAndNames``; from a job with ``--period`` the ``Releases`` of all periods.
+      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; from a job with ``--period``, the
+      ``Releases`` of all periods; from one that made a list and names, both; and from choose-kappa
+      the ``DegreesOfUsers``.
 
     Raises:
       ValueError: there is no release, or it cannot be read.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dp_transforms.budget.ledger import Request
+from dp_transforms.files.filenames import LIST_DIRECTORY, PARTITIONS_DIRECTORY
 from dp_transforms.releases.base import Statement, Tables
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
 from dp_transforms.releases.names import NamesRelease, NamesSpec, name_tables, names_table
+from dp_transforms.releases.tables import publish
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,11 +49,12 @@ class ListAndNamesSpec:
 
 
 class ListAndNames(NamedTuple):
-    """A list and names of the same records, which do not contradict each other.
+    """A list and names of the same records, which do not contradict each other; their costs add up.
 
     Attributes:
-      frequency_list: the list. Where names prove that it is too low, it is raised.
-      names: the names, with estimates of their users by the list.
+      frequency_list: how many users partitions have. Where names prove that the released list is
+        too low, it is raised; ``names.frequency_list`` is as it was released.
+      names: the partitions that enough users have, with estimates of their users by the list.
     """
 
     frequency_list: ListRelease
@@ -63,6 +67,17 @@ class ListAndNames(NamedTuple):
         agreeing = names.list_that_agrees
         assert agreeing is not None
         return cls(agreeing, names)
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes each into a subdirectory, as the job does: see ``ListRelease.save``."""
+        parts = {
+            LIST_DIRECTORY: self.names.frequency_list or self.frequency_list,
+            PARTITIONS_DIRECTORY: self.names,
+        }
+        publish({os.path.join(directory, name): part for name, part in parts.items()}, overwrite)
+
+    def __repr__(self) -> str:
+        return f"{self.frequency_list!r}\n\n{self.names!r}"
 
 
 def name_tables_beside(

@@ -69,8 +69,8 @@ def _about_counts(release: NamesRelease, terms: Wording) -> str:
     """Says what the numbers of users are, and how to read their intervals."""
     confidence = release.statement["count_intervals"]["confidence"]
     holds = (
-        f"Each interval holds the true number with {confidence:.0%} confidence given that the "
-        "partition is named, whatever that number is: of a hundred intervals about "
+        f"Each interval holds the number before noise with {confidence:.0%} confidence given that "
+        "the partition is named, whatever that number is: of a hundred intervals about "
         f"{100 * (1 - confidence):.0f} do not."
     )
     if not release.has_estimates:

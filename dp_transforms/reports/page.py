@@ -25,6 +25,7 @@ Page = tuple[str, dict[str, bytes]]
 
 _POINTS = 200
 _MOST_BARS = 60
+_MOST_TICKS = 8
 _STYLE = """\
 body { margin: 0 auto; max-width: 1200px; padding: 16px; color: #1a1a1a; background: #fff;
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
@@ -109,14 +110,22 @@ def new_figure(width: float = 4.6, height: float = 3.7, panels: int = 1) -> tupl
         from matplotlib.figure import Figure
     except ImportError as fault:
         raise ImportError("plots need matplotlib: pip install matplotlib") from fault
-    drawn = Figure(figsize=(width, height), layout="constrained")
+
+    class Picture(Figure):
+        """A figure shows itself at the end of a notebook's cell, which by itself a figure outside
+        of pyplot does not."""
+
+        def _repr_png_(self) -> bytes:
+            return png(self, dpi=120)
+
+    drawn = Picture(figsize=(width, height), layout="constrained")
     return drawn, drawn.subplots(1, panels)
 
 
-def png(drawn: Any) -> bytes:
+def png(drawn: Any, dpi: int = 240) -> bytes:
     """Returns the bytes of a figure's PNG."""
     buffer = io.BytesIO()
-    drawn.savefig(buffer, dpi=240)
+    drawn.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
 
 
@@ -159,18 +168,20 @@ def curves(title: str, x: str, y: str, draw: Callable[[Any], None], **size: Any)
 def interval_bars(
     title: str, unit: str, bars: Sequence[tuple[str, Estimate]], end: float | None = None
 ) -> Any:
-    """Draws a dot and a bar on a line for each estimate, or a band for many estimates; a bar
-    without an end goes on."""
+    """Draws a dot and a bar on a line for each estimate, or a band if there are many.
+
+    Args:
+      title, unit: of the picture, and at the axis of values.
+      bars: names and their estimates.
+      end: of the axis; by default it is just behind the largest finite number. Intervals without a
+        high end go on to it.
+    """
     estimates = [estimate for _, estimate in bars]
-    values, lows = (
-        [estimate.value for estimate in estimates],
-        [estimate.low for estimate in estimates],
-    )
-    if end is None:
-        end = 1.03 * max(
-            [*values, *(estimate.high for estimate in estimates if estimate.high < math.inf), 1]
-        )
-    places, highs = range(len(estimates)), [min(estimate.high, end) for estimate in estimates]
+    values = [estimate.value for estimate in estimates]
+    lows = [estimate.low for estimate in estimates]
+    end = _end_of(estimates) if end is None else end
+    highs = [min(estimate.high, end) for estimate in estimates]
+    places = range(len(estimates))
     if len(estimates) > _MOST_BARS:
         figure, axes = new_figure()
         axes.fill_between(places, lows, highs, alpha=0.3)
@@ -189,6 +200,48 @@ def interval_bars(
     axes.grid(alpha=0.3)
     _take_literally(axes)
     return figure
+
+
+def intervals_over_time(
+    title: str,
+    unit: str,
+    kind: str,
+    times: Sequence[datetime.datetime],
+    estimates: Sequence[Estimate],
+    end: float | None = None,
+) -> Any:
+    """Draws estimates of periods of a kind, such as "day", over time: a dot and a bar for each, or
+    a band for many. A bar without an upper end goes on."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+    from matplotlib.ticker import FixedLocator
+
+    values = [estimate.value for estimate in estimates]
+    lows = [estimate.low for estimate in estimates]
+    end = _end_of(estimates) if end is None else end
+    highs = [min(estimate.high, end) for estimate in estimates]
+    figure, axes = new_figure(width=6.4)
+    if len(estimates) > _MOST_BARS:
+        axes.fill_between(times, lows, highs, alpha=0.3)
+        axes.plot(times, values)
+    else:
+        axes.vlines(times, lows, highs, lw=5, alpha=0.3)
+        axes.plot(times, values, "o", ms=4)
+    few = len(times) <= _MOST_TICKS
+    locator = FixedLocator(date2num(times)) if few else AutoDateLocator(maxticks=_MOST_TICKS)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    about = f"{kind}, by its Monday" if kind == "week" else kind
+    axes.set(title=title, xlabel=about, ylabel=unit, ylim=(0, end))
+    axes.grid(alpha=0.3)
+    _take_literally(axes)
+    return figure
+
+
+def _end_of(estimates: Sequence[Estimate]) -> float:
+    """Returns the end of an axis that shows all estimates."""
+    finite = [estimate.high for estimate in estimates if estimate.high < math.inf]
+    return 1.03 * max([*(estimate.value for estimate in estimates), *finite, 1])
 
 
 def _take_literally(axes: Any, *more: Any) -> None:
@@ -292,18 +345,19 @@ def plot_kappas(choice: KappaChoice, path: str) -> None:
     from dp_transforms.postprocessing.kappa_choice import ERROR, NEEDED_USERS
 
     kappas = [plan.kappa for plan in choice.plans]
-    names = choice.plans[0].noise is None
+    is_about_names = choice.plans[0].noise is None
 
     def draw(axes: Any) -> None:
-        if not names:
+        if not is_about_names:
             dropped = [plan.dropped / 2 for plan in choice.plans]
             axes.plot(kappas, dropped, "--", label="half of what is dropped")
             axes.plot(kappas, [plan.noise for plan in choice.plans], ":", label="noise")
         errors = [plan.error for plan in choice.plans]
-        axes.plot(kappas, errors, marker="o", markersize=3, label=NEEDED_USERS if names else ERROR)
+        label = NEEDED_USERS if is_about_names else ERROR
+        axes.plot(kappas, errors, marker="o", markersize=3, label=label)
         axes.axvline(choice.recommended, color="grey", lw=0.8)
-        axes.set(xscale="log", yscale="linear" if names else "log")
-        if names:
+        axes.set(xscale="log", yscale="linear" if is_about_names else "log")
+        if is_about_names:
             axes.set_ylim(bottom=0)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(lambda n, _: f"{n:,.0f}" if n >= 1 else f"{n:g}")
