@@ -283,14 +283,16 @@ class Thinning:
         """Returns the part that counts of the partitions of users with each degree."""
         degrees, users = self.survey.degrees, self.survey.users
         if self.named is None:
-            return np.minimum(1, self.counted / degrees)
+            kept: FloatArray = np.minimum(1, self.counted / degrees)
+            return kept
         # A partition of intensity l is one of such a user with probability 1 - exp(-l degree).
         logs = np.linspace(-30, 5, _INTENSITIES)
         numbers = -np.expm1(-np.exp(logs)[:, None] * degrees) @ users
         named = np.maximum(self.named, 1)
         intensities = np.exp(np.interp(np.log(named), np.log(np.maximum(numbers, 1e-300)), logs))
         others = -np.expm1(-intensities[:, None] * degrees).sum(0) * (1 - 1 / max(len(named), 1))
-        return np.minimum(1, self.counted / (1 + others))
+        kept = np.minimum(1, self.counted / (1 + others))
+        return kept
 
     @property
     def share(self) -> float:

@@ -291,13 +291,13 @@ class NameAnswers:
         if not thins:
             # Then both are about the same records.
             return CountModel.of_list(bounded.released, of_list) if same else None
-        decoded, thinning = decoded_survey(survey), None
-        if not same:
-            named = None
-            if self._counted is not None:
-                # The named partitions are about the largest.
-                named = self._list_of_counts.at_ranks(np.arange(1, len(self) + 1))
-            thinning = Thinning(decoded, self._bound_of_counts, named)
+        decoded, named = decoded_survey(survey), None
+        if same:
+            return CountModel.of_list(bounded.released, of_list, decoded)
+        if self._counted is not None:
+            # The named partitions are about the largest.
+            named = self._list_of_counts.at_ranks(np.arange(1, len(self) + 1))
+        thinning = Thinning(decoded, self._bound_of_counts, named)
         return CountModel.of_list(bounded.released, of_list, decoded, thinning)
 
     @property
