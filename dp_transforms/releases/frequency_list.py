@@ -20,11 +20,13 @@ from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import COORDINATES_HEADER, FREQUENCIES_FILE, FREQUENCIES_HEADER
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.postprocessing.declared import Declared, DeclaredIntervals
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
-    SHARE,
+    SUM,
+    TOTAL,
     Answers,
     Estimate,
     ReleaseIntervals,
@@ -48,7 +50,12 @@ from dp_transforms.releases.lists import (
     price_of,
     read_lists,
 )
-from dp_transforms.releases.questions import answers_of, names_of, questions_to_show
+from dp_transforms.releases.questions import (
+    answers_of,
+    identifiability_of,
+    names_of,
+    questions_to_show,
+)
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import (
@@ -156,7 +163,7 @@ class ListRelease(Release, Answers):
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         low, high = self.intervals._ends(name, index, value, confidence)
-        if self.named is not None and name != SHARE:
+        if self.named is not None and name in (TOTAL, SUM, ROWS, COLUMNS):
             high = max(high, number_of(self.named, name, index))
         return low, high
 
@@ -189,6 +196,18 @@ class ListRelease(Release, Answers):
             question.words.format(**names): answers[question]
             for question in questions_to_show(proved)
         }
+
+    def identifiability(self, confidence: float = CONFIDENCE) -> dict[str, Estimate]:
+        """Estimates how identifying partitions are that are values of an attribute of users.
+
+        Keys are "users", "values", "Shannon entropy (bits)", "normalized entropy" (by the logarithm
+        of the number of users), "min-entropy (bits)", "Tsallis entropy" (of order 2); and the
+        shares of users whose value is "unique" or "in sets below 10" or 100 users.
+
+        Args:
+          confidence: of each interval by itself.
+        """
+        return identifiability_of(self, confidence)
 
     @cached_property
     def model(self) -> Answers:
