@@ -42,6 +42,7 @@ from .releases.frequency_list import ListRelease as ListRelease
 from .releases.groups import Attribute as Attribute
 from .releases.groups import GroupReleases as GroupReleases
 from .releases.list_and_names import ListAndNames as ListAndNames
+from .releases.name_answers import NameCount as NameCount
 from .releases.names import NamesRelease as NamesRelease
 from .releases.series import Releases as Releases
 from .releases.series import Series as Series

@@ -11,11 +11,10 @@ from typing import Any
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.release_files import as_malformed
 from dp_transforms.releases.attributes import AttributeReleases
-from dp_transforms.releases.directory import load, release_directories
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.reports.page import text_table
 from pipelines.command_line import OneLineParser, add_json_flag, command
-from pipelines.report import add_degrees_flag, kept
+from pipelines.report import add_degrees_flag, kept, releases_in
 
 
 def make_parser() -> OneLineParser:
@@ -32,11 +31,10 @@ def make_parser() -> OneLineParser:
     return parser
 
 
-def as_json(directory: str) -> dict[str, Any]:
+def as_json(directory: str, release: Any) -> dict[str, Any]:
     """Returns what is shown of a directory's release as values of JSON, in which an end that is not
-    known is null; a ValueError if it holds none."""
+    known is null; a ValueError if it cannot be shown."""
     with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
-        release = load(directory)
         shown_values: dict[str, Any] = {"directory": directory, "table": _json_rows(release)}
         if isinstance(release, ListRelease):
             shown_values["numbers"] = {
@@ -63,10 +61,9 @@ def _json_rows(release: Any) -> list[dict[str, Any]]:
     ]
 
 
-def shown(directory: str) -> str:
-    """Returns the text about a directory's release; a ValueError if it holds none."""
+def shown(directory: str, release: Any) -> str:
+    """Returns the text about a directory's release; a ValueError if it cannot be shown."""
     with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
-        release = load(directory)
         parts = [repr(release)]
         if isinstance(release, ListRelease):
             rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]
@@ -80,18 +77,18 @@ def shown(directory: str) -> str:
 
 @command(make_parser)
 def main(flags: argparse.Namespace) -> None:
-    directories = release_directories(flags.release)
+    found = releases_in(flags.release, flags.degrees)
     if flags.json:
-        releases = [as_json(directory) for directory in directories]
-        for release in releases if flags.degrees is not None else ():
-            release["kept"] = kept(release["directory"], flags.degrees)
-        content = releases if len(releases) > 1 else releases[0]
+        values = [as_json(directory, release) for directory, release in found]
+        for value in values if flags.degrees is not None else ():
+            value["kept"] = kept(value["directory"], flags.degrees)
+        content = values if len(values) > 1 else values[0]
         print(json.dumps(content, indent=2, ensure_ascii=False))
         return
-    for directory in directories:
-        head = f"{directory}\n\n" if len(directories) > 1 else ""
+    for directory, release in found:
+        head = f"{directory}\n\n" if len(found) > 1 else ""
         end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees is not None else ""
-        print(f"{head}{shown(directory)}{end}")
+        print(f"{head}{shown(directory, release)}{end}")
 
 
 if __name__ == "__main__":

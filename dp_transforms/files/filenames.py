@@ -60,6 +60,9 @@ PARTITIONS_FILE = "released_partitions.csv"
 COUNTS = ("noisy_count", "low", "high")
 """The last columns of ``PARTITIONS_FILE``, if noisy counts are asked for."""
 
+NAMED_USERS_FILE = "named_users.csv"
+"""Estimated users of named partitions, beside ``PARTITIONS_FILE``, if a list tells more of them."""
+
 DEGREES_FILE = "released_user_degrees.csv"
 DEGREES_HEADER = b"partitions_from,users\n"
 

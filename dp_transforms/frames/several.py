@@ -163,7 +163,7 @@ def release_and_select(
     of_names = names_spec.statement(columns) | about
     for entries in itertools.chain(*others):
         of_names |= entries
-    return ListAndNames(
+    return ListAndNames.of(
         ListRelease(released, list_spec.statement(columns) | about),
         names_release(selected, of_names),
     )

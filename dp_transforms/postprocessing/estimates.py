@@ -32,7 +32,7 @@ CONFIDENCE = 0.95  # Of every interval that does not say otherwise.
 TOTAL, SUM, SHARE = "total", "sum", "share"
 SMALL, SMALL_SHARE = "small", "share of small"
 ENTROPY, COLLISIONS = "entropy", "collisions"
-"""Numbers of lists beside the lengths of ``ROWS`` and ``COLUMNS``, see ``_number_of``."""
+"""Numbers of lists beside the lengths of ``ROWS`` and ``COLUMNS``, see ``number_of``."""
 GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 """Ranks at which success rates are bounded, up to more than any list has."""
 
@@ -178,7 +178,7 @@ class Answers(ABC):
 
     def _estimate(self, name: str, confidence: float, index: int = 0) -> Estimate:
         index = min(index, MAX_VALUE)
-        value = _number_of(self.released, name, index)
+        value = number_of(self.released, name, index)
         return around(value, *self._ends(name, index, value, confidence), confidence, self._kind)
 
     @abstractmethod
@@ -310,7 +310,7 @@ def around(
     return Estimate(min(max(value, low), high), low, high, confidence, kind)
 
 
-def _number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
+def number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
     """Returns the length of a row or a column of a list's diagram, the total, the sum or the share
     of so many largest frequencies, or of those below a limit, or an entropy; shares and entropies
     of an empty list are 0, and its collision probability is 1."""
@@ -388,7 +388,7 @@ class ModelIntervals(Answers):
         )
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
-        return self._quantiles(lambda drawn: _number_of(drawn, name, index), confidence)
+        return self._quantiles(lambda drawn: number_of(drawn, name, index), confidence)
 
     def _quantiles(
         self, number: Callable[[FrequencyList], float], confidence: float

@@ -64,7 +64,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
     path = local_path(os.fspath(directory))
     both = release_directories(path)
     if len(both) > 1:
-        return ListAndNames(*map(load, both))
+        with as_malformed(path, "a list and names of the same records"):
+            return ListAndNames.of(*map(load, both))
     present = [file_name for file_name in _READERS if is_there(path, file_name)]
     if not present:
         releases = periods.read(path, load)

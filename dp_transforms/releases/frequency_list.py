@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +19,19 @@ from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import COORDINATES_HEADER, FREQUENCIES_FILE, FREQUENCIES_HEADER
 from dp_transforms.mechanisms.decimals import Number, positive_integer
-from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.postprocessing.declared import Declared, DeclaredIntervals
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
+    SUM,
+    TOTAL,
     Answers,
     Estimate,
     ReleaseIntervals,
     failure_probability,
+    number_of,
 )
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
@@ -99,6 +103,8 @@ class ListRelease(Release, Answers):
     Attributes:
       released: the list itself, usable as a ``FrequencyList``.
       statement: the guarantee, as in privacy.json.
+      named: the estimated users of names that were released beside it, as a list: numbers here are
+        never below theirs.
 
     Raises:
       ValueError: a confidence is not between 0 and 1, a rank or number is below 1, or public bounds
@@ -118,6 +124,7 @@ class ListRelease(Release, Answers):
 
     released: ReleasedList
     statement: Mapping[str, Any]
+    named: FrequencyList | None = field(default=None, kw_only=True)
 
     @cached_property
     def intervals(self) -> ReleaseIntervals:
@@ -155,7 +162,10 @@ class ListRelease(Release, Answers):
         return [replace(estimate, confidence=confidence) for estimate in estimates]
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
-        return self.intervals._ends(name, index, value, confidence)
+        low, high = self.intervals._ends(name, index, value, confidence)
+        if self.named is not None and name in (TOTAL, SUM, ROWS, COLUMNS):
+            high = max(high, number_of(self.named, name, index))
+        return low, high
 
     def guesswork_bits(self, alpha: Number = "0.5", confidence: float = CONFIDENCE) -> Estimate:
         """Estimates, in bits, how hard it is to guess a part alpha of accounts whose passwords are
@@ -255,6 +265,8 @@ class ListRelease(Release, Answers):
             name: each.at_ranks(ends)
             for name, each in zip(("frequency", "low", "high"), lists, strict=False)
         }
+        if self.named is not None and "high" in columns:
+            columns["high"] = np.maximum(columns["high"], columns["frequency"])
         return {"rank": ends - partitions + 1, **columns, "partitions": partitions}
 
     def _summary(self) -> list[str]:

@@ -10,15 +10,18 @@ from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
-from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
+from dp_transforms.files.filenames import COUNTS, NAMED_USERS_FILE, PARTITIONS_FILE
 from dp_transforms.files.output import csv_lines, csv_rows
 from dp_transforms.files.release_files import read_file, read_statement
 from dp_transforms.mechanisms import DiscreteLaplace
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_rational
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
     MeasuredSelection,
@@ -35,6 +38,7 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
     CONFIDENCE,
     ThresholdDistribution,
 )
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.releases.base import (
     NEIGHBOURS,
     ReleasedTables,
@@ -44,6 +48,8 @@ from dp_transforms.releases.base import (
     amount_entries,
     bound_entries,
 )
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.name_answers import USERS, NameAnswers, unnamed_entries
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words, choice_words, some
@@ -402,6 +408,8 @@ class NamesSpec(ReleaseSpec):
                 "confidence": float(CONFIDENCE),
                 "of": "each count, given that its partition is named",
             }
+        before = "in each round" not in bound["max_partitions_per_user_is"]
+        statement |= unnamed_entries(self.strategy, before)
         if len(self.public_partitions):
             statement["public_partitions"] = len(self.public_partitions)
             statement["public_threshold"] = self._least_public
@@ -422,20 +430,32 @@ class NamesSpec(ReleaseSpec):
 
 
 @dataclass(frozen=True, repr=False)
-class NamesRelease(Release):
+class NamesRelease(NameAnswers, Release):
     """A release of names holds partitions, perhaps with noisy counts of their users.
+
+    As a collection it holds the names: values, or tuples of them if partitions have several
+    columns. ``names["/page"]`` is a ``NameCount``: the users of a named partition, or the most that
+    one has that is not named.
+
+    With a list or a survey of the same records, the table has the columns ``users``, ``low`` and
+    ``high`` instead of those of the noisy counts: estimates, about all records if there is a survey
+    of degrees, with proved intervals (``postprocessing.name_counts`` and ``dropped_users``).
 
     Attributes:
       names: a ``pyarrow.Table`` of the partitions' columns and, with counts, ``noisy_count`` and
-        the ends ``low`` and ``high`` of an interval for the number of users. Each interval holds
-        with 95% confidence by itself, given that its partition is named.
+        the ends ``low`` and ``high`` of an interval for the number of users whose records count.
+        Each interval holds with 95% confidence by itself, given that its partition is named.
       statement: the guarantee, as in privacy.json.
+      frequency_list: the list of the same records, if it was released too.
+      degrees: a survey of the degrees of their users, if there is one beside the list.
     """
 
     _file_name = PARTITIONS_FILE
 
     names: pa.Table
     statement: Mapping[str, Any]
+    frequency_list: ListRelease | None = None
+    degrees: ReleasedDegrees | None = None
 
     @property
     def _words(self) -> int:  # type: ignore[override]  # it depends on the table
@@ -457,16 +477,40 @@ class NamesRelease(Release):
         return names_words(self.statement)
 
     def _tables(self) -> Tables:
-        return {PARTITIONS_FILE: names_content(self.names, self.statement)}
+        tables = {PARTITIONS_FILE: names_content(self.names, self.statement)}
+        if self.has_estimates:
+            tables[NAMED_USERS_FILE] = self._estimates_content()
+        return tables
 
     def _columns(self) -> dict[str, Any]:
-        return {name: self.names[name] for name in self.names.column_names}
+        columns = {name: self.names[name] for name in self.names.column_names}
+        if self._table is None:
+            return columns
+        import pyarrow as pa
+
+        users, low, high = self._table
+        order = np.lexsort((np.arange(len(users)), -users))
+        columns = {name: columns[name].take(pa.array(order)) for name in [*columns][: self._words]}
+        ends = np.minimum(high, float(MAX_VALUE // 2)).astype(np.int64)
+        return columns | {
+            name: pa.array(values[order])
+            for name, values in zip(USERS, (users, low, ends), strict=True)
+        }
+
+    def _estimates_content(self) -> bytes:
+        """Returns the bytes of the file of estimates."""
+        columns = self._columns()
+        names = [*columns][: self._words]
+        header = [*(names if len(names) > 1 else [_PARTITION]), *USERS]
+        return b"".join([csv_lines([header]), *_lines([*columns.values()])])
 
     def _summary(self) -> list[str]:
-        return [some(self.names.num_rows, "name"), *choice_words(self.statement)]
-
-    def __len__(self) -> int:
-        return int(self.names.num_rows)
+        about = ""
+        if self.has_estimates:
+            of = "all records" if self.is_about_all_records else "the records that count"
+            about = f"; users are estimates about {of}"
+        lines = [some(self.names.num_rows, "name") + about, *choice_words(self.statement)]
+        return [*lines, *self.about_unnamed()]
 
 
 def read(directory: str) -> NamesRelease:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.releases.base import ReleasedTables, Statement
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.list_and_names import name_tables_beside
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,21 @@ class Writer:
         self.directory.publish(content, statement, budget_entry)
 
 
-def write_each(
-    writers: Sequence[Writer], budget_entry: BudgetEntry, *collections: Iterable[Any]
+def write_both(
+    writers: Sequence[Writer],
+    budget_entry: BudgetEntry,
+    lists: Iterable[Any],
+    selected: Iterable[Any],
+    *others: Iterable[Statement],
 ) -> None:
-    """Writes each collection by its writer; the last one also gets all collections that are
-    left."""
-    *first, last = writers
-    for write, released in zip(first, collections, strict=False):
-        write(budget_entry, released)
-    last(budget_entry, *collections[len(first) :])
+    """Writes the list and the names, with estimates of their users by the list."""
+    of_list, of_names = writers
+    (released_list,) = lists
+    of_list(budget_entry, [released_list])
+    released = ListRelease(released_list, of_list.statement | budget_entry.statement)
+    make = functools.partial(name_tables_beside, released)
+    of_names_beside = replace(of_names, tables=of_names.tables._replace(make=make))
+    of_names_beside(budget_entry, selected, *others)
 
 
 def write_periods(

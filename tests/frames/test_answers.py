@@ -128,7 +128,8 @@ def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
     release, names = dp.release(VISITS, **LIST), dp.select(VISITS, **NAMES)
     for one in (release, names):
         assert "at most 4 partitions of each user (enforced)" in repr(one)
-        assert one._repr_html_().count("<tr>") == repr(one).count("\n") - 1
+        lines_of_table = len(repr(one).splitlines()) - len(one._below())
+        assert one._repr_html_().count("<tr>") == lines_of_table
     assert str(release.total()) in repr(release)
     assert "epsilon 1 and delta 1e-06" in repr(names)
     assert "privacy unit is one user" in release.privacy

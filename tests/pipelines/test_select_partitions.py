@@ -102,6 +102,7 @@ def test_the_statement_says_this_and_no_more(tmp_path):
     assert statement(tmp_path) == {
         "mechanism": "partition selection",
         "strategy": "optimal",
+        "not_named": {"users_at_most": 13, "confidence": 0.95},
         "epsilon": 1.0,
         "epsilon_exact": "1",
         "delta": 1e-5,
