@@ -1,0 +1,110 @@
+"""Makes lists of integers that add up from curves that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.decoding.shapes import LEAST_VARIANCE, Curve
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+
+
+def combined(own: Curve, children: Sequence[Curve]) -> Curve:
+    """Returns the mean of a group's own curve and the sum of its children's, weighted by their
+    inverse variances at each j."""
+    values = np.unique(np.concatenate([own.values, *(child.values for child in children)]))
+    mean, variance = own.at(values)
+    below, spread = np.zeros(len(values)), np.zeros(len(values))
+    for child in children:
+        last = np.searchsorted(values, child.values[-1], "right") if len(child.values) else 0
+        means, variances = child.at(values[:last])
+        below[:last] += means
+        spread[:last] += variances
+    variance, spread = variance + LEAST_VARIANCE, spread + LEAST_VARIANCE
+    weight = spread / (variance + spread)
+    means = weight * mean + (1 - weight) * below
+    return Curve(values, means, weight * variance)
+
+
+def list_of_curve(curve: Curve) -> FrequencyList:
+    """Returns the list nearest to a curve.
+
+    >>> curve = Curve(np.array([1, 3]), np.array([2.4, 0.6]), np.zeros(2))
+    >>> list(list_of_curve(curve))
+    [(3, 1), (1, 1)]
+    """
+    levels = _falling(curve.means, 1 / (curve.variances + LEAST_VARIANCE))
+    sizes = np.floor(levels + 0.5).astype(np.int64)
+    repeats = sizes - np.append(sizes[1:], 0)
+    return FrequencyList.from_runs(curve.values[::-1], repeats[::-1])
+
+
+def parts_of(whole: FrequencyList, children: Sequence[Curve]) -> list[FrequencyList]:
+    """Distributes the partitions of a list over its children, by the curves of these.
+
+    The sum of the curves differs from the list's. The difference is distributed at each j in
+    proportion to the curves' variances there. Partitions then go, from the largest to the smallest
+    frequency, to the children that have too few. So the parts add up exactly.
+    """
+    values, repeats = whole.frequencies, whole.multiplicities
+    sizes = np.cumsum(repeats)
+    wanted = np.empty((len(children), len(values)))
+    spread = np.empty_like(wanted)
+    for line, child in enumerate(children):
+        wanted[line], spread[line] = child.at(values)
+    spread += LEAST_VARIANCE * (wanted + LEAST_VARIANCE)
+    wanted += spread / spread.sum(0) * (sizes - wanted.sum(0))
+    given = np.zeros(len(children))
+    parts = np.zeros(wanted.shape, np.int64)
+    for place, number in enumerate(repeats.tolist()):
+        part = _rounded(_shared_out(wanted[:, place] - given, spread[:, place], number), number)
+        parts[:, place] = part
+        given += part
+    return [FrequencyList.from_runs(values, part) for part in parts]
+
+
+def _shared_out(wanted: FloatArray, spread: FloatArray, number: int) -> FloatArray:
+    """Returns the numbers nearest to those wanted, in squares over spreads, that are at least 0 and
+    sum to ``number``, which is the sum of those wanted."""
+    ratio = wanted / spread
+    order = np.argsort(-ratio)
+    # With the first k positive, what they are lowered by is t times their spread.
+    lowered = (np.cumsum(wanted[order]) - number) / np.cumsum(spread[order])
+    count = int(np.count_nonzero(ratio[order] > lowered))
+    shared: FloatArray = np.maximum(wanted - lowered[max(count, 1) - 1] * spread, 0)
+    return shared
+
+
+def _rounded(numbers: FloatArray, total: int) -> IntArray:
+    """Rounds numbers to integers of a given sum, those with the largest remainders up."""
+    parts = np.floor(numbers).astype(np.int64)
+    missing = total - int(parts.sum())
+    if missing > 0:
+        most, more = divmod(missing, len(parts))
+        parts += most
+        parts[np.argsort(parts - numbers, kind="stable")[:more]] += 1
+    while missing < 0:
+        largest = int(np.argmax(np.where(parts > 0, parts - numbers, -np.inf)))
+        parts[largest] -= 1
+        missing += 1
+    return parts
+
+
+def _falling(levels: FloatArray, weights: FloatArray) -> FloatArray:
+    """Returns the falling numbers nearest to levels in weighted squares (pool adjacent
+    violators)."""
+    sums: list[float] = []
+    masses: list[float] = []
+    lengths: list[int] = []
+    for level, weight in zip(levels.tolist(), weights.tolist(), strict=True):
+        total, mass, length = level * weight, weight, 1
+        while sums and sums[-1] * mass < total * masses[-1]:
+            total += sums.pop()
+            mass += masses.pop()
+            length += lengths.pop()
+        sums.append(total)
+        masses.append(mass)
+        lengths.append(length)
+    return np.repeat(np.array(sums) / np.array(masses), lengths) if sums else np.zeros(0)

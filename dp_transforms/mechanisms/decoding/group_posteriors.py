@@ -1,0 +1,154 @@
+"""Decodes the noisy coordinates of many groups side by side, by the shapes of their parents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.decoding.decoder import (
+    LARGEST,
+    MARGIN,
+    REACH,
+    falling_fit,
+    fitted_chains,
+)
+from dp_transforms.mechanisms.decoding.gap_chains import Arm, GapChains
+from dp_transforms.mechanisms.decoding.gap_model import PRIOR_WEIGHTS, learned_weights
+from dp_transforms.mechanisms.decoding.shapes import Curve, Shape
+from dp_transforms.mechanisms.decoding.shared_shapes import BentShapes, expected_gaps, share_of
+from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
+
+PASSES = 2  # Of EM, before the last one.
+CELL = 0.2  # The number of integers in a state, times c.
+BATCH = 1 << 21  # The number of states in the windows of a batch of groups.
+NEGLIGIBLE = 1e-4  # Probabilities of states that curves leave out.
+
+
+def curve_alone(coordinates: NoisyCoordinates) -> Curve:
+    """Returns the curve of a list that is decoded from its own coordinates."""
+    (curve,) = _curves(fitted_chains(_arms([coordinates]), coordinates.rate))
+    return curve
+
+
+def curves_of_groups(
+    coordinates: Sequence[NoisyCoordinates], shapes: Sequence[Shape]
+) -> list[Curve]:
+    """Returns the curves of groups with a common rate, given the shape of each one's parent."""
+    if not coordinates:
+        return []
+    rate = coordinates[0].rate
+    cell = max(1, math.ceil(CELL / rate - 1e-9))
+    width = 2 * (REACH / rate + MARGIN) / cell + 2
+    sizes = [len(noisy.rows) + len(noisy.columns) for noisy in coordinates]
+    # Groups of one batch are of one size, as far as possible, since arms are padded.
+    order = sorted(range(len(sizes)), key=lambda group: -sizes[group])
+    curves: dict[int, Curve] = {}
+    begin = 0
+    while begin < len(order):
+        end, states = begin, 0.0
+        while end < len(order) and (end == begin or states + sizes[order[end]] * width <= BATCH):
+            states += sizes[order[end]] * width
+            end += 1
+        batch = order[begin:end]
+        chains = _fitted_groups(
+            [coordinates[group] for group in batch], [shapes[group] for group in batch], rate, cell
+        )
+        curves |= zip(batch, _curves(chains), strict=True)
+        begin = end
+    return [curves[group] for group in range(len(sizes))]
+
+
+def _arms(coordinates: Sequence[NoisyCoordinates]) -> list[Arm]:
+    arms = []
+    for is_row in (True, False):
+        for noisy in coordinates:
+            values = np.clip(noisy.rows if is_row else noisy.columns, -LARGEST, LARGEST)
+            values = values if len(values) else np.zeros(1, np.int64)
+            zeros, most = np.zeros(len(values), np.int64), np.full(len(values), LARGEST)
+            arms.append(Arm(values, falling_fit(values), zeros, most))
+    return arms
+
+
+def _fitted_groups(
+    coordinates: Sequence[NoisyCoordinates], shapes: Sequence[Shape], rate: float, cell: int
+) -> GapChains:
+    """Returns the chains of groups, with bends and weights of distributions fitted by EM."""
+    groups = len(coordinates)
+    arms = _arms(coordinates)
+    shares = [
+        share_of(shape, arms[group].values, arms[groups + group].values, rate)
+        for group, shape in enumerate(shapes)
+    ]
+    expected = [
+        expected_gaps(shapes[i % groups], shares[i % groups], len(arm.values), i < groups)
+        for i, arm in enumerate(arms)
+    ]
+    bent = BentShapes([log for log, _ in expected], [users for _, users in expected])
+    weights = [PRIOR_WEIGHTS] * len(arms)
+    reach = REACH / rate + MARGIN
+    for done in range(PASSES + 1):
+        last = done == PASSES
+        near = reach if last else reach / 2
+        chains = GapChains(arms, bent.means(), weights, rate, cell, near, learn=not last)
+        if last:
+            break
+        bent.fit(chains.gaps[:-1], chains.there[:-1])
+        gone_through = map(chains.by_arm, (chains.there, chains.shares))
+        weights = [
+            learned_weights(used, share.sum(0), alive.sum())
+            for used, alive, share in zip(weights, *gone_through, strict=True)
+        ]
+    return chains
+
+
+def _curves(chains: GapChains) -> Iterator[Curve]:
+    """Yields the curve of each group.
+
+    c_j is b_j plus the number of rows i <= j with f_i = a_i + i - 1 >= j. Its mean and variance are
+    sums over j' >= j of differences, which are gathered by j'. Rows count as independent.
+    """
+    for rows, columns in chains.marginals():
+        values, means, variances = [], [], []
+        # Rows: distributions of a_i at states, rising.
+        places, mass = rows
+        index = np.arange(len(places))[:, None]
+        some = mass > NEGLIGIBLE
+        tails = np.minimum(np.cumsum(mass[:, ::-1], 1)[:, ::-1], 1.0)
+        spread = tails * (1 - tails)
+        behind = np.append(spread[:, 1:], np.zeros((len(spread), 1)), 1)
+        at = np.maximum(places + index, 1)
+        values.append(at[some])
+        means.append(mass[some])
+        variances.append((spread - behind)[some])
+        # Row i is not in c_j for j < i.
+        alive = tails[:, 0]
+        values.append(np.arange(len(places)))
+        means.append(-(mass * some).sum(1))
+        variances.append(-((spread - behind) * some).sum(1))
+        # Columns.
+        places, mass = columns
+        mean = (places * mass).sum(1)
+        variance = np.maximum((places**2.0 * mass).sum(1) - mean**2, 0)
+        index = np.arange(1, len(places) + 1)
+        kept = alive_up_to = mean > NEGLIGIBLE
+        for sign, shift in ((1, 0), (-1, 1)):
+            values.append(index[kept] - shift)
+            means.append(sign * mean[kept])
+            variances.append(sign * variance[kept])
+        yield _curve(*map(np.concatenate, (values, means, variances)))
+
+
+def _curve(values: IntArray, means: FloatArray, variances: FloatArray) -> Curve:
+    """Returns the curve whose differences are these."""
+    distinct, inverse = np.unique(values, return_inverse=True)
+    sums = []
+    for differences in (means, variances):
+        gathered = np.bincount(inverse, differences, len(distinct))
+        sums.append(np.cumsum(gathered[::-1])[::-1])
+    kept = distinct >= 1
+    means, variances = (part[kept] for part in sums)
+    means = np.maximum.accumulate(np.maximum(means, 0)[::-1])[::-1]
+    return Curve(distinct[kept], means, np.maximum(variances, 0))
