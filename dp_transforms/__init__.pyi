@@ -8,6 +8,7 @@ from .beam.contributions import DeclareBounded as DeclareBounded
 from .beam.degrees import CountDegrees as CountDegrees
 from .beam.degrees import CountProjectedDegrees as CountProjectedDegrees
 from .beam.grouped import ReleaseGroupedLists as ReleaseGroupedLists
+from .beam.hierarchy import ReleaseHierarchy as ReleaseHierarchy
 from .beam.reading import FromFrame as FromFrame
 from .beam.reading import ReadRecords as ReadRecords
 from .beam.records import ToRecords as ToRecords
@@ -27,6 +28,7 @@ from .frames.api import release_by_period as release_by_period
 from .frames.api import release_counts as release_counts
 from .frames.api import release_groups as release_groups
 from .frames.api import select as select
+from .frames.hierarchy import release_hierarchy as release_hierarchy
 from .frames.session import Session as Session
 from .releases.all_records import AllRecordsRelease as AllRecordsRelease
 from .releases.comparison import Comparison as Comparison
@@ -35,6 +37,7 @@ from .releases.directory import load as load
 from .releases.frequency_list import ListRelease as ListRelease
 from .releases.groups import Attribute as Attribute
 from .releases.groups import GroupReleases as GroupReleases
+from .releases.hierarchy import HierarchyReleases as HierarchyReleases
 from .releases.names import NamesRelease as NamesRelease
 from .releases.series import Releases as Releases
 from .releases.series import Series as Series

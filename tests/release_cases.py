@@ -15,6 +15,7 @@ from dp_transforms.releases import (
     Attribute,
     DegreesSpec,
     GroupsSpec,
+    HierarchySpec,
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
@@ -22,6 +23,7 @@ from dp_transforms.releases import (
     PeriodNamesSpec,
     UserDegreesSpec,
 )
+from dp_transforms.releases.hierarchy import PartitionGroups
 
 
 def whole(spec, collections):
@@ -72,6 +74,14 @@ GROUPS = GroupsSpec(
     selection=PrivacyBudget(1, 1e-2),
 )
 
+HIERARCHY = HierarchySpec(
+    levels=["sex", "day"],
+    groups=[(sex, f"2026-01-0{day}") for sex in "mfx" for day in (1, 3, 2)],
+    epsilon=2,
+    max_partitions_per_user=3,
+    shares=[1, 1, "2.5"],
+)
+
 CASES = {
     "list": ReleaseCase(LIST),
     "list by a walk": ReleaseCase(ListSpec(partition_mechanism(9, 3))),
@@ -96,6 +106,16 @@ CASES = {
         PeriodNamesSpec(**PERIODS, delta=1e-2, noisy_counts=True), ("day",), "day"
     ),
     "groups": ReleaseCase(GROUPS, ("sex", "day")),
+    "hierarchy": ReleaseCase(HIERARCHY, ("sex", "day")),
+    "hierarchy of named partitions": ReleaseCase(
+        HierarchySpec(
+            levels=["kind"],
+            groups=["few", "many"],
+            epsilon=2,
+            max_partitions_per_user=3,
+            partition_groups=PartitionGroups(("1", "2", "3", "5"), (0, 1, 1, 0)),
+        )
+    ),
     "degrees": ReleaseCase(DegreesSpec(2)),
     "projected degrees": ReleaseCase(DegreesSpec(4, "in", degree_bound=3)),
     "partitions of users": ReleaseCase(UserDegreesSpec(1, max_degree=8)),

@@ -18,6 +18,7 @@ from dp_transforms.beam.bounds import BoundAware
 from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.beam.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.beam.grouped import ReleaseGroupedLists
+from dp_transforms.beam.hierarchy import ReleaseHierarchy
 from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.beam.release import ReleaseFrequencyList, ReleaseUserDegrees
 from dp_transforms.beam.selection import SelectPartitions
@@ -33,6 +34,7 @@ from dp_transforms.releases import (
     AllRecordsSpec,
     DegreesSpec,
     GroupsSpec,
+    HierarchySpec,
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
@@ -95,6 +97,9 @@ class OnBeam(Engine):
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseGroupedLists, spec)
+
+    def hierarchy(self, spec: HierarchySpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseHierarchy, spec)
 
     def user_degrees(self, spec: UserDegreesSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseUserDegrees, spec)

@@ -13,6 +13,7 @@ from dp_transforms.releases.all_records import AllRecordsSpec
 from dp_transforms.releases.degrees import DegreesSpec
 from dp_transforms.releases.frequency_list import ListSpec
 from dp_transforms.releases.groups import GroupsSpec
+from dp_transforms.releases.hierarchy import HierarchySpec
 from dp_transforms.releases.list_and_names import ListAndNamesSpec
 from dp_transforms.releases.names import NamesSpec
 from dp_transforms.releases.periods import PeriodListsSpec, PeriodNamesSpec
@@ -52,6 +53,9 @@ class Engine(Protocol):
 
     def grouped_lists(self, spec: GroupsSpec) -> Collections:
         """Releases lists of groups: triples of an attribute, a group and its ``ReleasedList``."""
+
+    def hierarchy(self, spec: HierarchySpec) -> Collections:
+        """Releases the lists of a hierarchy: pairs of a group's path and its ``ReleasedList``."""
 
     def degree_list(self, spec: DegreesSpec) -> Collections:
         """Releases the degrees of a graph: one ``ReleasedList``."""

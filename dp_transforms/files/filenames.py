@@ -38,6 +38,9 @@ FREQUENCIES_HEADER = b"frequency,multiplicity\n"
 LISTS_FILE = "released_lists.csv"
 LISTS_HEADER = b"attribute,group,frequency,multiplicity\n"
 
+HIERARCHY_FILE = "released_hierarchy.csv"
+"""The lists of a hierarchy; its columns are the levels, and those of ``FREQUENCIES_HEADER``."""
+
 SURVEY_FILE = "survey_of_degrees.csv"
 """The survey beside a list, in the format of ``DEGREES_FILE``."""
 ALL_RECORDS_FILE = "all_records.csv"
@@ -78,7 +81,7 @@ FORMATS = {
 }
 """The names are those of --input_format; files of other suffixes are delimited text."""
 
-RELEASED_FILES = (FREQUENCIES_FILE, PARTITIONS_FILE, LISTS_FILE, DEGREES_FILE)
+RELEASED_FILES = (FREQUENCIES_FILE, PARTITIONS_FILE, LISTS_FILE, DEGREES_FILE, HIERARCHY_FILE)
 """The releases of all jobs. A directory holds one of them, since it has one privacy.json."""
 
 PERIODS = ("hour", "day", "week", "month")

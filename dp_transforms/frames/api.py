@@ -27,6 +27,7 @@ from dp_transforms.releases import (
     DegreesSpec,
     GroupReleases,
     GroupsSpec,
+    HierarchySpec,
     ListRelease,
     ListSpec,
     NamesRelease,
@@ -243,6 +244,8 @@ def _run(
         source = records_of(*records)
         if isinstance(spec, GroupsSpec):
             source.check_groups([attribute.groups or () for attribute in spec.attributes])
+        if isinstance(spec, HierarchySpec):
+            source.check_groups(spec.names_of_columns)
         engine = InProcess(source, claimed(secret, source))
         collections = spec.release(engine)
     if session is not None:

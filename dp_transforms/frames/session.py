@@ -24,9 +24,15 @@ from dp_transforms.budget import (
 from dp_transforms.budget.budget import Cost, PrivacyFilter
 from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is_charged
 from dp_transforms.errors import without_originals
-from dp_transforms.frames import api
+from dp_transforms.frames import api, hierarchy
 from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.releases import GroupReleases, ListRelease, NamesRelease, Releases
+from dp_transforms.releases import (
+    GroupReleases,
+    HierarchyReleases,
+    ListRelease,
+    NamesRelease,
+    Releases,
+)
 
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
@@ -158,6 +164,10 @@ class Session:
     def release_groups(self, data: Any, **options: Any) -> GroupReleases:
         """Releases lists of groups: see ``dp_transforms.release_groups``."""
         return api.release_groups(data, **options, session=self)
+
+    def release_hierarchy(self, data: Any, **options: Any) -> HierarchyReleases:
+        """Releases the lists of a hierarchy: see ``dp_transforms.release_hierarchy``."""
+        return hierarchy.release_hierarchy(data, **options, session=self)
 
     def choose_kappa(self, data: Any, **options: Any) -> KappaChoice:
         """Compares values of kappa: see ``dp_transforms.choose_kappa``."""

@@ -9,6 +9,7 @@ from typing import Any
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     FREQUENCIES_FILE,
+    HIERARCHY_FILE,
     LIST_DIRECTORY,
     LISTS_FILE,
     PARTITIONS_DIRECTORY,
@@ -18,12 +19,13 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.paths import join, local_path
 from dp_transforms.files.release_files import is_there, reading
-from dp_transforms.releases import all_records, frequency_list, groups, names, periods
+from dp_transforms.releases import all_records, frequency_list, groups, hierarchy, names, periods
 from dp_transforms.reports.phrases import statement_words
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     PARTITIONS_FILE: ("released names of partitions", names.read),
     LISTS_FILE: ("released lists of groups", groups.read),
+    HIERARCHY_FILE: ("released lists of a hierarchy", hierarchy.read),
     # Before a list alone: its table has the same name.
     SURVEY_FILE: ("a released frequency list with its survey", all_records.read),
     FREQUENCIES_FILE: ("a released frequency list", frequency_list.read),
@@ -43,7 +45,7 @@ def load(directory: str | os.PathLike[str]) -> Any:
     """Reads a release from the directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or, from a job with ``--period``,
+      A ``ListRelease``, ``NamesRelease``, ``GroupReleases`` or ``HierarchyReleases``; or, from a job with ``--period``,
       the ``Releases`` of all periods.
 
     Raises:
