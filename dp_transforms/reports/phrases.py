@@ -149,6 +149,8 @@ def statement_words(statement: dict[str, Any]) -> list[str]:
     """
     if "strategy" in statement:
         return _names_words(statement)
+    if "levels" in statement:
+        return _hierarchy_words(statement)
     return (_groups_words if "lists" in statement else _list_words)(statement)
 
 
@@ -193,6 +195,25 @@ def _groups_words(statement: dict[str, Any]) -> list[str]:
         "attribute, so its groups together cost no more than one of them.",
         _bound_words(statement),
         _mechanism_words(statement["lists"], "users"),
+    ]
+
+
+def _hierarchy_words(statement: dict[str, Any]) -> list[str]:
+    epsilon = amount(statement["epsilon"])
+    parts = [
+        f"{amount(entry['epsilon'])} for the "
+        + ("list of everything" if not place else f"lists by {entry['level']}")
+        for place, entry in enumerate(statement["levels"])
+    ]
+    return [
+        "These lists were released together under pure epsilon-differential privacy with epsilon "
+        f"= {epsilon}. The privacy unit is one user; neighbouring data sets: "
+        f"{statement['neighbours']}.",
+        f"Epsilon adds up from: {', '.join(parts)}. A partition counts in one group of each level, "
+        "so one user moves all lists of a level together by no more than one list. The groups are "
+        "public. The list of each group has the partitions of the groups below it together.",
+        _bound_words(statement),
+        _mechanism_words(statement["levels"], "users"),
     ]
 
 
