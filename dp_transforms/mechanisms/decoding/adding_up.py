@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.decoding.shapes import LEAST_VARIANCE, Curve
+from dp_transforms.mechanisms.decoding.shapes import LEAST_VARIANCE, Curve, nearest_of_sum
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 
@@ -23,6 +23,9 @@ def combined(own: Curve, children: Sequence[Curve]) -> Curve:
         below[:last] += means
         spread[:last] += variances
     variance, spread = variance + LEAST_VARIANCE, spread + LEAST_VARIANCE
+    # Children share errors, such as those of the shape that they borrow. What the variances do not
+    # explain is held to be theirs.
+    spread += np.maximum((mean - below) ** 2 - variance - spread, 0)
     weight = spread / (variance + spread)
     means = weight * mean + (1 - weight) * below
     return Curve(values, means, weight * variance)
@@ -59,22 +62,10 @@ def parts_of(whole: FrequencyList, children: Sequence[Curve]) -> list[FrequencyL
     given = np.zeros(len(children))
     parts = np.zeros(wanted.shape, np.int64)
     for place, number in enumerate(repeats.tolist()):
-        part = _rounded(_shared_out(wanted[:, place] - given, spread[:, place], number), number)
+        part = _rounded(nearest_of_sum(wanted[:, place] - given, spread[:, place], number), number)
         parts[:, place] = part
         given += part
     return [FrequencyList.from_runs(values, part) for part in parts]
-
-
-def _shared_out(wanted: FloatArray, spread: FloatArray, number: int) -> FloatArray:
-    """Returns the numbers nearest to those wanted, in squares over spreads, that are at least 0 and
-    sum to ``number``, which is the sum of those wanted."""
-    ratio = wanted / spread
-    order = np.argsort(-ratio)
-    # With the first k positive, what they are lowered by is t times their spread.
-    lowered = (np.cumsum(wanted[order]) - number) / np.cumsum(spread[order])
-    count = int(np.count_nonzero(ratio[order] > lowered))
-    shared: FloatArray = np.maximum(wanted - lowered[max(count, 1) - 1] * spread, 0)
-    return shared
 
 
 def _rounded(numbers: FloatArray, total: int) -> IntArray:

@@ -22,6 +22,7 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.mechanisms.decoding.gap_model import (
     DISTRIBUTIONS,
+    END,
     cell_masses,
     end_probabilities,
 )
@@ -57,6 +58,11 @@ class GapChains:
       cell: the number of integers of a state.
       reach: how far windows go to either side of the guess.
       learn: compute expected gaps and shares of the distributions.
+      entry: returns the masses of the first coordinates of all arms at states, both arms x states;
+        by default these have a heavy tail.
+      few: logarithms of the prior odds that a list has no partition, and only one: 2 x lists; 0 by
+        default.
+      end: the probability that an arm ends anywhere, whatever its gaps.
     """
 
     def __init__(
@@ -68,7 +74,12 @@ class GapChains:
         cell: int,
         reach: float,
         learn: bool = False,
+        entry: Callable[[FloatArray], FloatArray] | None = None,
+        few: FloatArray | None = None,
+        end: float = END,
     ):
+        self._stops = end
+        self._few = np.zeros((2, len(arms) // 2)) if few is None else few
         self.rate, self.cell, self.arms = rate, cell, arms
         self.width = math.ceil(2 * reach / cell) + 2
         self._fast = _fast_length(2 * self.width - 1)
@@ -82,6 +93,10 @@ class GapChains:
         self._cut_into_segments()
         self._lay_out(means, reach)
         self._evaluate_distributions(learn)
+        # The largest entry has a heavy tail.
+        first = np.maximum(self._positions(self._ends[:-1]), 1)
+        heavy = self.cell / self.rate / (first + 1 / self.rate) ** 2
+        self._entry = heavy if entry is None else entry(first)
         self._join(*self._forward())
         self._backward()
         if learn:
@@ -168,7 +183,7 @@ class GapChains:
                 self._masses[:, part] = masses
             self._kernel[part] = np.fft.rfft((weights * masses).sum(0), self._fast)
             self._end[part] = end_probabilities(
-                self._positions(part), self._means[part], weights, part.start >= self._split
+                self._positions(part), self._means[part], weights, part.start >= self._split, self._stops
             )
 
     def _chunks(self) -> Iterator[slice]:
@@ -202,9 +217,7 @@ class GapChains:
                 message = np.maximum(ahead[:, ::-1], 0)
                 if not step:
                     first = self._begin[which]
-                    # The largest entry has a heavy tail.
-                    position = np.maximum(self._positions(at[first]), 1)
-                    message[first] = self.cell / self.rate / (position + 1 / self.rate) ** 2
+                    message[first] = self._entry[np.searchsorted(self._ends, at[first])]
                 message *= self._like[at]
                 total = np.maximum(message.sum(1), TINY)
                 message /= total[:, None]
@@ -219,7 +232,10 @@ class GapChains:
         """Sets the distribution of the common square, from the evidence of both arms."""
         masses, evidence = self.by_arm(mass), self.by_arm(gains)
         joined = [
-            _join_arms(*(part[which :: self._lists] for part in (masses, evidence, self.arms)))
+            _join_arms(
+                *(part[which :: self._lists] for part in (masses, evidence, self.arms)),
+                self._few[:, which],
+            )
             for which in range(self._lists)
         ]
         self._squares = joined[0][0]
@@ -336,7 +352,7 @@ class GapChains:
 
 
 def _join_arms(
-    masses: list[FloatArray], gains: list[FloatArray], arms: list[Arm]
+    masses: list[FloatArray], gains: list[FloatArray], arms: list[Arm], few: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Returns the distribution of the common square of rows and columns, and of the numbers of
     positive rows and of positive columns, from the evidence of both arms."""
@@ -352,6 +368,8 @@ def _join_arms(
     joint = np.full((2, size), -np.inf)
     joint[0, :common] = rows[:common] + columns[:common]
     joint[1, 1:] = rows[1:size] + columns[: size - 1]
+    joint[0, 0] += few[0]
+    joint[1, 1:2] += few[1]
     needed = max(np.count_nonzero(arm.lowest) for arm in arms)
     joint[:, : min(needed, size - 1)] = -np.inf
     joint = np.exp(joint - joint.max())

@@ -16,13 +16,21 @@ from dp_transforms.mechanisms.decoding.decoder import (
     fitted_chains,
 )
 from dp_transforms.mechanisms.decoding.gap_chains import Arm, GapChains
-from dp_transforms.mechanisms.decoding.gap_model import PRIOR_WEIGHTS, learned_weights
+from dp_transforms.mechanisms.decoding.gap_model import learned_weights
 from dp_transforms.mechanisms.decoding.shapes import Curve, Shape
-from dp_transforms.mechanisms.decoding.shared_shapes import BentShapes, expected_gaps, share_of
+from dp_transforms.mechanisms.decoding.shared_shapes import (
+    BentShapes,
+    Entries,
+    expected_gaps,
+    shares_of_parents,
+)
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 
-PASSES = 2  # Of EM, before the last one.
+PASSES = 1  # Of EM, before the last one.
 CELL = 0.2  # The number of integers in a state, times c.
+GROUP_WEIGHTS = np.array([0.98, 0.01, 0.01])
+"""Weights of the distributions of gaps. The parent's shape knows of heaped frequencies."""
+GROUP_END = 1e-6  # The probability that an arm ends anywhere, whatever its gaps.
 BATCH = 1 << 21  # The number of states in the windows of a batch of groups.
 NEGLIGIBLE = 1e-4  # Probabilities of states that curves leave out.
 
@@ -34,9 +42,10 @@ def curve_alone(coordinates: NoisyCoordinates) -> Curve:
 
 
 def curves_of_groups(
-    coordinates: Sequence[NoisyCoordinates], shapes: Sequence[Shape]
+    coordinates: Sequence[NoisyCoordinates], shapes: Sequence[Shape], parents: Sequence[int]
 ) -> list[Curve]:
-    """Returns the curves of groups with a common rate, given the shape of each one's parent."""
+    """Returns the curves of the groups of a level, given the shapes of the level above and the
+    place of each group's parent there."""
     if not coordinates:
         return []
     rate = coordinates[0].rate
@@ -45,6 +54,7 @@ def curves_of_groups(
     sizes = [len(noisy.rows) + len(noisy.columns) for noisy in coordinates]
     # Groups of one batch are of one size, as far as possible, since arms are padded.
     order = sorted(range(len(sizes)), key=lambda group: -sizes[group])
+    shares, spreads = shares_of_parents(shapes, np.asarray(parents), coordinates)
     curves: dict[int, Curve] = {}
     begin = 0
     while begin < len(order):
@@ -54,7 +64,10 @@ def curves_of_groups(
             end += 1
         batch = order[begin:end]
         chains = _fitted_groups(
-            [coordinates[group] for group in batch], [shapes[group] for group in batch], rate, cell
+            [coordinates[group] for group in batch],
+            [shapes[parents[group]] for group in batch],
+            (shares[batch], spreads[batch]),
+            cell,
         )
         curves |= zip(batch, _curves(chains), strict=True)
         begin = end
@@ -73,34 +86,41 @@ def _arms(coordinates: Sequence[NoisyCoordinates]) -> list[Arm]:
 
 
 def _fitted_groups(
-    coordinates: Sequence[NoisyCoordinates], shapes: Sequence[Shape], rate: float, cell: int
+    coordinates: Sequence[NoisyCoordinates],
+    shapes: Sequence[Shape],
+    estimated: tuple[FloatArray, FloatArray],
+    cell: int,
 ) -> GapChains:
-    """Returns the chains of groups, with bends and weights of distributions fitted by EM."""
-    groups = len(coordinates)
+    """Returns the chains of groups, with bends and weights of distributions fitted by EM, given the
+    shape of each one's parent and its share of it."""
+    groups, rate = len(coordinates), coordinates[0].rate
     arms = _arms(coordinates)
-    shares = [
-        share_of(shape, arms[group].values, arms[groups + group].values, rate)
-        for group, shape in enumerate(shapes)
-    ]
+    shares, spreads = estimated
+    entries = Entries(shapes, shares, spreads, rate)
     expected = [
         expected_gaps(shapes[i % groups], shares[i % groups], len(arm.values), i < groups)
         for i, arm in enumerate(arms)
     ]
     bent = BentShapes([log for log, _ in expected], [users for _, users in expected])
-    weights = [PRIOR_WEIGHTS] * len(arms)
+    weights = [GROUP_WEIGHTS] * len(arms)
     reach = REACH / rate + MARGIN
     for done in range(PASSES + 1):
         last = done == PASSES
         near = reach if last else reach / 2
-        chains = GapChains(arms, bent.means(), weights, rate, cell, near, learn=not last)
+        chains = GapChains(
+            arms, bent.means(), weights, rate, cell, near, not last, entries, entries.few, GROUP_END
+        )
         if last:
             break
         bent.fit(chains.gaps[:-1], chains.there[:-1])
-        gone_through = map(chains.by_arm, (chains.there, chains.shares))
-        weights = [
-            learned_weights(used, share.sum(0), alive.sum())
-            for used, alive, share in zip(weights, *gone_through, strict=True)
-        ]
+        weights = []
+        for arm in (0, 1):
+            alive, used = (
+                np.concatenate(chains.by_arm(lines)[arm * groups : (arm + 1) * groups])
+                for lines in (chains.there, chains.shares)
+            )
+            learned = learned_weights(GROUP_WEIGHTS, used.sum(0), alive.sum(), GROUP_WEIGHTS)
+            weights += [learned] * groups
     return chains
 
 

@@ -18,7 +18,7 @@ def decode_hierarchy(
     curves: list[list[Curve]] = [[curve_alone(levels[0][0])]]
     for coordinates, above in zip(levels[1:], parents, strict=True):
         shapes = [Shape(curve) for curve in curves[-1]]
-        curves.append(curves_of_groups(coordinates, [shapes[parent] for parent in above]))
+        curves.append(curves_of_groups(coordinates, shapes, above))
     for depth in range(len(levels) - 2, -1, -1):
         children: list[list[Curve]] = [[] for _ in curves[depth]]
         for parent, curve in zip(parents[depth], curves[depth + 1], strict=True):

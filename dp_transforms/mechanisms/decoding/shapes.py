@@ -67,3 +67,19 @@ class Shape:
             np.interp(-np.log(ranks), -self._sizes, self._values, left=self._values[0])
         )
         return np.where(np.log(ranks) > self._sizes[0], 0.5, values)
+
+
+def nearest_of_sum(wanted: FloatArray, spread: FloatArray, total: float) -> FloatArray:
+    """Returns the numbers nearest to those wanted, in squares over spreads, that are at least 0 and
+    have a sum of ``total``.
+
+    >>> nearest_of_sum(np.array([3.0, 1.0, 0.1]), np.array([2.0, 2.0, 2.0]), 2.0).tolist()
+    [2.0, 0.0, 0.0]
+    """
+    ratio = wanted / spread
+    order = np.argsort(-ratio, kind="stable")
+    # With the first k positive, what they are lowered by is t times their spread.
+    lowered = (np.cumsum(wanted[order]) - total) / np.cumsum(spread[order])
+    count = int(np.count_nonzero(ratio[order] > lowered))
+    nearest: FloatArray = np.maximum(wanted - lowered[max(count, 1) - 1] * spread, 0)
+    return nearest

@@ -14,31 +14,69 @@ deviation, which is learned: so siblings that look alike borrow more.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.decoding.gap_model import SHAPE
-from dp_transforms.mechanisms.decoding.shapes import Shape
+from dp_transforms.mechanisms.decoding.gap_model import SHAPE, log_gamma
+from dp_transforms.mechanisms.decoding.shapes import Shape, nearest_of_sum
+from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 
-SHARES = 65  # The number of shares that are tried, evenly spaced in their logarithm.
+SIZES = 65  # The number of sizes of groups that are tried, evenly spaced in their logarithm.
+PRIOR_GROUPS = 5  # The number of groups that an even distribution of sizes counts as.
+ROUNDS = 20  # Of EM, for the distribution of sizes.
 KNOT = math.log(2)
 STEP = 0.3
 """The standard deviation of a step between knots, before there is anything to learn it from."""
 PRIOR_STEPS = 20  # The number of steps that it counts as when learning.
-LEVEL = 1.0  # The standard deviation of d at 1.
+LEVEL = 0.2  # The standard deviation of d at 1.
+UNKNOWN = 0.01  # The part of what the shape of the parent does not tell.
+LEAST_SPREAD = 0.02  # The least relative variance of a number of partitions, beside Poisson's.
+TOGETHER = 0.4
 LOWEST, HIGHEST = -7, 25  # Of logarithms of mean gaps.
 
 
-def share_of(shape: Shape, rows: IntArray, columns: IntArray, rate: float) -> float:
-    """Estimates a group's share of its parent, from the group's noisy coordinates.
+def shares_of_parents(
+    shapes: Sequence[Shape], parents: IntArray, coordinates: Sequence[NoisyCoordinates]
+) -> tuple[FloatArray, FloatArray]:
+    """Estimates each group's share of its parent, from the noisy coordinates of all groups of a
+    level and the shapes of the level above; returns shares, and their relative variances.
 
     Coordinates are compared with those that a share leads to. Their scale is that of the noise and
-    of the fluctuation of a random choice together, and their tails are exponential.
+    of the fluctuation of a random choice together, and their tails are exponential. The
+    distribution of the groups' sizes is learned from all of them, and shares of one parent sum to
+    1: what they miss or exceed it by is distributed in proportion to their variances.
     """
-    shares = np.exp(np.linspace(math.log(0.25 / shape.partitions), 0, SHARES))
-    score = np.zeros(SHARES)
-    for noisy, is_row in ((rows, True), (columns, False)):
+    largest = max(shape.partitions for shape in shapes)
+    sizes = np.exp(np.linspace(math.log(0.25), math.log(max(largest, 1.0)), SIZES))
+    wholes = np.array([shapes[parent].partitions for parent in parents])
+    likelihood = np.zeros((len(coordinates), SIZES))
+    for group, noisy in enumerate(coordinates):
+        likelihood[group] = _log_likelihood(shapes[parents[group]], noisy, sizes / wholes[group])
+    likelihood[sizes > 1.1 * wholes[:, None]] = -np.inf
+    likelihood = np.exp(likelihood - likelihood.max(1, keepdims=True))
+    prior = np.full(SIZES, 1 / SIZES)
+    for _ in range(ROUNDS):
+        posterior = likelihood * prior
+        posterior /= posterior.sum(1, keepdims=True)
+        prior = (posterior.sum(0) + PRIOR_GROUPS / SIZES) / (len(posterior) + PRIOR_GROUPS)
+    means = posterior @ sizes / wholes
+    variances = np.maximum(posterior @ sizes**2 / wholes**2 - means**2, 1e-12)
+    shares = np.empty(len(means))
+    for parent in range(len(shapes)):
+        which = np.flatnonzero(parents == parent)
+        if len(which):
+            nearest = nearest_of_sum(means[which], variances[which], 1.0)
+            shares[which] = np.maximum(nearest, 0.1 / max(wholes[which[0]], 1.0))
+    return shares, variances / (shares**2 + variances)
+
+
+def _log_likelihood(shape: Shape, coordinates: NoisyCoordinates, shares: FloatArray) -> FloatArray:
+    """Returns about the logarithm of the likelihood of each share."""
+    score = np.zeros(len(shares))
+    rate = coordinates.rate
+    for noisy, is_row in ((coordinates.rows, True), (coordinates.columns, False)):
         index = np.arange(1.0, len(noisy) + 1)
         if is_row:
             values = shape.quantiles((index - 0.5) / shares[:, None])
@@ -48,8 +86,7 @@ def share_of(shape: Shape, rows: IntArray, columns: IntArray, rate: float) -> fl
             expected, spread = sizes - index, np.sqrt(sizes / 2)
         scale = np.where(expected > 0, np.hypot(1 / rate, spread), 1 / rate)
         score -= (np.abs(noisy - np.maximum(expected, 0)) / scale + np.log(scale)).sum(1)
-    weight = np.exp(score - score.max())
-    return float(np.exp((weight * np.log(shares)).sum() / weight.sum()))
+    return score
 
 
 def expected_gaps(shape: Shape, share: float, length: int, is_row: bool) -> tuple[FloatArray, FloatArray]:
@@ -63,6 +100,52 @@ def expected_gaps(shape: Shape, share: float, length: int, is_row: bool) -> tupl
         sizes = share * shape.sizes(np.append(index, length + 1.0))
         gaps, users = sizes[:-1] - sizes[1:], index
     return np.log(np.maximum(gaps, 1e-9)), np.log(np.maximum(users, 1.0))
+
+
+class Entries:
+    """Gives the masses of the largest frequency and of the number of partitions of each group.
+
+    The largest of a random choice is at least x with the probability 1 - exp(-s) if s partitions of
+    at least x are expected. The number of partitions is negative binomial. Both have a part UNKNOWN
+    of a heavy tail, as without a parent.
+    """
+
+    def __init__(self, shapes: Sequence[Shape], shares: FloatArray, spreads: FloatArray, rate: float):
+        self._shapes, self._shares, self._spreads, self._rate = shapes, shares, spreads, rate
+
+    @property
+    def few(self) -> FloatArray:
+        """Returns logarithms of the prior odds that groups have no partition, or one: 2 x
+        groups."""
+        mean = self._shares * [shape.partitions for shape in self._shapes]
+        spread = np.maximum(self._spreads, LEAST_SPREAD)
+        none = -np.log1p(mean * spread) / spread
+        single = none + np.log(mean) - np.log1p(mean * spread)
+        more = np.log(-np.expm1(np.minimum(np.logaddexp(none, single), -1e-9)))
+        # Rows and columns of independent chains go together with about this probability.
+        odds: FloatArray = np.array([none, single]) - more + math.log(TOGETHER)
+        return odds
+
+    def __call__(self, positions: FloatArray) -> FloatArray:
+        """Returns the masses of the first rows of all groups, then of their first columns, at
+        positions: arms x states."""
+        cell = positions[:, 1] - positions[:, 0]
+        groups = len(self._shapes)
+        heavy = cell[:, None] / self._rate / (positions + 1 / self._rate) ** 2
+        masses = np.empty_like(positions)
+        for group, (shape, share) in enumerate(zip(self._shapes, self._shares, strict=True)):
+            ends = np.append(positions[group], positions[group, -1] + cell[group]) - cell[group] / 2
+            below = np.exp(-share * shape.sizes(np.maximum(ends, 0.5)))
+            masses[group] = np.diff(below)
+        mean = (self._shares * [shape.partitions for shape in self._shapes])[:, None]
+        spread = np.maximum(self._spreads, LEAST_SPREAD)[:, None]
+        number = positions[groups:] + 1
+        # A gamma distribution of the same mean and variance.
+        size = mean / (1 + mean * spread)
+        scale = mean / size
+        logarithm = (size - 1) * np.log(number / scale) - number / scale - log_gamma(size)
+        masses[groups:] = cell[groups:, None] * np.exp(logarithm) / scale
+        return (1 - UNKNOWN) * masses + UNKNOWN * heavy
 
 
 class BentShapes:
