@@ -54,7 +54,7 @@ def curves_of_groups(
     sizes = [len(noisy.rows) + len(noisy.columns) for noisy in coordinates]
     # Groups of one batch are of one size, as far as possible, since arms are padded.
     order = sorted(range(len(sizes)), key=lambda group: -sizes[group])
-    shares, spreads = shares_of_parents(shapes, np.asarray(parents), coordinates)
+    shares = shares_of_parents(shapes, np.asarray(parents), coordinates)
     curves: dict[int, Curve] = {}
     begin = 0
     while begin < len(order):
@@ -66,7 +66,7 @@ def curves_of_groups(
         chains = _fitted_groups(
             [coordinates[group] for group in batch],
             [shapes[parents[group]] for group in batch],
-            (shares[batch], spreads[batch]),
+            shares[batch],
             cell,
         )
         curves |= zip(batch, _curves(chains), strict=True)
@@ -88,15 +88,14 @@ def _arms(coordinates: Sequence[NoisyCoordinates]) -> list[Arm]:
 def _fitted_groups(
     coordinates: Sequence[NoisyCoordinates],
     shapes: Sequence[Shape],
-    estimated: tuple[FloatArray, FloatArray],
+    shares: FloatArray,
     cell: int,
 ) -> GapChains:
     """Returns the chains of groups, with bends and weights of distributions fitted by EM, given the
     shape of each one's parent and its share of it."""
     groups, rate = len(coordinates), coordinates[0].rate
     arms = _arms(coordinates)
-    shares, spreads = estimated
-    entries = Entries(shapes, shares, spreads, rate)
+    entries = Entries(shapes, shares, rate)
     expected = [
         expected_gaps(shapes[i % groups], shares[i % groups], len(arm.values), i < groups)
         for i, arm in enumerate(arms)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 
+FEW = 32
 LEAST_VARIANCE = 1e-3
 """What a curve says of a number of partitions is never taken for certain."""
 
@@ -34,22 +36,32 @@ class Curve:
 
 
 class Shape:
-    """Gives the quantiles of a list whose curve is another one's, times a share p of it.
+    """Gives the numbers of partitions of a list with at least j users, and its quantiles, smoothly.
 
-    Between its points the curve is a straight line of logarithms, and it falls strictly.
+    Between its points the curve is a straight line of logarithms. Of the FEW largest partitions,
+    which say little of how others are distributed, it has points at every half octave of ranks
+    alone. Behind the largest it goes on as it falls there.
     """
 
     def __init__(self, curve: Curve):
         means = np.minimum.accumulate(np.maximum(curve.means, 0))
-        kept = means >= 0.5
-        values, sizes = curve.values[kept].astype(float), means[kept]
-        if not len(values):
-            values, sizes = np.array([1.0]), np.array([0.5])
-        # A curve reaches from the first place of each size to the next: take the middle of runs.
-        values = np.append(values, values[-1] + 1)
-        sizes = np.append(sizes, min(0.25, sizes[-1] / 2))
-        sizes = sizes * (1 - 1e-9 * np.arange(len(sizes)))
+        many = np.flatnonzero(means >= FEW)
+        ranks = np.unique(np.floor(2 ** np.arange(2 * math.log2(FEW), -0.5, -0.5)))[::-1]
+        last = np.searchsorted(-means, -(ranks - 0.5), side="right") - 1
+        ranks, last = ranks[last >= 0], last[last >= 0]
+        if not len(last):
+            self._values, self._sizes, self._slope = np.zeros(1), np.log([0.5]), 1.0
+            return
+        values = np.concatenate([curve.values[many], curve.values[last] + 0.5]).astype(float)
+        sizes = np.concatenate([means[many], ranks])
+        # Strictly rising values and falling sizes.
+        values = np.maximum.accumulate(values) * (1 + 1e-9 * np.arange(len(values)))
+        sizes = np.minimum.accumulate(sizes) * (1 - 1e-9 * np.arange(len(sizes)))
         self._values, self._sizes = np.log(values), np.log(sizes)
+        before = max(len(values) - 4, 0)
+        fall = self._sizes[before] - self._sizes[-1]
+        rise = max(float(self._values[-1] - self._values[before]), 1e-3)
+        self._slope = max(1.0, float(fall) / rise)
 
     @property
     def partitions(self) -> float:
@@ -58,15 +70,17 @@ class Shape:
 
     def sizes(self, users: FloatArray) -> FloatArray:
         """Returns how many partitions have at least so many users, any positive numbers."""
-        sizes: FloatArray = np.exp(np.interp(np.log(users), self._values, self._sizes, right=-50.0))
-        return sizes
+        logarithms = np.log(users)
+        beyond = np.maximum(logarithms - self._values[-1], 0)
+        sizes = np.interp(logarithms, self._values, self._sizes) - self._slope * beyond
+        return np.exp(sizes)
 
     def quantiles(self, ranks: FloatArray) -> FloatArray:
         """Returns the numbers of users at ranks, any positive numbers; 0.5 behind the last."""
-        values: FloatArray = np.exp(
-            np.interp(-np.log(ranks), -self._sizes, self._values, left=self._values[0])
-        )
-        return np.where(np.log(ranks) > self._sizes[0], 0.5, values)
+        logarithms = np.log(ranks)
+        beyond = np.maximum(self._sizes[-1] - logarithms, 0)
+        values = np.interp(-logarithms, -self._sizes, self._values) + beyond / self._slope
+        return np.where(logarithms > self._sizes[0], 0.5, np.exp(values))
 
 
 def nearest_of_sum(wanted: FloatArray, spread: FloatArray, total: float) -> FloatArray:

@@ -32,16 +32,16 @@ STEP = 0.3
 PRIOR_STEPS = 20  # The number of steps that it counts as when learning.
 LEVEL = 0.2  # The standard deviation of d at 1.
 UNKNOWN = 0.01  # The part of what the shape of the parent does not tell.
-LEAST_SPREAD = 0.02  # The least relative variance of a number of partitions, beside Poisson's.
-TOGETHER = 0.4
+SPREAD = 0.02  # The relative variance of a number of partitions, beside Poisson's.
+TOGETHER = 0.4  # The probability that rows and columns of independent chains go together.
 LOWEST, HIGHEST = -7, 25  # Of logarithms of mean gaps.
 
 
 def shares_of_parents(
     shapes: Sequence[Shape], parents: IntArray, coordinates: Sequence[NoisyCoordinates]
-) -> tuple[FloatArray, FloatArray]:
+) -> FloatArray:
     """Estimates each group's share of its parent, from the noisy coordinates of all groups of a
-    level and the shapes of the level above; returns shares, and their relative variances.
+    level and the shapes of the level above.
 
     Coordinates are compared with those that a share leads to. Their scale is that of the noise and
     of the fluctuation of a random choice together, and their tails are exponential. The
@@ -69,7 +69,7 @@ def shares_of_parents(
         if len(which):
             nearest = nearest_of_sum(means[which], variances[which], 1.0)
             shares[which] = np.maximum(nearest, 0.1 / max(wholes[which[0]], 1.0))
-    return shares, variances / (shares**2 + variances)
+    return shares
 
 
 def _log_likelihood(shape: Shape, coordinates: NoisyCoordinates, shares: FloatArray) -> FloatArray:
@@ -110,19 +110,17 @@ class Entries:
     of a heavy tail, as without a parent.
     """
 
-    def __init__(self, shapes: Sequence[Shape], shares: FloatArray, spreads: FloatArray, rate: float):
-        self._shapes, self._shares, self._spreads, self._rate = shapes, shares, spreads, rate
+    def __init__(self, shapes: Sequence[Shape], shares: FloatArray, rate: float):
+        self._shapes, self._shares, self._rate = shapes, shares, rate
 
     @property
     def few(self) -> FloatArray:
         """Returns logarithms of the prior odds that groups have no partition, or one: 2 x
         groups."""
         mean = self._shares * [shape.partitions for shape in self._shapes]
-        spread = np.maximum(self._spreads, LEAST_SPREAD)
-        none = -np.log1p(mean * spread) / spread
-        single = none + np.log(mean) - np.log1p(mean * spread)
+        none = -np.log1p(mean * SPREAD) / SPREAD
+        single = none + np.log(mean) - np.log1p(mean * SPREAD)
         more = np.log(-np.expm1(np.minimum(np.logaddexp(none, single), -1e-9)))
-        # Rows and columns of independent chains go together with about this probability.
         odds: FloatArray = np.array([none, single]) - more + math.log(TOGETHER)
         return odds
 
@@ -138,10 +136,9 @@ class Entries:
             below = np.exp(-share * shape.sizes(np.maximum(ends, 0.5)))
             masses[group] = np.diff(below)
         mean = (self._shares * [shape.partitions for shape in self._shapes])[:, None]
-        spread = np.maximum(self._spreads, LEAST_SPREAD)[:, None]
         number = positions[groups:] + 1
         # A gamma distribution of the same mean and variance.
-        size = mean / (1 + mean * spread)
+        size = mean / (1 + mean * SPREAD)
         scale = mean / size
         logarithm = (size - 1) * np.log(number / scale) - number / scale - log_gamma(size)
         masses[groups:] = cell[groups:, None] * np.exp(logarithm) / scale
