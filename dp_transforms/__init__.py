@@ -6,12 +6,12 @@ Apache Beam ``BoundContributions``, ``CountDistinctUsers``, ``ReleaseFrequencyLi
 ``SelectPartitions``.
 """
 
-from dp_transforms.public_names import lazily
+from dp_transforms.public_names import lazy_exports
 
 __version__ = "0.2.0"
 
 # Names are loaded when first used, so that dp_transforms.mechanisms does not import Beam.
-__all__, __getattr__ = lazily(__name__, __file__)
+__all__, __getattr__ = lazy_exports(__name__, __file__)
 
 
 def __dir__() -> list[str]:

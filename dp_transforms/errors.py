@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _IN_WORKER_TEXT = re.compile(
     r"(?:InputError|ValuesError|UnsuitableListError|NothingDrawnError): (.+?)"
@@ -66,6 +66,37 @@ def without_originals() -> Iterator[None]:
     except BaseException as error:
         error.__context__ = error.__cause__ = None
         raise
+
+
+@contextlib.contextmanager
+def as_input_error(
+    message: str | Callable[[Exception], str],
+    kinds: tuple[type[Exception], ...] = (Exception,),
+    error_type: type[InputError] = InputError,
+    keep: tuple[type[Exception], ...] = (InputError, MemoryError),
+) -> Iterator[None]:
+    """Raises an InputError in place of an error of these kinds, whose own text may show a value.
+
+    Args:
+      message: the text of the InputError, or a function that makes it from the error.
+      kinds: of errors to replace.
+      error_type: of the error to raise.
+      keep: kinds of errors that pass unchanged, though they are of ``kinds``.
+
+    >>> try:
+    ...     with as_input_error("age must be a number", (ValueError,)):
+    ...         int("ann's diagnosis")
+    ... except InputError as error:
+    ...     print(error)
+    age must be a number
+    """
+    try:
+        yield
+    except keep:
+        raise
+    except kinds as error:
+        text = message if isinstance(message, str) else message(error)
+        raise error_type(text) from None
 
 
 @contextlib.contextmanager

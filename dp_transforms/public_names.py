@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 
-def lazily(
+def lazy_exports(
     package: str, init: str, deprecated: Mapping[str, str] | None = None
 ) -> tuple[list[str], Callable[[str], Any]]:
     """Returns the ``__all__`` and ``__getattr__`` of a package, given its ``__name__`` and

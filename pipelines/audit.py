@@ -47,7 +47,7 @@ from dp_transforms.mechanisms.selection import STRATEGIES, SelectionStrategy, We
 from dp_transforms.mechanisms.selection.choice import make_strategy
 from dp_transforms.mechanisms.selection.strategy import CountStrategy
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines import command_line, job_flags
+from pipelines import FAILURE, SUCCESS, command_line, job_flags
 
 FREQUENCY_LIST = "frequency_list"
 _MOST_ENUMERATED = 12
@@ -201,7 +201,7 @@ def report(certificate: dict[str, Any]) -> str:
 def main(flags: argparse.Namespace) -> int:
     certificate = findings(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
     print(json.dumps(certificate, indent=2) if flags.json else report(certificate))
-    return command_line.FAILURE if certificate["broken"] else command_line.SUCCESS
+    return FAILURE if certificate["broken"] else SUCCESS
 
 
 def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any]]:

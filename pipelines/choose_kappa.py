@@ -18,6 +18,7 @@ from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
 from dp_transforms.reports.page import plot_kappas
 from pipelines import command_line, job_flags
+from pipelines.job_context import Job
 from pipelines.release_job import PreparedRelease, release_command, release_of
 
 _MANY = 100_000
@@ -77,7 +78,7 @@ def make_parser() -> command_line.JobParser:
 
 
 @release_command(make_parser)
-def main(flags: argparse.Namespace) -> PreparedRelease | command_line.Job:
+def main(flags: argparse.Namespace) -> PreparedRelease | Job:
     if (flags.input is None) == (flags.released is None):
         raise ValueError("give either --input or --released; --help explains them")
     command_line.require(flags, "for_epsilon")

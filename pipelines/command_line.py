@@ -11,27 +11,16 @@ import io
 import logging
 import os
 import re
-import signal
 import sys
 import textwrap
-import threading
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import dp_transforms
 from dp_transforms import __version__
-from dp_transforms.errors import DoneError, InputError, input_error_message
-from pipelines import (
-    DONE_BEFORE,
-    FAILURE,
-    INTERRUPTED,
-    INTERRUPTED_TEXT,
-    SUCCESS,
-    USAGE_ERROR,
-    failed,
-    printing,
-)
+from dp_transforms.errors import InputError
+from pipelines import SUCCESS, USAGE_ERROR, failed, printing
+from pipelines.job_context import JobContext
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -51,18 +40,6 @@ _FIRST_FLAGS = (
 _BEAMS_OWN = ("labels",)
 """Beam's options whose names look like misspelt flags of a job."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
-
-_INTERRUPTED = {
-    False: ": no release was written",
-    None: ": the output directory tells whether a release was written",
-    True: " after the release was written",
-}
-"""What is said of an interrupt, by ``flags.written``: None while a release may be written."""
-
-Job = Callable[[], None]
-Options = Callable[[], "PipelineOptions"]
-"""Beam's options, parsed when they are first asked for."""
-Prepare = Callable[[argparse.Namespace, Options], Job]
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -99,8 +76,9 @@ class OneLineParser(argparse.ArgumentParser):
             return whole
         usage = self.format_usage().split(" [")[0].strip()
         head = [usage, "", *(self.description or "").splitlines(), ""]
-        found = re.search(r"^examples?:\n(  \S.*(?:\n   .*)*)", self.epilog or "", re.MULTILINE)
-        example = ["", "example:", *found[1].splitlines()] if found else []
+        pattern = re.compile(r"^examples?:\n(  \S.*(?:\n   .*)*)", re.MULTILINE)
+        first_example = pattern.search(self.epilog or "")
+        example = ["", "example:", *first_example[1].splitlines()] if first_example else []
         end = [*example, "", "--help-all explains every flag."]
         flags = {action.dest: action for action in self._actions if action.option_strings}
         first = [name for name in flags if flags[name].required]
@@ -159,16 +137,16 @@ class _HelpAll(argparse.Action):
 
 def _in_one_line(flag: argparse.Action) -> str:
     value = "" if flag.nargs == 0 else flag.metavar or flag.dest.upper()
-    told = re.split(r"[;:(]| or, |, and ", flag.help or "")[0].strip()
-    told = textwrap.shorten(told, 64, placeholder=" ...")
-    return f"  {f'--{flag.dest} {value}':<33} {told}".rstrip()
+    beginning = re.split(r"[;:(]| or, |, and ", flag.help or "")[0].strip()
+    explanation = textwrap.shorten(beginning, 64, placeholder=" ...")
+    return f"  {f'--{flag.dest} {value}':<33} {explanation}".rstrip()
 
 
 class JobParser(OneLineParser):
     """A job's parser has the job's own flags; unknown ones are options of Beam or its runner."""
 
     def __init__(self, module: str, description: str, epilog: str):
-        self.job = module.rpartition(".")[2]
+        self.command = module.rpartition(".")[2]
         super().__init__(
             prog=f"python -m {module}",
             usage="%(prog)s --input=GLOB --output=DIR ... [options of Beam or of its runner]",
@@ -212,31 +190,30 @@ class JobParser(OneLineParser):
             help="print the full text of an unforeseen error: it may hold PRIVATE records",
         )
 
-    def parse_job(self, argv: Sequence[str] | None = None) -> tuple[argparse.Namespace, Options]:
-        """Returns the job's own flags, and Beam's options, by default of the in-process runner.
-        Beam is loaded if it has options (``flags.on_beam``), or when its options are asked for."""
+    def parse_job(self, argv: Sequence[str] | None = None) -> JobContext:
+        """Returns the parsed command line. Beam is loaded if it has options, or when its options
+        are asked for."""
         arguments = list(sys.argv[1:] if argv is None else argv)
         config_flag = OneLineParser(add_help=False)
         config_flag.add_argument("--config", action="append", default=[])
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
             # Of a flag that may be given several times, all values would be taken.
             given = set(map(self._name, arguments)) & self._option_string_actions.keys()
-            arguments[:0] = (one for one in self._from_config(path) if self._name(one) not in given)
+            from_file = self._from_config(path)
+            arguments[:0] = [text for text in from_file if self._name(text) not in given]
         if "--" in arguments:
             # What follows would be dropped, be it a --ledger.
             self.error("there is no place for '--': give flags as --name=value")
         self._refuse_repeated(arguments)
         # With a value it is Beam's own option for Dataflow.
-        of_beam = [one for one in arguments if one.startswith("--dry_run=")]
-        flags, others = self.parse_known_args([one for one in arguments if one not in of_beam])
+        of_beam = [text for text in arguments if text.startswith("--dry_run=")]
+        flags, others = self.parse_known_args([text for text in arguments if text not in of_beam])
         others += of_beam
         self._refuse_misspelt(others)
-        flags.on_beam = bool(others)
-        flags.job, flags.written = self.job, False
         options = functools.cache(functools.partial(self._beam_options, flags, others))
         if others:
             options()
-        return flags, options
+        return JobContext(self.command, flags, options, on_beam=bool(others))
 
     def _refuse_repeated(self, arguments: Sequence[str]) -> None:
         """Refuses a flag of one value that is given several: all but the last would be dropped, be
@@ -270,20 +247,20 @@ class JobParser(OneLineParser):
             if name == "config":
                 self.error(f"--config={path} names another option file: give each with --config")
             values = value if isinstance(value, list) else [value]
-            if not values or any(one is None or isinstance(one, dict | list) for one in values):
+            if not values or any(item is None or isinstance(item, dict | list) for item in values):
                 # Left out, a ledger would not be charged.
                 self.error(
                     f"--config={path}: {name} must be a value or a list of values; leave out the "
                     "line of what has none"
                 )
             flag = self._option_string_actions.get(self._name(f"--{name}"))
-            for one in values:
-                if isinstance(one, bool) and flag is not None and flag.nargs != 0:
+            for item in values:
+                if isinstance(item, bool) and flag is not None and flag.nargs != 0:
                     self.error(f"--config={path}: {name} takes a text: put its value in quotes")
-                if one is True:
+                if item is True:
                     yield f"--{name}"
-                elif one is not False:
-                    yield f"--{name}={one}"
+                elif item is not False:
+                    yield f"--{name}={item}"
 
     def _beam_options(self, flags: argparse.Namespace, others: list[str]) -> PipelineOptions:
         from apache_beam.options.pipeline_options import (
@@ -297,14 +274,14 @@ class JobParser(OneLineParser):
         from dp_transforms.beam.pipeline_secret import refuse_reruns
 
         # Beam answers a bad value with its whole usage; only the last line names the fault.
-        said = io.StringIO()
+        printed = io.StringIO()
         try:
-            with contextlib.redirect_stderr(said), quiet_beam():
+            with contextlib.redirect_stderr(printed), quiet_beam():
                 options = PipelineOptions(others)
                 known = options.get_all_options().keys()
                 unknown = options.get_all_options(retain_unknown_options=True).keys() - known
         except SystemExit:
-            self.error(said.getvalue().strip().rpartition("error: ")[2])
+            self.error(printed.getvalue().strip().rpartition("error: ")[2])
         except (ValueError, AssertionError):
             # Raised for an argument such as "-", or a line break in one that Beam does not know.
             self.error(f"Beam cannot read one of {others}: give flags as --name=value")
@@ -347,10 +324,11 @@ class JobParser(OneLineParser):
     ) -> None:
         for name in unknown:
             near = difflib.get_close_matches(name, known, 1, _NEAR)
-            longer = [one for one in self._option_string_actions if one.startswith(f"--{name}_")]
+            flags = self._option_string_actions
+            longer = [flag for flag in flags if flag.startswith(f"--{name}_")]
             # A cluster's runner may know flags that this machine does not; a local one does not.
             if near or runner in LOCAL_RUNNERS:
-                meant = [f"--{one}" for one in near] or longer
+                meant = [f"--{option}" for option in near] or longer
                 hint = f"did you mean {' or '.join(meant)}?" if meant else "see --help"
                 self.error(f"there is no flag --{name}: {hint}")
         for before, other in zip(["", *others], others, strict=False):
@@ -401,46 +379,6 @@ def refuse(flags: argparse.Namespace, why: str, *names: str) -> None:
             raise ValueError(f"--{name} {why}")
 
 
-def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) -> int:
-    """Prepares and runs a job; returns the exit code after at most one line of error on stderr. A
-    ValueError of ``prepare`` is a fault in the flags (exit code 2); an InputError, there or in the
-    job, is a fault in a file (1)."""
-    with contextlib.ExitStack() as stack:
-        interrupts = stack.enter_context(_interrupts())
-        try:
-            flags, options = parser.parse_job(argv)
-        except KeyboardInterrupt:
-            return failed(INTERRUPTED_TEXT, INTERRUPTED)
-        if flags.log_level:
-            logging.basicConfig(level=flags.log_level.upper())
-        elif not flags.show_private_errors:
-            stack.enter_context(quiet_beam())
-        try:
-            try:
-                job = prepare(flags, options)
-            except InputError:
-                raise
-            except ValueError as error:
-                return failed(parser.as_typed(str(error)), USAGE_ERROR)
-            job()
-        except (Exception, KeyboardInterrupt) as error:
-            # Beam and C extensions turn an interrupt into other errors.
-            told = type(error).__name__, str(error).partition(" ")[0]
-            if interrupts or "KeyboardInterrupt" in told:
-                return failed(f"{INTERRUPTED_TEXT}{_INTERRUPTED[flags.written]}", INTERRUPTED)
-            if flags.show_private_errors:
-                traceback.print_exc()
-            message = input_error_message(error) or (
-                f"the job failed with {type(error).__name__}; its text may hold private records, "
-                f"so it is only printed with --show_private_errors"
-            )
-            if flags.written:
-                message = f"the release was made, but {message}"
-            code = DONE_BEFORE if isinstance(error, DoneError) else FAILURE
-            return failed(parser.as_typed(message), code)
-    return SUCCESS
-
-
 def command(
     make_parser: Callable[[], OneLineParser],
 ) -> Callable[[Callable[[argparse.Namespace], int | None]], Callable[..., int]]:
@@ -464,26 +402,6 @@ def command(
         return run_command
 
     return decorate
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Yields a list that is not empty once the process has been interrupted."""
-    found: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        found.append(number)
-        signal.default_int_handler(number, frame)
-
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield found
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield found
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _option_file(path: str) -> str:

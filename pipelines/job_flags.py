@@ -93,9 +93,9 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
         metavar="SQL",
         help="read the records from this query; the flags below name its columns (extra: database)",
     )
-    for name, told in columns.items():
+    for name, explanation in columns.items():
         action = "append" if name == "partition_column" else "store"
-        group.add_argument(f"--{name}", metavar="COLUMN", action=action, help=told)
+        group.add_argument(f"--{name}", metavar="COLUMN", action=action, help=explanation)
     group.add_argument(
         "--input_format",
         choices=("auto", *FORMATS),
@@ -133,13 +133,25 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
     text.add_argument("--encoding", metavar="CODEC", help="encoding of the text (default: utf-8)")
 
 
-def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> RecordSource:
-    """Opens the files, or the query, of the flags of ``add_input_flags``. Errors are those of
-    ``RecordFiles`` and ``RecordQuery``."""
+def records(
+    flags: argparse.Namespace,
+    attribute_columns: Sequence[str] = (),
+    columns: tuple[str, list[str]] | None = None,
+) -> RecordSource:
+    """Opens the files, or the query, of the flags of ``add_input_flags``.
+
+    Args:
+      flags: of the job.
+      attribute_columns: columns of attributes of users.
+      columns: the column of users and those of partitions; by default those of the flags.
+
+    Raises:
+      InputError, ValueError: see ``RecordFiles`` and ``RecordQuery``.
+    """
     from dp_transforms.files.paths import local_path, match_files
     from dp_transforms.files.record_files import RecordFiles, format_name, format_of, reader_of
 
-    columns = flags.user_column, flags.partition_column
+    columns = columns or (flags.user_column, flags.partition_column)
     options = {"drop_nulls": flags.drop_nulls, "attribute_columns": attribute_columns}
     if flags.query is not None:
         from dp_transforms.files.database import has_password, query_of

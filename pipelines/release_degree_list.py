@@ -108,8 +108,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
         raise ValueError(
             "--report has no error bars for --nodes under the exponential mechanism: leave out one"
         )
-    flags.user_column, flags.partition_column = flags.source_column, [flags.target_column]
-    edges = job_flags.records(flags)
+    edges = job_flags.records(flags, columns=(flags.source_column, [flags.target_column]))
     source, (target,) = edges.user_field, edges.partition_fields
     if source.type != target.type:
         raise InputError(

@@ -9,17 +9,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
+from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
-from dp_transforms.files.output import ReleaseDirectory, begin_release
+from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
 from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
 from dp_transforms.releases.base import ReleasedTables, Statement
 from dp_transforms.releases.periods import write_all_periods
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import printing
-from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, require, run
+from pipelines.command_line import DEFAULT_RUNNER, JobParser, require
+from pipelines.job_context import Job, JobContext, Written
 from pipelines.job_flags import PERIOD_FLAGS, records
+from pipelines.running import run
 from pipelines.spending import check_job, origin_of, planning_query, price, spending
 
 if TYPE_CHECKING:
@@ -34,26 +37,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes a release into a directory. On Beam it is pickled. The ``statement`` is the
-    privacy.json without the budget; ``tables`` makes the content of the files, see
-    ``ReleasedTables``."""
+    """Writes a release into a directory. On Beam it is pickled.
+
+    Attributes:
+      directory: receives the files.
+      statement: the privacy.json without what is known only when the release is made.
+      tables: makes the content of the files, see ``ReleasedTables``.
+      period: the name of the release's period, if it has one.
+    """
 
     directory: ReleaseDirectory
     statement: Statement
     tables: ReleasedTables
+    period: str | None = None
 
     def __call__(
-        self, budget: dict[str, Any], released: Iterable[Any], others: Iterable[int] = ()
+        self, budget_entry: BudgetEntry, released: Iterable[Any], others: Iterable[int] = ()
     ) -> None:
         """Writes the elements of a release and the statement; ``others`` holds the number of users
         of unnamed partitions, if it is released."""
-        statement = self.statement | budget
+        statement = self.statement | budget_entry.statement
+        if self.period is not None:
+            statement["period"] = self.period
         for users in others:
             statement["users_of_other_partitions"] = users
         elements = list(released)
         statement |= self.tables.entries(elements)
         content = functools.partial(self.tables.make, elements, statement)
-        self.directory.publish(content, statement)
+        self.directory.publish(content, statement, budget_entry)
 
 
 @dataclass(frozen=True)
@@ -64,8 +75,8 @@ class PreparedRelease:
       requests: the budgets to spend.
       directories: receive the release.
       make: makes the release by an engine, and returns the released collections.
-      write: is called once, with the budget's part of each privacy.json and the elements of these
-        collections. On Beam it may be called again, in another process.
+      write: is called once, with the budget's entry and the elements of these collections. On
+        Beam it may be called again, in another process.
       source: the records; None if there are none.
       whole: for a ledger of this job alone, if there is to be one.
       check: looks for other files than records, before anything is spent.
@@ -89,15 +100,15 @@ class PreparedRelease:
 
 
 def write_each(
-    writers: Sequence[Writer], budget: dict[str, Any], *collections: Iterable[Any]
+    writers: Sequence[Writer], budget_entry: BudgetEntry, *collections: Iterable[Any]
 ) -> None:
     """Writes each collection by its writer."""
     for write, released in zip(writers, collections, strict=True):
-        write(budget, released)
+        write(budget_entry, released)
 
 
 def _write_periods(
-    writers: Mapping[str, Writer], budget: dict[str, Any], elements: Iterable[Any]
+    writers: Mapping[str, Writer], budget_entry: BudgetEntry, elements: Iterable[Any]
 ) -> None:
     """Writes the release of each period, from pairs with its list, or from tables of names with the
     period in the column ``list``."""
@@ -112,7 +123,7 @@ def _write_periods(
             for period in pc.unique(element["list"]).to_pylist():
                 released[period].append(element.filter(pc.equal(element["list"], period)))
     for period, write in writers.items():
-        write(budget | {"period": period}, released[period])
+        write(budget_entry, released[period])
 
 
 def writer(
@@ -168,9 +179,10 @@ def period_release(
     source.name_periods(flags.period)
     write = writer(flags, spec, source)
     directories = [replace(write.directory, path=join(flags.output, n)) for n in spec.periods]
-    every = [replace(write, directory=directory) for directory in directories]
-    writers = dict(zip(spec.periods, every, strict=True))
-
+    writers = {
+        period: replace(write, directory=directory, period=period)
+        for period, directory in zip(spec.periods, directories, strict=True)
+    }
     combine = functools.partial(
         write_all_periods, flags.output, spec.periods, write.directory.file_name
     )
@@ -189,12 +201,13 @@ def release_command(
     def decorate(
         prepare: Callable[[argparse.Namespace], PreparedRelease | Job],
     ) -> Callable[..., int]:
-        def prepared(flags: argparse.Namespace, options: Options) -> Job:
+        def prepared(context: JobContext) -> Job:
+            flags = context.flags
             has_query = flags.input is not None and flags.query is not None
             with planning_query(flags.ledger if has_query else None):
                 made = prepare(flags)
             if isinstance(made, PreparedRelease):
-                return release_job(flags, options, made)
+                return release_job(context, made)
             return printing()(made)
 
         return lambda argv=None: run(prepared, make_parser(), argv)
@@ -202,15 +215,16 @@ def release_command(
     return decorate
 
 
-def release_job(flags: argparse.Namespace, options: Options, release: PreparedRelease) -> Job:
+def release_job(context: JobContext, release: PreparedRelease) -> Job:
     """Returns the job that charges the budget, makes the release and reports it. Before anything is
     read or spent, a report that cannot be drawn is a ValueError, and a directory that cannot be
     written an InputError; see also ``worker_pool.make_runner``."""
+    flags, options = context.flags, context.options
     if flags.report:
         from dp_transforms.reports import page
 
         page.check_available()
-    origin = origin_of(flags)
+    origin = origin_of(flags, context.command)
     skips = flags.if_exists == "skip"
     try:
         statements = [directory.statement() for directory in release.directories]
@@ -232,12 +246,12 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
     if flags.dry_run:
         lines = release.source.described() if release.source is not None else []
         lines += price(flags.ledger, release.requests)
-        told = [*lines, "dry run: no record was read, and nothing spent or written"]
-        return printing()(lambda: print(*told, sep="\n"))
+        lines.append("dry run: no record was read, and nothing spent or written")
+        return printing()(lambda: print(*lines, sep="\n"))
     if release.check is not None:
         release.check()
     pipeline = None
-    if release.source is not None and flags.on_beam:
+    if release.source is not None and context.on_beam:
         import apache_beam as beam
 
         from pipelines.worker_pool import make_runner
@@ -264,15 +278,15 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
             origin,
             announces,
         )
-        with charged as budget:
+        with charged as budget_entry:
             if release.may_fail:
                 # Whether a list is drawn depends on it and on the noise. On a full disk, where no
                 # later note could say that this failed, the attempt would be free.
-                begin_release(budget)
-            write = functools.partial(release.write, budget)
+                budget_entry.begin()
+            write = functools.partial(release.write, budget_entry)
 
             def begin(*collections: Any) -> None:
-                flags.written = None
+                context.progress.written = Written.PERHAPS
                 write(*collections)
 
             if release.of_counts is not None:
@@ -280,9 +294,9 @@ def release_job(flags: argparse.Namespace, options: Options, release: PreparedRe
             elif pipeline is None:
                 _run_here(flags, release, begin)
             else:
-                flags.written = None
+                context.progress.written = Written.PERHAPS
                 _run_on_beam(flags, release, write, pipeline)
-            flags.written = True
+            context.progress.written = Written.YES
         combined = release.combine and release.combine()
         with printing():
             (release.done or functools.partial(say_done, flags, release.directories))()

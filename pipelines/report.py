@@ -12,8 +12,8 @@ import sys
 from dp_transforms.files.filenames import COMPARISON_FILE, PRIVACY_FILE, REPORT_FILE
 from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import (
+    as_malformed,
     read_statement,
-    reading,
     write_files,
 )
 from dp_transforms.postprocessing.kappa_choice import kept_words
@@ -21,7 +21,6 @@ from dp_transforms.releases.comparison import compare
 from dp_transforms.releases.directory import load, release_directories
 from dp_transforms.releases.user_degrees import read_degrees
 from dp_transforms.reports import page
-from dp_transforms.reports.pages import page_of
 from dp_transforms.reports.phrases import NO_WORDS, Words
 from pipelines.command_line import OneLineParser, command
 
@@ -32,8 +31,8 @@ def write_report(directory: str, words: Words = NO_WORDS) -> str:
     """Writes the page and its pictures beside a release; returns the page's path. An InputError
     says that there is no readable release or place to write; an ImportError, that matplotlib is
     missing."""
-    with reading(directory, _CONTENT):
-        text, pictures = page_of(load(directory), words)
+    with as_malformed(directory, _CONTENT):
+        text, pictures = load(directory).page(words)
     return write_files(local_path(directory), {**pictures, REPORT_FILE: text.encode()})
 
 
@@ -43,8 +42,8 @@ def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
     short = [os.path.basename(path.rstrip("/")) for path in (first, second)]
     labels = (first, second) if short[0] == short[1] else (short[0], short[1])
     comparison = compare(load(first), load(second), labels=labels)
-    with reading(f"one of {first} and {second}", _CONTENT):
-        text, pictures = page_of(comparison, words)
+    with as_malformed(f"one of {first} and {second}", _CONTENT):
+        text, pictures = comparison.page(words)
     return write_files(local_path(second), {**pictures, COMPARISON_FILE: text.encode()})
 
 
@@ -61,7 +60,7 @@ def add_degrees_flag(parser: OneLineParser) -> None:
 def kept(directory: str, degrees: str) -> str:
     """Says which part of the records the bound of a release has kept; a ValueError if the directory
     has no such release, or its job has bounded users in another way."""
-    with reading(directory, _CONTENT):
+    with as_malformed(directory, _CONTENT):
         statement = read_statement(directory)
     if statement.get("max_partitions_per_user_is") != "enforced" or "periods" in statement:
         raise ValueError(f"--degrees is for a job that bounds users once: {directory} is of none")

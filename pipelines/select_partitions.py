@@ -17,7 +17,8 @@ from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.releases import NamesSpec, PeriodNamesSpec
 from dp_transforms.reports.page import plot_explanation
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, draw, refuse, require, warn_of_delta
+from pipelines.command_line import JobParser, draw, refuse, require, warn_of_delta
+from pipelines.job_context import Job
 from pipelines.release_job import PreparedRelease, period_release, release_command, release_of
 
 _EPILOG = f"""\
@@ -167,12 +168,12 @@ def _explanation(flags: argparse.Namespace) -> Job:
         **{name: value for name, value in options.items() if value is not None},
     )
 
-    def tell() -> None:
+    def show() -> None:
         print(explanation)
         if flags.plot is not None:
             print(draw(functools.partial(plot_explanation, explanation), flags.plot))
 
-    return tell
+    return show
 
 
 def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from dp_transforms.files.filenames import PRIVACY_FILE
-from dp_transforms.files.release_files import reading
+from dp_transforms.files.release_files import as_malformed
 from dp_transforms.releases.directory import load, release_directories
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.reports.page import text_table
@@ -29,7 +29,7 @@ def make_parser() -> OneLineParser:
 
 def shown(directory: str) -> str:
     """Returns the text about a directory's release; a ValueError if it holds none."""
-    with reading(directory, f"a release with its {PRIVACY_FILE}"):
+    with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
         release = load(directory)
         parts = [repr(release)]
         if isinstance(release, ListRelease):

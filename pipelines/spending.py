@@ -23,6 +23,7 @@ from dp_transforms.budget import (
     Request,
     State,
 )
+from dp_transforms.budget.entry import NO_BUDGET, BudgetEntry
 from dp_transforms.budget.failures import is_charged
 from dp_transforms.budget.ledger_file import has_ended
 from dp_transforms.errors import DoneError, InputError
@@ -30,25 +31,7 @@ from dp_transforms.files.paths import local_path, reason
 from pipelines.command_line import refuse
 
 
-class Charge(dict[str, Any]):
-    """The budget's part of a privacy.json can be pickled; writers call ``begin`` first."""
-
-    ledger: str | None = None
-    ids: tuple[int, ...] = ()
-
-    def begin(self) -> None:
-        """Notes in the ledger that something may come out from now on; an InputError if the
-        reservations are not open any more, or the ledger cannot be written."""
-        if self.ledger is None:
-            return
-        try:
-            with _faults_in_words():
-                Ledger.open(self.ledger).begin(self.ids)
-        except ValueError as error:
-            raise InputError(f"nothing was released: {error}") from None
-
-
-def origin_of(flags: argparse.Namespace) -> Origin:
+def origin_of(flags: argparse.Namespace, command: str) -> Origin:
     """Returns the job, for its rows of a ledger; a ValueError for a text that is not printable, too
     long or without a ledger."""
     if flags.ledger is None:
@@ -59,7 +42,7 @@ def origin_of(flags: argparse.Namespace) -> Origin:
     output = local_path(flags.output)
     if "://" not in output:
         output = os.path.abspath(output)
-    return Origin(flags.job, output, flags.label or "", flags.job_id or "")
+    return Origin(command, output, flags.label or "", flags.job_id or "")
 
 
 @contextlib.contextmanager
@@ -69,9 +52,9 @@ def spending(
     requests: Sequence[Request],
     origin: Origin | None = None,
     announces: bool = False,
-) -> Iterator[dict[str, Any]]:
-    """Reserves all requests, and commits them when the block is left without an error. Yields
-    entries for each privacy.json.
+) -> Iterator[BudgetEntry]:
+    """Reserves all requests, and commits them when the block is left without an error. Yields the
+    budget's entry for each privacy.json.
 
     After an error they are given back if no release was begun under them, the error is not charged
     (``budget.failures``), and the ledger has free failures left; otherwise they stay spent.
@@ -79,14 +62,14 @@ def spending(
     Args:
       path: a ledger; None for one of this job alone.
       whole: the budget of a ledger of this job alone; without one, there is none.
-      announces: the block, and whatever it starts, writes nothing without ``begin_release``.
+      announces: the block, and whatever it starts, writes nothing before ``BudgetEntry.begin``.
 
     Raises:
       InputError: there is no such ledger, it is damaged, cannot be written, or has too little
         left, and then nothing is reserved; or it cannot be written after the release.
     """
     if path is None and whole is None:
-        yield {}
+        yield NO_BUDGET
         return
     with contextlib.ExitStack() as stack:
         if path is None:
@@ -96,23 +79,13 @@ def spending(
         else:
             ledger = _opened(path)
         with _faults_in_words():
-            ids = tuple(one.id for one in ledger.reserve_all(requests, origin, announces))
-        charge = Charge(
-            epsilon=str(ledger.budget.epsilon),
-            delta=str(ledger.budget.delta),
-            neighbours=requests[0].unit.neighbours,
-            # A privacy.json only appears with its release.
-            ledger=[
-                line.to_json() | ({"state": State.COMMITTED.value} if line.id in ids else {})
-                for line in ledger.lines()
-            ],
-        )
+            reservations = ledger.reserve_all(requests, origin, announces)
+        ids = tuple(reservation.id for reservation in reservations)
+        entry = BudgetEntry.of(ledger.budget, requests[0].unit, ledger.lines(), ids)
         if path is not None:
-            charge |= {"ledger_id": ledger.identity, "reservations": list(ids)}
-            if announces:
-                charge.ledger, charge.ids = ledger.path, ids
+            entry = entry.in_shared_ledger(ledger, ids, announces)
         try:
-            yield {"budget": charge}
+            yield entry
         except BaseException as error:
             # If the ledger cannot be written now, the next job that reserves finds this out.
             with contextlib.suppress(CorruptedLedgerError, OSError):
@@ -164,14 +137,17 @@ def planning_query(path: str | None) -> Iterator[None]:
 def price(path: str | None, requests: Sequence[Request]) -> list[str]:
     """Returns a job's cost as lines of text, and reserves nothing. An InputError says that the
     ledger is missing, damaged, for other neighbours, or has too little left."""
-    lines = [f"{one.purpose}: {one.cost.budget}; {one.unit.neighbours}" for one in requests]
+    lines = [
+        f"{request.purpose}: {request.cost.budget}; {request.unit.neighbours}"
+        for request in requests
+    ]
     if path is None:
         return lines
     ledger = _opened(path)
-    if any(one.unit is not ledger.unit for one in requests):
+    if any(request.unit is not ledger.unit for request in requests):
         raise InputError(f"{path} is a ledger for other neighbours: take another one")
     try:
-        fits = ledger.admits([one.cost for one in requests])
+        fits = ledger.admits([request.cost for request in requests])
         left = ledger.remaining()
     except (CorruptedLedgerError, OSError) as error:
         raise InputError(str(error)) from None

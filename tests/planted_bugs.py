@@ -414,7 +414,7 @@ a user far in the future is one user for each unit of time
 +     return text
 # dp_transforms/files/output.py: pipelines/test_spending.py
 a job writes its release without a note in the ledger
--             begin_release(statement)
+-             budget_entry.begin()
 # dp_transforms/files/output.py
 a step that is repeated deletes the finished release before it writes it again
 -             if len(done) == len(contents):
@@ -453,7 +453,7 @@ a step that may do anything keeps the bound
 a filter of declared counts keeps the bound
 - and before.counted is False
 + and not before.counted
-# dp_transforms/beam/degrees.py: runtime/test_bounds.py
+# dp_transforms/beam/degrees.py: beam/test_bounds.py
 edges that were chosen by other edges are counted as if they were all
 - if refuse_counts(edges, transform).partitions is not None:
 + if refuse_counts(edges, transform).partitions == 0:
@@ -488,9 +488,9 @@ that no list was drawn costs nothing where the disk is full
 + if False:
 # dp_transforms/files/database.py: pipelines/test_spending.py::test_a_query_that_fails_on_a_value_is_paid_for
 a query that fails where a condition holds costs nothing
-- with discreet(_FAILED, error=ValuesError):
+- with as_input_error(_FAILED, error_type=ValuesError):
 -             for table in self._read():
-+ with discreet(_FAILED):
++ with as_input_error(_FAILED):
 +             for table in self._read():
 # dp_transforms/budget/ledger_file.py: test_ledger.py
 what has begun to be written is given back

@@ -49,12 +49,14 @@ def each_period(spec, collections):
 @dataclass(frozen=True)
 class ReleaseCase:
     """An example: the specification, the attribute columns that its records have, the period that
-    replaces the times of the last of these, and a function that gives the written parts."""
+    replaces the times of the last of these, a function that gives the written parts, and how many
+    rows the largest table of many records has at least."""
 
     spec: Any
     columns: tuple[str, ...] = ()
     period: str | None = None
     parts: Callable[..., Any] = whole
+    least_rows: int = 3
 
 
 NAMES = functools.partial(NamesSpec.of, epsilon=2, delta=1e-2, max_partitions_per_user=3)

@@ -136,8 +136,8 @@ class OnBeam(Engine):
         result.wait_until_finish()
         progress.end_lines()
         if self._shows_counters:
-            found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
-            for counter in found:
+            metrics = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))
+            for counter in metrics["counters"]:
                 progress.say_private(counter.key.metric.name, counter.result)
 
     def _records(self, rows: str = "records") -> beam.PCollection:
@@ -182,16 +182,16 @@ class _Watch(BoundAware, beam.PTransform):
 
     def __init__(self, stage: progress.Stage | None, counted: str):
         super().__init__()
-        self._told = stage, counted
+        self._stage, self._counted = stage, counted
 
     def expand(self, elements: beam.PCollection[T]) -> beam.PCollection[T]:
-        if not any(self._told):
+        if self._stage is None and not self._counted:
             return elements
-        tell = beam.ParDo(_Tell(*self._told))
-        return elements | "Tell" >> tell.with_output_types(elements.element_type)
+        report = beam.ParDo(_Report(self._stage, self._counted))
+        return elements | "Tell" >> report.with_output_types(elements.element_type)
 
 
-class _Tell(beam.DoFn):
+class _Report(beam.DoFn):
     def __init__(self, stage: progress.Stage | None, counted: str):
         self._stage, self._counted = stage, counted
 

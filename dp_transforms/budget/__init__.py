@@ -1,8 +1,8 @@
 """Keeps privacy budgets: amounts, costs, composition, and a ledger that jobs share."""
 
-from dp_transforms.public_names import lazily
+from dp_transforms.public_names import lazy_exports
 
-__all__, __getattr__ = lazily(__name__, __file__)
+__all__, __getattr__ = lazy_exports(__name__, __file__)
 
 
 def __dir__() -> list[str]:

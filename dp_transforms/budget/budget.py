@@ -53,7 +53,7 @@ class PrivacyUnit(enum.Enum):
     @classmethod
     def _missing_(cls, value: object) -> None:
         raise ValueError(
-            f"unit must be one of {', '.join(one.value for one in cls)}, got {shown(value)}"
+            f"unit must be one of {', '.join(unit.value for unit in cls)}, got {shown(value)}"
         )
 
     @property

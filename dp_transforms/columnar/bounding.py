@@ -22,15 +22,13 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.columnar.grouping import Groups, group, order
 from dp_transforms.columnar.hashing import (
-    BoolArray,
     Hashes,
-    Int32Array,
-    Int64Array,
     hash_rows,
     prf,
     to_arrow,
     to_numpy,
 )
+from dp_transforms.mechanisms.arrays import BoolArray, Int32Array, IntArray
 
 _DENSE = 32
 _SPARE = 4
@@ -158,7 +156,7 @@ class _Rule:
         return prf(self.key, of_owners[owner], hashes)
 
 
-def _below(owners: Groups, column: pa.Array, rule: _Rule, limits: Limits) -> Int64Array | None:
+def _below(owners: Groups, column: pa.Array, rule: _Rule, limits: Limits) -> IntArray | None:
     """Returns the rows with priorities up to known limits; None if that would not save time."""
     rows, kinds = len(column), len(owners.values)
     coded = pa.types.is_dictionary(column.type)
@@ -172,7 +170,7 @@ def _below(owners: Groups, column: pa.Array, rule: _Rule, limits: Limits) -> Int
     return np.flatnonzero(priorities <= most[owners.codes])
 
 
-def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> Int64Array | None:
+def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> IntArray | None:
     """Returns the rows that may be kept; None if few rows can be ruled out.
 
     An owner with many rows gets a limit, which a small share of priorities are below. The rows
@@ -226,7 +224,7 @@ def _distinct(
 
 def _smallest(
     owner: Int32Array, member: Int32Array, members: Groups, at_most: int, rule: _Rule
-) -> tuple[slice | Int64Array, Int64Array, Hashes]:
+) -> tuple[slice | IntArray, IntArray, Hashes]:
     """Chooses the pairs to keep. ``owner`` is sorted.
 
     Returns:
@@ -264,7 +262,7 @@ def _smallest(
     return keep, np.flatnonzero(over), largest
 
 
-def _sorted_by_leading_bits(ranks: Hashes, priorities: Hashes) -> tuple[Int64Array, BoolArray]:
+def _sorted_by_leading_bits(ranks: Hashes, priorities: Hashes) -> tuple[IntArray, BoolArray]:
     """Sorts rows by rank, then by as many leading bits of the priority as a word has room for.
     Ranks are given in ascending order from 0. Returns the rows in order, and bools: whether each
     ties with the one before."""

@@ -21,7 +21,8 @@ from dp_transforms.columnar.columns import (
     single,
 )
 from dp_transforms.columnar.grouping import Groups, group
-from dp_transforms.columnar.hashing import Int64Array, name_bytes, to_arrow, to_numpy
+from dp_transforms.columnar.hashing import name_bytes, to_arrow, to_numpy
+from dp_transforms.mechanisms.arrays import IntArray
 
 WEIGHT = "weight"
 SOURCE = "source"
@@ -63,7 +64,7 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     return _of_partitions(groups, {name: _capped(column, cap) for name, column in sums.items()})
 
 
-def weigh_pairs(pairs: pa.Table, weights: Callable[[Int64Array], Int64Array]) -> pa.Table:
+def weigh_pairs(pairs: pa.Table, weights: Callable[[IntArray], IntArray]) -> pa.Table:
     """Adds the weights of each partition's users.
 
     Args:
@@ -83,16 +84,16 @@ def weigh_pairs(pairs: pa.Table, weights: Callable[[Int64Array], Int64Array]) ->
     return _present(partitions, {WEIGHT: sums, COUNT: counts})
 
 
-def _capped(counts: Int64Array, cap: int | None) -> Int64Array:
+def _capped(counts: IntArray, cap: int | None) -> IntArray:
     return counts if cap is None else np.minimum(counts, cap)
 
 
-def _of_partitions(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:
+def _of_partitions(groups: Groups, numbers: Mapping[str, IntArray]) -> pa.Table:
     columns = {name: to_arrow(column) for name, column in numbers.items()}
     return pa.table({PARTITION: groups.values} | columns)
 
 
-def _present(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:
+def _present(groups: Groups, numbers: Mapping[str, IntArray]) -> pa.Table:
     """Makes a table of the partitions that occur in rows: a dictionary may have other values
     too."""
     present = np.flatnonzero(np.bincount(groups.codes, minlength=len(groups.values)))

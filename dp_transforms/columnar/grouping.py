@@ -10,12 +10,11 @@ import pyarrow.compute as pc
 
 from dp_transforms.columnar.hashing import (
     Hashes,
-    Int32Array,
-    Int64Array,
     hash_rows,
     to_arrow,
     to_numpy,
 )
+from dp_transforms.mechanisms.arrays import Int32Array, IntArray
 
 _SAMPLE_ROWS = 1 << 12
 _SAMPLE_BITS = 14
@@ -158,7 +157,7 @@ def _is_worth_sorting(array: pa.Array) -> bool:
     return bool(distinct > _HARDLY_REPEATED * len(array))
 
 
-def order(values: pa.Array) -> Int64Array:
+def order(values: pa.Array) -> IntArray:
     """Returns the rank of every distinct value in ascending order."""
     ranks = np.empty(len(values), np.int64)
     ranks[to_numpy(in_order(values))] = np.arange(len(values))

@@ -24,10 +24,9 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from cryptography.hazmat.primitives.cmac import CMAC
 
-BoolArray = npt.NDArray[np.bool_]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-Hashes = npt.NDArray[np.uint64]
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+
+Hashes = WordArray
 
 KEY_BYTES = 32
 _BLAKE_BITS = 512
@@ -170,7 +169,7 @@ def _hash_bytes(
         if width <= _LONG_BYTES and (left == width).all():
             _hash_even(data, int(starts[0]), width, key, encryptor, of_chunk)
             continue
-        rows: slice | Int64Array = slice(None)
+        rows: slice | IntArray = slice(None)
         if left.max() > _LONG_BYTES:
             for row in np.flatnonzero(left > _LONG_BYTES).tolist():
                 of_chunk[row] = _long_hash(data[edges[row] : edges[row + 1]].tobytes(), key)

@@ -22,12 +22,12 @@ import pyarrow as pa
 from dp_transforms.columnar.columns import compacted, concat, single
 from dp_transforms.columnar.hashing import (
     Hashes,
-    Int64Array,
     hash_rows,
     prf,
     to_arrow,
     to_numpy,
 )
+from dp_transforms.mechanisms.arrays import IntArray
 
 Reduce = Callable[[pa.Table], pa.Table]
 """An idempotent, mergeable function, such as ``distinct_pairs``."""
@@ -192,7 +192,7 @@ def _shrinks(table: pa.Table, hashes: Hashes, route: Route) -> bool:
     return bool(route.reduce(sample).num_rows <= _WORTH * sample.num_rows)
 
 
-def _taken(table: pa.Table, rows: Int64Array) -> pa.Table:
+def _taken(table: pa.Table, rows: IntArray) -> pa.Table:
     indices = to_arrow(rows)
     return pa.table({name: single(table[name]).take(indices) for name in table.column_names})
 

@@ -29,21 +29,21 @@ class Stage:
 
     name: str
     total: int = 0
-    _told: float = 0.0
+    _reported_at: float = 0.0
 
     def seen(self, rows: int) -> None:
         """Reports that many more rows."""
         now = time.monotonic()
         if self.name not in _begun:
-            _begun[self.name] = self._told = now
-            self._tell("", "\n" if len(_begun) > 1 else "")
-        elif now - self._told > _SECONDS_BETWEEN_LINES:
+            _begun[self.name] = self._reported_at = now
+            self._report("", "\n" if len(_begun) > 1 else "")
+        elif now - self._reported_at > _SECONDS_BETWEEN_LINES:
             seconds = now - _begun[self.name]
-            self._tell(f": {_pace(_rows[self.name], seconds, self.total)}", "\r\033[K")
-            self._told = now
+            self._report(f": {_pace(_rows[self.name], seconds, self.total)}", "\r\033[K")
+            self._reported_at = now
         _rows[self.name] += rows
 
-    def _tell(self, pace: str, begin: str) -> None:
+    def _report(self, pace: str, begin: str) -> None:
         terminal = _on_terminal()
         say(self.name + pace, begin if terminal else "", "" if terminal else "\n")
 
@@ -84,7 +84,7 @@ def patience(doing: str) -> Iterator[None]:
     """Reports on a terminal after 2, 4, 8, ... seconds that something goes on, unless stages do."""
     over = threading.Event()
 
-    def tell() -> None:
+    def report() -> None:
         seconds = wait = _SECONDS_BETWEEN_LINES
         while not over.wait(wait):
             if not _begun:
@@ -92,7 +92,7 @@ def patience(doing: str) -> Iterator[None]:
             seconds, wait = 2 * seconds, seconds
 
     if _on_terminal():
-        threading.Thread(target=tell, daemon=True).start()
+        threading.Thread(target=report, daemon=True).start()
     try:
         yield
     finally:

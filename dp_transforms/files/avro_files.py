@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, as_input_error
 from dp_transforms.files.logical_types import fields_at, record_schema, record_table
-from dp_transforms.files.paths import FileRange, discreet, open_bytes
+from dp_transforms.files.paths import FileRange, open_bytes
 from dp_transforms.files.record_files import RecordFormat
 
 BATCH_ROWS = 1 << 17
@@ -81,7 +81,7 @@ def _opened(path: str, reader: str, file: Any) -> Any:
     # Imported here so that other formats do not wait for it.
     import fastavro
 
-    with _told(
+    with _as_damaged(
         f"{path} is not an Avro file, is cut short, or is compressed by an unknown codec: check it "
         "and --input_format"
     ):
@@ -103,21 +103,16 @@ def _is_installed(module: str) -> bool:
 
 
 def _undamaged(path: str) -> contextlib.AbstractContextManager[None]:
-    return _told(
+    return _as_damaged(
         f"{path} cannot be read to its end: it is damaged, or holds values that its types do not "
         "allow"
     )
 
 
-@contextlib.contextmanager
-def _told(fault: str) -> Iterator[None]:
+def _as_damaged(fault: str) -> contextlib.AbstractContextManager[None]:
     """Raises an InputError for the errors of any type that fastavro, a codec or Arrow raises on
     damaged bytes. Lengths in these may be larger than the memory."""
-    try:
-        with discreet(fault):
-            yield
-    except MemoryError:
-        raise InputError(fault) from None
+    return as_input_error(fault, keep=(InputError,))
 
 
 def _fields(reader: Any) -> pa.Schema:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError, ValuesError
+from dp_transforms.errors import InputError, ValuesError, as_input_error
 from dp_transforms.files.logical_types import (
     as_text,
     fields_at,
@@ -29,7 +29,7 @@ from dp_transforms.files.logical_types import (
     typed_column,
     unstated,
 )
-from dp_transforms.files.paths import discreet, local_path
+from dp_transforms.files.paths import local_path
 from dp_transforms.files.record_files import RecordSource
 
 _DRIVERS = {
@@ -58,17 +58,17 @@ class _Query(RecordSource):
 
     def tables(self) -> Iterator[pa.Table]:
         # A query can fail where any condition on the records holds.
-        with discreet(_FAILED, error=ValuesError):
+        with as_input_error(_FAILED, error_type=ValuesError):
             for table in self._read():
                 yield self._records(self.pattern, as_text(record_table(table, self._schema)))
 
-    def _schema_of(self, found: pa.Schema) -> pa.Schema:
+    def _schema_of(self, columns: pa.Schema) -> pa.Schema:
         """Returns ``record_schema``, whose errors tell no other columns: of a PIVOT, or a file
         without a first line of names, these are values."""
         for column in self._columns:
-            if not fields_at(found, column):
+            if not fields_at(columns, column):
                 raise InputError(f"--query has no column {column!r}: name it in the query, with AS")
-        return record_schema(self.pattern, found, self._columns)
+        return record_schema(self.pattern, columns, self._columns)
 
     @abstractmethod
     def _read(self) -> Iterator[pa.Table]:
@@ -122,14 +122,14 @@ class RecordQuery(_Query):
                 f"or sqlite:FILE, not with {database if '@' not in database else self._kind}"
             )
         self._uri = _existing(rest) if self._kind == "duckdb" else database
-        with self._connected() as cursor, _telling(_UNPLANNED):
+        with self._connected() as cursor, _as_query_error(_UNPLANNED):
             cursor.execute(f"{self._of_all} LIMIT 0")
-            found = cursor.fetch_arrow_table().schema
+            schema = cursor.fetch_arrow_table().schema
             is_typed = self._kind != "duckdb" or _reads_tables_alone(cursor, self._of_all)
-        self._schema = self._schema_of(found)
+        self._schema = self._schema_of(schema)
         if not is_typed:
             self._schema = schema_as_text(unstated(self._schema))
-        if not {*self._columns} <= {*found.names}:  # fields of structs
+        if not {*self._columns} <= {*schema.names}:  # fields of structs
             self._of_records = self._of_all
 
     def _read(self) -> Iterator[pa.Table]:
@@ -141,7 +141,7 @@ class RecordQuery(_Query):
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
-        with discreet(
+        with as_input_error(
             f"a query to {self._kind} needs a driver: pip install 'dp-frequency-lists[database]'",
             (ImportError,),
         ):
@@ -149,7 +149,7 @@ class RecordQuery(_Query):
         failed = "the database cannot be opened"
         # Drivers quote the parts of a URL that they cannot read.
         hidden = f"{failed}: check its URL, which is not quoted here since it has a password in it"
-        with discreet(hidden) if has_password(self._uri) else _telling(failed):
+        with as_input_error(hidden) if has_password(self._uri) else _as_query_error(failed):
             connection = driver.connect(self._uri)
         with connection, connection.cursor() as cursor:
             yield cursor
@@ -186,16 +186,18 @@ class SqliteQuery(_Query):
     def __init__(self, path: str, query: str, *columns: Any, **options: Any):
         super().__init__(query, *columns, **options)
         self._path = _existing(path)
-        with _telling(_UNPLANNED), contextlib.closing(self._connect()) as connection:
+        with _as_query_error(_UNPLANNED), contextlib.closing(self._connect()) as connection:
             # Lies in a database of the connection's own.
             connection.execute(f"CREATE TEMP VIEW records_of_query AS {self._of_all}")
-            found = connection.execute("PRAGMA table_info(records_of_query)").fetchall()
+            columns_of_view = connection.execute("PRAGMA table_info(records_of_query)").fetchall()
         # SQLite reads the quoted name of a missing column as text.
-        names = pa.schema([(name, pa.string()) for _, name, *_ in found])
+        names = pa.schema([(name, pa.string()) for _, name, *_ in columns_of_view])
         self._schema_of(names)
-        declared = {name: _declared_type(declaration) for _, name, declaration, *_ in found}
+        declared = {
+            name: _declared_type(declaration) for _, name, declaration, *_ in columns_of_view
+        }
         self._types = {name: declared[name] for name in self._columns}
-        with discreet(_FAILED, error=ValuesError):
+        with as_input_error(_FAILED, error_type=ValuesError):
             # Where the first rows have no value, the first one behind them tells the type.
             behind = (
                 f" WHERE {_quoted(name)} IS NOT NULL LIMIT 1"
@@ -227,7 +229,7 @@ class SqliteQuery(_Query):
                 yield pa.table({name: self._column(name, values) for name, values in columns})
 
     def _column(self, name: str, values: Sequence[Any]) -> pa.Array:
-        with discreet(
+        with as_input_error(
             f"the --query: column {name!r} has values of several types, or numbers with a point: "
             "CAST it in the query",
             (TypeError, ValueError),
@@ -264,14 +266,13 @@ def _existing(path: str) -> str:
 
 
 @contextlib.contextmanager
-def _telling(failed: str) -> Iterator[None]:
+def _as_query_error(failed: str) -> Iterator[None]:
     """Reports the first line of a driver's error, if it is about the query. DuckDB reads rows of
     files to plan a query of them."""
     try:
         yield
     except Exception as error:
         first, *_ = str(error).strip().split("\n")
-        of_rows = re.search("Invalid Input|Conversion", first)
-        if of_rows:
+        if re.search("Invalid Input|Conversion", first):  # about a row that was read
             raise ValuesError(_FAILED) from None
         raise InputError(f"{failed}: {first}") from None

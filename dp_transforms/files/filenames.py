@@ -81,8 +81,9 @@ FORMATS = {
 }
 """The names are those of --input_format; files of other suffixes are delimited text."""
 
-RELEASED_FILES = (FREQUENCIES_FILE, PARTITIONS_FILE, LISTS_FILE, DEGREES_FILE, HIERARCHY_FILE)
-"""The releases of all jobs. A directory holds one of them, since it has one privacy.json."""
+RELEASED_FILES = "released_*.csv"
+"""Matches the main table of every kind of release, and no other file. A directory holds one of
+them, since it has one privacy.json."""
 
 PERIODS = ("hour", "day", "week", "month")
 MOST_PERIODS = 10_000
@@ -136,14 +137,14 @@ def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
     import pyarrow.compute as pc
 
     from dp_transforms.columnar.columns import decoded_array, single
-    from dp_transforms.files.paths import discreet
+    from dp_transforms.errors import as_input_error
 
     # Codes may have values that no row has, or nulls.
     values = decoded_array(single(times)).dictionary_encode()
     text = values.dictionary
     hour = period == "hour"
     pattern, example = (_HOUR, "") if hour else (_TIME, "2026-01-31 or ")
-    with discreet(
+    with as_input_error(
         f"{path}: not all records have a time that is written like {example}2026-01-31 23:59: "
         "write it so",
         (pa.ArrowInvalid,),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, as_input_error
 from dp_transforms.files.logical_types import (
     fields_at,
     logical_name,
@@ -21,7 +21,6 @@ from dp_transforms.files.logical_types import (
     record_table,
     unstated,
 )
-from dp_transforms.files.paths import discreet
 from dp_transforms.files.record_files import RecordFiles, RecordSource
 from dp_transforms.runtime.python_values import (
     column_name,
@@ -136,7 +135,7 @@ class FrameRecords(RecordSource):
             schema = record_schema(self.pattern, table.schema, self._columns)
             if list(map(logical_name, schema)) != list(map(logical_name, self._schema)):
                 raise InputError(_SEVERAL_TYPES)
-            with discreet(
+            with as_input_error(
                 f"{self.pattern} has values that its types do not allow, such as text that is not "
                 "UTF-8",
                 (pa.ArrowException, UnicodeError),
@@ -173,7 +172,7 @@ class FrameRecords(RecordSource):
             columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
             if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
                 raise InputError("the table has columns that are not equally long")
-            with discreet(_SEVERAL_TYPES):
+            with as_input_error(_SEVERAL_TYPES):
                 table = _table_of(columns)
             return table.num_rows, iter([table])
         if hasattr(data, "__arrow_c_stream__"):
@@ -189,15 +188,15 @@ class FrameRecords(RecordSource):
             return size, self._of_objects(_one_by_one(data))
         raise _unknown(data)
 
-    def _needed_of(self, found: Sequence[str]) -> list[str]:
+    def _needed_of(self, columns: Sequence[str]) -> list[str]:
         """Returns the columns that are needed, or hold needed fields; raises if one is missing. Its
         error shows no names of others, which may be values: of a pivoted frame, or the keys of a
         dictionary by users."""
-        needed, known = [], [(name, pa.string()) for name in found]
+        needed, known = [], [(name, pa.string()) for name in columns]
         for column in self._columns:
-            if column in found:
+            if column in columns:
                 needed.append(column)
-            elif within := [name for name in found if column.startswith(f"{name}.")]:
+            elif within := [name for name in columns if column.startswith(f"{name}.")]:
                 known.append((column, pa.string()))
                 needed += within
         names = {name for name, _ in known}
@@ -219,26 +218,26 @@ class FrameRecords(RecordSource):
             "fields of named tuples, or positions from 0 of tuples"
         )
         kinds = KeyError, IndexError, AttributeError, TypeError, ValueError
-        with discreet(_SEVERAL_TYPES):
+        with as_input_error(_SEVERAL_TYPES):
             while chunk := list(itertools.islice(records, _CHUNK_RECORDS)):
-                with discreet(fault, kinds):
+                with as_input_error(fault, kinds):
                     values = {name: _values(chunk, name) for name in self._columns}
                 yield _table_of(values)
 
 
-@contextlib.contextmanager
-def _errors_of_data(but: type[Exception] = InputError) -> Iterator[None]:
-    """Replaces an error of the data by an InputError that names only its type, since its text may
-    show a value. Memory errors and those of the types ``but`` pass."""
-    try:
-        yield
-    except (but, MemoryError):
-        raise
-    except Exception as error:
-        raise InputError(
+def _errors_of_data(
+    but: type[Exception] = InputError,
+) -> contextlib.AbstractContextManager[None]:
+    """Raises, in place of an error of the data, an InputError that names only its type, since its
+    text may show a value. Memory errors and those of the type ``but`` pass."""
+
+    def message(error: Exception) -> str:
+        return (
             f"the data raised {type(error).__name__} while they were read: its text, which may "
             "show a value, is not repeated here"
-        ) from None
+        )
+
+    return as_input_error(message, keep=(but, MemoryError))
 
 
 def _one_by_one(items: Iterable[Any]) -> Iterator[Any]:
@@ -337,7 +336,7 @@ def _is_column(values: Any) -> bool:
 
 def _parts(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Yields the rows of tables in parts of one batch, which threads share."""
-    with discreet(_SEVERAL_TYPES):
+    with as_input_error(_SEVERAL_TYPES):
         for table in tables:
             for start in range(0, table.num_rows, _BATCH_ROWS):
                 yield table.slice(start, _BATCH_ROWS)

@@ -48,9 +48,9 @@ class JsonLines(text_lines.TextFormat):
         return schema_as_text(_schema(path, _kinds(path, columns)))
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        found = _kinds(part.path, columns)
-        schema = _schema(part.path, found)
-        kinds = {column: kind or pa.string() for column, kind in found.items()}
+        first_kinds = _kinds(part.path, columns)
+        schema = _schema(part.path, first_kinds)
+        kinds = {column: kind or pa.string() for column, kind in first_kinds.items()}
 
         def table_of(block: bytes) -> pa.Table:
             table = _read_by_arrow(block, kinds)
@@ -82,9 +82,11 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType | None]:
             records = _records(path, b"".join(lines))
             some |= bool(records)
             for column in columns:
-                there = [one for one in _values(records, column, _MISSING) if one is not _MISSING]
-                if there and kinds.get(column) is None:
-                    kinds[column] = _kind(path, column, there)
+                values = [
+                    value for value in _values(records, column, _MISSING) if value is not _MISSING
+                ]
+                if values and kinds.get(column) is None:
+                    kinds[column] = _kind(path, column, values)
             if not lines[-1] or None not in map(kinds.get, columns):
                 break
     for column in columns:

@@ -128,19 +128,20 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
     InputError if a column is missing, is there twice, or is of an unfit type."""
     fields = []
     for column in columns:
-        found = fields_at(schema, column)
-        if not found:
+        matches = fields_at(schema, column)
+        if not matches:
             some = ", ".join(schema.names[:10]) + (", ..." if len(schema.names) > 10 else "")
             raise InputError(f"{path} has no column {column!r}: its columns are {some}")
-        if len(found) > 1:
+        if len(matches) > 1:
             raise InputError(f"{path} has more than one column {column!r}: rename all but one")
-        kind = found[0].type
+        kind = matches[0].type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         logical = _logical(kind)
         if logical is None:
             # Names of fields, and numbers of digits, may reveal values.
             named = "decimal of so many digits" if pa.types.is_decimal(kind) else described(kind)
-            named = "struct " * pa.types.is_struct(kind) + named
+            if pa.types.is_struct(kind):
+                named = f"struct {named}"
             known = "a type" if pa.types.is_null(kind) else f"the type {named},"
             raise InputError(
                 f"{path}: column {column!r} has {known} in which it is not clear which values are "
@@ -178,23 +179,26 @@ def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
     [DataType(int64)]
     """
     fields = list(fields)
-    found = [field for field in fields if field.name == column]
-    for field in [] if found else fields:
+    columns = [field for field in fields if field.name == column]
+    if columns:
+        return columns
+    inner = []
+    for field in fields:
         if column.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
-            found += fields_at(field.type, column[len(field.name) + 1 :])
-    return found
+            inner += fields_at(field.type, column[len(field.name) + 1 :])
+    return inner
 
 
 def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
     """Makes a column of this type or, for pa.null(), of one type: strings, integers, booleans or
     bytes. None is null. A value of another type is a TypeError or ValueError, and so is an integer
     that does not fit 64 bits."""
-    found = column_of(values, name)
-    if pa.types.is_null(found.type):
+    array = column_of(values, name)
+    if pa.types.is_null(array.type):
         return pa.nulls(len(values), kind)
-    if found.type not in _OF_VALUES or kind not in (found.type, pa.null()):
+    if array.type not in _OF_VALUES or kind not in (array.type, pa.null()):
         raise TypeError
-    return found
+    return array
 
 
 def from_text(text: str, field: pa.Field) -> Any:

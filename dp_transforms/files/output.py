@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     ALL_RECORDS_FILE,
@@ -25,14 +26,14 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.paths import (
     LocalFiles,
-    faults,
+    as_filesystem_error,
     filesystem,
     join,
     local_path,
+    matching_paths,
     read_bytes,
     write_bytes,
 )
-from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 
 JSON_LINES = "jsonl"
 FORMATS = ("parquet", JSON_LINES)
@@ -62,7 +63,7 @@ class ReleaseDirectory:
     def check(self) -> None:
         """Raises an InputError, before anything is read or spent, if the directory holds any
         release or cannot be written."""
-        with faults(f"{self.path} cannot be written"):
+        with as_filesystem_error(f"{self.path} cannot be written"):
             self._refuse_other_jobs()
             for name in (self.file_name, PRIVACY_FILE, *self._made_of_it):
                 if not self.overwrite and self._files.exists(self.file(name)):
@@ -84,22 +85,30 @@ class ReleaseDirectory:
         except (OSError, ValueError):
             return None
 
-    def publish(self, tables: Callable[[], Mapping[str, bytes]], statement: dict[str, Any]) -> None:
-        """Writes ``file_name``, the coordinates of decoded lists, and the statement under temporary
-        names, then renames them; an InputError if that fails, or another release is there.
+    def publish(
+        self,
+        tables: Callable[[], Mapping[str, bytes]],
+        statement: dict[str, Any],
+        budget_entry: BudgetEntry,
+    ) -> None:
+        """Writes the tables and the statement under temporary names, then renames them; an
+        InputError if that fails, or another release is there.
 
-        ``tables`` makes the files' content after the release has begun: a failure that depends on
-        noise is paid for. The statement is renamed first. Where an earlier release is replaced,
-        that one and the files made from it are removed before: no release is ever seen with another
-        one's statement or report. A runner may repeat this step, which leaves untouched what is
-        there already.
+        The ledger of ``budget_entry`` notes that the release begins before ``tables`` makes the
+        content of the files: a failure that depends on noise is paid for. The statement is renamed
+        first. Where an earlier release is replaced, that one and the files made from it are removed
+        before: no release is ever seen with another one's statement or report. A runner may repeat
+        this step, which leaves untouched what is there already.
         """
         token = uuid.uuid4().hex
-        with faults(f"{self.path} cannot be written"), contextlib.ExitStack() as at_end:
+        with (
+            as_filesystem_error(f"{self.path} cannot be written"),
+            contextlib.ExitStack() as at_end,
+        ):
             if self._files is LocalFiles:
                 # A full disk fails before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
-            begin_release(statement)
+            budget_entry.begin()
             contents = self._contents(tables(), statement)
             parts = {name: self.file(f".{name}.{token}.part") for name in contents}
             at_end.callback(_remove, parts.values())
@@ -124,12 +133,12 @@ class ReleaseDirectory:
 
     def _contents(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> dict[str, bytes]:
         contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
-        numbers = len(COUNTS) * statement["noisy_counts"] if "noisy_counts" in statement else 2
+        numbers = 2  # of a frequency list
+        if "noisy_counts" in statement:
+            numbers = len(COUNTS) if statement["noisy_counts"] else 0
         # The main table is the last to appear.
-        names = [name for name in tables if name != self.file_name]
-        if not is_decoded(statement):
-            names = [name for name in names if name != COORDINATES_FILE]
-        for table in [*names, self.file_name]:
+        others = [name for name in tables if name != self.file_name]
+        for table in [*others, self.file_name]:
             contents[table] = tables[table]
             for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
                 contents[other] = converted(tables[table], name, numbers)
@@ -183,25 +192,13 @@ class ReleaseDirectory:
             _remove([probe])
 
     def _refuse_other_jobs(self) -> None:
-        for name in RELEASED_FILES:
-            if name != self.file_name and self._files.exists(self.file(name)):
+        for path in matching_paths(self.file(RELEASED_FILES)):
+            name = os.path.basename(path)
+            if name != self.file_name:
                 raise InputError(
                     f"{self.file(name)} is another job's release, which would lose its statement: "
                     f"give another --output"
                 )
-
-
-def begin_release(statement: Mapping[str, Any]) -> None:
-    """Has a ledger note that writing begins, if there is one: see ``pipelines.spending.Charge``."""
-    begin = getattr(statement.get("budget"), "begin", None)
-    if begin is not None:
-        begin()
-
-
-def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside a list of a privacy.json, or of an entry in it."""
-    lists = statement.get("lists", [statement])
-    return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 
 
 def directory_path(path: str) -> str:
@@ -253,7 +250,7 @@ def converted(text: bytes, name: str, numbers: int) -> bytes:
     records = [(*row[:texts], *map(int, row[texts:])) for row in rows]
     if name == JSON_LINES:
         objects = (dict(zip(header, record, strict=True)) for record in records)
-        return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in objects).encode()
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in objects).encode()
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dp_transforms.errors import as_input_error
 from dp_transforms.files.logical_types import fields_at, record_schema, record_table
-from dp_transforms.files.paths import FileRange, discreet, open_bytes
+from dp_transforms.files.paths import FileRange, open_bytes
 from dp_transforms.files.record_files import RecordFormat
 from dp_transforms.threads import map_ahead
 
@@ -62,7 +63,7 @@ class ParquetFiles(RecordFormat):
                 _parts(part.path, parquet.metadata, schema, some)
                 for some in ([[group] for group in groups] if apart else [groups])
             )
-            with discreet(
+            with as_input_error(
                 f"{part.path} cannot be read to its end: it is damaged, or holds values that its "
                 "types do not allow, such as text that is not UTF-8",
                 _FAULTS,
@@ -156,7 +157,7 @@ def _chunks(metadata: Any, group: int, schema: pa.Schema) -> list[Any]:
 
 def _parquet(path: str, file: Any) -> Any:
     fault = f"{path} is not a Parquet file, or is cut short: check it, or give --input_format=csv"
-    with discreet(fault, _FAULTS):
+    with as_input_error(fault, _FAULTS):
         return pq.ParquetFile(file, coerce_int96_timestamp_unit=_UNIT_OF_INT96)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, as_input_error
 
 if TYPE_CHECKING:
     from apache_beam.io.filesystem import FileMetadata
@@ -138,6 +138,14 @@ def write_bytes(path: str, content: bytes) -> None:
         file.write(content)
 
 
+def matching_paths(pattern: str) -> list[str]:
+    """Returns the paths of a directory and a name in which * matches anything, in order."""
+    files = filesystem(pattern)
+    if files is LocalFiles:
+        return sorted(LocalFiles.match(pattern))
+    return sorted(file.path for file in files.match([pattern])[0].metadata_list)
+
+
 def match_files(*patterns: str) -> list[FileVersion]:
     """Returns the files of globs, each of which matches at least one, in order of their paths. A
     path that several match is there once."""
@@ -150,7 +158,7 @@ def _matching(pattern: str) -> list[FileVersion]:
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     local = "://" not in pattern
     filesystem(pattern)  # raises if there is none
-    with faults(f"{pattern} cannot be listed"):
+    with as_filesystem_error(f"{pattern} cannot be listed"):
         if local and not re.search(r"[?\[]|\*\*|\*.*/", pattern):
             files = [LocalFiles.version(path) for path in LocalFiles.match(pattern)]
         else:
@@ -168,7 +176,7 @@ def _matching(pattern: str) -> list[FileVersion]:
 
 def file_version(path: str) -> FileVersion:
     """Returns the current version of a file."""
-    with faults(f"{path} cannot be opened"):
+    with as_filesystem_error(f"{path} cannot be opened"):
         files = filesystem(path)
         if files is LocalFiles:
             return LocalFiles.version(path)
@@ -177,7 +185,7 @@ def file_version(path: str) -> FileVersion:
 
 def open_bytes(path: str) -> Any:
     """Opens a file as seekable bytes, without decompressing it."""
-    with faults(f"{path} cannot be opened"):
+    with as_filesystem_error(f"{path} cannot be opened"):
         if filesystem(path) is LocalFiles:
             return LocalFiles.open(path)
         from apache_beam.io.filesystem import CompressionTypes
@@ -190,31 +198,10 @@ def _version(file: FileMetadata) -> FileVersion:
     return FileVersion(file.path, file.size_in_bytes, file.last_updated_in_seconds)
 
 
-@contextlib.contextmanager
-def faults(failed: str) -> Iterator[None]:
-    """Turns errors of the operating system or Beam's filesystems into InputErrors with reasons."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InputError(f"{failed}: {reason(error)}") from None
-
-
-@contextlib.contextmanager
-def discreet(
-    fault: str,
-    kinds: tuple[type[Exception], ...] = (Exception,),
-    error: type[InputError] = InputError,
-) -> Iterator[None]:
-    """Raises an InputError of the given type for these errors, whose own text may show a value;
-    memory errors pass."""
-    try:
-        yield
-    except (InputError, MemoryError):
-        raise
-    except kinds:
-        raise error(fault) from None
+def as_filesystem_error(failed: str) -> contextlib.AbstractContextManager[None]:
+    """Raises InputErrors with reasons in place of errors of the operating system or of Beam's
+    filesystems; ``failed`` says what could not be done."""
+    return as_input_error(lambda error: f"{failed}: {reason(error)}", (OSError, ValueError))
 
 
 def reason(error: Exception) -> str:

@@ -8,20 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, as_input_error
 from dp_transforms.files.logical_types import from_text
 from dp_transforms.files.output import csv_rows
-from dp_transforms.files.paths import discreet, faults, local_path, read_bytes
+from dp_transforms.files.paths import as_filesystem_error, local_path, read_bytes
 
 
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
     """Reads the partitions of a file into a column with the types of the records' partitions. A
     first line that names the columns is an InputError: it would be a public partition."""
     path = local_path(path)
-    with faults(f"{path} cannot be read"):
+    with as_filesystem_error(f"{path} cannot be read"):
         content = read_bytes(path)
     columns: list[list[Any]] = [[] for _ in fields]
-    with discreet(
+    with as_input_error(
         f"{path} cannot be read as CSV in UTF-8: convert it, or close quotes around whole fields",
         (csv.Error, UnicodeDecodeError),
     ):

@@ -261,9 +261,11 @@ def format_name(path: str) -> str:
     if path.lower().endswith(_SPREADSHEETS):
         raise InputError(f"{path} is a spreadsheet: save it as CSV")
     ends = (path.lower(), path.lower().rpartition(".")[0])
-    return next(
-        (name for end in ends for name, one in FORMATS.items() if end.endswith(one.suffixes)), "csv"
-    )
+    for end in ends:
+        for name, file_format in FORMATS.items():
+            if end.endswith(file_format.suffixes):
+                return name
+    return "csv"
 
 
 def format_of(path: str) -> Any:

@@ -8,15 +8,14 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from dp_transforms.errors import InputError
+from dp_transforms.errors import InputError, as_input_error
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.output import csv_lines, csv_rows
 from dp_transforms.files.paths import (
-    discreet,
-    faults,
+    as_filesystem_error,
     filesystem,
     join,
     local_path,
@@ -55,8 +54,8 @@ def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> Fr
 def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
     """Parses the rows below the header of a job's file; raises a ValueError or csv.Error if these
     are not the bytes of one."""
-    found, *rows = csv_rows(content.decode())
-    if csv_lines([found]) != header:
+    names, *rows = csv_rows(content.decode())
+    if csv_lines([names]) != header:
         raise ValueError(f"the file must begin with the line {header.decode().strip()}")
     return rows
 
@@ -64,20 +63,19 @@ def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
 def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
     """Writes files into a directory; returns the path of the last."""
     path = ""
-    with faults(f"{directory} cannot be written"):
+    with as_filesystem_error(f"{directory} cannot be written"):
         for name, content in contents.items():
             path = join(directory, name)
             write_bytes(path, content)
     return path
 
 
-@contextlib.contextmanager
-def reading(directory: str, content: str) -> Iterator[None]:
-    """Turns errors into InputErrors while a directory is read that should hold this content."""
+def as_malformed(directory: str, content: str) -> contextlib.AbstractContextManager[None]:
+    """Raises an InputError in place of an error of reading a directory that should hold this
+    content."""
     of_values = ValueError, ArithmeticError, RecursionError, csv.Error
     kinds = *of_values, KeyError, TypeError, AttributeError
-    with discreet(f"{directory} does not hold {content}", kinds):
-        yield
+    return as_input_error(f"{directory} does not hold {content}", kinds)
 
 
 def read_statement(directory: str) -> dict[str, Any]:
@@ -91,7 +89,7 @@ def read_statement(directory: str) -> dict[str, Any]:
 def read_file(directory: str, name: str) -> bytes:
     """Returns the content of a file in a directory."""
     path = join(directory, name)
-    with faults(f"{path} cannot be read"):
+    with as_filesystem_error(f"{path} cannot be read"):
         return read_bytes(path)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError
-from dp_transforms.files.paths import FileRange, discreet, open_bytes
+from dp_transforms.errors import InputError, as_input_error
+from dp_transforms.files.paths import FileRange, open_bytes
 from dp_transforms.files.record_files import RecordFormat
 
 BLOCK_BYTES = 4 << 20
@@ -69,7 +69,7 @@ def text_bytes(path: str) -> Iterator[Any]:
         # Beam's own reader ends silently at the cut of a truncated file; Arrow's raises an error.
         opened = io.BufferedReader(pa.CompressedInputStream(opened, codec), 1 << 20)
     fault = f"{path} cannot be read to its end: it is cut short, damaged or not what its name says"
-    with discreet(fault, (OSError, pa.ArrowException)), opened as file:
+    with as_input_error(fault, (OSError, pa.ArrowException)), opened as file:
         yield file
 
 

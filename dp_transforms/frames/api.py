@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
+from dp_transforms.budget.entry import NO_BUDGET, BudgetEntry
 from dp_transforms.engines.base import Collections
 from dp_transforms.engines.in_process import InProcess, enough_memory
 from dp_transforms.errors import without_originals
@@ -140,7 +141,7 @@ def release_counts(
     """
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     identity, secret = id(counts), claimed(secret, spec)
-    with _charge(session, spec.requests) as budget:
+    with _charge(session, spec.requests) as entry:
         if not isinstance(counts, FrequencyList):
             try:
                 counts = FrequencyList.from_counts(counts)
@@ -152,7 +153,7 @@ def release_counts(
         released = release_frequency_list(counts, spec.mechanism, secret)
     if session is not None:
         session.note_release(spec, "counts", identity)
-    return ListRelease(released, spec.statement(None, bounded_by_job=False) | budget)
+    return ListRelease(released, spec.statement(None, bounded_by_job=False) | entry.statement)
 
 
 @without_originals()
@@ -240,7 +241,7 @@ def _run(
 ) -> tuple[Collections, dict[str, Any]]:
     """Makes a release from the arguments of ``records_of``; returns the engine's collections and
     the statement."""
-    with enough_memory(), _charge(session, spec.requests) as budget:
+    with enough_memory(), _charge(session, spec.requests) as entry:
         source = records_of(*records)
         if isinstance(spec, GroupsSpec):
             source.check_groups([attribute.groups or () for attribute in spec.attributes])
@@ -251,15 +252,15 @@ def _run(
     if session is not None:
         data, *arguments = records
         session.note_release(spec, repr(arguments), data if isinstance(data, str) else id(data))
-    return collections, spec.statement(source.partition_fields) | budget
+    return collections, spec.statement(source.partition_fields) | entry.statement
 
 
 def _charge(
     session: Session | None, requests: Sequence[Request]
-) -> contextlib.AbstractContextManager[dict[str, Any]]:
+) -> contextlib.AbstractContextManager[BudgetEntry]:
     """Returns a context that spends a session's budget; refuses now to spend more than is left."""
     if session is None:
-        return contextlib.nullcontext({})
+        return contextlib.nullcontext(NO_BUDGET)
     # Of the type: a data frame has attributes by the names of its columns.
     if not hasattr(type(session), "spending"):
         raise TypeError(

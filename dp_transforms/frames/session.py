@@ -22,6 +22,7 @@ from dp_transforms.budget import (
     State,
 )
 from dp_transforms.budget.budget import Cost, PrivacyFilter
+from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is_charged
 from dp_transforms.errors import without_originals
 from dp_transforms.frames import api, hierarchy
@@ -202,31 +203,24 @@ class Session:
         return [line.cost for line in self._ledger.lines() if line.counts]
 
     @contextlib.contextmanager
-    def spending(self, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:
-        """Spends the requests before its block is entered, or raises as ``check``; yields its part
-        of a privacy.json. An error in the block may give the cost back, so hand out nothing before
-        the block has ended."""
+    def spending(self, requests: Sequence[Request]) -> Iterator[BudgetEntry]:
+        """Spends the requests before its block is entered, or raises as ``check``; yields its
+        entry for a privacy.json. An error in the block may give the cost back, so hand out nothing
+        before the block has ended."""
         spend = self._in_memory if self._ledger is None else self._on_disk
-        with spend(requests) as lines:
-            yield {
-                "budget": {
-                    "epsilon": str(self.budget.epsilon),
-                    "delta": str(self.budget.delta),
-                    "neighbours": self._unit.neighbours,
-                    "ledger": [line.to_json() for line in lines],
-                }
-            }
+        with spend(requests) as (lines, own):
+            yield BudgetEntry.of(self.budget, self._unit, lines, own)
 
     @contextlib.contextmanager
-    def _on_disk(self, requests: Sequence[Request]) -> Iterator[list[LedgerLine]]:
-        """Spends in a ledger's file; yields its lines as they will be after the block."""
+    def _on_disk(
+        self, requests: Sequence[Request]
+    ) -> Iterator[tuple[Sequence[LedgerLine], list[int]]]:
+        """Spends in a ledger's file; yields its lines, and the ids of those that are reserved."""
         ledger = self._ledger
         assert ledger is not None, "the session has a file"
         ids = [entry.id for entry in ledger.reserve_all(requests, announces=True)]
         try:
-            yield [
-                line.closed(State.COMMITTED) if line.id in ids else line for line in ledger.lines()
-            ]
+            yield ledger.lines(), ids
         except BaseException as error:
             # If the ledger cannot be written now, the next reservation gives the cost back.
             with contextlib.suppress(CorruptedLedgerError, OSError):
@@ -238,7 +232,10 @@ class Session:
         ledger.commit(*ids)
 
     @contextlib.contextmanager
-    def _in_memory(self, requests: Sequence[Request]) -> Iterator[list[LedgerLine]]:
+    def _in_memory(
+        self, requests: Sequence[Request]
+    ) -> Iterator[tuple[Sequence[LedgerLine], tuple[int, ...]]]:
+        """Spends in this session; yields a line for each part spent so far, all committed."""
         with self._lock:
             self.check(requests)
             self._spent += requests
@@ -247,7 +244,7 @@ class Session:
                 for number, request in enumerate(self._spent, 1)
             ]
         try:
-            yield lines
+            yield lines, ()
         except BaseException as error:
             with self._lock:
                 if not is_charged(error) and len(requests) <= self._free_failures:

@@ -1,8 +1,8 @@
 """Exact mechanisms run on one machine: Python, numpy and gmpy2, no Beam and no Arrow."""
 
-from dp_transforms.public_names import lazily
+from dp_transforms.public_names import lazy_exports
 
-__all__, __getattr__ = lazily(
+__all__, __getattr__ = lazy_exports(
     __name__,
     __file__,
     deprecated={

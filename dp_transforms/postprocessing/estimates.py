@@ -53,7 +53,7 @@ class Estimate:
     value: float
     low: float
     high: float
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE
     kind: str = PROVED
 
     def __post_init__(self) -> None:
@@ -86,31 +86,31 @@ class Answers(ABC):
     released: FrequencyList
     _kind = PROVED
 
-    def number_of_partitions(self, confidence: float = 0.95) -> Estimate:
+    def number_of_partitions(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the number of partitions."""
         return self.partitions_with_at_least(1, confidence)
 
-    def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
+    def partitions_with_at_least(self, users: int, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the number of partitions with at least so many users."""
         return self._estimate(COLUMNS, confidence, positive_integer("users", users))
 
-    def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
+    def frequency_at(self, rank: int, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the users of the partition of a rank, counted from 1; 0 behind the last."""
         return self._estimate(ROWS, confidence, positive_integer("rank", rank))
 
-    def total(self, confidence: float = 0.95) -> Estimate:
+    def total(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the sum of all frequencies."""
         return self._estimate(TOTAL, confidence)
 
-    def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
+    def sum_of_top(self, partitions: int, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the sum of the ``partitions`` largest frequencies."""
         return self._estimate(SUM, confidence, positive_integer("partitions", partitions))
 
-    def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
+    def share_of_top(self, partitions: int, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the share of the total (0 to 1) of the ``partitions`` largest frequencies."""
         return self._estimate(SHARE, confidence, positive_integer("partitions", partitions))
 
-    def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> Estimate:
+    def success_rate_bits(self, guesses: int, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates ``guessing_metrics.success_rate_bits``; the upper end may be infinite."""
         rate = self.share_of_top(guesses, confidence)
         value, low, high = (
@@ -120,7 +120,7 @@ class Answers(ABC):
         return Estimate(value, low, high, confidence, rate.kind)
 
     @abstractmethod
-    def alpha_guesswork_bits(self, alpha: Number, confidence: float = 0.95) -> Estimate:
+    def alpha_guesswork_bits(self, alpha: Number, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates ``guessing_metrics.alpha_guesswork_bits``."""
 
     def _estimate(self, name: str, confidence: float, index: int = 0) -> Estimate:
@@ -137,11 +137,11 @@ class ReleaseIntervals(Answers):
     """Adds bounds that hold together to estimates with proved intervals."""
 
     @abstractmethod
-    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+    def bands(self, confidence: float = CONFIDENCE) -> tuple[FrequencyList, FrequencyList]:
         """Returns two lists, below and above the private one at all ranks together."""
 
     def success_rates(
-        self, guesses: Sequence[int], confidence: float = 0.95
+        self, guesses: Sequence[int], confidence: float = CONFIDENCE
     ) -> tuple[FloatArray, FloatArray]:
         """Returns lower and upper bounds on ``share_of_top`` for several numbers of guesses; all
         hold together. Both arrays have the shape of ``guesses``."""
@@ -153,7 +153,7 @@ class ReleaseIntervals(Answers):
     def _rate_curve(self, confidence: float) -> RateCurve:
         """Returns bounds on the success rates of all numbers of guesses together."""
 
-    def alpha_guesswork_bits(self, alpha: Number, confidence: float = 0.95) -> Estimate:
+    def alpha_guesswork_bits(self, alpha: Number, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates G-tilde_alpha, see ``guessing_metrics``.
 
         Proof. The metric grows with G_alpha and falls with lambda_mu. G_alpha is the sum of 1 -
@@ -287,7 +287,7 @@ class ModelIntervals(Answers):
         self.released = released
         self._samples = samples
 
-    def alpha_guesswork_bits(self, alpha: Number, confidence: float = 0.95) -> Estimate:
+    def alpha_guesswork_bits(self, alpha: Number, confidence: float = CONFIDENCE) -> Estimate:
         def bits(drawn: FrequencyList) -> float:
             return guessing_metrics.alpha_guesswork_bits(drawn, alpha) if len(drawn) else 0.0
 

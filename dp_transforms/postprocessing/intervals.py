@@ -59,6 +59,7 @@ from dp_transforms.mechanisms.noisy_coordinates import (
     list_of_coordinates,
 )
 from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
     GRID,
     SHARE,
     SUM,
@@ -132,7 +133,7 @@ class CoordinateIntervals(ReleaseIntervals):
         sums = (self._sums[ROWS] + self._sums[COLUMNS])[first : last + 1]
         return self._bounds_of(sums, 2 * last, failure)
 
-    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+    def bands(self, confidence: float = CONFIDENCE) -> tuple[FrequencyList, FrequencyList]:
         failure = _failure(confidence)
         first, last = self._square(failure * _OF_SQUARE)
         index = np.arange(1, last + 1)

@@ -29,7 +29,13 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
-from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability, percents
+from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
+    Estimate,
+    around,
+    failure_probability,
+    percents,
+)
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
 from dp_transforms.postprocessing.planning import made_up_dists
 from dp_transforms.postprocessing.text_table import text_table
@@ -118,7 +124,7 @@ def choose_kappa(
     )
 
 
-def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> Estimate:
+def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDENCE) -> Estimate:
     """Estimates the part of all pairs (user, partition) that a bound of kappa keeps. A user with
     more partitions than the largest degree counts as having that degree; where the degrees show
     such users (``users_of_no_end``), the part is "at most" so much, and the lower end is 0. A
@@ -152,7 +158,7 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -
     return around(degrees.kept(kappa) / degrees.total, low, high, confidence)
 
 
-def users_of_no_end(released: ReleasedDegrees, confidence: float = 0.95) -> Estimate | None:
+def users_of_no_end(released: ReleasedDegrees, confidence: float = CONFIDENCE) -> Estimate | None:
     """Estimates how many users have the largest degree or more, so that nothing is known of how
     many partitions they have; None if as many are seen by noise alone in one release of a thousand.
     A ValueError says if confidence is not between 0 and 1.
@@ -170,7 +176,7 @@ def users_of_no_end(released: ReleasedDegrees, confidence: float = 0.95) -> Esti
     return around(seen, max(math.ceil(seen - noise), 0), math.floor(seen + noise), confidence)
 
 
-def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> str:
+def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDENCE) -> str:
     """Says in a sentence which parts are kept and dropped, by ``kept_part``.
 
     >>> print(kept_words(ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1), 2))

@@ -35,6 +35,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, list_of_coordinates
 from dp_transforms.mechanisms.partition.distributions import ReleaseDistribution
 from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
     GRID,
     SHARE,
     TOTAL,
@@ -75,7 +76,7 @@ class WalkIntervals(ReleaseIntervals):
         moved = error.l1 if name == TOTAL else error.up_to(index)
         return max(value - moved, 0), value + moved
 
-    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+    def bands(self, confidence: float = CONFIDENCE) -> tuple[FrequencyList, FrequencyList]:
         """Returns two lists around the private one. Rows and columns 2**b, ..., 2**(b+1) - 1 get 1
         / ((b+1)(b+2) 2**(b+2)) of the failure probability each, above and below; all sum to one."""
         failure = failure_probability(confidence)

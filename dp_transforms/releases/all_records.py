@@ -58,6 +58,8 @@ from dp_transforms.releases.base import (
 )
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.lists import list_guarantee, list_tables, read_lists
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -248,8 +250,6 @@ class AllRecordsRelease(ListRelease):
     (2, 499, 499)
     """
 
-    page_kind = "all records"
-
     bounded: ListRelease
     degrees: ReleasedDegrees
 
@@ -294,6 +294,11 @@ class AllRecordsRelease(ListRelease):
             "there are only proved intervals about all records; bounded.model is about those that "
             "bounding kept"
         )
+
+    def page(self, words: Words = NO_WORDS) -> Page:
+        from dp_transforms.reports.lists import all_records_page
+
+        return all_records_page(self, words)
 
     def _tables(self) -> Tables:
         surveyed = SurveyedList(self.degrees, self.bounded.released, {})

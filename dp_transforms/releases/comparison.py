@@ -16,6 +16,8 @@ from dp_transforms.releases.questions import (
     questions_to_show,
 )
 from dp_transforms.releases.tables import PicturedTable
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,14 +32,22 @@ class Comparison(PicturedTable):
         holds with its confidence by itself.
     """
 
-    page_kind = "comparison"
-
     lists: tuple[ListRelease, ListRelease]
     labels: tuple[str, str]
     questions: tuple[str, ...]
     first: tuple[Estimate, ...]
     second: tuple[Estimate, ...]
     differences: tuple[Estimate, ...]
+
+    def page(self, words: Words = NO_WORDS) -> Page:
+        from dp_transforms.reports.lists import comparison_page
+
+        return comparison_page(self, words)
+
+    def _figure(self) -> Any:
+        from dp_transforms.reports.lists import comparison_figure
+
+        return comparison_figure(self)
 
     def _columns(self) -> dict[str, Any]:
         return {

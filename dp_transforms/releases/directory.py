@@ -18,9 +18,8 @@ from dp_transforms.files.filenames import (
     SURVEY_FILE,
 )
 from dp_transforms.files.paths import join, local_path
-from dp_transforms.files.release_files import is_there, reading
+from dp_transforms.files.release_files import as_malformed, is_there
 from dp_transforms.releases import all_records, frequency_list, groups, hierarchy, names, periods
-from dp_transforms.reports.phrases import statement_words
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     PARTITIONS_FILE: ("released names of partitions", names.read),
@@ -45,8 +44,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
     """Reads a release from the directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease``, ``NamesRelease``, ``GroupReleases`` or ``HierarchyReleases``; or, from a job with ``--period``,
-      the ``Releases`` of all periods.
+      A ``ListRelease``, ``NamesRelease``, ``GroupReleases`` or ``HierarchyReleases``; or, from a
+      job with ``--period``, the ``Releases`` of all periods.
 
     Raises:
       ValueError: there is no release, or it cannot be read.
@@ -55,19 +54,19 @@ def load(directory: str | os.PathLike[str]) -> Any:
     both = release_directories(path)
     if len(both) > 1:
         raise InputError(f"{path} holds two releases: give {' or '.join(both)}")
-    found = [file_name for file_name in _READERS if is_there(path, file_name)]
-    if not found:
+    present = [file_name for file_name in _READERS if is_there(path, file_name)]
+    if not present:
         releases = periods.read(path, load)
         if releases is not None:
-            with reading(path, f"a release with its {PRIVACY_FILE}"):
+            with as_malformed(path, f"a release with its {PRIVACY_FILE}"):
                 return _checked(releases)
-    content, read = _READERS[found[0] if found else FREQUENCIES_FILE]
-    with reading(path, f"{content} with its {PRIVACY_FILE}"):
+    content, read = _READERS[present[0] if present else FREQUENCIES_FILE]
+    with as_malformed(path, f"{content} with its {PRIVACY_FILE}"):
         return _checked(read(path))
 
 
 def _checked(release: Any) -> Any:
     """Returns the release, or raises an error if its statement lacks what the release shows."""
     repr(release)
-    statement_words(dict(release.statement))
+    release.statement_words()
     return release

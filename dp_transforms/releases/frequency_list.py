@@ -47,7 +47,16 @@ from dp_transforms.releases.lists import (
 )
 from dp_transforms.releases.questions import answers_of, names_of, questions_to_show
 from dp_transforms.releases.tables import Release, publish
-from dp_transforms.reports.phrases import wording
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import (
+    NO_WORDS,
+    Words,
+    amount,
+    bound_words,
+    mechanism_words,
+    span_of,
+    wording,
+)
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -98,7 +107,6 @@ class ListRelease(Release, Answers):
     1 (1 to 1, 95% confidence)
     """
 
-    page_kind = "list"
     _words = 0
     _file_name = FREQUENCIES_FILE
 
@@ -181,8 +189,16 @@ class ListRelease(Release, Answers):
         """
         publish({directory: self}, overwrite)
 
+    def page(self, words: Words = NO_WORDS) -> Page:
+        from dp_transforms.reports.lists import list_page
+
+        return list_page(self, words)
+
+    def statement_words(self) -> list[str]:
+        return statement_words(self.statement)
+
     def _tables(self) -> Tables:
-        return list_tables([self.released], {})
+        return list_tables([self.released], self.statement)
 
     def _known(self) -> ReleaseIntervals | None:
         with contextlib.suppress(ValueError):  # if public bounds have narrowed the list
@@ -193,13 +209,13 @@ class ListRelease(Release, Answers):
         """Returns a row for each run of ranks with equal numbers; the bounds hold together."""
         facts = self._known()
         lists = [self.released, *(facts.bands(CONFIDENCE) if facts else ())]
-        ends = np.concatenate([one.multiplicities.cumsum() for one in lists])
+        ends = np.concatenate([each.multiplicities.cumsum() for each in lists])
         ends = np.unique(np.minimum(ends, self.released.distinct))
         ends = ends[ends > 0]
         partitions = np.diff(ends, prepend=0)
         columns = {
-            name: one.at_ranks(ends)
-            for name, one in zip(("frequency", "low", "high"), lists, strict=False)
+            name: each.at_ranks(ends)
+            for name, each in zip(("frequency", "low", "high"), lists, strict=False)
         }
         return {"rank": ends - partitions + 1, **columns, "partitions": partitions}
 
@@ -208,6 +224,43 @@ class ListRelease(Release, Answers):
         if self._known() is None:
             return [f"{self.released.distinct:,} {things}, total {self.released.total:,}"]
         return [f"{things}: {self.number_of_partitions()}; total: {self.total()}"]
+
+
+def statement_words(statement: Mapping[str, Any]) -> list[str]:
+    """Puts the privacy.json of a list, or of lists of periods, into paragraphs that a publisher can
+    paste.
+
+    >>> statement_words({"epsilon": 1.0, "neighbours": "add or remove one user",
+    ...     "mechanism": "noise", "max_partitions_per_user": 1,
+    ...     "max_partitions_per_user_is": "enforced"})[1]
+    'Each user counts in at most 1 partition, chosen at random; the job that made this release ...'
+    """
+    epsilon, unit = amount(statement["epsilon"]), statement.get("privacy_unit", "user")
+    whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
+    what = f"This {'degree' if 'degree' in statement else 'frequency'} list was"
+    if "periods" in statement and "period" not in statement:  # all of them
+        epsilon = amount(statement["periods"]["epsilon_of_all"])
+        what = "These frequency lists were"
+    return [
+        f"{what} released under pure epsilon-differential privacy with epsilon = {epsilon}. The "
+        f"privacy unit is one {unit}; "
+        f"neighbouring data sets: {statement['neighbours']}. Whether {whose} used or not, every "
+        f"possible release is at most e^{epsilon} times as likely in one case as in the other.",
+        bound_words(statement) + _period_words(statement),
+        mechanism_words([statement["mechanism"]], "users" if unit == "user" else "graph"),
+    ]
+
+
+def _period_words(statement: Mapping[str, Any]) -> str:
+    if "periods" not in statement:
+        return ""
+    periods, period = statement["periods"], statement.get("period")
+    which = f"This is the list of {period}; there is a list" if period else "These are the lists"
+    return (
+        f" {which} of {span_of(periods)}. The bound on partitions is for each list. A user counts "
+        f"in at most {periods['max_periods_per_user']} of these lists, chosen at random, so all "
+        f"lists together cost epsilon = {amount(periods['epsilon_of_all'])}."
+    )
 
 
 def read(directory: str) -> ListRelease:

@@ -33,10 +33,11 @@ from dp_transforms.releases.base import (
     bound_entries,
 )
 from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.releases.lists import list_guarantee, price_entries, read_lists
+from dp_transforms.releases.lists import is_decoded, list_guarantee, price_entries, read_lists
 from dp_transforms.releases.names import NamesSpec
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
+from dp_transforms.reports.phrases import amount, bound_words, mechanism_words
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -45,18 +46,20 @@ ALL_USERS_LIST = "list of all users"
 SELECTION = "names of groups"
 
 
-def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]], _: Statement) -> Tables:
+def grouped_tables(
+    lists: Iterable[tuple[str, str, ReleasedList]], statement: Mapping[str, Any]
+) -> Tables:
     """Returns the tables of lists with their attributes and groups, by which they are sorted. A
     list without partitions has the row 0,0, so that every group is named."""
     lists = sorted(lists, key=lambda labelled: labelled[:2])
     rows = ((*label, *row) for *label, released in lists for row in list(released) or [(0, 0)])
-    coordinates = (
-        (*label, *row) for *label, released in lists for row in released.coordinates or ()
-    )
-    return {
-        LISTS_FILE: LISTS_HEADER + csv_lines(rows),
-        COORDINATES_FILE: GROUPED_COORDINATES_HEADER + csv_lines(coordinates),
-    }
+    tables = {LISTS_FILE: LISTS_HEADER + csv_lines(rows)}
+    if is_decoded(statement):
+        coordinates = (
+            (*label, *row) for *label, released in lists for row in released.coordinates or ()
+        )
+        tables[COORDINATES_FILE] = GROUPED_COORDINATES_HEADER + csv_lines(coordinates)
+    return tables
 
 
 @dataclass(frozen=True)
@@ -231,8 +234,12 @@ class GroupReleases(Releases):
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
         publish({directory: self}, overwrite)
 
+    def statement_words(self) -> list[str]:
+        return statement_words(self.statement)
+
     def _tables(self) -> Tables:
-        return grouped_tables(((*name, release.released) for name, release in self.items()), {})
+        lists = ((*name, release.released) for name, release in self.items())
+        return grouped_tables(lists, self.statement)
 
 
 _OF_ALL = (
@@ -243,6 +250,34 @@ _OF_ALL = (
     "groups_per_user_and_attribute",
 )
 """These fields of a statement concern several groups together."""
+
+
+def statement_words(statement: Mapping[str, Any]) -> list[str]:
+    """Puts the privacy.json of lists of groups into paragraphs that a publisher can paste."""
+    epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
+    kind = f"({epsilon}, {delta})-differential privacy"
+    if not statement["delta"]:
+        kind = f"pure epsilon-differential privacy with epsilon = {epsilon}"
+    parts = [
+        f"{amount(entry['epsilon'])} for "
+        + (
+            f"the groups by {entry['attribute']}"
+            if "attribute" in entry
+            else "the list of all users"
+        )
+        for entry in statement["lists"]
+    ]
+    selection = statement.get("selection_of_groups")
+    if selection:
+        parts.append(f"{amount(selection['epsilon'])} for the names of groups that were not public")
+    return [
+        f"These lists were released together under {kind}. The privacy unit is one user; "
+        f"neighbouring data sets: {statement['neighbours']}.",
+        f"Epsilon adds up from: {', '.join(parts)}. A user counts in at most one group of each "
+        "attribute, so its groups together cost no more than one of them.",
+        bound_words(statement),
+        mechanism_words((entry["mechanism"] for entry in statement["lists"]), "users"),
+    ]
 
 
 def read(directory: str) -> GroupReleases:

@@ -68,6 +68,7 @@ from dp_transforms.releases.lists import (
 )
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
+from dp_transforms.reports.phrases import amount, bound_words, mechanism_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -330,6 +331,9 @@ class HierarchyReleases(Releases):
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
         publish({directory: self}, overwrite)
 
+    def statement_words(self) -> list[str]:
+        return statement_words(self.statement)
+
     def _tables(self) -> Tables:
         lists = ((path, release.released) for path, release in self.items())
         return hierarchy_tables(lists, dict(self.statement))
@@ -337,6 +341,25 @@ class HierarchyReleases(Releases):
 
 _OF_ALL = ("levels", "composition", "adds_up")
 """These fields of a statement concern several groups together."""
+
+
+def statement_words(statement: Mapping[str, Any]) -> list[str]:
+    """Puts the privacy.json of a hierarchy into paragraphs that a publisher can paste."""
+    parts = [
+        f"{amount(entry['epsilon'])} for the "
+        + (f"lists by {entry['level']}" if place else "list of everything")
+        for place, entry in enumerate(statement["levels"])
+    ]
+    return [
+        "These lists were released together under pure epsilon-differential privacy with epsilon "
+        f"= {amount(statement['epsilon'])}. The privacy unit is one user; neighbouring data sets: "
+        f"{statement['neighbours']}.",
+        f"Epsilon adds up from: {', '.join(parts)}. A partition counts in one group of each level, "
+        "so one user moves all lists of a level together by no more than one list. The groups are "
+        "public. The list of each group has the partitions of the groups below it together.",
+        bound_words(statement),
+        mechanism_words((entry["mechanism"] for entry in statement["levels"]), "users"),
+    ]
 
 
 def _level_names(statement: Mapping[str, Any]) -> list[str]:

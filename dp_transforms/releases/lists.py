@@ -17,7 +17,7 @@ from dp_transforms.files.filenames import (
     FREQUENCIES_FILE,
     FREQUENCIES_HEADER,
 )
-from dp_transforms.files.output import csv_lines, is_decoded
+from dp_transforms.files.output import csv_lines
 from dp_transforms.files.paths import join
 from dp_transforms.files.release_files import parse_rows, read_file, read_statement
 from dp_transforms.mechanisms.arrays import IntArray
@@ -32,12 +32,14 @@ from dp_transforms.mechanisms.partition.distributions import (
 )
 from dp_transforms.mechanisms.partition.frobenius import EndingRule
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import REGISTRY
 from dp_transforms.releases.base import Statement, Tables, amount_entries
 
 ALL_USERS = ""
 """The list of all users has this attribute and group."""
 COORDINATES_KEY = "noisy_coordinates"
 Arms = tuple[IntArray, IntArray]
+_DECODED_TITLES = {mechanism.title for mechanism in REGISTRY.values() if mechanism.decodes}
 
 
 def price_of(mechanism: PartitionMechanism) -> PrivacyBudget:
@@ -98,13 +100,19 @@ def distribution_of_statement(statement: Statement) -> ReleaseDistribution:
     raise ValueError("error bars are for releases that no public knowledge narrows")
 
 
-def list_tables(lists: Iterable[ReleasedList], _: Statement) -> Tables:
-    """Returns the tables of the only list: itself, and its noisy coordinates."""
+def is_decoded(statement: Mapping[str, Any]) -> bool:
+    """Tells whether noisy coordinates lie beside a list of a privacy.json, or of an entry in it."""
+    lists = statement.get("lists", [statement])
+    return any(entry.get("mechanism") in _DECODED_TITLES for entry in lists)
+
+
+def list_tables(lists: Iterable[ReleasedList], statement: Mapping[str, Any]) -> Tables:
+    """Returns the tables of the only list: itself, and its noisy coordinates if it has them."""
     (released,) = lists
-    return {
-        FREQUENCIES_FILE: FREQUENCIES_HEADER + csv_lines(released),
-        COORDINATES_FILE: COORDINATES_HEADER + csv_lines(released.coordinates or ()),
-    }
+    tables = {FREQUENCIES_FILE: FREQUENCIES_HEADER + csv_lines(released)}
+    if is_decoded(statement):
+        tables[COORDINATES_FILE] = COORDINATES_HEADER + csv_lines(released.coordinates or ())
+    return tables
 
 
 def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], FrequencyList]:

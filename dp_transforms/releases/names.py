@@ -42,7 +42,8 @@ from dp_transforms.releases.base import (
     bound_entries,
 )
 from dp_transforms.releases.tables import Release, publish
-from dp_transforms.reports.phrases import some
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words, some
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -360,7 +361,6 @@ class NamesRelease(Release):
       statement: the guarantee, as in privacy.json.
     """
 
-    page_kind = "names"
     _file_name = PARTITIONS_FILE
 
     names: pa.Table
@@ -374,6 +374,16 @@ class NamesRelease(Release):
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the names and privacy.json, as the job does: see ``ListRelease.save``."""
         publish({directory: self}, overwrite)
+
+    def page(self, words: Words = NO_WORDS) -> Page:
+        from dp_transforms.releases.names_page import names_page
+
+        return names_page(self, words)
+
+    def statement_words(self) -> list[str]:
+        from dp_transforms.releases.names_page import names_words
+
+        return names_words(self.statement)
 
     def _tables(self) -> Tables:
         return {PARTITIONS_FILE: names_content(self.names, self.statement)}

@@ -23,10 +23,10 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.output import csv_lines, csv_rows
 from dp_transforms.files.paths import filesystem, join, local_path, read_bytes
 from dp_transforms.files.release_files import (
+    as_malformed,
     is_there,
     read_file,
     read_statement,
-    reading,
     write_files,
 )
 from dp_transforms.mechanisms.decimals import Number, positive_integer
@@ -176,7 +176,7 @@ def write_all_periods(
     the first column; returns its path. It may ``keep`` a file that is there."""
     directory = local_path(directory)
     header, table = b"", []
-    with reading(directory, "a release for each period"):
+    with as_malformed(directory, "a release for each period"):
         for period in periods:
             head, *rows = csv_rows(read_file(join(directory, period), file_name).decode())
             header = csv_lines([("period", *head)])
@@ -199,7 +199,7 @@ def read(
         paths = glob.glob(join(glob.escape(directory), "*", PRIVACY_FILE))
     if not paths:
         return None
-    with reading(directory, "a release for each period"):
+    with as_malformed(directory, "a release for each period"):
         statement = read_statement(min(paths).removesuffix(PRIVACY_FILE))
         periods = statement["periods"]
         first, last = (f"{periods[end]}-01"[:10] for end in ("first", "last"))

@@ -49,10 +49,15 @@ def half(confidence: float) -> float:
     return 1 - failure_probability(confidence) / 2
 
 
-def difference(one: Estimate, two: Estimate, confidence: float) -> Estimate:
+def difference(first: Estimate, second: Estimate, confidence: float) -> Estimate:
     """Subtracts the first from the second, whose intervals each have confidence ``half``."""
-    low, high = two.low - one.high, two.high - one.low
-    return replace(one, value=two.value - one.value, low=low, high=high, confidence=confidence)
+    return replace(
+        first,
+        value=second.value - first.value,
+        low=second.low - first.high,
+        high=second.high - first.low,
+        confidence=confidence,
+    )
 
 
 def answers_of(answers: Answers, confidence: float) -> dict[Question, Estimate]:

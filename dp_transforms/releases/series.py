@@ -9,9 +9,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+from dp_transforms.releases import series_page
 from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.frequency_list import statement_words as list_words
+from dp_transforms.releases.names_page import names_words
 from dp_transforms.releases.questions import QUESTIONS, difference, half, names_of
 from dp_transforms.releases.tables import PicturedTable, Release, Table, publish
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,8 +28,6 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
     Attributes:
       statement: the joint guarantee of all releases, as in privacy.json.
     """
-
-    page_kind = "series"
 
     def __init__(self, lists: Mapping[Any, Any], kind: str):
         self._lists, self.kind = dict(lists), kind
@@ -46,8 +49,19 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         return list(self)
 
     @property
-    def _are_lists(self) -> bool:
+    def are_lists(self) -> bool:
+        """Tells whether all releases are lists; otherwise they are names."""
         return all(isinstance(release, ListRelease) for release in self.values())
+
+    def page(self, words: Words = NO_WORDS) -> Page:
+        return series_page.series_page(self, words)
+
+    def _figure(self) -> Any:
+        return series_page.series_figure(self)
+
+    def statement_words(self) -> list[str]:
+        words = list_words if self.are_lists else names_words
+        return words(self.statement)
 
     def _label_columns(self, name: Any) -> dict[str, str]:
         return {self.kind: name}
@@ -74,7 +88,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         Raises:
           ValueError: there is no such number, or the releases are names.
         """
-        if not self._are_lists:
+        if not self.are_lists:
             raise ValueError("numbers have a series in lists, not in names")
         names = names_of(self.statement)
         by_words = {question.words.format(**names): question for question in QUESTIONS}
@@ -97,7 +111,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {self.kind: self.labels}
-        if not self._are_lists:
+        if not self.are_lists:
             return columns | {"names": [len(names) for names in self.values()]}
         for number in ("partitions", "total"):
             names = (number, f"{number}, low", f"{number}, high")

@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms.budget.entry import NO_BUDGET
 from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.reports.page import Page, text_table
 from dp_transforms.reports.page import table as html_table
-from dp_transforms.reports.page import text_table
-from dp_transforms.reports.pages import figure_of, page_of
-from dp_transforms.reports.phrases import Words, cost_words, statement_words
+from dp_transforms.reports.phrases import NO_WORDS, Words, cost_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ class Table:
 
         table = pa.table(self._columns())
         rows = [
-            [str(one) if place < self._words else _text(one) for place, one in enumerate(row)]
+            [*map(str, row[: self._words]), *map(_text, row[self._words :])]
             for row in zip(*table[:_SHOWN].to_pydict().values(), strict=True)
         ]
         if len(table) > _SHOWN:
@@ -69,9 +69,11 @@ class Table:
 
 
 class PagedTable(Table):
-    """A table that can write the page ``page_kind`` of ``reports.pages``."""
+    """A table that can write a page."""
 
-    page_kind: str
+    def page(self, words: Words = NO_WORDS) -> Page:
+        """Makes the page, with its pictures; an InputError if there are no error bars."""
+        raise NotImplementedError
 
     def report(
         self,
@@ -94,7 +96,7 @@ class PagedTable(Table):
         Raises:
           ImportError: matplotlib is not installed; it is in the extra ``report``.
         """
-        page, _ = page_of(self, Words(about, users, title, data_name))
+        page, _ = self.page(Words(about, users, title, data_name))
         with open(path, "w", encoding="utf-8") as file:
             file.write(page)
 
@@ -105,10 +107,13 @@ class PicturedTable(PagedTable):
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draws one number of every list, or two lists by rank, with 95% intervals: see
         ``ListRelease.plot``."""
-        figure = figure_of(self)
+        figure = self._figure()
         if path is not None:
             figure.savefig(path)
         return figure
+
+    def _figure(self) -> Any:
+        raise NotImplementedError
 
 
 class Release(PagedTable):
@@ -123,23 +128,26 @@ class Release(PagedTable):
     @property
     def privacy(self) -> str:
         """Returns the guarantee in words, for a publisher to paste."""
-        return "\n\n".join(statement_words(dict(self.statement)))
+        return "\n\n".join(self.statement_words())
+
+    def statement_words(self) -> list[str]:
+        """Returns the guarantee in words, as paragraphs."""
+        raise NotImplementedError
 
     def _summary(self) -> list[str]:
         return []
 
     def _below(self) -> list[str]:
-        told = self.statement
-        if not told:
+        statement = self.statement
+        if not statement:
             return []
-        bound = ""
-        if "max_partitions_per_user" in told:
-            most, how = told["max_partitions_per_user"], told["max_partitions_per_user_is"]
-            bound = f"; at most {most} partition{'s' * (most > 1)} of each user ({how})"
-        return [
-            *self._summary(),
-            f"{cost_words(told)}; neighbouring data: {told['neighbours']}{bound}",
-        ]
+        guarantee = f"{cost_words(statement)}; neighbouring data: {statement['neighbours']}"
+        if "max_partitions_per_user" in statement:
+            most = statement["max_partitions_per_user"]
+            how = statement["max_partitions_per_user_is"]
+            partitions = "partition" if most == 1 else "partitions"
+            guarantee += f"; at most {most} {partitions} of each user ({how})"
+        return [*self._summary(), guarantee]
 
 
 def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool) -> None:
@@ -147,16 +155,17 @@ def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool)
     arguments, not flags."""
     try:
         places = [
-            ReleaseDirectory(os.fspath(directory), one._file_name, overwrite)
-            for directory, one in releases.items()
+            ReleaseDirectory(os.fspath(directory), release._file_name, overwrite)
+            for directory, release in releases.items()
         ]
         for place in places:
             place.check()
-        for place, one in zip(places, releases.values(), strict=True):
-            place.publish(one._tables, dict(one.statement))
+        for place, release in zip(places, releases.values(), strict=True):
+            # Its budget was charged when it was made.
+            place.publish(release._tables, dict(release.statement), NO_BUDGET)
     except ValueError as error:
-        told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
-        raise ValueError(told) from None
+        message = str(error).replace("--overwrite", "overwrite=True")
+        raise ValueError(message.replace("--output", "directory")) from None
 
 
 def _text(value: Any) -> str:

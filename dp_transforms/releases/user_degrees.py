@@ -13,7 +13,7 @@ from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import DEGREES_FILE, DEGREES_HEADER
 from dp_transforms.files.output import csv_lines
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.release_files import parse_rows, read_file, read_statement, reading
+from dp_transforms.files.release_files import as_malformed, parse_rows, read_file, read_statement
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees, UserDegreeMechanism
 from dp_transforms.releases.base import (
@@ -35,8 +35,9 @@ def degree_tables(released: Iterable[ReleasedDegrees], _: Statement) -> Tables:
     >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)], {})
     {'released_user_degrees.csv': b'partitions_from,users\\n1,40\\n2,-3\\n'}
     """
-    (one,) = released
-    return {DEGREES_FILE: DEGREES_HEADER + csv_lines(zip(one.lowest, one.users, strict=True))}
+    (degrees,) = released
+    rows = zip(degrees.lowest, degrees.users, strict=True)
+    return {DEGREES_FILE: DEGREES_HEADER + csv_lines(rows)}
 
 
 _MECHANISM = "histogram of users by their numbers of partitions, discrete Laplace noise"
@@ -80,7 +81,7 @@ class UserDegreesSpec(ReleaseSpec):
 def read_degrees(directory: str) -> ReleasedDegrees:
     """Reads the numbers of partitions of users that choose-kappa has released."""
     directory = local_path(directory)
-    with reading(directory, "a release of choose-kappa"):
+    with as_malformed(directory, "a release of choose-kappa"):
         rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)
         lowest, users = zip(*sorted(tuple(map(int, row)) for row in rows), strict=True)
         return ReleasedDegrees(lowest, users, float(read_statement(directory)["epsilon"]))

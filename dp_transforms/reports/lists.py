@@ -72,38 +72,38 @@ noise that makes the list private. The release does not say which {terms.things}
 between {number.low:,} and {number.high:,} of them ({CONFIDENCE:.0%} confidence).{limits}"""
     content = f"<p>{html.escape(intro)}</p>\n{content}"
     title = terms.title + terms.bound
-    return page.document(title, words, content, {"": release.statement}), pictures
+    return page.document(title, words, content, {"": release}), pictures
 
 
 def all_records_page(release: AllRecordsRelease, words: Words) -> page.Page:
     """Makes the page of a list with a survey: all records first, then those that bounding kept."""
-    said = wording(dict(release.statement), words)
+    terms = wording(dict(release.statement), words)
     pictures = {}
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(release.released):
-        figure = plot_list(release.released, None, CONFIDENCE, release.intervals, said.users)
+        figure = plot_list(release.released, None, CONFIDENCE, release.intervals, terms.users)
         pictures[RANKS_FILE] = page.png(figure)
         caption = (
-            f"{said.ranks_caption} The line is the estimate of all records; the shaded band holds "
+            f"{terms.ranks_caption} The line is the estimate of all records; the shaded band holds "
             "their true numbers, and its lower end is cut off at a half."
         )
         content = f"<h2>All records</h2>\n{page.figure(pictures[RANKS_FILE], caption)}"
-        content += _numbers(release, said) + _top(release, said)
-        rows = [("", "Kept"), *_rows_of_numbers(release.bounded, said)]
-        about = f"The same numbers of the records that bounding kept{said.bound}."
+        content += _numbers(release, terms) + _top(release, terms)
+        rows = [("", "Kept"), *_rows_of_numbers(release.bounded, terms)]
+        about = f"The same numbers of the records that bounding kept{terms.bound}."
         content += page.section("What bounding kept", about, rows)
     kept = page.share_text(release.kept_share())
-    intro = f"""{said.total.capitalize()} {said.things}: these are estimates of all records.
-They follow from a list of the records that bounding kept{said.bound}, and from a survey of how many
-{said.things} {said.users} have, which says that this is about {kept} of all pairs, by a model. The
-intervals hold for all records, over the noise of both releases. The release does not say which
-{said.things}."""
+    intro = f"""{terms.total.capitalize()} {terms.things}: these are estimates of all records.
+They follow from a list of the records that bounding kept{terms.bound}, and from a survey of how
+many {terms.things} {terms.users} have. By a model, the survey says that this is about {kept} of all
+pairs. The intervals hold for all records, over the noise of both releases. The release does not say
+which {terms.things}."""
     content = f"<p>{html.escape(intro)}</p>\n{content}"
-    return page.document(said.title, words, content, {"": release.statement}), pictures
+    return page.document(terms.title, words, content, {"": release}), pictures
 
 
-def _rows_of_numbers(release: ListRelease, said: Wording) -> list[tuple[str, str]]:
-    numbers = release.numbers(things=said.things, users=said.users)
+def _rows_of_numbers(release: ListRelease, terms: Wording) -> list[tuple[str, str]]:
+    numbers = release.numbers(things=terms.things, users=terms.users)
     return [(name[:1].upper() + name[1:], _text(answer)) for name, answer in numbers.items()]
 
 
@@ -141,8 +141,8 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
     content += page.section("Numbers and differences", about, [heads, *rows])
     title = f"{terms_of_both[0].title}s, two compared".replace("A differentially", "Differentially")
     named = (f": {label}" for label in comparison.labels)
-    statements = dict(zip(named, (each.statement for each in comparison.lists), strict=True))
-    return page.document(title, words, content, statements), pictures
+    releases = dict(zip(named, comparison.lists, strict=True))
+    return page.document(title, words, content, releases), pictures
 
 
 def _figures(release: ListRelease, terms: Wording) -> dict[str, Any]:
@@ -276,9 +276,10 @@ def _plots(pictures: dict[str, bytes], terms: Wording) -> str:
 
 def _numbers(release: ListRelease, terms: Wording) -> str:
     """Makes a table of the main numbers of a list, as ``show`` and ``numbers`` print them."""
+    models = [False] if release.released.coordinates is None else [False, True]
     kinds = [
         release.numbers(by_model=by_model, things=terms.things, users=terms.users)
-        for by_model in (False, True)[: 1 + (release.released.coordinates is not None)]
+        for by_model in models
     ]
     rows = [
         (name[:1].upper() + name[1:], *(_text(each[name]) for each in kinds)) for name in kinds[0]
@@ -320,7 +321,9 @@ def _metrics(release: ListRelease) -> str:
 def _section(title: str, about: str, head: str, rows: Sequence[Sequence[str]]) -> str:
     """Makes a table of numbers with proved intervals and, beside them, any of the model."""
     kinds = len(rows[0]) - 1
-    about += _EACH + _ABOUT_MODEL * (kinds - 1)
+    about += _EACH
+    if kinds > 1:
+        about += _ABOUT_MODEL
     return page.section(title, about, [(head, *_HEADS[:kinds]), *rows])
 
 

@@ -10,12 +10,12 @@ import io
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dp_transforms.mechanisms.selection.choice import Explanation, evenly
 from dp_transforms.postprocessing.estimates import Estimate, percents
 from dp_transforms.postprocessing.text_table import text_table as text_table
-from dp_transforms.reports.phrases import Words, cost_words, statement_words
+from dp_transforms.reports.phrases import Words, cost_words
 
 if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
@@ -45,30 +45,35 @@ blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; backg
 """
 
 
+class _Stated(Protocol):
+    @property
+    def statement(self) -> Mapping[str, Any]: ...
+
+    def statement_words(self) -> list[str]: ...
+
+
 def check_available() -> None:
     """Raises a ValueError, before a budget is spent, if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError("a report needs matplotlib: pip install 'dp-frequency-lists[report]'")
 
 
-def document(
-    kind: str, words: Words, content: str, statements: Mapping[str, Mapping[str, Any]]
-) -> str:
+def document(kind: str, words: Words, content: str, releases: Mapping[str, _Stated]) -> str:
     """Wraps content into a whole HTML page.
 
     Args:
       kind: what is released; the title, if the publisher gives no other words.
-      statements: the privacy.json of each release on the page, by its name in a title.
+      releases: the releases on the page, by their names in titles.
     """
     title = html.escape(words.title or kind)
     today = datetime.datetime.now(datetime.timezone.utc).date()
     below = f"{kind}. " if words.title else ""
     ends = "".join(
         f"""<h2>Privacy statement{html.escape(name)}</h2>
-<blockquote>{"".join(_cell(text, "p") for text in statement_words(dict(statement)))}</blockquote>
+<blockquote>{"".join(_cell(text, "p") for text in release.statement_words())}</blockquote>
 <h2>Privacy budget{html.escape(name)}</h2>
-{_budget(statement)}"""
-        for name, statement in statements.items()
+{_budget(release.statement)}"""
+        for name, release in releases.items()
     )
     return f"""<!DOCTYPE html>
 <html lang="en">

@@ -1,8 +1,8 @@
-"""Words pages and statements: about users' partitions, or about a graph's degrees."""
+"""Words that pages and statements share: about users' partitions, or about a graph's degrees."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ _DEGREES = {
 }
 
 
-def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
+def wording(statement: Mapping[str, Any], words: Words = NO_WORDS) -> Wording:
     """Returns the words for the release of a privacy.json."""
     degree = statement.get("degree")
     if degree is not None:
@@ -139,143 +139,19 @@ def amount(value: float) -> str:
     return f"{rounded(value, 6, ROUND_CEILING):g}"
 
 
-def statement_words(statement: dict[str, Any]) -> list[str]:
-    """Puts the privacy.json of any release into paragraphs that a publisher can paste.
-
-    >>> statement_words({"epsilon": 1.0, "neighbours": "add or remove one user",
-    ...     "mechanism": "noise", "max_partitions_per_user": 1,
-    ...     "max_partitions_per_user_is": "enforced"})[1]
-    'Each user counts in at most 1 partition, chosen at random; the job that made this release ...'
-    """
-    if "strategy" in statement:
-        return _names_words(statement)
-    if "levels" in statement:
-        return _hierarchy_words(statement)
-    return (_groups_words if "lists" in statement else _list_words)(statement)
-
-
-def _list_words(statement: dict[str, Any]) -> list[str]:
-    epsilon, unit = amount(statement["epsilon"]), statement.get("privacy_unit", "user")
-    whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
-    what = f"This {'degree' if 'degree' in statement else 'frequency'} list was"
-    if "periods" in statement and "period" not in statement:  # all of them
-        epsilon = amount(statement["periods"]["epsilon_of_all"])
-        what = "These frequency lists were"
-    return [
-        f"{what} released under pure epsilon-differential privacy with epsilon = {epsilon}. The "
-        f"privacy unit is one {unit}; "
-        f"neighbouring data sets: {statement['neighbours']}. Whether {whose} used or not, every "
-        f"possible release is at most e^{epsilon} times as likely in one case as in the other.",
-        _bound_words(statement) + _period_words(statement),
-        _mechanism_words([statement], "users" if unit == "user" else "graph"),
-    ]
-
-
-def _groups_words(statement: dict[str, Any]) -> list[str]:
-    epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
-    kind = f"({epsilon}, {delta})-differential privacy"
-    if not statement["delta"]:
-        kind = f"pure epsilon-differential privacy with epsilon = {epsilon}"
-    parts = [
-        f"{amount(entry['epsilon'])} for "
-        + (
-            f"the groups by {entry['attribute']}"
-            if "attribute" in entry
-            else "the list of all users"
-        )
-        for entry in statement["lists"]
-    ]
-    selection = statement.get("selection_of_groups")
-    if selection:
-        parts.append(f"{amount(selection['epsilon'])} for the names of groups that were not public")
-    return [
-        f"These lists were released together under {kind}. The privacy unit is one user; "
-        f"neighbouring data sets: {statement['neighbours']}.",
-        f"Epsilon adds up from: {', '.join(parts)}. A user counts in at most one group of each "
-        "attribute, so its groups together cost no more than one of them.",
-        _bound_words(statement),
-        _mechanism_words(statement["lists"], "users"),
-    ]
-
-
-def _hierarchy_words(statement: dict[str, Any]) -> list[str]:
-    epsilon = amount(statement["epsilon"])
-    parts = [
-        f"{amount(entry['epsilon'])} for the "
-        + ("list of everything" if not place else f"lists by {entry['level']}")
-        for place, entry in enumerate(statement["levels"])
-    ]
-    return [
-        "These lists were released together under pure epsilon-differential privacy with epsilon "
-        f"= {epsilon}. The privacy unit is one user; neighbouring data sets: "
-        f"{statement['neighbours']}.",
-        f"Epsilon adds up from: {', '.join(parts)}. A partition counts in one group of each level, "
-        "so one user moves all lists of a level together by no more than one list. The groups are "
-        "public. The list of each group has the partitions of the groups below it together.",
-        _bound_words(statement),
-        _mechanism_words(statement["levels"], "users"),
-    ]
-
-
-def _names_words(statement: dict[str, Any]) -> list[str]:
-    epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
-    strategy = f"selection strategy {statement['strategy']}"
-    paragraphs = [
-        f"These names were released under ({epsilon}, {delta})-differential privacy. The "
-        f"privacy unit is one user; neighbouring data sets: {statement['neighbours']}. Any set "
-        f"of outputs has at most e^{epsilon} times the probability with one of these data sets "
-        f"that it has with the other, plus {delta}.",
-        _bound_words(statement) + _period_words(statement),
-    ]
-    if more := statement.get("other_partitions", {}).get("epsilon"):
-        paragraphs[0] += (
-            " Beside the names, the number of users of other partitions costs epsilon = "
-            f"{amount(more)} more, {amount(round(statement['epsilon'] + more, 12))} in all."
-        )
-    if statement["pre_threshold"] > 1:
-        least = statement["pre_threshold"]
-        paragraphs.append(f"Partitions of fewer than {least:,} users are never named.")
-    if statement.get("public_partitions"):
-        paragraphs.append(
-            f"Names that were public before: {statement['public_partitions']:,}. About these the "
-            "release tells only the numbers of their users."
-        )
-    return [*paragraphs, _MECHANISM_WORDS.format(strategy, "users")]
-
-
-def _mechanism_words(lists: Sequence[dict[str, Any]], about: str) -> str:
-    names = dict.fromkeys(entry["mechanism"] for entry in lists)
-    titles = " or the ".join(name + _SOURCES.get(name, "") for name in names)
+def mechanism_words(names: Iterable[str], about: str) -> str:
+    """Says which mechanisms made a release about users or a graph, and what costs no more."""
+    titles = " or the ".join(name + _SOURCES.get(name, "") for name in dict.fromkeys(names))
     return _MECHANISM_WORDS.format(titles, about)
 
 
-def _period_words(statement: dict[str, Any]) -> str:
-    if "periods" not in statement:
-        return ""
-    periods, period = statement["periods"], statement.get("period")
-    span = f"each {periods['of']} from {periods['first']} to {periods['last']}"
-    most = periods["max_periods_per_user"]
-    if "strategy" in statement:
-        which = (
-            f" These are the names of {period}; there are names"
-            if period
-            else " These are the names"
-        )
-        return (
-            f"{which} of {span}. The numbers above are for all of these periods together: a user "
-            f"counts in at most {most} of them, and in at most "
-            f"{some(periods['max_partitions_per_user_and_period'], 'partition')} of each, chosen "
-            "at random."
-        )
-    which = f"This is the list of {period}; there is a list" if period else "These are the lists"
-    return (
-        f" {which} of {span}. The bound on partitions is for each list. A user counts in at most "
-        f"{most} of these lists, chosen at random, so all lists together cost epsilon = "
-        f"{amount(periods['epsilon_of_all'])}."
-    )
+def span_of(periods: Mapping[str, Any]) -> str:
+    """Says which periods a release has one part for, by the entry of its statement."""
+    return f"each {periods['of']} from {periods['first']} to {periods['last']}"
 
 
-def _bound_words(statement: dict[str, Any]) -> str:
+def bound_words(statement: Mapping[str, Any]) -> str:
+    """Says in how many partitions a user counts, or what was dropped from a graph."""
     if statement.get("privacy_unit") == NODE:
         return (
             f"The graph was first projected to degrees of at most {statement['degree_bound']}, a "
@@ -304,7 +180,7 @@ def _bound_words(statement: dict[str, Any]) -> str:
     )
 
 
-def drops_records(statement: dict[str, Any]) -> bool:
+def drops_records(statement: Mapping[str, Any]) -> bool:
     """Tells whether the job may have dropped records, so that true numbers may be larger."""
     return statement.get("max_partitions_per_user_is", "declared") != "declared"
 

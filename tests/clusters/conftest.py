@@ -2,8 +2,8 @@ import os
 
 import pytest
 
+from dp_transforms.beam import engine as on_beam
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines import on_beam
 from tests.clusters.agreement import ROOT, SECRET
 
 

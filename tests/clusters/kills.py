@@ -142,7 +142,7 @@ def released(place):
     return {
         str(path.relative_to(output)): path.read_bytes()
         for path in sorted(output.rglob("*"))
-        if path.name in {*RELEASED_FILES, REPORT_FILE}
+        if path.match(RELEASED_FILES) or path.name == REPORT_FILE
     }
 
 

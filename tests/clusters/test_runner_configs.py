@@ -16,7 +16,8 @@ ENGINE_OPTIONS = {"execution_mode_for_batch"}
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 @pytest.mark.parametrize("job", [release_frequency_list, select_partitions])
 def test_is_read_by_the_jobs(job, path):
-    flags, options = job.make_parser().parse_job([f"--config={path}", "--input=x"])
+    context = job.make_parser().parse_job([f"--config={path}", "--input=x"])
+    flags, options = context.flags, context.options
     assert flags.input == ["x"]
     runner = options().view_as(StandardOptions).runner
     create_runner(runner)
@@ -26,7 +27,7 @@ def test_is_read_by_the_jobs(job, path):
     if runner == "PortableRunner":
         # Beam's default is Docker.
         assert options().view_as(PortableOptions).environment_type
-    _, options = job.make_parser().parse_job([f"--config={path}", "--runner=SparkRunner"])
+    options = job.make_parser().parse_job([f"--config={path}", "--runner=SparkRunner"]).options
     assert options().view_as(StandardOptions).runner == "SparkRunner"
 
 

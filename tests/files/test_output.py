@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from dp_transforms.budget.entry import NO_BUDGET
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     FREQUENCIES_FILE,
@@ -39,7 +40,7 @@ def test_a_release_and_its_statement_appear(tmp_path):
     directory = ReleaseDirectory(str(tmp_path / "a" / "b"), "list.csv")
     directory.check()
     assert not (tmp_path / "a").exists(), "a check leaves nothing behind"
-    directory.publish(ONE, STATEMENT)
+    directory.publish(ONE, STATEMENT, NO_BUDGET)
     assert contents(tmp_path / "a" / "b") == published("one")
 
 
@@ -52,7 +53,7 @@ def test_of_two_jobs_at_once_one_writes(tmp_path, place, monkeypatch, epsilon, l
         found = os.path.exists(path)
         if path.endswith("list.csv") and not begun:  # the last that is looked for
             begun.append(path)
-            place().publish(TWO, {"epsilon": epsilon})
+            place().publish(TWO, {"epsilon": epsilon}, NO_BUDGET)
         return found
 
     def no_link(source, target):
@@ -61,11 +62,11 @@ def test_of_two_jobs_at_once_one_writes(tmp_path, place, monkeypatch, epsilon, l
     monkeypatch.setattr(LocalFiles, "exists", exists)
     if links:
         with pytest.raises(InputError, match="has appeared while the job ran"):
-            place().publish(ONE, STATEMENT)
+            place().publish(ONE, STATEMENT, NO_BUDGET)
         assert contents(tmp_path) == published("two", epsilon)
     else:  # nothing tells of the other there, but a release is made
         monkeypatch.setattr(os, "link", no_link)
-        place().publish(ONE, STATEMENT)
+        place().publish(ONE, STATEMENT, NO_BUDGET)
         assert contents(tmp_path) == published("one")
 
 
@@ -79,9 +80,9 @@ def test_no_text_makes_lines_of_its_own():
 
 
 def test_an_earlier_release_is_not_replaced_by_accident(tmp_path, place):
-    place().publish(ONE, STATEMENT)
+    place().publish(ONE, STATEMENT, NO_BUDGET)
     with pytest.raises(InputError, match="has appeared while the job ran"):
-        place().publish(TWO, STATEMENT)
+        place().publish(TWO, STATEMENT, NO_BUDGET)
     assert contents(tmp_path) == published("one")
 
 
@@ -94,33 +95,33 @@ def test_what_is_left_of_an_earlier_release_is_one_too(tmp_path, place, name):
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_repeated_step_leaves_a_finished_release_alone(tmp_path, place, monkeypatch, overwrite):
-    place().publish(ONE, STATEMENT)
+    place().publish(ONE, STATEMENT, NO_BUDGET)
     (tmp_path / "report.html").write_text("of it")
     before = (tmp_path / "list.csv").stat()
     # Neither gone for a moment, nor gone for good where the disk fails.
     fail_at(monkeypatch, "rename", 1)
-    place(overwrite=overwrite).publish(ONE, STATEMENT)
+    place(overwrite=overwrite).publish(ONE, STATEMENT, NO_BUDGET)
     assert (tmp_path / "list.csv").stat() == before
     assert contents(tmp_path) == published("one") | {"report.html": "of it"}
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_one_directory_holds_one_job_s_release(tmp_path, place, overwrite):
-    place(FREQUENCIES_FILE).publish(lambda: {FREQUENCIES_FILE: b"one"}, STATEMENT)
+    place(FREQUENCIES_FILE).publish(lambda: {FREQUENCIES_FILE: b"one"}, STATEMENT, NO_BUDGET)
     before, tables = contents(tmp_path), {PARTITIONS_FILE: b"two"}
     other = place(PARTITIONS_FILE, overwrite=overwrite)
-    for attempt in (other.check, lambda: other.publish(lambda: tables, {"epsilon": 2})):
+    for attempt in (other.check, lambda: other.publish(lambda: tables, {"epsilon": 2}, NO_BUDGET)):
         with pytest.raises(InputError, match=r"released_frequencies\.csv is another job's release"):
             attempt()
     assert contents(tmp_path) == before
 
 
 def test_overwrite_replaces_a_release_with_its_report_and_nothing_else(tmp_path, place):
-    place().publish(ONE, {"epsilon": 2})
+    place().publish(ONE, {"epsilon": 2}, NO_BUDGET)
     for name in (*REPORT_FILES, "notes.txt"):
         (tmp_path / name).write_text("of one")
     place(overwrite=True).check()
-    place(overwrite=True).publish(TWO, STATEMENT)
+    place(overwrite=True).publish(TWO, STATEMENT, NO_BUDGET)
     assert contents(tmp_path) == published("two") | {"notes.txt": "of one"}
 
 
@@ -148,14 +149,14 @@ def test_a_failure_leaves_no_part_of_a_release(
     tmp_path, place, monkeypatch, method, call, earlier, left
 ):
     if earlier:
-        place().publish(TWO, {"epsilon": 2})
+        place().publish(TWO, {"epsilon": 2}, NO_BUDGET)
     with monkeypatch.context() as patched:
         fail_at(patched, method, call)
         with pytest.raises(InputError, match="cannot be written: no space left on device"):
-            place(overwrite=earlier).publish(ONE, STATEMENT)
+            place(overwrite=earlier).publish(ONE, STATEMENT, NO_BUDGET)
     assert set(contents(tmp_path)) == left
     # A step that died between its files is completed.
-    place(overwrite=earlier).publish(ONE, STATEMENT)
+    place(overwrite=earlier).publish(ONE, STATEMENT, NO_BUDGET)
     assert contents(tmp_path) == published("one")
 
 

@@ -5,6 +5,7 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 
+from dp_transforms.beam import engine as on_beam
 from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.errors import InputError
 from dp_transforms.files import parquet_files, text_lines
@@ -13,7 +14,6 @@ from dp_transforms.files.parquet_files import ParquetFiles
 from dp_transforms.files.paths import local_path, match_files
 from dp_transforms.files.record_files import RecordFiles, format_of
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines import on_beam
 
 
 @pytest.mark.parametrize(

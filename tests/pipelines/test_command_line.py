@@ -8,7 +8,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from dp_transforms.errors import InputError
-from pipelines.command_line import JobParser, OneLineParser, run
+from pipelines.command_line import JobParser, OneLineParser
+from pipelines.running import run
 from pipelines.worker_pool import make_runner
 from tests.jobs import JOBS
 
@@ -25,12 +26,13 @@ def parser():
 
 
 def test_flags_of_the_job_and_of_beam(parser):
-    flags, options = parser.parse_job(["--epsilon", "2", "--experiments=a", "--experiments", "b"])
-    assert flags.epsilon == 2.0
+    context = parser.parse_job(["--epsilon", "2", "--experiments=a", "--experiments", "b"])
+    options = context.options
+    assert context.flags.epsilon == 2.0
     assert options().get_all_options()["experiments"] == ["a", "b"]
     assert options().get_all_options()["runner"] == "FnApiRunner"
     # A cluster's runner may know other flags.
-    _, options = parser.parse_job(["--runner=FlinkRunner", "--flag_of_the_server=4"])
+    options = parser.parse_job(["--runner=FlinkRunner", "--flag_of_the_server=4"]).options
     assert options().get_all_options(retain_unknown_options=True)["flag_of_the_server"] == "4"
 
 
@@ -40,7 +42,8 @@ def test_options_from_files_and_the_command_line_wins(parser, tmp_path, failure)
         "# a comment\nepsilon: 3\nrunner: PortableRunner\nexperiments: [a, b]\nprogress: true\n"
         "show_private_errors: false\n"
     )
-    flags, options = parser.parse_job([f"--config={path}", "--runner=DirectRunner"])
+    context = parser.parse_job([f"--config={path}", "--runner=DirectRunner"])
+    flags, options = context.flags, context.options
     assert (flags.epsilon, flags.progress, flags.show_private_errors) == (3.0, True, False)
     assert options().get_all_options()["experiments"] == ["a", "b"]
     assert options().get_all_options()["runner"] == "DirectRunner"
@@ -55,7 +58,7 @@ def test_what_yaml_reads_in_its_own_way_is_taken_as_written(parser, tmp_path, fa
     parser.add_argument("--job_id")
     for written in ("2024_11", "0x10", "010", "1.10", "12:30", "2026-11-01", "1e-6"):
         path.write_text(f"job_id: {written}")
-        assert parser.parse_job([f"--config={path}"])[0].job_id == written
+        assert parser.parse_job([f"--config={path}"]).flags.job_id == written
     # What is silently left out is not charged, or paid for again.
     for written in ("", "null", "[]", "[a, null]", "no", "off", "true"):
         path.write_text(f"job_id: {written}")
@@ -68,22 +71,23 @@ def test_the_command_line_wins_for_flags_that_may_be_given_twice(parser, tmp_pat
     for name, column in (("first", "a"), ("second", "b, c")):
         (tmp_path / name).write_text(f"partition_column: [{column}]\nexperiments: {name}\n")
     files = [f"--config={tmp_path}/{name}" for name in ("first", "second")]
-    flags, options = parser.parse_job(files)
-    assert flags.partition_column == ["b", "c"]
-    assert options().get_all_options()["experiments"] == ["first", "second"]
+    context = parser.parse_job(files)
+    assert context.flags.partition_column == ["b", "c"]
+    assert context.options().get_all_options()["experiments"] == ["first", "second"]
     for given in (["--partition-column=d"], ["--partition_column", "d"]):
-        assert parser.parse_job([*given, *files])[0].partition_column == ["d"]
+        assert parser.parse_job([*given, *files]).flags.partition_column == ["d"]
 
 
 def test_a_home_directory_in_the_path_of_an_option_file(parser, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "options.yaml").write_text("epsilon: 3")
-    assert parser.parse_job(["--config=~/options.yaml"])[0].epsilon == 3
+    assert parser.parse_job(["--config=~/options.yaml"]).flags.epsilon == 3
 
 
 def test_workers_do_not_log_unless_asked_to(parser):
     def level(*argv):
-        return parser.parse_job(argv)[1]().get_all_options()["default_sdk_harness_log_level"]
+        options = parser.parse_job(argv).options().get_all_options()
+        return options["default_sdk_harness_log_level"]
 
     assert level() == "CRITICAL"
     assert level("--default_sdk_harness_log_level=INFO") == level("--log_level=info") == "INFO"
@@ -115,8 +119,9 @@ def test_errors_of_workers(parser, capfd, flags):
         def fail(element):
             raise error
 
-        def prepare(flags, options):
-            pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
+        def prepare(context):
+            options = context.options()
+            pipeline = beam.Pipeline(make_runner(context.flags, options), options=options)
             pipeline | beam.Create([1]) | beam.Reshuffle() | beam.Map(fail)
             return lambda: pipeline.run().wait_until_finish()
 
@@ -157,7 +162,7 @@ def test_no_option_of_beam_is_taken_for_a_misspelt_flag_of_a_job(job):
 
 
 def test_an_interrupt_that_an_extension_made_another_error_of(parser, capsys):
-    def prepare(flags, options):
+    def prepare(context):
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:

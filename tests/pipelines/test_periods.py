@@ -8,8 +8,7 @@ from dp_transforms.budget import Ledger
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import period_names, periods_of
 from dp_transforms.mechanisms import FrequencyList
-from pipelines import release_frequency_list, select_partitions, show
-from pipelines.command_line import DONE_BEFORE, FAILURE, SUCCESS
+from pipelines import DONE_BEFORE, FAILURE, SUCCESS, release_frequency_list, select_partitions, show
 from tests.jobs import flags_over, job_flags, statement
 
 PERIODS = {

@@ -15,8 +15,8 @@ import pytest
 from dp_transforms.budget import Ledger
 from dp_transforms.engines import progress
 from dp_transforms.mechanisms import FrequencyList
+from pipelines import FAILURE, SUCCESS
 from pipelines.__main__ import main
-from pipelines.command_line import FAILURE, SUCCESS
 from tests.jobs import instead, job_flags
 
 

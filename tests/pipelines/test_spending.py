@@ -17,10 +17,10 @@ import pytest
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
 from dp_transforms.budget import Cost, Ledger, Origin, PrivacyBudget, Request, ledger_file
+from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.engines.in_process import InProcess
 from dp_transforms.errors import InputError, NothingDrawnError, UnsuitableListError, ValuesError
-from dp_transforms.files import output
-from dp_transforms.files.output import ReleaseDirectory, begin_release
+from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import LocalFiles
 from dp_transforms.mechanisms.partition.restricted import ExactTotalMechanism
 from pipelines import ledger as ledger_command
@@ -55,9 +55,9 @@ def flags(tmp_path, path, output="out"):
 
 def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
     Ledger.open(path).reserve("0.1", purpose="of somebody else")
-    with spending(path, WHOLE, PARTS) as statement:
+    with spending(path, WHOLE, PARTS) as entry:
         assert states(path) == ["reserved"] * 3
-        ledger = statement["budget"]["ledger"]
+        ledger = entry.statement["budget"]["ledger"]
         assert [line["purpose"] for line in ledger[1:]] == ["a list", "names"]
         assert [line["loss_range"] for line in ledger[1:]] == ["0.45", "0.4"]
         # What is released will be paid for.
@@ -83,16 +83,16 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
 def test_what_fails_is_given_back_if_nothing_can_have_come_out(
     path, announces, begins, error, state
 ):
-    with pytest.raises(type(error)), spending(path, WHOLE, PARTS, None, announces) as statement:
+    with pytest.raises(type(error)), spending(path, WHOLE, PARTS, None, announces) as entry:
         if begins:
             # As in a worker, to which it was sent.
-            begin_release(pickle.loads(pickle.dumps(statement)))
+            pickle.loads(pickle.dumps(entry)).begin()
         raise error
     free = announces and not begins and state == "reserved"
     assert states(path) == ["failed" if free else state] * 2
     if free:
         with pytest.raises(InputError, match=r"nothing was released: .* already failed"):
-            begin_release(statement)
+            entry.begin()
 
 
 def test_a_job_without_a_shared_ledger_has_one_of_its_own():
@@ -133,7 +133,7 @@ def job_that_stops(step, when, sent, arguments, printed):
     """A job that sends itself a signal before or after a step."""
     os.dup2(os.open(printed, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
-    where = output if step == "begin_release" else output.ReleaseDirectory
+    where = BudgetEntry if step == "begin" else ReleaseDirectory
     function = getattr(where, step)
 
     def stopped(*given):
@@ -157,8 +157,8 @@ def stopped_job(tmp_path, step, when, sent, arguments):
 @pytest.mark.parametrize(
     ("step", "when", "free", "flag"),
     [
-        ("begin_release", "before", True, ON_BEAM),
-        ("begin_release", "after", False, ON_BEAM),
+        ("begin", "before", True, ON_BEAM),
+        ("begin", "after", False, ON_BEAM),
         ("publish", "after", False, "--progress"),
     ],
 )
@@ -369,7 +369,7 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys, failure):
 
 
 @pytest.mark.parametrize(
-    ("step", "when"), [("publish", "before"), ("begin_release", "after"), ("publish", "after")]
+    ("step", "when"), [("publish", "before"), ("begin", "after"), ("publish", "after")]
 )
 def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step, when):
     job = [*flags(tmp_path, path), "--job_id=november"]
@@ -392,7 +392,7 @@ def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step
 
 def test_a_job_whose_name_is_in_use(tmp_path, path, monkeypatch, capsys):
     job, codes = [*flags(tmp_path, path), "--job_id=november"], []
-    monkeypatch.setattr(output, "begin_release", lambda _: codes.append(main(job)))
+    monkeypatch.setattr(BudgetEntry, "begin", lambda _: codes.append(main(job)))
     assert main(job) == 0 and codes == [1]
     assert "is under way on" in capsys.readouterr().err
     assert states(path) == ["committed"]

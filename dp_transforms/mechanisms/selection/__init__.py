@@ -3,9 +3,9 @@
 It is mathematics and exact decisions, without Beam. Begin with ``choose_strategy`` or ``explain``.
 """
 
-from dp_transforms.public_names import lazily
+from dp_transforms.public_names import lazy_exports
 
-__all__, __getattr__ = lazily(__name__, __file__)
+__all__, __getattr__ = lazy_exports(__name__, __file__)
 
 
 def __dir__() -> list[str]:

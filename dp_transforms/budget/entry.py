@@ -1,0 +1,85 @@
+"""Carries a budget into publication: what a privacy.json states of it, and the ledger's note."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dp_transforms.budget.budget import PrivacyBudget, PrivacyUnit
+from dp_transforms.budget.ledger import Ledger
+from dp_transforms.budget.ledger_file import LedgerLine, State
+from dp_transforms.errors import InputError
+
+
+@dataclass(frozen=True)
+class BudgetEntry:
+    """The budget of one release. On Beam it is pickled, and a worker calls ``begin``.
+
+    Attributes:
+      content: the value of ``budget`` in a privacy.json; empty for a release without a budget.
+      ledger: the path of a ledger that must note when writing begins, or None.
+      reservations: the ids of this release's rows in that ledger.
+    """
+
+    content: Mapping[str, Any] = field(default_factory=dict)
+    ledger: str | None = None
+    reservations: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        budget: PrivacyBudget,
+        unit: PrivacyUnit,
+        lines: Iterable[LedgerLine],
+        own: Collection[int] = (),
+    ) -> BudgetEntry:
+        """Returns the entry of a whole budget and all lines of its ledger. Lines whose ids are in
+        ``own`` pay for the release: they are stated as committed, since a privacy.json only appears
+        with its release."""
+        stated = [line.closed(State.COMMITTED) if line.id in own else line for line in lines]
+        return cls(
+            {
+                "epsilon": str(budget.epsilon),
+                "delta": str(budget.delta),
+                "neighbours": unit.neighbours,
+                "ledger": [line.to_json() for line in stated],
+            }
+        )
+
+    def in_shared_ledger(
+        self, ledger: Ledger, reservations: tuple[int, ...], announces: bool
+    ) -> BudgetEntry:
+        """Returns an entry that names the ledger and this release's reservations in it. If the
+        release ``announces`` that it is written, ``begin`` notes that there."""
+        names = {"ledger_id": ledger.identity, "reservations": list(reservations)}
+        path = ledger.path if announces else None
+        return BudgetEntry({**self.content, **names}, path, reservations)
+
+    @property
+    def statement(self) -> dict[str, Any]:
+        """Returns the budget's part of a privacy.json; it is empty without a budget."""
+        return {"budget": dict(self.content)} if self.content else {}
+
+    def begin(self) -> None:
+        """Notes in the ledger, if one is to know, that something may come out from now on.
+
+        Raises:
+          InputError: the reservations are not open any more, or the ledger cannot be written. Then
+            nothing may be released.
+        """
+        if self.ledger is None:
+            return
+        try:
+            Ledger.open(self.ledger).begin(self.reservations)
+        except OSError as error:
+            reason = (error.strerror or "the filesystem refused").lower()
+            raise InputError(
+                f"nothing was released: the ledger cannot be written: {reason}"
+            ) from None
+        except ValueError as error:
+            raise InputError(f"nothing was released: {error}") from None
+
+
+NO_BUDGET = BudgetEntry()
+"""Of a release that no budget limits, or that was paid for when it was made."""

@@ -1,0 +1,144 @@
+"""Words and draws released names of partitions, for their page and their statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.files.filenames import COUNTS, NAMES_PICTURE
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.enclosure import smallest_where
+from dp_transforms.postprocessing.estimates import Estimate
+from dp_transforms.reports import page
+from dp_transforms.reports.phrases import (
+    Wording,
+    Words,
+    amount,
+    bound_words,
+    mechanism_words,
+    some,
+    span_of,
+    wording,
+)
+
+if TYPE_CHECKING:
+    from dp_transforms.releases.names import NamesRelease
+
+_SHOWN = 100
+_DRAWN = 20
+_MISS = Fraction(1, 20)
+
+
+def names_page(release: NamesRelease, words: Words) -> page.Page:
+    """Makes the page of names, with their numbers of users if these were released."""
+    statement = dict(release.statement)
+    terms = wording(statement, words)
+    number, pictures = len(release), {}
+    shown, counted = min(number, _SHOWN), bool(statement["noisy_counts"])
+    which = f"The {shown:,} with the most {terms.users}" if counted else f"The first {shown:,}"
+    intro = f"{number:,} names of {terms.things} were released."
+    if number == 1:
+        intro = "1 name of a partition was released."
+    content = f"<p>{escape(intro + _others(statement, terms))}</p>\n"
+    if number:
+        content += f"<h2>{'The names' if shown == number else escape(which)}</h2>\n"
+    if number and counted:
+        confidence = statement["count_intervals"]["confidence"]
+        whose = f"Counts are of {terms.users}, with noise.{terms.limits('They are')}"
+        content += f"""<p>{escape(whose)} Each interval holds the true number with
+{confidence:.0%} confidence given that the partition is named, whatever that number is: of a hundred
+intervals about {100 * (1 - confidence):.0f} do not. A lower end far from its count says that far
+fewer, by luck, would have given that count as well.</p>
+"""
+        drawn = "Noisy" if number <= _DRAWN else f"The {_DRAWN} largest noisy"
+        caption = f"{drawn} counts, and their intervals."
+        pictures[NAMES_PICTURE] = page.png(_figure(release, terms))
+        content += page.figure(pictures[NAMES_PICTURE], caption)
+    if number:
+        heads, numbers = list(release.names.column_names), 0
+        if counted:
+            numbers = len(COUNTS)
+            heads[-numbers:] = [f"{terms.users}, about", "from", "to"]
+        content += page.table([heads, *_rows(release, shown)], numbers)
+    title = f"Differentially private names of {terms.things}{words.of_data}"
+    return page.document(title, words, content, {"": release}), pictures
+
+
+def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
+    def text(value: Any, place: int) -> str:
+        if place >= release._words:
+            return f"{value:,}"
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+    columns = release.names[:shown].to_pydict().values()
+    return [[*map(text, row, range(len(row)))] for row in zip(*columns, strict=True)]
+
+
+def _others(statement: dict[str, Any], terms: Wording) -> str:
+    """Says about how many users have other partitions, if that was released."""
+    if "users_of_other_partitions" not in statement:
+        return ""
+    users = statement["users_of_other_partitions"]
+    noise = DiscreteLaplace(1 / Fraction(str(statement["other_partitions"]["epsilon"])))
+    miss = _MISS / 2
+    # P[X >= c] = P[X <= -c] is at most half of the failure probability of both ends.
+    beyond = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1)
+    low, high = max(0, users - beyond + 1), users + beyond - 1
+    return (
+        f" About {users:,} {terms.users} have {terms.things} that are not named: between "
+        f"{low:,} and {high:,} ({float(1 - _MISS):.0%} confidence)."
+    )
+
+
+def _figure(release: NamesRelease, terms: Wording) -> Any:
+    rows = _rows(release, _DRAWN)
+    counts = zip(*(release.names[name].to_pylist() for name in COUNTS), strict=True)
+    bars = [
+        (", ".join(row[: -len(COUNTS)]), Estimate(*count))
+        for row, count in zip(rows, counts, strict=False)
+    ]
+    return page.interval_bars(f"{terms.users.capitalize()} of the first names", terms.users, bars)
+
+
+def names_words(statement: Mapping[str, Any]) -> list[str]:
+    """Puts the privacy.json of names, or of names of periods, into paragraphs that a publisher can
+    paste."""
+    epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
+    paragraphs = [
+        f"These names were released under ({epsilon}, {delta})-differential privacy. The "
+        f"privacy unit is one user; neighbouring data sets: {statement['neighbours']}. Any set "
+        f"of outputs has at most e^{epsilon} times the probability with one of these data sets "
+        f"that it has with the other, plus {delta}.",
+        bound_words(statement) + _period_words(statement),
+    ]
+    if more := statement.get("other_partitions", {}).get("epsilon"):
+        paragraphs[0] += (
+            " Beside the names, the number of users of other partitions costs epsilon = "
+            f"{amount(more)} more, {amount(round(statement['epsilon'] + more, 12))} in all."
+        )
+    if statement["pre_threshold"] > 1:
+        least = statement["pre_threshold"]
+        paragraphs.append(f"Partitions of fewer than {least:,} users are never named.")
+    if statement.get("public_partitions"):
+        paragraphs.append(
+            f"Names that were public before: {statement['public_partitions']:,}. About these the "
+            "release tells only the numbers of their users."
+        )
+    return [*paragraphs, mechanism_words([f"selection strategy {statement['strategy']}"], "users")]
+
+
+def _period_words(statement: Mapping[str, Any]) -> str:
+    if "periods" not in statement:
+        return ""
+    periods, period = statement["periods"], statement.get("period")
+    which = "These are the names"
+    if period:
+        which += f" of {period}; there are names"
+    return (
+        f" {which} of {span_of(periods)}. The numbers above are for all of these periods together: "
+        f"a user counts in at most {periods['max_periods_per_user']} of them, and in at most "
+        f"{some(periods['max_partitions_per_user_and_period'], 'partition')} of each, chosen at "
+        "random."
+    )

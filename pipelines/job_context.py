@@ -1,0 +1,53 @@
+"""Holds what a job knows of its command line, and how far it has come."""
+
+from __future__ import annotations
+
+import argparse
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+Job = Callable[[], None]
+Options = Callable[[], "PipelineOptions"]
+"""Beam's options, parsed when they are first asked for."""
+
+
+class Written(enum.Enum):
+    """Whether a release was written. The value is what an interrupt says of it."""
+
+    NO = ": no release was written"
+    PERHAPS = ": the output directory tells whether a release was written"
+    YES = " after the release was written"
+
+
+@dataclass
+class Progress:
+    """The one thing of a job that changes while it runs."""
+
+    written: Written = Written.NO
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """A job's command line, parsed.
+
+    Attributes:
+      command: the name of the job's module, such as "release_frequency_list".
+      flags: the job's own flags. Nobody writes to them.
+      options: returns Beam's options; by default they name the in-process runner.
+      on_beam: whether an option of Beam was given. Without one, nothing has loaded Beam.
+      progress: is updated by the job, and read after an error.
+    """
+
+    command: str
+    flags: argparse.Namespace
+    options: Options
+    on_beam: bool
+    progress: Progress = field(default_factory=Progress)
+
+
+Prepare = Callable[[JobContext], Job]
