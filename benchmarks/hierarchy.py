@@ -49,7 +49,9 @@ class Tree:
     kappa: int
 
 
-def tree_of(about: str, sizes: IntArray, leaf: IntArray, parents: Sequence[int], kappa: int) -> Tree:
+def tree_of(
+    about: str, sizes: IntArray, leaf: IntArray, parents: Sequence[int], kappa: int
+) -> Tree:
     """The tree of partitions with sizes in leaf groups."""
     middle = np.asarray(parents)
     levels = [

@@ -45,8 +45,10 @@ def in_leaf_groups(table: pa.Table, spec: HierarchySpec) -> pa.Table:
         # Level by level: the place of a record's path among those of the level.
         place = pa.repeat(0, table.num_rows)
         for depth, level in enumerate(spec.levels, 1):
-            named = [f"{parent} {path[-1]}" for parent, path in zip(
-                spec.parents[depth - 1], spec.paths[depth], strict=True)]
+            named = [
+                f"{parent} {path[-1]}"
+                for parent, path in zip(spec.parents[depth - 1], spec.paths[depth], strict=True)
+            ]
             text = attribute_text(table[level], level)
             found = pc.binary_join_element_wise(place.cast(pa.string()), text, " ")
             place = pc.index_in(found, value_set=pa.array(named, pa.string()))

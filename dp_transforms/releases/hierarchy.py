@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,7 +47,6 @@ from dp_transforms.files.release_files import read_file, read_statement
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
-from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.releases.base import (
     NEIGHBOURS,
@@ -71,8 +70,6 @@ from dp_transforms.releases.tables import publish
 from dp_transforms.reports.phrases import amount, bound_words, mechanism_words
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dp_transforms.engines.base import Collections, Engine
 
 Path = tuple[str, ...]
@@ -102,9 +99,7 @@ def hierarchy_tables(lists: Iterable[tuple[Path, ReleasedList]], statement: Stat
         return path + ("",) * (len(levels) - len(path))
 
     lists = sorted(lists, key=lambda labelled: (len(labelled[0]), labelled[0]))
-    rows = (
-        (*label(path), *row) for path, released in lists for row in list(released) or [(0, 0)]
-    )
+    rows = ((*label(path), *row) for path, released in lists for row in list(released) or [(0, 0)])
     coordinates = (
         (*label(path), *row) for path, released in lists for row in released.coordinates or ()
     )
@@ -290,9 +285,7 @@ class HierarchyReleases(Releases):
         common = {name: value for name, value in statement.items() if name not in _OF_ALL}
         paths = sorted(lists, key=lambda path: (len(path), path))
         releases = {
-            path: _AddedUp(
-                lists[path], {**common, **prices[len(path)], "group": " / ".join(path)}
-            )
+            path: _AddedUp(lists[path], {**common, **prices[len(path)], "group": " / ".join(path)})
             for path in paths
         }
         super().__init__(releases, "group")

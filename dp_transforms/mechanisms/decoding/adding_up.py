@@ -48,10 +48,14 @@ def parts_of(whole: FrequencyList, children: Sequence[Curve]) -> list[FrequencyL
     """Distributes the partitions of a list over its children, by the curves of these.
 
     The sum of the curves differs from the list's. The difference is distributed at each j in
-    proportion to the curves' variances there. Partitions then go, from the largest to the smallest
-    frequency, to the children that have too few. So the parts add up exactly.
+    proportion to the curves' variances there. Rounded, the curves are lists; and the partitions of
+    all of these together, from the largest frequency to the smallest, take the frequencies of the
+    whole list in the same order. So each child keeps its number of partitions, frequencies change
+    as little as they can, and the parts add up exactly.
     """
     values, repeats = whole.frequencies, whole.multiplicities
+    if not len(values):
+        return [FrequencyList() for _ in children]
     sizes = np.cumsum(repeats)
     wanted = np.empty((len(children), len(values)))
     spread = np.empty_like(wanted)
@@ -59,27 +63,38 @@ def parts_of(whole: FrequencyList, children: Sequence[Curve]) -> list[FrequencyL
         wanted[line], spread[line] = child.at(values)
     spread += LEAST_VARIANCE * (wanted + LEAST_VARIANCE)
     wanted += spread / spread.sum(0) * (sizes - wanted.sum(0))
-    given = np.zeros(len(children))
+    # Near the rising numbers that fit best.
+    lower = np.minimum.accumulate(wanted[:, ::-1], axis=1)[:, ::-1]
+    wanted = np.maximum((np.maximum.accumulate(wanted, axis=1) + lower) / 2, 0)
+    rounded = np.floor(wanted + 0.5).astype(np.int64)
+    rounded[:, -1] = _rounded(wanted[:, -1], int(sizes[-1]))
+    rounded = np.minimum(rounded, rounded[:, -1:])
+    # The partitions of all children, by their places and then by how clearly they belong there.
+    new = np.diff(rounded, axis=1, prepend=0)
+    child, place = np.nonzero(new)
+    order = np.lexsort((rounded[child, place] - wanted[child, place], place))
+    child, counts = child[order], new[child, place][order]
+    # Both orders, cut wherever one of them has a cut.
+    ends = np.cumsum(counts)
+    cuts = np.union1d(ends, sizes)
+    of_child = child[np.searchsorted(ends, cuts)]
+    of_value = np.searchsorted(sizes, cuts)
     parts = np.zeros(wanted.shape, np.int64)
-    for place, number in enumerate(repeats.tolist()):
-        part = _rounded(nearest_of_sum(wanted[:, place] - given, spread[:, place], number), number)
-        parts[:, place] = part
-        given += part
+    np.add.at(parts, (of_child, of_value), np.diff(cuts, prepend=0))
     return [FrequencyList.from_runs(values, part) for part in parts]
 
 
 def _rounded(numbers: FloatArray, total: int) -> IntArray:
-    """Rounds numbers to integers of a given sum, those with the largest remainders up."""
-    parts = np.floor(numbers).astype(np.int64)
+    """Rounds numbers of at least 0 to integers of a given sum: down, but for those with the largest
+    remainders.
+
+    >>> _rounded(np.array([0.6, 1.7, 2.6]), 5).tolist()
+    [1, 2, 2]
+    """
+    numbers = nearest_of_sum(numbers, np.maximum(numbers, LEAST_VARIANCE), float(total))
+    parts = np.floor(numbers + 1e-9).astype(np.int64)
     missing = total - int(parts.sum())
-    if missing > 0:
-        most, more = divmod(missing, len(parts))
-        parts += most
-        parts[np.argsort(parts - numbers, kind="stable")[:more]] += 1
-    while missing < 0:
-        largest = int(np.argmax(np.where(parts > 0, parts - numbers, -np.inf)))
-        parts[largest] -= 1
-        missing += 1
+    parts[np.argsort(parts - numbers, kind="stable")[:missing]] += 1
     return parts
 
 

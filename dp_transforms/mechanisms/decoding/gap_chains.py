@@ -183,7 +183,11 @@ class GapChains:
                 self._masses[:, part] = masses
             self._kernel[part] = np.fft.rfft((weights * masses).sum(0), self._fast)
             self._end[part] = end_probabilities(
-                self._positions(part), self._means[part], weights, part.start >= self._split, self._stops
+                self._positions(part),
+                self._means[part],
+                weights,
+                part.start >= self._split,
+                self._stops,
             )
 
     def _chunks(self) -> Iterator[slice]:
@@ -358,8 +362,7 @@ def _join_arms(
     positive rows and of positive columns, from the evidence of both arms."""
     # Relative to a chain that is positive everywhere, so that large entries cancel.
     rows, columns = (
-        np.append(0.0, np.log(np.maximum(end, TINY)))
-        - np.append(np.cumsum(gain[::-1])[::-1], 0.0)
+        np.append(0.0, np.log(np.maximum(end, TINY))) - np.append(np.cumsum(gain[::-1])[::-1], 0.0)
         for end, gain in zip(masses, gains, strict=True)
     )
     # D rows with D or D - 1 columns.

@@ -43,8 +43,8 @@ def shares_of_parents(
     """Estimates each group's share of its parent, from the noisy coordinates of all groups of a
     level and the shapes of the level above.
 
-    Coordinates are compared with those that a share leads to. Their scale is that of the noise and
-    of the fluctuation of a random choice together, and their tails are exponential. The
+    Coordinates are compared with those that a share leads to. Their scale is that of the noise, of
+    the fluctuation of a random choice and of bends together, and their tails are exponential. The
     distribution of the groups' sizes is learned from all of them, and shares of one parent sum to
     1: what they miss or exceed it by is distributed in proportion to their variances.
     """
@@ -80,16 +80,22 @@ def _log_likelihood(shape: Shape, coordinates: NoisyCoordinates, shares: FloatAr
         index = np.arange(1.0, len(noisy) + 1)
         if is_row:
             values = shape.quantiles((index - 0.5) / shares[:, None])
-            expected, spread = values - index + 1, values / np.sqrt(2 * index)
+            expected = values - index + 1
+            bends = STEP**2 * np.log(np.maximum(values, 1)) / KNOT
+            spread = values * np.sqrt(0.5 / index + bends)
         else:
             sizes = shape.sizes(index) * shares[:, None]
-            expected, spread = sizes - index, np.sqrt(sizes / 2)
+            expected = sizes - index
+            bends = STEP**2 * np.log(index) / KNOT
+            spread = np.sqrt(sizes / 2 + sizes**2 * bends)
         scale = np.where(expected > 0, np.hypot(1 / rate, spread), 1 / rate)
         score -= (np.abs(noisy - np.maximum(expected, 0)) / scale + np.log(scale)).sum(1)
     return score
 
 
-def expected_gaps(shape: Shape, share: float, length: int, is_row: bool) -> tuple[FloatArray, FloatArray]:
+def expected_gaps(
+    shape: Shape, share: float, length: int, is_row: bool
+) -> tuple[FloatArray, FloatArray]:
     """Returns logarithms of the mean gaps behind the first coordinates of an arm, for d = 0, and of
     the numbers of users at which they are."""
     index = np.arange(1.0, length + 1)
