@@ -1,5 +1,5 @@
-"""Releases frequency lists of a public hierarchy of groups, such as counties in states; they add up.
-See ``dp_transforms.releases.hierarchy`` for the privacy argument."""
+"""Releases frequency lists of a public hierarchy of groups, such as counties in states, which add
+up. See ``dp_transforms.releases.hierarchy`` for the privacy argument."""
 
 from __future__ import annotations
 

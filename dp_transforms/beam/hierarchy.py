@@ -44,6 +44,7 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
       levels, groups, epsilon, max_partitions_per_user, shares: see ``release_hierarchy``; groups
         are tuples.
       partition_groups: a public table of the leaf group of each partition.
+      most_partitions: see ``release_hierarchy``.
       secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
@@ -74,6 +75,7 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
         max_partitions_per_user: int,
         shares: Sequence[Number] | None = None,
         partition_groups: PartitionGroups | None = None,
+        most_partitions: Sequence[int] | None = None,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
@@ -85,6 +87,7 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
             max_partitions_per_user=max_partitions_per_user,
             shares=shares,
             partition_groups=partition_groups,
+            most_partitions=most_partitions,
         )
         self._secret = secret
         self._num_buckets = num_buckets

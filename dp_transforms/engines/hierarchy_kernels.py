@@ -86,7 +86,11 @@ def release_histograms(
         ]
         for depth, mechanism in enumerate(spec.mechanisms)
     ]
-    released = release_lists_of_tree(lists, spec.parents, spec.mechanisms, tapes)
+    most = None
+    if spec.most_partitions is not None:
+        of_group = dict(zip(spec.groups, spec.most_partitions, strict=True))
+        most = [of_group[path] for path in paths[-1]]
+    released = release_lists_of_tree(lists, spec.parents, spec.mechanisms, tapes, most)
     return [
         labelled
         for level, of_level in zip(paths, released, strict=True)

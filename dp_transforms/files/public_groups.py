@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyarrow import csv
 
 from dp_transforms.columnar.attributes import attribute_text
-from dp_transforms.errors import InputError
-from dp_transforms.files.paths import discreet, faults, local_path, read_bytes
+from dp_transforms.errors import InputError, as_input_error
+from dp_transforms.files.paths import as_filesystem_error, local_path, read_bytes
 
 Path = tuple[str, ...]
 
@@ -32,8 +32,8 @@ def read_groups(
       InputError: the table has no such columns, or cannot be read.
       TypeError: there are no groups of these kinds.
 
-    >>> read_groups({"state": ["TX", "TX"], "county": ["Harris", "Travis"]}, ["state", "county"], [])
-    ([('TX', 'Harris'), ('TX', 'Travis')], None)
+    >>> read_groups({"state": ["TX", "UT"], "county": ["Harris", "Utah"]}, ["state", "county"], [])
+    ([('TX', 'Harris'), ('UT', 'Utah')], None)
     """
     if not _is_table(groups):
         if isinstance(groups, bytes) or not isinstance(groups, Iterable):
@@ -73,16 +73,16 @@ def _is_table(groups: Any) -> bool:
 def _table(groups: Any) -> pa.Table:
     if isinstance(groups, (str, os.PathLike)):
         path = local_path(os.fspath(groups))
-        with faults(f"{path} cannot be read"):
+        with as_filesystem_error(f"{path} cannot be read"):
             content = read_bytes(path)
-        with discreet(
+        with as_input_error(
             f"{path} cannot be read as CSV in UTF-8 with a header: convert it",
             (pa.ArrowInvalid, UnicodeDecodeError),
         ):
             header = csv.open_csv(pa.BufferReader(content)).schema.names
             as_text = csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
             return csv.read_csv(pa.BufferReader(content), convert_options=as_text)
-    with discreet("groups must be a table with columns of text or integers", (Exception,)):
+    with as_input_error("groups must be a table with columns of text or integers", (Exception,)):
         return pa.table(dict(groups) if isinstance(groups, Mapping) else groups)
 
 

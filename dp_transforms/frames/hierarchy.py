@@ -30,6 +30,7 @@ def release_hierarchy(
     epsilon: Number,
     max_partitions_per_user: int,
     shares: Sequence[Number] | None = None,
+    most_partitions: Sequence[int] | None = None,
     drop_nulls: bool = False,
     session: Session | None = None,
     secret: JobSecret | None = None,
@@ -58,6 +59,10 @@ def release_hierarchy(
         together.
       shares: how epsilon is divided, as numbers for everything and for each level; equal by
         default. Public: choose them without looking at the records.
+      most_partitions: public upper bounds on the numbers of partitions of the groups, in their
+        order, such as the numbers of homes of counties. They cost nothing, and small groups come
+        out much nearer. By default they are counted in ``groups`` if it has the partitions. A
+        released list may exceed its bound where it must for lists to add up.
 
     Returns:
       A mapping from the path of each group, such as ("Texas", "Harris"), to its ``ListRelease``;
@@ -83,6 +88,7 @@ def release_hierarchy(
         epsilon=epsilon,
         max_partitions_per_user=max_partitions_per_user,
         shares=shares,
+        most_partitions=most_partitions,
         partition_groups=of_partitions and PartitionGroups(*of_partitions),
     )
     columns = [] if of_partitions else [*spec.levels]

@@ -16,10 +16,10 @@ sum of the levels' epsilons. Proof, for any value of the secret that keys the bo
    user adds one to at most kappa counts in all lists of the level together, however they are spread
    over groups. Sorting each list does not increase its L1 distance. Hence the sum over groups of
    |X_g - Y_g|_1 is at most kappa.
-4. Each list's coordinates get independent noise (``mechanisms.partition.frobenius``) of one rate c =
-   epsilon_level / kappa. The probability of all drawn coordinates of the level is the product of
-   those of its groups. For neighbours the ratio is at most the product of exp(c |X_g - Y_g|_1), and
-   so at most exp(c kappa) = exp(epsilon_level).
+4. Each list's coordinates get independent noise (``mechanisms.partition.frobenius``) of one rate,
+   c = epsilon_level / kappa. The probability of all drawn coordinates of the level is the product
+   of those of its groups. For neighbours the ratio is at most the product of exp(c |X_g - Y_g|_1),
+   and so at most exp(c kappa) = exp(epsilon_level).
 5. Levels have independent noise, and their epsilons add up: sequential composition.
 6. The lists are computed from the noisy coordinates and public numbers: post-processing. QED.
 """
@@ -28,7 +28,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,8 +47,10 @@ from dp_transforms.files.output import csv_lines
 from dp_transforms.files.release_files import read_file, read_statement
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
-from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE, ReleasedList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.postprocessing.estimates import Estimate
+from dp_transforms.releases import hierarchy_page
 from dp_transforms.releases.base import (
     NEIGHBOURS,
     ReleasedTables,
@@ -67,7 +70,8 @@ from dp_transforms.releases.lists import (
 )
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
-from dp_transforms.reports.phrases import amount, bound_words, mechanism_words
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words, amount, bound_words, mechanism_words
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -119,6 +123,7 @@ class HierarchySpec(ReleaseSpec):
       groups: the public leaf groups, each by the names of its groups at all levels.
       shares: how epsilon is divided: among everything, and each level; equal by default.
       partition_groups: the leaf group of each partition, if no columns of records say it.
+      most_partitions: public upper bounds on the numbers of partitions of the leaf groups.
     """
 
     tables = ReleasedTables(HIERARCHY_FILE, hierarchy_tables)
@@ -129,6 +134,7 @@ class HierarchySpec(ReleaseSpec):
     max_partitions_per_user: int
     shares: Sequence[Number] | None = None
     partition_groups: PartitionGroups | None = None
+    most_partitions: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", _names("levels", self.levels))
@@ -139,6 +145,20 @@ class HierarchySpec(ReleaseSpec):
         _ = self.mechanisms
         if self.partition_groups is not None:
             _check_partitions(self.partition_groups, len(self.groups))
+            if self.most_partitions is None:
+                counts = Counter(self.partition_groups.groups)
+                most = tuple(counts[place] for place in range(len(self.groups)))
+                object.__setattr__(self, "most_partitions", most)
+        if self.most_partitions is not None:
+            most = tuple(self.most_partitions)
+            if len(most) != len(self.groups) or not all(
+                isinstance(number, int) and 0 <= number <= MAX_VALUE for number in most
+            ):
+                raise ValueError(
+                    f"most_partitions must be integers from 0, one for each of the {len(self.groups)} "
+                    "groups"
+                )
+            object.__setattr__(self, "most_partitions", most)
 
     @functools.cached_property
     def level_epsilons(self) -> tuple[Fraction, ...]:
@@ -324,6 +344,26 @@ class HierarchyReleases(Releases):
         """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
         publish({directory: self}, overwrite)
 
+    def page(self, words: Words = NO_WORDS) -> Page:
+        return hierarchy_page.hierarchy_page(self, words)
+
+    def _figure(self) -> Any:
+        return hierarchy_page.hierarchy_figure(self, NO_WORDS)
+
+    def _columns(self) -> dict[str, Any]:
+        names = [self._label_columns(path) for path in self]
+        columns: dict[str, Any] = {level: [name[level] for name in names] for level in self.levels}
+        for number, method in _NUMBERS.items():
+            estimates = [method(release) for release in self.values()]
+            for end in ("value", "low", "high"):
+                label = number if end == "value" else f"{number}, {end}"
+                columns[label] = [getattr(estimate, end) for estimate in estimates]
+        return columns
+
+    @property
+    def _words(self) -> int:  # type: ignore[override]
+        return len(self.levels)
+
     def statement_words(self) -> list[str]:
         return statement_words(self.statement)
 
@@ -353,6 +393,12 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
         bound_words(statement),
         mechanism_words((entry["mechanism"] for entry in statement["levels"]), "users"),
     ]
+
+
+_NUMBERS: dict[str, Callable[[ListRelease], Estimate]] = {
+    "partitions": ListRelease.number_of_partitions,
+    "total": ListRelease.total,
+}
 
 
 def _level_names(statement: Mapping[str, Any]) -> list[str]:

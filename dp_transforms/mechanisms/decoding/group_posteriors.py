@@ -35,17 +35,22 @@ BATCH = 1 << 21  # The number of states in the windows of a batch of groups.
 NEGLIGIBLE = 1e-4  # Probabilities of states that curves leave out.
 
 
-def curve_alone(coordinates: NoisyCoordinates) -> Curve:
-    """Returns the curve of a list that is decoded from its own coordinates."""
-    (curve,) = _curves(fitted_chains(_arms([coordinates]), coordinates.rate))
+def curve_alone(coordinates: NoisyCoordinates, most_partitions: int | None = None) -> Curve:
+    """Returns the curve of a list that is decoded from its own coordinates, and from a public upper
+    bound on its number of partitions if there is one."""
+    most = None if most_partitions is None else [most_partitions]
+    (curve,) = _curves(fitted_chains(_arms([coordinates], most), coordinates.rate))
     return curve
 
 
 def curves_of_groups(
-    coordinates: Sequence[NoisyCoordinates], shapes: Sequence[Shape], parents: Sequence[int]
+    coordinates: Sequence[NoisyCoordinates],
+    shapes: Sequence[Shape],
+    parents: Sequence[int],
+    most_partitions: Sequence[int] | None = None,
 ) -> list[Curve]:
-    """Returns the curves of the groups of a level, given the shapes of the level above and the
-    place of each group's parent there."""
+    """Returns the curves of the groups of a level, given the shapes of the level above, the place
+    of each group's parent there, and perhaps public bounds on numbers of partitions."""
     if not coordinates:
         return []
     rate = coordinates[0].rate
@@ -54,7 +59,11 @@ def curves_of_groups(
     sizes = [len(noisy.rows) + len(noisy.columns) for noisy in coordinates]
     # Groups of one batch are of one size, as far as possible, since arms are padded.
     order = sorted(range(len(sizes)), key=lambda group: -sizes[group])
-    shares = shares_of_parents(shapes, np.asarray(parents), coordinates)
+    if most_partitions is None:
+        shares = shares_of_parents(shapes, np.asarray(parents), coordinates)
+    else:
+        sums = np.bincount(parents, most_partitions, len(shapes))
+        shares = np.maximum(most_partitions, 1e-3) / np.maximum(sums, 1e-3)[np.asarray(parents)]
     curves: dict[int, Curve] = {}
     begin = 0
     while begin < len(order):
@@ -68,20 +77,26 @@ def curves_of_groups(
             [shapes[parents[group]] for group in batch],
             shares[batch],
             cell,
+            None if most_partitions is None else [most_partitions[group] for group in batch],
         )
         curves |= zip(batch, _curves(chains), strict=True)
         begin = end
     return [curves[group] for group in range(len(sizes))]
 
 
-def _arms(coordinates: Sequence[NoisyCoordinates]) -> list[Arm]:
+def _arms(
+    coordinates: Sequence[NoisyCoordinates], most_partitions: Sequence[int] | None = None
+) -> list[Arm]:
     arms = []
     for is_row in (True, False):
-        for noisy in coordinates:
+        for group, noisy in enumerate(coordinates):
             values = np.clip(noisy.rows if is_row else noisy.columns, -LARGEST, LARGEST)
             values = values if len(values) else np.zeros(1, np.int64)
             zeros, most = np.zeros(len(values), np.int64), np.full(len(values), LARGEST)
-            arms.append(Arm(values, falling_fit(values), zeros, most))
+            if most_partitions is not None and not is_row:
+                limit = most_partitions[group] - np.arange(1, len(values) + 1)
+                most = np.clip(limit, 0, LARGEST)
+            arms.append(Arm(values, np.minimum(falling_fit(values), most), zeros, most))
     return arms
 
 
@@ -90,11 +105,12 @@ def _fitted_groups(
     shapes: Sequence[Shape],
     shares: FloatArray,
     cell: int,
+    most_partitions: Sequence[int] | None = None,
 ) -> GapChains:
     """Returns the chains of groups, with bends and weights of distributions fitted by EM, given the
     shape of each one's parent and its share of it."""
     groups, rate = len(coordinates), coordinates[0].rate
-    arms = _arms(coordinates)
+    arms = _arms(coordinates, most_partitions)
     entries = Entries(shapes, shares, rate)
     expected = [
         expected_gaps(shapes[i % groups], shares[i % groups], len(arm.values), i < groups)
@@ -143,7 +159,6 @@ def _curves(chains: GapChains) -> Iterator[Curve]:
         means.append(mass[some])
         variances.append((spread - behind)[some])
         # Row i is not in c_j for j < i.
-        alive = tails[:, 0]
         values.append(np.arange(len(places)))
         means.append(-(mass * some).sum(1))
         variances.append(-((spread - behind) * some).sum(1))
@@ -152,7 +167,7 @@ def _curves(chains: GapChains) -> Iterator[Curve]:
         mean = (places * mass).sum(1)
         variance = np.maximum((places**2.0 * mass).sum(1) - mean**2, 0)
         index = np.arange(1, len(places) + 1)
-        kept = alive_up_to = mean > NEGLIGIBLE
+        kept = mean > NEGLIGIBLE
         for sign, shift in ((1, 0), (-1, 1)):
             values.append(index[kept] - shift)
             means.append(sign * mean[kept])

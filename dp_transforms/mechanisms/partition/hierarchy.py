@@ -27,6 +27,7 @@ def release_lists_of_tree(
     parents: Sequence[Sequence[int]],
     mechanisms: Sequence[FrobeniusMechanism],
     tapes: Sequence[Sequence[RandomTape]],
+    most_partitions: Sequence[int] | None = None,
 ) -> list[list[ReleasedList]]:
     """Releases the lists of all groups; see the module for the guarantee.
 
@@ -35,6 +36,7 @@ def release_lists_of_tree(
       parents: for each level below the top, the place of each group's parent in the level above.
       mechanisms: of each level.
       tapes: of each list; all different.
+      most_partitions: public upper bounds on the numbers of partitions of the lowest groups.
 
     Returns:
       The released lists in the same order. Each is the union of its children's.
@@ -63,6 +65,6 @@ def release_lists_of_tree(
             for decoded, coordinates in zip(decoded_level, drawn_level, strict=True)
         ]
         for mechanism, decoded_level, drawn_level in zip(
-            mechanisms, decode_hierarchy(drawn, parents), drawn, strict=True
+            mechanisms, decode_hierarchy(drawn, parents, most_partitions), drawn, strict=True
         )
     ]
