@@ -155,8 +155,8 @@ class HierarchySpec(ReleaseSpec):
                 isinstance(number, int) and 0 <= number <= MAX_VALUE for number in most
             ):
                 raise ValueError(
-                    f"most_partitions must be integers from 0, one for each of the {len(self.groups)} "
-                    "groups"
+                    "most_partitions must be integers from 0, one for each of the "
+                    f"{len(self.groups):,} groups"
                 )
             object.__setattr__(self, "most_partitions", most)
 

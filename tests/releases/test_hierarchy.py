@@ -88,7 +88,9 @@ def test_every_record_is_in_the_group_of_its_path_or_dropped():
         (4, 8, None, "x"),
         (5, 9, "b", "none"),
     ]
-    columns = dict(zip(("user", "partition", "state", "county"), zip(*rows), strict=True))
+    columns = dict(
+        zip(("user", "partition", "state", "county"), zip(*rows, strict=True), strict=True)
+    )
     found = hierarchy_kernels.in_leaf_groups(
         pa.table({k: list(v) for k, v in columns.items()}), spec
     )
