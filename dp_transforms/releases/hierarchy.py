@@ -67,6 +67,7 @@ from dp_transforms.releases.lists import (
     parse_coordinates,
     parse_lists,
     price_entries,
+    price_of,
 )
 from dp_transforms.releases.series import Releases
 from dp_transforms.releases.tables import publish
@@ -212,7 +213,7 @@ class HierarchySpec(ReleaseSpec):
     def requests(self) -> tuple[Request, ...]:
         # All lists of a level together have the range of one.
         return tuple(
-            Request(title, Cost(PrivacyBudget(mechanism.epsilon), mechanism.loss_range))
+            Request(title, Cost(price_of(mechanism), mechanism.loss_range))
             for title, mechanism in zip(self._titles, self.mechanisms, strict=True)
         )
 

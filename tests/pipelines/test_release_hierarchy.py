@@ -1,17 +1,24 @@
+import pytest
+
 from dp_transforms import load
 from pipelines.release_hierarchy import main
 from tests.jobs import flags_over, job_flags, statement
 
-HOMES = (
-    "user,page,state,county\n1,10,Oak,Ames\n2,10,Oak,Ames\n3,11,Oak,Bell\n4,12,Elm,Ford\n5,13,,\n"
-)
+HOMES = """\
+user,page,state,county
+1,10,Oak,Ames
+2,10,Oak,Ames
+3,11,Oak,Bell
+4,12,Elm,Ford
+5,13,,
+"""
 COUNTIES = "state,county\nOak,Ames\nOak,Bell\nElm,Ford\nElm,Gray\n"
 
 
 def command(tmp_path, *flags, counties=COUNTIES):
     (tmp_path / "records.csv").write_text(HOMES)
     (tmp_path / "counties.csv").write_text(counties)
-    usual = {"--levels": "state,county", "--groups": f"{tmp_path}/counties.csv", "--epsilon": "150"}
+    usual = {"--levels": "state,county", "--groups": f"{tmp_path}/counties.csv", "--epsilon": "99"}
     return main(job_flags(tmp_path, *flags_over(usual, *flags)))
 
 
@@ -33,10 +40,10 @@ def test_lists_add_up_and_records_outside_are_dropped(tmp_path, capsys):
         "Oak,Bell,1,1",
     ]
     levels = statement(tmp_path)["levels"]
-    assert [(level["level"], level["groups"], level["epsilon"]) for level in levels] == [
-        ("all", 1, 50),
-        ("state", 2, 50),
-        ("county", 4, 50),
+    assert [(level["level"], level["groups"], round(level["epsilon"])) for level in levels] == [
+        ("all", 1, 33),
+        ("state", 2, 33),
+        ("county", 4, 33),
     ]
     assert list(load(tmp_path / "out")["Elm", "Gray"].released) == []
 
@@ -52,7 +59,8 @@ def test_a_file_of_partitions_needs_no_columns_of_levels(tmp_path):
 def test_what_is_wrong_is_named_before_records_are_read(tmp_path, capsys):
     assert command(tmp_path, counties="state,town\nOak,Ames\n") == 2
     assert "groups has no column 'county'" in capsys.readouterr().err
-    assert command(tmp_path, "--levels=state,state") == 2
+    with pytest.raises(SystemExit):
+        command(tmp_path, "--levels=state,state")
     assert "--levels: must be different columns" in capsys.readouterr().err
     assert command(tmp_path, "--shares=1,1") == 2
     assert "shares must be 3 positive numbers" in capsys.readouterr().err

@@ -59,8 +59,8 @@ def parts_of(whole: FrequencyList, children: Sequence[Curve]) -> list[FrequencyL
     sizes = np.cumsum(repeats)
     wanted = np.empty((len(children), len(values)))
     spread = np.empty_like(wanted)
-    for line, child in enumerate(children):
-        wanted[line], spread[line] = child.at(values)
+    for row, child in enumerate(children):
+        wanted[row], spread[row] = child.at(values)
     spread += LEAST_VARIANCE * (wanted + LEAST_VARIANCE)
     wanted += spread / spread.sum(0) * (sizes - wanted.sum(0))
     # Near the rising numbers that fit best.
@@ -71,13 +71,13 @@ def parts_of(whole: FrequencyList, children: Sequence[Curve]) -> list[FrequencyL
     rounded = np.minimum(rounded, rounded[:, -1:])
     # The partitions of all children, by their places and then by how clearly they belong there.
     new = np.diff(rounded, axis=1, prepend=0)
-    child, place = np.nonzero(new)
-    order = np.lexsort((rounded[child, place] - wanted[child, place], place))
-    child, counts = child[order], new[child, place][order]
+    line, place = np.nonzero(new)
+    order = np.lexsort((rounded[line, place] - wanted[line, place], place))
+    of_run, counts = line[order], new[line, place][order]
     # Both orders, cut wherever one of them has a cut.
     ends = np.cumsum(counts)
     cuts = np.union1d(ends, sizes)
-    of_child = child[np.searchsorted(ends, cuts)]
+    of_child = of_run[np.searchsorted(ends, cuts)]
     of_value = np.searchsorted(sizes, cuts)
     parts = np.zeros(wanted.shape, np.int64)
     np.add.at(parts, (of_child, of_value), np.diff(cuts, prepend=0))

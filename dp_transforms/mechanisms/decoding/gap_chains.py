@@ -237,7 +237,9 @@ class GapChains:
         masses, evidence = self.by_arm(mass), self.by_arm(gains)
         joined = [
             _join_arms(
-                *(part[which :: self._lists] for part in (masses, evidence, self.arms)),
+                masses[which :: self._lists],
+                evidence[which :: self._lists],
+                self.arms[which :: self._lists],
                 self._few[:, which],
             )
             for which in range(self._lists)

@@ -181,8 +181,7 @@ def _curve(values: IntArray, means: FloatArray, variances: FloatArray) -> Curve:
     sums = []
     for differences in (means, variances):
         gathered = np.bincount(inverse, differences, len(distinct))
-        sums.append(np.cumsum(gathered[::-1])[::-1])
+        sums.append(np.maximum(np.cumsum(gathered[::-1])[::-1], 0))
     kept = distinct >= 1
-    means, variances = (part[kept] for part in sums)
-    means = np.maximum.accumulate(np.maximum(means, 0)[::-1])[::-1]
-    return Curve(distinct[kept], means, np.maximum(variances, 0))
+    falling = np.maximum.accumulate(sums[0][kept][::-1])[::-1]
+    return Curve(distinct[kept].astype(np.int64), falling, sums[1][kept])

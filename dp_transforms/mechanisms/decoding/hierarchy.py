@@ -25,7 +25,9 @@ def decode_hierarchy(
         of groups keep them, but where lists must add up the released ones may exceed them.
     """
     most = _bounds_of_levels(parents, most_partitions)
-    curves: list[list[Curve]] = [[curve_alone(levels[0][0], most[0] and most[0][0])]]
+    curves: list[list[Curve]] = [
+        [curve_alone(levels[0][0], None if most[0] is None else most[0][0])]
+    ]
     for depth, coordinates in enumerate(levels[1:], 1):
         shapes = [Shape(curve) for curve in curves[-1]]
         curves.append(curves_of_groups(coordinates, shapes, parents[depth - 1], most[depth]))

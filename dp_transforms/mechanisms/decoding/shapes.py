@@ -73,14 +73,16 @@ class Shape:
         logarithms = np.log(users)
         beyond = np.maximum(logarithms - self._values[-1], 0)
         sizes = np.interp(logarithms, self._values, self._sizes) - self._slope * beyond
-        return np.exp(sizes)
+        partitions: FloatArray = np.exp(sizes)
+        return partitions
 
     def quantiles(self, ranks: FloatArray) -> FloatArray:
         """Returns the numbers of users at ranks, any positive numbers; 0.5 behind the last."""
         logarithms = np.log(ranks)
         beyond = np.maximum(self._sizes[-1] - logarithms, 0)
         values = np.interp(-logarithms, -self._sizes, self._values) + beyond / self._slope
-        return np.where(logarithms > self._sizes[0], 0.5, np.exp(values))
+        quantiles: FloatArray = np.where(logarithms > self._sizes[0], 0.5, np.exp(values))
+        return quantiles
 
 
 def nearest_of_sum(wanted: FloatArray, spread: FloatArray, total: float) -> FloatArray:

@@ -195,7 +195,8 @@ class BentShapes:
         target = self._bend() + self._sign * np.clip(gaps / mean - 1, -1, 3)
 
         def sums(places: IntArray, values: FloatArray) -> FloatArray:
-            return np.bincount(places, values, groups * knots).reshape(groups, knots)
+            gathered = np.bincount(places, values, groups * knots).astype(np.float64)
+            return gathered.reshape(groups, knots)
 
         right = sums(left, weight * (1 - part) * target) + sums(left + 1, weight * part * target)
         matrix = np.zeros((groups, knots, knots))
