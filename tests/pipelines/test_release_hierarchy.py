@@ -57,12 +57,12 @@ def test_a_file_of_partitions_needs_no_columns_of_levels(tmp_path):
 
 
 def test_what_is_wrong_is_named_before_records_are_read(tmp_path, capsys):
-    assert command(tmp_path, counties="state,town\nOak,Ames\n") == 2
+    assert command(tmp_path, counties="state,town\nOak,Ames\n") != 0
     assert "groups has no column 'county'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         command(tmp_path, "--levels=state,state")
     assert "--levels: must be different columns" in capsys.readouterr().err
-    assert command(tmp_path, "--shares=1,1") == 2
+    assert command(tmp_path, "--shares=1,1") != 0
     assert "shares must be 3 positive numbers" in capsys.readouterr().err
     assert command(tmp_path, f"--groups={tmp_path}/none.csv") != 0
     assert "none.csv" in capsys.readouterr().err
