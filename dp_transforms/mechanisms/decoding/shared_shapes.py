@@ -62,7 +62,14 @@ def shares_of_parents(
         posterior /= posterior.sum(1, keepdims=True)
         prior = (posterior.sum(0) + PRIOR_GROUPS / SIZES) / (len(posterior) + PRIOR_GROUPS)
     means = posterior @ sizes / wholes
-    variances = np.maximum(posterior @ sizes**2 / wholes**2 - means**2, 1e-12)
+    # What is tried is some way apart. The first column alone says how many partitions there are.
+    apart = means * math.log(sizes[1] / sizes[0])
+    variances = np.maximum(posterior @ sizes**2 / wholes**2 - means**2, 0) + apart**2 / 12
+    noisy = np.array([c.columns[0] + 1.0 if len(c.columns) else 0.0 for c in coordinates]) / wholes
+    of_noise = 2 / (np.array([c.rate for c in coordinates]) * wholes) ** 2
+    weight = of_noise / (of_noise + variances)
+    means = weight * means + (1 - weight) * noisy
+    variances = np.maximum(weight * variances, 1e-12)
     shares = np.empty(len(means))
     for parent in range(len(shapes)):
         which = np.flatnonzero(parents == parent)
