@@ -13,6 +13,7 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.releases import (
     AllRecordsSpec,
     Attribute,
+    AttributesSpec,
     DegreesSpec,
     GroupsSpec,
     HierarchySpec,
@@ -118,6 +119,12 @@ CASES = {
             max_partitions_per_user=3,
             partition_groups=PartitionGroups(("1", "2", "3", "5"), (0, 1, 1, 0)),
         )
+    ),
+    "attributes": ReleaseCase(
+        AttributesSpec(
+            attributes=["sex", "day", ("day", "sex")], epsilon=4, shares={("day", "sex"): 2}
+        ),
+        ("sex", "day"),
     ),
     "degrees": ReleaseCase(DegreesSpec(2)),
     "projected degrees": ReleaseCase(DegreesSpec(4, "in", degree_bound=3)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.errors import without_originals
 from dp_transforms.files.frame_records import Names
 from dp_transforms.files.public_groups import read_groups
-from dp_transforms.frames.api import _run
+from dp_transforms.frames.api import run_spec
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.releases import HierarchyReleases, HierarchySpec
 from dp_transforms.releases.hierarchy import PartitionGroups
@@ -16,7 +16,7 @@ from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.python_values import several_names
 
 if TYPE_CHECKING:
-    from dp_transforms.frames.session import Session
+    from dp_transforms.frames.api import Payer
 
 
 @without_originals()
@@ -32,7 +32,7 @@ def release_hierarchy(
     shares: Sequence[Number] | None = None,
     most_partitions: Sequence[int] | None = None,
     drop_nulls: bool = False,
-    session: Session | None = None,
+    session: Payer | None = None,
     secret: JobSecret | None = None,
 ) -> HierarchyReleases:
     """Releases the lists of all groups of a public hierarchy; they add up exactly.
@@ -93,5 +93,5 @@ def release_hierarchy(
     )
     columns = [] if of_partitions else [*spec.levels]
     records = data, user, partition, drop_nulls, columns
-    (lists,), statement = _run(spec, session, secret, *records)
+    (lists,), statement = run_spec(spec, session, secret, *records)
     return HierarchyReleases(dict(lists), statement)
