@@ -16,7 +16,7 @@ from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.python_values import several_names
 
 if TYPE_CHECKING:
-    from dp_transforms.frames.api import Payer
+    from dp_transforms.frames.payer import Payer
 
 
 @without_originals()

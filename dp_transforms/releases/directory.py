@@ -58,8 +58,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
 
     Returns:
       A ``ListRelease``, ``NamesRelease``, ``GroupReleases``, ``AttributeReleases`` or
-      ``HierarchyReleases``; from a job with ``--period``, the ``Releases`` of all periods; from one that made a list and names, both;
-      and from choose-kappa the ``DegreesOfUsers``.
+      ``HierarchyReleases``; from a job with ``--period``, the ``Releases`` of all periods; from one
+      that made a list and names, both; and from choose-kappa the ``DegreesOfUsers``.
 
     Raises:
       ValueError: there is no release, or it cannot be read.
