@@ -98,6 +98,7 @@ BENCHMARKS = (
         timed=False,
     ),
     Benchmark("yahoo_retelling", "Yahoo!'s release, retold", 25, timed=False),
+    Benchmark("hierarchy", "Lists that add up", 40),
     Benchmark("count_intervals", "Intervals of noisy counts", 5, timed=False),
 )
 

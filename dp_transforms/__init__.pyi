@@ -10,6 +10,7 @@ from .beam.degrees import CountDegrees as CountDegrees
 from .beam.degrees import CountProjectedDegrees as CountProjectedDegrees
 from .beam.degrees import ReleaseNodeDegrees as ReleaseNodeDegrees
 from .beam.grouped import ReleaseGroupedLists as ReleaseGroupedLists
+from .beam.hierarchy import ReleaseHierarchy as ReleaseHierarchy
 from .beam.reading import FromFrame as FromFrame
 from .beam.reading import ReadRecords as ReadRecords
 from .beam.records import ToRecords as ToRecords
@@ -30,6 +31,7 @@ from .frames.api import release_by_period as release_by_period
 from .frames.api import release_counts as release_counts
 from .frames.api import release_groups as release_groups
 from .frames.api import select as select
+from .frames.hierarchy import release_hierarchy as release_hierarchy
 from .frames.session import Session as Session
 from .frames.several import release_and_select as release_and_select
 from .frames.several import select_by_period as select_by_period
@@ -41,6 +43,7 @@ from .releases.directory import load as load
 from .releases.frequency_list import ListRelease as ListRelease
 from .releases.groups import Attribute as Attribute
 from .releases.groups import GroupReleases as GroupReleases
+from .releases.hierarchy import HierarchyReleases as HierarchyReleases
 from .releases.list_and_names import ListAndNames as ListAndNames
 from .releases.name_answers import NameCount as NameCount
 from .releases.names import NamesRelease as NamesRelease

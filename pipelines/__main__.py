@@ -22,6 +22,7 @@ COMMANDS = {
     "select": ("select_partitions", "release the names of partitions that enough users have"),
     "release-all": ("release_all", "release the list and names, from one read and one budget"),
     "release-groups": ("release_grouped_lists", "release the lists of all users and of each group"),
+    "release-hierarchy": ("release_hierarchy", "release lists of a tree of groups, which add up"),
     "release-attributes": (
         "release_attributes",
         "release how users are distributed over the values of each of their attributes",

@@ -11,6 +11,7 @@ JOBS = (
     "release_degree_list",
     "release_frequency_list",
     "release_grouped_lists",
+    "release_hierarchy",
     "select_partitions",
 )
 """The modules of jobs that release something of records."""

@@ -52,6 +52,17 @@ all dropped records are taken to be outside of the top
 a kappa that noisy degrees chose is taken for one that was set before
 - self._possible_kappas = len(degrees.lowest)
 + self._possible_kappas = 1
+# dp_transforms/releases/hierarchy.py: ./test_every_job_is_private.py::test_a_level_costs_its_share_whatever_the_number_of_its_groups
+the lowest level of a hierarchy is not charged
+- for title, mechanism in zip(self._titles, self.mechanisms, strict=True)
++ for title, mechanism in zip(self._titles[:-1], self.mechanisms[:-1], strict=True)
+each level of a hierarchy is released with the whole epsilon
+- return tuple(whole * share / sum(shares) for share in shares)
++ return tuple(whole for share in shares)
+# dp_transforms/engines/hierarchy_kernels.py: ./test_every_job_is_private.py::test_a_level_costs_its_share_whatever_the_number_of_its_groups
+a user counts in kappa partitions of each group
+- return listed(kept, place.filter(is_known).cast(pa.string()))
++ return listed(kept.set_column(0, USER, pc.binary_join_element_wise(kept[USER].cast(pa.string()), place.filter(is_known).cast(pa.string()), " ")), place.filter(is_known).cast(pa.string()))
 # dp_transforms/mechanisms/identifier.py: test_identifier.py
 mechanisms that differ in their last parameter alone share their noise
 - for field in dataclasses.fields(mechanism)

@@ -16,6 +16,7 @@ from dp_transforms.releases import (
     AttributesSpec,
     DegreesSpec,
     GroupsSpec,
+    HierarchySpec,
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
@@ -24,6 +25,7 @@ from dp_transforms.releases import (
     PeriodNamesSpec,
     UserDegreesSpec,
 )
+from dp_transforms.releases.hierarchy import PartitionGroups
 
 
 def whole(spec, collections):
@@ -80,6 +82,14 @@ GROUPS = GroupsSpec(
     selection=PrivacyBudget(1, 1e-2),
 )
 
+HIERARCHY = HierarchySpec(
+    levels=["sex", "day"],
+    groups=[(sex, f"2026-01-0{day}") for sex in "mfx" for day in (1, 3, 2)],
+    epsilon=2,
+    max_partitions_per_user=3,
+    shares=[1, 1, "2.5"],
+)
+
 CASES = {
     "list": ReleaseCase(LIST),
     "list by a walk": ReleaseCase(ListSpec(partition_mechanism(9, 3))),
@@ -107,6 +117,16 @@ CASES = {
         PeriodNamesSpec(**PERIODS, delta=1e-2, noisy_counts=True), ("day",), "day"
     ),
     "groups": ReleaseCase(GROUPS, ("sex", "day")),
+    "hierarchy": ReleaseCase(HIERARCHY, ("sex", "day")),
+    "hierarchy of named partitions": ReleaseCase(
+        HierarchySpec(
+            levels=["kind"],
+            groups=["few", "many"],
+            epsilon=2,
+            max_partitions_per_user=3,
+            partition_groups=PartitionGroups(("1", "2", "3", "5"), (0, 1, 1, 0)),
+        )
+    ),
     "attributes": ReleaseCase(
         AttributesSpec(
             attributes=["sex", "day", ("day", "sex")], epsilon=4, shares={("day", "sex"): 2}

@@ -16,13 +16,14 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms import JobSecret, releases
-from dp_transforms.engines import in_process, selection_kernels
+from dp_transforms.engines import hierarchy_kernels, in_process, selection_kernels
 from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_bound_choice import DegreeBoundMechanism
 from dp_transforms.mechanisms.degree_projection import IN, OUT, UNDIRECTED
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
+from dp_transforms.releases.hierarchy import PartitionGroups
 from tests.in_process_engine import in_process as engine_of
 
 KAPPA = 2
@@ -56,11 +57,17 @@ def caught(monkeypatch):
         )
         return table.slice(0, 0)
 
+    def catch_tree(levels, parents, mechanisms, tapes):
+        for depth, (lists, mechanism) in enumerate(zip(levels, mechanisms, strict=True)):
+            found.update({(depth, i): (mechanism, private) for i, private in enumerate(lists)})
+        return levels
+
     def catch_degrees(mechanism, degrees, secret):
         found["degrees"] = collections.Counter(degrees)
 
     monkeypatch.setattr(in_process, "release_histogram", catch_list)
     monkeypatch.setattr(in_process, "release_frequency_list", catch_list)
+    monkeypatch.setattr(hierarchy_kernels, "release_lists_of_tree", catch_tree)
     monkeypatch.setattr(selection_kernels, "decision_function", lambda *_: catch_counts)
     monkeypatch.setattr(UserDegreeMechanism, "release_under", catch_degrees)
     return found
@@ -128,6 +135,35 @@ def test_lists_of_groups_cost_the_sum_of_their_prices(caught):
     pairs = users_of(own, users=2)
     found = losses(caught, lambda engine: engine.grouped_lists(GROUPS), pairs, columns=columns)
     assert max(found) == pytest.approx(1.5, abs=1e-9)
+
+
+def test_a_level_costs_its_share_whatever_the_number_of_its_groups(caught):
+    # One user may have records in several groups, of one partition too, and outside of all.
+    own = [(0, "a", "x"), (0, "a", "y"), (1, "b", "x"), (2, "c", "x")]
+    spec = releases.HierarchySpec(
+        levels=["state", "county"],
+        groups=[("a", "x"), ("a", "y"), ("b", "x")],
+        epsilon="1.5",
+        max_partitions_per_user=KAPPA,
+        shares=[1, "0.5", "1.5"],
+    )
+    columns = ("user", "partition", "state", "county")
+    pairs = users_of(own, users=2)
+    found = losses(caught, lambda engine: engine.hierarchy(spec), pairs, columns=columns)
+    assert max(found) == pytest.approx(1.5, abs=1e-9)
+    assert float(spec.cost.epsilon) == 1.5
+
+
+def test_levels_of_named_partitions_cost_their_shares(caught):
+    spec = releases.HierarchySpec(
+        levels=["kind"],
+        groups=[("even",), ("odd",)],
+        epsilon=2,
+        max_partitions_per_user=KAPPA,
+        partition_groups=PartitionGroups(("0", "1", "7"), (0, 1, 1)),
+    )
+    found = losses(caught, lambda engine: engine.hierarchy(spec), users_of(ITEMS, users=2))
+    assert max(found) == pytest.approx(2, abs=1e-9)
 
 
 def test_lists_of_attributes_cost_the_sum_of_their_prices(caught):

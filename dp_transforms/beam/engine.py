@@ -20,6 +20,7 @@ from dp_transforms.beam.degrees import (
     ReleaseNodeDegrees,
 )
 from dp_transforms.beam.grouped import ReleaseGroupedLists
+from dp_transforms.beam.hierarchy import ReleaseHierarchy
 from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.beam.release import ReleaseFrequencyList, ReleaseUserDegrees
 from dp_transforms.beam.selection import SelectPartitions
@@ -36,6 +37,7 @@ from dp_transforms.releases import (
     AttributesSpec,
     DegreesSpec,
     GroupsSpec,
+    HierarchySpec,
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
@@ -106,6 +108,9 @@ class OnBeam(Engine):
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseGroupedLists, spec)
+
+    def hierarchy(self, spec: HierarchySpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseHierarchy, spec)
 
     def attribute_lists(self, spec: AttributesSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseAttributes, spec)

@@ -14,6 +14,7 @@ from dp_transforms.releases.attributes import AttributesSpec
 from dp_transforms.releases.degrees import DegreesSpec
 from dp_transforms.releases.frequency_list import ListSpec
 from dp_transforms.releases.groups import GroupsSpec
+from dp_transforms.releases.hierarchy import HierarchySpec
 from dp_transforms.releases.list_and_names import ListAndNamesSpec
 from dp_transforms.releases.names import NamesSpec
 from dp_transforms.releases.node_degrees import NodeDegreesSpec
@@ -54,6 +55,9 @@ class Engine(Protocol):
 
     def grouped_lists(self, spec: GroupsSpec) -> Collections:
         """Releases lists of groups: triples of an attribute, a group and its ``ReleasedList``."""
+
+    def hierarchy(self, spec: HierarchySpec) -> Collections:
+        """Releases the lists of a hierarchy: pairs of a group's path and its ``ReleasedList``."""
 
     def attribute_lists(self, spec: AttributesSpec) -> Collections:
         """Releases a list for each attribute of users: pairs of its label and its

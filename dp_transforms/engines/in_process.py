@@ -20,7 +20,12 @@ from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.bounding import Limits, distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, decoded
 from dp_transforms.columnar.scattering import Reduce
-from dp_transforms.engines import attribute_kernels, list_kernels, selection_kernels
+from dp_transforms.engines import (
+    attribute_kernels,
+    hierarchy_kernels,
+    list_kernels,
+    selection_kernels,
+)
 from dp_transforms.engines.base import Engine
 from dp_transforms.engines.local_shuffle import SpillableTables, reduced
 from dp_transforms.mechanisms.degree_projection import OUT, projections
@@ -33,6 +38,7 @@ from dp_transforms.releases import (
     AttributesSpec,
     DegreesSpec,
     GroupsSpec,
+    HierarchySpec,
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
@@ -42,6 +48,7 @@ from dp_transforms.releases import (
     UserDegreesSpec,
 )
 from dp_transforms.releases.all_records import SurveyedList
+from dp_transforms.releases.hierarchy import Path
 from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
 from dp_transforms.threads import map_ahead
@@ -215,6 +222,13 @@ class InProcess(Engine):
             attribute, group = named_list.label
             released.append((attribute, group, self._named(histograms[name], named_list)))
         return (released,)
+
+    def hierarchy(self, spec: HierarchySpec) -> tuple[list[tuple[Path, ReleasedList]]]:
+        tables = (hierarchy_kernels.in_leaf_groups(table, spec) for table in self._records())
+        bound = self._bound(spec.max_partitions_per_user)
+        pairs = self._bounding(self._reduced(tables, (USER, PARTITION), bound))
+        histograms = self._histograms(map(decoded, pairs))
+        return (hierarchy_kernels.release_histograms(histograms, spec, self._secret),)
 
     def attribute_lists(self, spec: AttributesSpec) -> tuple[list[tuple[str, ReleasedList]]]:
         tables = (attribute_kernels.value_table(table, spec) for table in self._records())

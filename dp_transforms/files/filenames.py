@@ -42,6 +42,9 @@ FREQUENCIES_HEADER = b"frequency,multiplicity\n"
 LISTS_FILE = "released_lists.csv"
 LISTS_HEADER = b"attribute,group,frequency,multiplicity\n"
 
+HIERARCHY_FILE = "released_hierarchy.csv"
+"""The lists of a hierarchy; its columns are the levels, and those of ``FREQUENCIES_HEADER``."""
+
 ATTRIBUTES_FILE = "released_attributes.csv"
 ATTRIBUTES_HEADER = b"attribute,frequency,multiplicity\n"
 

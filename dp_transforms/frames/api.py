@@ -36,6 +36,7 @@ from dp_transforms.releases import (
     DegreesSpec,
     GroupReleases,
     GroupsSpec,
+    HierarchySpec,
     ListAndNamesSpec,
     ListRelease,
     ListSpec,
@@ -311,6 +312,8 @@ def collect(
         source = records_of(*records)
         if isinstance(spec, GroupsSpec):
             source.check_groups([attribute.groups or () for attribute in spec.attributes])
+        if isinstance(spec, HierarchySpec):
+            source.check_groups(spec.names_of_columns)
         about = time_entry() | entry.statement
         engine = InProcess(source, claimed(secret, source))
         collections = spec.release(engine)

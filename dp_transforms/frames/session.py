@@ -37,6 +37,7 @@ from dp_transforms.frames.api import release_by_period as _release_by_period
 from dp_transforms.frames.api import release_counts as _release_counts
 from dp_transforms.frames.api import release_groups as _release_groups
 from dp_transforms.frames.api import select as _select
+from dp_transforms.frames.hierarchy import release_hierarchy as _release_hierarchy
 from dp_transforms.frames.several import release_and_select as _release_and_select
 from dp_transforms.frames.several import select_by_period as _select_by_period
 from dp_transforms.mechanisms.decimals import Number
@@ -248,6 +249,8 @@ class Session:
     """Releases lists of groups: see ``dp_transforms.release_groups``."""
     release_attributes = _paid_by_session(_release_attributes)
     """Releases lists of attributes: see ``dp_transforms.release_attributes``."""
+    release_hierarchy = _paid_by_session(_release_hierarchy)
+    """Releases lists that add up: see ``dp_transforms.release_hierarchy``."""
     choose_kappa = _paid_by_session(_choose_kappa)
     """Compares values of kappa: see ``dp_transforms.choose_kappa``."""
 

@@ -11,6 +11,8 @@ from dp_transforms.releases.frequency_list import ListSpec as ListSpec
 from dp_transforms.releases.groups import Attribute as Attribute
 from dp_transforms.releases.groups import GroupReleases as GroupReleases
 from dp_transforms.releases.groups import GroupsSpec as GroupsSpec
+from dp_transforms.releases.hierarchy import HierarchyReleases as HierarchyReleases
+from dp_transforms.releases.hierarchy import HierarchySpec as HierarchySpec
 from dp_transforms.releases.list_and_names import ListAndNames as ListAndNames
 from dp_transforms.releases.list_and_names import ListAndNamesSpec as ListAndNamesSpec
 from dp_transforms.releases.names import NamesRelease as NamesRelease

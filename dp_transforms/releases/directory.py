@@ -10,6 +10,7 @@ from dp_transforms.files.filenames import (
     ATTRIBUTES_FILE,
     DEGREES_FILE,
     FREQUENCIES_FILE,
+    HIERARCHY_FILE,
     LIST_DIRECTORY,
     LISTS_FILE,
     PARTITIONS_DIRECTORY,
@@ -24,6 +25,7 @@ from dp_transforms.releases import (
     attributes,
     frequency_list,
     groups,
+    hierarchy,
     names,
     periods,
     user_degrees,
@@ -34,6 +36,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     PARTITIONS_FILE: ("released names of partitions", names.read),
     LISTS_FILE: ("released lists of groups", groups.read),
     ATTRIBUTES_FILE: ("released lists of attributes", attributes.read),
+    HIERARCHY_FILE: ("released lists of a hierarchy", hierarchy.read),
     # Before a list alone: its table has the same name.
     SURVEY_FILE: ("a released frequency list with its survey", all_records.read),
     DEGREES_FILE: ("released numbers of partitions of users", user_degrees.read),
@@ -54,9 +57,9 @@ def load(directory: str | os.PathLike[str]) -> Any:
     """Reads a release from the directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease``, ``NamesRelease``, ``GroupReleases`` or ``AttributeReleases``; from a job
-      with ``--period``, the ``Releases`` of all periods; from one that made a list and names, both;
-      and from choose-kappa the ``DegreesOfUsers``.
+      A ``ListRelease``, ``NamesRelease``, ``GroupReleases``, ``AttributeReleases`` or
+      ``HierarchyReleases``; from a job with ``--period``, the ``Releases`` of all periods; from one
+      that made a list and names, both; and from choose-kappa the ``DegreesOfUsers``.
 
     Raises:
       ValueError: there is no release, or it cannot be read.
