@@ -88,7 +88,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
             pairs
             | "Degrees" >> beam.Map(counting.user_degrees)
             | "MergeDegrees" >> beam.CombineGlobally(counting.add_histograms)
-            | "Survey" >> beam.Map(spec.survey.release_under, tape_of=secret.tape)
+            | "Survey" >> beam.Map(spec.survey_under, tape_of=secret.tape)
         )
         kappa = degrees | "Kappa" >> beam.Map(spec.kappa_after)
         bound = functools.partial(
@@ -133,5 +133,5 @@ def _surveyed(
     degrees: ReleasedDegrees,
     kappa: int,
 ) -> SurveyedList:
-    released = release_histogram(histogram, spec.list_mechanism(kappa), secret)
+    released = release_histogram(histogram, spec.list_mechanism(degrees, kappa), secret)
     return spec.surveyed(degrees, kappa, released)

@@ -271,7 +271,9 @@ class _Cells:
         convex = np.maximum(kink, 0) * self.is_tail[1:] / self.convex_scale
         rising = np.maximum(slope - LEAST_FALL, 0) * self.is_tail / RISE
         weight = FREEDOM + 1
-        by_slope, by_kink, by_convex, by_rise = (x**2 + FREEDOM for x in (off, bent, convex, rising))
+        by_slope, by_kink, by_convex, by_rise = (
+            x**2 + FREEDOM for x in (off, bent, convex, rising)
+        )
         # One logarithm of a product for each slope: each factor is below 1e60.
         value -= weight / 2 * np.log(by_slope * by_rise / FREEDOM**2).sum(-1)
         value -= weight / 2 * np.log(by_kink * by_convex / FREEDOM**2).sum(-1)

@@ -9,7 +9,7 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.postprocessing.survey_plan import candidates, divided
+from dp_transforms.postprocessing.survey_plan import candidates
 from dp_transforms.releases import AllRecordsSpec, ListSpec
 from pipelines.release_frequency_list import main
 from tests.beam_runs import table_of
@@ -51,7 +51,9 @@ def test_the_list_is_that_of_records_bounded_by_the_chosen_kappa(monkeypatch, ka
     monkeypatch.setattr(AllRecordsSpec, "most_partitions", 40)
     table = table_of(list(zip(DATA["user"], DATA["item"], strict=True)))
     ((surveyed,),) = in_process([table]).all_records(spec)
-    ((alone,),) = in_process([table]).frequency_list(ListSpec(spec.list_mechanism(kappa)))
+    ((alone,),) = in_process([table]).frequency_list(
+        ListSpec(spec.list_mechanism(surveyed.degrees, kappa))
+    )
     assert list(surveyed.released) == list(alone)
     assert surveyed.entries["max_partitions_per_user"] == kappa
 
@@ -60,18 +62,17 @@ def test_kappa_and_cost_follow_from_public_numbers_alone():
     session = dp.Session(epsilon=3)
     release = session.release(DATA, **COLUMNS, epsilon=2)
     assert session.remaining.epsilon == 1
-    survey, of_list = divided(2)
-    assert [Fraction(line["epsilon"]) for line in release.statement["budget"]["ledger"]] == [
-        survey,
-        of_list,
-    ]
-    assert release.kappa in candidates(of_list)
-    # The choice can be made again from what was released.
     spec = AllRecordsSpec(epsilon=2)
+    spent = spec.spent_on(release.degrees)
+    assert [Fraction(line["epsilon"]) for line in release.statement["budget"]["ledger"]] == [2]
+    assert release.kappa in candidates(2 - spent)
+    # The choice can be made again from what was released.
     assert spec.kappa_after(release.degrees) == release.kappa
-    assert (
-        release.statement["epsilon"] == 2 and release.statement["survey"]["epsilon_exact"] == "0.44"
-    )
+    assert spent in spec.survey.epsilons
+    statement = release.statement
+    assert statement["epsilon"] == 2
+    assert Fraction(statement["survey"]["epsilon_exact"]) == spent
+    assert Fraction(statement["list"]["epsilon_exact"]) == 2 - spent
 
 
 def test_a_release_is_about_all_records_and_errs_less():
