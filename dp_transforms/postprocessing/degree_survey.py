@@ -75,6 +75,7 @@ class DegreeSurvey:
       last_degrees: the last degree in each draw.
       max_degree: users with more partitions were counted as having this many.
       epsilon: the cost of the release.
+      largest_degree: the public number of partitions that no user exceeds; None if there is none.
 
     >>> released = ReleasedDegrees((1, 2, 3, 4, 5, 6), (50_000, 20_000, 10_000, 1, 0, -1), 1.0)
     >>> DegreeSurvey.of(released).kept_share(2).value
@@ -86,17 +87,22 @@ class DegreeSurvey:
     last_degrees: FloatArray
     max_degree: int
     epsilon: float
+    largest_degree: int | None = None
 
     @classmethod
-    def of(cls, released: ReleasedDegrees) -> DegreeSurvey:
-        """Decodes a release."""
+    def of(cls, released: ReleasedDegrees, largest_degree: int | None = None) -> DegreeSurvey:
+        """Decodes a release. A largest degree is one that is enforced on the records."""
         cells = _Cells(released)
         densities, ends = _posterior_draws(cells)
         users = cells.users_given(densities, ends)
         degrees, owner, weight = cells.grid(np.median(densities, axis=0))
         last = cells.last_degrees(densities)
+        if largest_degree is not None:
+            last = np.minimum(last, float(largest_degree))
         degrees[-1] = np.average(last, weights=users[:, -1] + 1e-9)
-        return cls(degrees, users[:, owner] * weight, last, released.lowest[-1], released.epsilon)
+        draws = users[:, owner] * weight
+        most = released.lowest[-1]
+        return cls(degrees, draws, last, most, released.epsilon, largest_degree)
 
     @cached_property
     def pair_draws(self) -> FloatArray:
@@ -161,7 +167,10 @@ class DegreeSurvey:
         return self._estimate(self.kept_shares(kappa), confidence, low_is_open=True)
 
     def tail_is_open(self, confidence: float = CONFIDENCE) -> bool:
-        """Says whether there may be users with ``max_degree`` partitions or more."""
+        """Says whether there may be users with ``max_degree`` partitions or more, of whom it is not
+        known how many they have."""
+        if self.largest_degree is not None:
+            return False
         return bool((self.draws[:, -1] >= 0.5).mean() > failure_probability(confidence) / 2)
 
     def _estimate(

@@ -33,6 +33,7 @@ from dp_transforms.mechanisms.gradual_survey import GradualSurvey, survey_bounds
 from dp_transforms.postprocessing.estimates import Estimate
 
 if TYPE_CHECKING:
+    from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
     from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
 FIRST_SHARE, ROUNDS = Fraction(1, 20), 4
@@ -44,6 +45,7 @@ LEAST_RATE = Fraction(1, 512)
 SQUARE = 0.27  # D of a list of N pairs, by the root of N.
 DECODED = 0.82  # What a decoder leaves of noise, for c from ``POWER_FROM`` on.
 POWER_FROM, POWER = 0.8, 0.69
+SURPRISE = 2.5
 MISSED = 0.12  # The part of half the dropped pairs by which an estimate is off.
 
 
@@ -124,8 +126,8 @@ def candidates(epsilon: Number, max_degree: int = MAX_DEGREE) -> tuple[int, ...]
     (1, 2, 3, 4, 5, 7)
     """
     most = positive_rational("epsilon", epsilon) / LEAST_RATE
-    last_degrees = (lowest - 1 for lowest in survey_bounds(max_degree)[2:])
-    return 1, *(kappa for kappa in last_degrees if kappa <= most)
+    last_degrees = *(lowest - 1 for lowest in survey_bounds(max_degree)[1:]), max_degree
+    return 1, *(kappa for kappa in last_degrees if 1 < kappa <= most)
 
 
 def choose_bound(
@@ -172,13 +174,19 @@ def choose_bound(
 
 
 def is_enough(
-    survey: DegreeSurvey, epsilon: Number, spent: Number, kappas: Sequence[int] | None = None
+    released: ReleasedDegrees,
+    survey: DegreeSurvey,
+    epsilon: Number,
+    spent: Number,
+    kappas: Sequence[int] | None = None,
 ) -> bool:
     """Says whether a survey is enough: whether a round that costs twice as much, and is twice as
-    certain, leaves a list of no less error.
+    certain, leaves a list of no less error. A survey is not enough if it surprises its model: if
+    there are more users beyond kappa than the model believes, by ``SURPRISE`` deviations of noise.
 
     Args:
-      survey: a decoded survey of degrees.
+      released: the survey.
+      survey: the same, decoded.
       epsilon: of the survey and the list together.
       spent: the cost of this survey.
       kappas: to choose from; by default ``candidates``.
@@ -186,7 +194,23 @@ def is_enough(
     left = positive_rational("epsilon", epsilon) - positive_rational("spent", spent)
     more = left - positive_rational("spent", spent)
     stopped = choose_bound(survey, left, kappas).recommended
+    if _surplus_beyond(stopped.kappa, released, survey) > SURPRISE:
+        return False
     return choose_bound(survey, more, kappas, certainty=2).recommended.error >= stopped.error
+
+
+def _surplus_beyond(kappa: int, released: ReleasedDegrees, survey: DegreeSurvey) -> float:
+    """Returns how many more users beyond kappa were released than the model believes, in standard
+    deviations of the noise."""
+    beyond = [
+        users
+        for lowest, users in zip(released.lowest, released.users, strict=True)
+        if lowest > kappa
+    ]
+    if not beyond:
+        return 0.0
+    deviation = math.sqrt(2 * len(beyond)) / released.epsilon
+    return (sum(beyond) - survey.users_beyond(kappa).value) / deviation
 
 
 def expected_noise(rate: float, pairs: float) -> float:

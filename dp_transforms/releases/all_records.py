@@ -97,13 +97,13 @@ class SurveyedList(NamedTuple):
 
 
 @functools.lru_cache(maxsize=16)
-def decoded_survey(degrees: ReleasedDegrees) -> DegreeSurvey:
+def decoded_survey(degrees: ReleasedDegrees, largest_degree: int | None = None) -> DegreeSurvey:
     """Returns what a released survey tells of users' degrees; decoding takes a tenth of a second,
     and the choice of kappa, the estimate and its intervals each begin with it."""
     # scipy takes longer to load than a misspelt flag should wait.
     from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
-    return DegreeSurvey.of(degrees)
+    return DegreeSurvey.of(degrees, largest_degree)
 
 
 def _estimate(surveyed: SurveyedList, statement: Mapping[str, Any]) -> FrequencyList:
@@ -111,7 +111,8 @@ def _estimate(surveyed: SurveyedList, statement: Mapping[str, Any]) -> Frequency
     from dp_transforms.postprocessing.all_records import estimate_all_records
 
     kappa = statement["max_partitions_per_user"]
-    return estimate_all_records(surveyed.released, kappa, decoded_survey(surveyed.degrees))
+    survey = decoded_survey(surveyed.degrees, statement[SURVEY]["largest_degree"])
+    return estimate_all_records(surveyed.released, kappa, survey)
 
 
 def surveyed_tables(released: Iterable[SurveyedList], statement: Statement) -> Tables:
@@ -144,6 +145,9 @@ class AllRecordsSpec(ReleaseSpec):
         it, see ``survey_plan``.
       mechanism: of the list, see ``partition_mechanism``.
       max_degree: users with more partitions count as having so many in the survey. Public.
+      largest_degree: a public number of partitions that no user is thought to exceed: intervals
+        about all records have ends by it. It is enforced: of users with more, so many partitions,
+        chosen at random, are all records. So privacy does not depend on its truth.
 
     Raises:
       ValueError: an argument is out of range, or there is no such mechanism at a kappa that may be
@@ -157,8 +161,13 @@ class AllRecordsSpec(ReleaseSpec):
     survey_share: Number | None = None
     mechanism: str = AUTO
     max_degree: int = MAX_DEGREE
+    largest_degree: int | None = None
 
     def __post_init__(self) -> None:
+        if self.largest_degree is not None:
+            object.__setattr__(
+                self, "largest_degree", positive_integer("largest_degree", self.largest_degree)
+            )
         if self.max_partitions_per_user is not None:
             positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         for spent, kappa in itertools.product(self.survey.epsilons, self._possible_kappas):
@@ -175,18 +184,23 @@ class AllRecordsSpec(ReleaseSpec):
     @cached_property
     def survey(self) -> GradualSurvey:
         """Returns the mechanism of the survey."""
-        return survey_of(self.epsilon, self.survey_share, self.max_degree)
+        max_degree = self.max_degree
+        if self.largest_degree is not None:
+            max_degree = min(max_degree, self.largest_degree)
+        return survey_of(self.epsilon, self.survey_share, max_degree)
 
     @property
     def _possible_kappas(self) -> tuple[int, ...]:
         if self.max_partitions_per_user is not None:
             return (self.max_partitions_per_user,)
         most = positive_rational("epsilon", self.epsilon) - self.survey.epsilons[0]
-        return candidates(most, self.max_degree)
+        return candidates(most, self.survey.max_degree)
 
     @property
     def most_partitions(self) -> int:
         """Returns how many partitions of each user the survey and the list look at."""
+        if self.largest_degree is not None:
+            return self.largest_degree
         return max(self.survey.max_degree, *self._possible_kappas)
 
     def survey_under(
@@ -199,7 +213,8 @@ class AllRecordsSpec(ReleaseSpec):
         """Says whether a round of the survey is enough: a function of its output alone."""
         kappa = self.max_partitions_per_user
         kappas = None if kappa is None else [kappa]
-        return is_enough(decoded_survey(degrees), self.epsilon, self.spent_on(degrees), kappas)
+        survey, spent = self._decoded(degrees), self.spent_on(degrees)
+        return is_enough(degrees, survey, self.epsilon, spent, kappas)
 
     def spent_on(self, degrees: ReleasedDegrees) -> Fraction:
         """Returns the cost of a survey that was released."""
@@ -213,7 +228,10 @@ class AllRecordsSpec(ReleaseSpec):
         if self.max_partitions_per_user is not None:
             return self.max_partitions_per_user
         left = positive_rational("epsilon", self.epsilon) - self.spent_on(degrees)
-        return choose_bound(decoded_survey(degrees), left).kappa
+        return choose_bound(self._decoded(degrees), left).kappa
+
+    def _decoded(self, degrees: ReleasedDegrees) -> DegreeSurvey:
+        return decoded_survey(degrees, self.largest_degree)
 
     def list_mechanism(self, degrees: ReleasedDegrees, kappa: int) -> PartitionMechanism:
         """Returns the mechanism of the list at a kappa, after a survey."""
@@ -260,7 +278,8 @@ class AllRecordsSpec(ReleaseSpec):
     @property
     def _survey_entry(self) -> Statement:
         return {
-            "max_degree": self.max_degree,
+            "max_degree": self.survey.max_degree,
+            "largest_degree": self.largest_degree,
             "epsilon_of_rounds": [decimal_text(epsilon) for epsilon in self.survey.epsilons],
             "noise": "discrete Laplace in each cell, Pr[n] proportional to exp(-epsilon |n|), of "
             "the last round that was made; it has the epsilon of the survey",
@@ -307,7 +326,7 @@ class AllRecordsRelease(ListRelease):
     @cached_property
     def survey(self) -> DegreeSurvey:
         """Returns the decoded survey."""
-        return decoded_survey(self.degrees)
+        return decoded_survey(self.degrees, self.statement[SURVEY]["largest_degree"])
 
     def kept_share(self) -> Estimate:
         """Estimates the part of all pairs (user, partition) that bounding kept, under the model of
@@ -321,6 +340,7 @@ class AllRecordsRelease(ListRelease):
             self.bounded.intervals,
             self.degrees,
             self.kappa,
+            largest_degree=self.statement[SURVEY]["largest_degree"],
             kappa_from_degrees=self.statement["max_partitions_per_user_is"] == CHOSEN,
             rounds=len(self.statement[SURVEY]["epsilon_of_rounds"]),
         )

@@ -110,6 +110,29 @@ def test_proved_intervals_hold_all_records():
     assert missed <= 10
 
 
+def test_a_largest_degree_closes_intervals():
+    for seed in range(3):
+        release = dp.release(DATA, **COLUMNS, epsilon=1, largest_degree=60, secret=secret(seed))
+        assert release.statement["survey"]["largest_degree"] == 60
+        for answer, true in (
+            (release.number_of_partitions(), TRUTH.distinct),
+            (release.total(), TRUTH.total),
+        ):
+            assert answer.low <= true <= answer.high < 10**6
+        assert release.kept_share().low > 0
+
+
+def test_a_largest_degree_is_enforced_also_on_the_survey():
+    # Whoever has more counts with so many, whether it is true or not.
+    spec = AllRecordsSpec(epsilon=4000, largest_degree=5)
+    table = table_of(list(zip(DATA["user"], DATA["item"], strict=True)))
+    ((surveyed,),) = in_process([table]).all_records(spec)
+    degrees = np.unique(DATA["user"], return_counts=True)[1]
+    seen = zip(surveyed.degrees.lowest, surveyed.degrees.users, strict=True)
+    assert dict(seen)[5] == (degrees >= 5).sum()
+    assert surveyed.released.total <= np.minimum(degrees, 5).sum()
+
+
 def test_where_every_user_has_one_thing_kappa_is_one_and_nothing_is_added():
     data = {"user": list(range(20_000)), "item": [n * n % 997 for n in range(20_000)]}
     release = dp.release(data, **COLUMNS, epsilon=1, secret=secret(3))
@@ -159,6 +182,11 @@ def test_a_job_makes_the_same_files(tmp_path):
         ({"epsilon": 1, "survey": 1.5}, "share must be below 1"),
         ({"epsilon": 1, "mechanism": "geometric"}, "declare max_partitions_per_user"),
         ({"epsilon": 0}, "epsilon must be"),
+        ({"epsilon": 1, "largest_degree": 0}, "largest_degree must be a positive integer"),
+        (
+            {"epsilon": 1, "max_partitions_per_user": 2, "largest_degree": 9},
+            "largest_degree goes with a survey",
+        ),
         ({"epsilon": 1, "max_partitions_per_user": 0, "survey": True}, "max_partitions_per_user"),
     ],
 )
