@@ -54,7 +54,7 @@ HAZARD = 0.06
 """The probability that a cell is the first behind the largest degree there is. A smooth density
 ends by itself where it expects nobody; a larger hazard makes heavy tails end where noise hides
 them, and intervals miss the truth."""
-CHAINS, WARM_UP, KEPT, LEAPS = 128, 14, 3, 7
+CHAINS, WARM_UP, KEPT, LEAPS = 64, 14, 3, 7
 STEPS, LARGEST_STEP, PRECISE = 60, 3.0, 0.01
 """Steps to the mode: at most so many, each of at most so much in a log density, until one gains
 less than the last in log probability."""
