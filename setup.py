@@ -53,6 +53,7 @@ setup(
             "matplotlib",
             "mypy",
             "nbclient",
+            "networkx",
             "openpyxl",
             "pandas<2.4",
             "polars>=1",

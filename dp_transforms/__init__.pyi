@@ -7,6 +7,7 @@ from .beam.contributions import CountDistinctUsers as CountDistinctUsers
 from .beam.contributions import DeclareBounded as DeclareBounded
 from .beam.degrees import CountDegrees as CountDegrees
 from .beam.degrees import CountProjectedDegrees as CountProjectedDegrees
+from .beam.degrees import ReleaseNodeDegrees as ReleaseNodeDegrees
 from .beam.grouped import ReleaseGroupedLists as ReleaseGroupedLists
 from .beam.reading import FromFrame as FromFrame
 from .beam.reading import ReadRecords as ReadRecords

@@ -5,8 +5,10 @@ integer partitions, with pure epsilon-DP for one of two neighbouring relations:
 
 * edges: add or remove all records of one edge. An edge is like a user of the nodes whose degrees it
   adds to: both of its ends, or one for in- and out-degrees. So the sensitivity is 2, or 1.
-* nodes: add or remove one node with all its edges. The graph is first projected to a public bound
-  on degrees (see ``dp_transforms.mechanisms.degree_projection``, with the proof).
+* nodes: add or remove one node with all its edges. The graph is first projected to a bound on
+  degrees, which is public or chosen at a tenth of epsilon (see
+  ``dp_transforms.releases.node_degrees`` and ``dp_transforms.mechanisms.degree_projection``, with
+  the proofs).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FREQUENCIES_FILE
 from dp_transforms.mechanisms.degree_projection import DEGREES, UNDIRECTED
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
-from dp_transforms.releases import DegreesSpec
+from dp_transforms.releases import DegreesSpec, NodeDegreesSpec
 from pipelines import job_flags
 from pipelines.command_line import JobParser, refuse, require
 from pipelines.release_job import PreparedRelease, release_command, release_of
@@ -37,7 +39,7 @@ examples:
   python -m pipelines.release_degree_list --input='links/*.csv' --source_column=from
       --target_column=to --degree=in --epsilon=1 --output=release
   python -m pipelines.release_degree_list --input=friends.csv --source_column=a --target_column=b
-      --privacy_unit=node --degree_bound=50 --epsilon=1 --output=release
+      --privacy_unit=node --epsilon=1 --output=release
 """
 
 _COLUMNS = {
@@ -75,7 +77,8 @@ def make_parser() -> JobParser:
         type=job_flags.positive_integer,
         metavar="D",
         help="for --privacy_unit=node: keep at most D edges of each node; the noise grows with D. "
-        "Public: choose it without looking at the graph",
+        "Public: choose it without looking at the graph. By default a tenth of epsilon pays for a "
+        "choice from the graph",
     )
     privacy.add_argument(
         "--nodes",
@@ -92,7 +95,7 @@ def make_parser() -> JobParser:
 def main(flags: argparse.Namespace) -> PreparedRelease:
     require(flags, "input", "source_column", "target_column", "epsilon", "output")
     if flags.privacy_unit == NODE:
-        require(flags, "degree_bound")
+        refuse(flags, "is for --privacy_unit=edge: a node more changes their number", "nodes")
     else:
         refuse(flags, "is for --privacy_unit=node: edges need none", "degree_bound")
     if flags.source_column == flags.target_column:
@@ -100,14 +103,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
             f"--source_column and --target_column must be different columns, got "
             f"{flags.source_column}"
         )
-    spec = DegreesSpec(
-        flags.epsilon, flags.degree, flags.degree_bound, flags.nodes, flags.mechanism
-    )
-    exponential = isinstance(spec.mechanism, IntegerPartitionMechanism)
-    if flags.report and exponential and flags.nodes is not None:
-        raise ValueError(
-            "--report has no error bars for --nodes under the exponential mechanism: leave out one"
-        )
+    spec = _specified(flags)
     edges = job_flags.records(flags, columns=(flags.source_column, [flags.target_column]))
     source, (target,) = edges.user_field, edges.partition_fields
     if source.type != target.type:
@@ -116,6 +112,20 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
             f"{target.type}: give both ends of an edge the same type"
         )
     return release_of(flags, spec, edges, whole=spec.cost)
+
+
+def _specified(flags: argparse.Namespace) -> DegreesSpec | NodeDegreesSpec:
+    if flags.privacy_unit == NODE and flags.degree_bound is None:
+        return NodeDegreesSpec(flags.epsilon, flags.degree, flags.mechanism)
+    spec = DegreesSpec(
+        flags.epsilon, flags.degree, flags.degree_bound, flags.nodes, flags.mechanism
+    )
+    exponential = isinstance(spec.mechanism, IntegerPartitionMechanism)
+    if flags.report and exponential and flags.nodes is not None:
+        raise ValueError(
+            "--report has no error bars for --nodes under the exponential mechanism: leave out one"
+        )
+    return spec
 
 
 if __name__ == "__main__":

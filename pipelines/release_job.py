@@ -138,7 +138,11 @@ def writer(
     columns = None if source is None else source.partition_fields
     formats = tuple(dict.fromkeys(flags.output_format))
     directory = ReleaseDirectory(
-        path or flags.output, spec.tables.file_name, flags.overwrite, formats
+        path or flags.output,
+        spec.tables.file_name,
+        flags.overwrite,
+        formats,
+        spec.integer_columns,
     )
     return Writer(directory, spec.statement(columns, bounded_by_job), spec.tables)
 

@@ -96,6 +96,17 @@ the geometric mechanism marks corners with the t of another q
 the exponential mechanism's price is that of kappa = 1
 - return rate_of(epsilon / self.sensitivity)
 + return rate_of(epsilon)
+# dp_transforms/mechanisms/degree_bound_choice.py
+scores of degree bounds are compared as if all changed by one edge
+-                 (cost - other) * (last // max(bound, other_bound))
++                 (cost - other) * last
+noise on scores of degree bounds is that of undirected graphs for directed ones
+- sensitivity = (2 if self.directed else 1) * self.bounds[-1]
++ sensitivity = self.bounds[-1]
+# dp_transforms/releases/node_degrees.py: ./test_every_job_is_private.py::test_lists_under_each_bound_that_may_be_chosen_cost_their_part
+the list under a chosen degree bound costs epsilon again
+- return whole * CHOICE_SHARE, whole * (1 - CHOICE_SHARE)
++ return whole * CHOICE_SHARE, whole
 # dp_transforms/mechanisms/degree_projection.py
 node privacy with the sensitivity of the degrees of one end
 - (3 if directed else 2) * positive_integer

@@ -18,6 +18,7 @@ from dp_transforms.releases import (
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
+    NodeDegreesSpec,
     PeriodListsSpec,
     PeriodNamesSpec,
     UserDegreesSpec,
@@ -100,5 +101,7 @@ CASES = {
     "groups": ReleaseCase(GROUPS, ("sex", "day")),
     "degrees": ReleaseCase(DegreesSpec(2)),
     "projected degrees": ReleaseCase(DegreesSpec(4, "in", degree_bound=3)),
+    "node degrees": ReleaseCase(NodeDegreesSpec(4)),
+    "node degrees, by a walk, into nodes": ReleaseCase(NodeDegreesSpec(40, "in")),
     "partitions of users": ReleaseCase(UserDegreesSpec(1, max_degree=8)),
 }

@@ -19,6 +19,7 @@ from dp_transforms import JobSecret, releases
 from dp_transforms.engines import in_process, selection_kernels
 from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.degree_bound_choice import DegreeBoundMechanism
 from dp_transforms.mechanisms.degree_projection import IN, OUT, UNDIRECTED
 from dp_transforms.mechanisms.gradual_survey import GradualSurvey
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
@@ -149,6 +150,23 @@ def test_degrees_cost_epsilon_for_an_edge_or_a_node(caught, degree, bound):
     dearest = max(losses(caught, lambda engine: engine.degree_list(spec), pairs))
     # Nothing is given away for an edge. How far a node moves projected degrees is only bounded.
     assert dearest == pytest.approx(1, abs=1e-9) if bound is None else 0.3 < dearest <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("degree", [UNDIRECTED, IN, OUT])
+def test_lists_under_each_bound_that_may_be_chosen_cost_their_part(caught, monkeypatch, degree):
+    """The choice is enumerated in ``test_degree_bound_choice``; here its output is held fixed."""
+    spec = releases.NodeDegreesSpec("0.02", degree)
+    assert spec.candidates == (2, 4, 8, 16)
+    nodes = range(4 if degree == UNDIRECTED else 3)
+    ends = itertools.combinations if degree == UNDIRECTED else itertools.permutations
+    graphs = [graph for size in range(7) for graph in itertools.combinations(ends(nodes, 2), size)]
+    pairs = [(one, [e for e in one if gone not in e]) for one in graphs for gone in nodes]
+    for bound in spec.candidates[:2]:
+        monkeypatch.setattr(
+            DegreeBoundMechanism, "choose_under", lambda self, kept, tape, bound=bound: bound
+        )
+        dearest = max(losses(caught, lambda engine: engine.node_degrees(spec), pairs))
+        assert 0 < dearest <= 0.018 + 1e-9
 
 
 def test_one_user_is_one_of_the_users_by_degree(caught):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.beam.batching import FromTables, ToTables
-from dp_transforms.beam.bounds import Bound, BoundAware, refuse_counts
+from dp_transforms.beam.bounds import Bound, BoundAware, ReleaseTransform, refuse_counts
 from dp_transforms.beam.contributions import CountDistinctUsers
 from dp_transforms.beam.pipeline_secret import secret_for
 from dp_transforms.beam.records import refuse_windows
@@ -20,7 +20,12 @@ from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET, neighbours
-from dp_transforms.engines.in_process import projected_degrees
+from dp_transforms.engines.in_process import (
+    ORDER_OF_EDGES,
+    projected_degrees,
+    release_node_degrees,
+)
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.degree_projection import (
     OUT,
     UNDIRECTED,
@@ -28,6 +33,8 @@ from dp_transforms.mechanisms.degree_projection import (
     known_degree,
     node_private_sensitivity,
 )
+from dp_transforms.mechanisms.partition.registry import AUTO
+from dp_transforms.releases.node_degrees import NodeDegreesSpec, ProjectedList
 from dp_transforms.runtime.job_secret import JobSecret
 
 
@@ -134,31 +141,13 @@ class CountProjectedDegrees(BoundAware, beam.PTransform):
         refuse_windows(edges)
         _refuse_part(edges, "CountProjectedDegrees")
         secret = secret_for(edges.pipeline, self._secret)
-        tables = (
-            edges
-            | "ToTables" >> ToTables((SOURCE, TARGET))
-            | "Directed" >> on_threads(functools.partial(neighbours, degree=OUT))
-            | "Distinct"
-            >> ReduceByHash(
-                distinct_pairs, (USER, PARTITION), secret.key("route edges"), self._num_buckets
-            )
+        project = functools.partial(
+            _projected,
+            degree_bound=self._degree_bound,
+            degree=self._degree,
+            order_key=secret.key(ORDER_OF_EDGES),
         )
-        return (
-            edges.pipeline
-            | "Once" >> beam.Create([None], reshuffle=False)
-            | "Project"
-            >> beam.Map(
-                _projected,
-                beam.pvalue.AsIter(tables),
-                self._degree_bound,
-                self._degree,
-                secret.key("order of edges"),
-            )
-            .with_output_types(pa.Table)
-            .with_resource_hints(**ON_ONE_WORKER)
-            # Keeps later steps from being fused to this one and its hints.
-            | "Bracket" >> beam.Reshuffle()
-        )
+        return _on_one_worker(edges, "Project", project, pa.Table, secret, self._num_buckets)
 
     def bound(self, before: Bound) -> Bound:
         sensitivity = node_private_sensitivity(self._degree_bound, self._degree != UNDIRECTED)
@@ -167,6 +156,85 @@ class CountProjectedDegrees(BoundAware, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return {"degree": self._degree, "degree_bound": self._degree_bound}
+
+
+class ReleaseNodeDegrees(ReleaseTransform, beam.PTransform):
+    """Releases the degrees of a graph, and protects nodes: takes edges, returns a ProjectedList.
+
+    The bound on degrees is chosen from the graph, at a part of epsilon: see
+    ``releases.node_degrees``, with the argument. One worker holds all distinct edges, in some 300
+    bytes each. Where the bound is known, take ``CountProjectedDegrees``.
+
+    Takes edges, self-loops and repeats as ``CountDegrees`` does.
+
+    Args:
+      epsilon: the cost of the choice and of the list together.
+      degree, secret, num_buckets: see ``CountProjectedDegrees``, also for errors.
+      mechanism_name: of the list, see ``partition_mechanism``.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     edges = pipeline | beam.Create([("hub", leaf) for leaf in "abcde"])
+    ...     projected = edges | ReleaseNodeDegrees(epsilon=2_000)
+    ...     _ = projected | beam.Map(lambda made: print(list(made.released)))
+    [(5, 1), (1, 5)]
+    """
+
+    def __init__(
+        self,
+        epsilon: Number,
+        degree: str = UNDIRECTED,
+        mechanism_name: str = AUTO,
+        *,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        self._spec = NodeDegreesSpec(epsilon, degree, mechanism_name)
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, edges: beam.PCollection) -> beam.PCollection:
+        refuse_windows(edges)
+        _refuse_part(edges, "ReleaseNodeDegrees")
+        secret = secret_for(edges.pipeline, self._secret)
+        secret.claim(edges, "node degrees")
+        release = functools.partial(_released, spec=self._spec, secret=secret)
+        return _on_one_worker(edges, "Release", release, ProjectedList, secret, self._num_buckets)
+
+    def display_data(self) -> dict[str, Any]:
+        return {"epsilon": float(self._spec.cost.epsilon), "degree": self._spec.degree}
+
+
+def _on_one_worker(
+    edges: beam.PCollection,
+    label: str,
+    make: Callable[[Iterable[pa.Table]], Any],
+    made: type,
+    secret: JobSecret,
+    num_buckets: int | None,
+) -> beam.PCollection:
+    """Calls ``make`` with all distinct edges, whose sources are the column ``partition``."""
+    tables = (
+        edges
+        | "ToTables" >> ToTables((SOURCE, TARGET))
+        | "Directed" >> on_threads(functools.partial(neighbours, degree=OUT))
+        | "Distinct"
+        >> ReduceByHash(distinct_pairs, (USER, PARTITION), secret.key("route edges"), num_buckets)
+    )
+    return (
+        edges.pipeline
+        | "Once" >> beam.Create([None], reshuffle=False)
+        | label
+        >> beam.Map(_called, make, beam.pvalue.AsIter(tables))
+        .with_output_types(made)
+        .with_resource_hints(**ON_ONE_WORKER)
+        # Keeps later steps from being fused to this one and its hints.
+        | "Bracket" >> beam.Reshuffle()
+    )
+
+
+def _called(_: None, make: Callable[[Iterable[pa.Table]], Any], tables: Iterable[pa.Table]) -> Any:
+    return make(tables)
 
 
 def _refuse_part(edges: beam.PCollection, transform: str) -> None:
@@ -180,7 +248,11 @@ def _refuse_part(edges: beam.PCollection, transform: str) -> None:
 
 
 def _projected(
-    _: None, tables: Iterable[pa.Table], degree_bound: int, degree: str, order_key: bytes
+    edges: Iterable[pa.Table], degree_bound: int, degree: str, order_key: bytes
 ) -> pa.Table:
-    projected = projected_degrees(tables, degree_bound, degree, order_key)
+    projected = projected_degrees(edges, [degree_bound], degree, order_key)[degree_bound]
     return pa.table({COUNT: projected.frequencies.repeat(projected.multiplicities)})
+
+
+def _released(edges: Iterable[pa.Table], spec: NodeDegreesSpec, secret: JobSecret) -> ProjectedList:
+    return release_node_degrees(edges, spec, secret)

@@ -16,7 +16,11 @@ from apache_beam.runners.runner import PipelineRunner
 from dp_transforms.beam.all_records import ReleaseAllRecords
 from dp_transforms.beam.bounds import BoundAware
 from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
-from dp_transforms.beam.degrees import CountDegrees, CountProjectedDegrees
+from dp_transforms.beam.degrees import (
+    CountDegrees,
+    CountProjectedDegrees,
+    ReleaseNodeDegrees,
+)
 from dp_transforms.beam.grouped import ReleaseGroupedLists
 from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.beam.release import ReleaseFrequencyList, ReleaseUserDegrees
@@ -36,6 +40,7 @@ from dp_transforms.releases import (
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
+    NodeDegreesSpec,
     PeriodListsSpec,
     PeriodNamesSpec,
     ReleaseSpec,
@@ -52,9 +57,16 @@ T = TypeVar("T")
 
 
 class OnBeam(Engine):
-    """An engine that adds releases of records to a pipeline: its collections are PCollections. Its
-    arguments are those of ``InProcess`` and of ``progress.Watch``. Few records are one part, where
-    Flink would divide the pipeline's work into parts."""
+    """An engine that adds releases of records to a pipeline: its collections are PCollections.
+
+    On Flink, few records are processed with a parallelism of 1: it starts sooner than several
+    tasks.
+
+    Args:
+      pipeline: receives the steps.
+      source, secret, num_buckets: see ``InProcess``.
+      shows_progress, shows_counters: see ``progress.Watch``.
+    """
 
     def __init__(
         self,
@@ -105,13 +117,18 @@ class OnBeam(Engine):
         else:
             count = CountProjectedDegrees(spec.degree_bound, spec.degree, **self._shared)
         released = (
-            self._records("edges")
-            | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)
+            self._edges()
             | "Degrees" >> count
             | "WatchDegrees" >> self._watch("counting degrees", "nodes")
             | "Release" >> ReleaseFrequencyList(mechanism=spec.mechanism, secret=self._secret)
         )
         return (released,)
+
+    def node_degrees(self, spec: NodeDegreesSpec) -> tuple[beam.PCollection]:
+        return (self._edges() | "Release" >> ReleaseNodeDegrees(**arguments(spec), **self._shared),)
+
+    def _edges(self) -> beam.PCollection:
+        return self._records("edges") | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)
 
     def _released(
         self, transform: Callable[..., beam.PTransform], spec: ReleaseSpec

@@ -195,7 +195,8 @@ class Composition:
 
 
 def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Composition:
-    """Returns the tightest bound of this module on all events together.
+    """Bounds the cost of all events together, by the method of this module that proves the smallest
+    epsilon for them.
 
     Args:
       events: of this module, or the library's Gaussian, Laplace, discrete Laplace and zCDP events;

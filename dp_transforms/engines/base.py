@@ -15,6 +15,7 @@ from dp_transforms.releases.frequency_list import ListSpec
 from dp_transforms.releases.groups import GroupsSpec
 from dp_transforms.releases.list_and_names import ListAndNamesSpec
 from dp_transforms.releases.names import NamesSpec
+from dp_transforms.releases.node_degrees import NodeDegreesSpec
 from dp_transforms.releases.periods import PeriodListsSpec, PeriodNamesSpec
 from dp_transforms.releases.user_degrees import UserDegreesSpec
 
@@ -55,6 +56,10 @@ class Engine(Protocol):
 
     def degree_list(self, spec: DegreesSpec) -> Collections:
         """Releases the degrees of a graph: one ``ReleasedList``."""
+
+    def node_degrees(self, spec: NodeDegreesSpec) -> Collections:
+        """Releases the degrees of a graph under a bound that is chosen from it: one
+        ``ProjectedList``."""
 
     def user_degrees(self, spec: UserDegreesSpec) -> Collections:
         """Releases how many partitions users have: one ``ReleasedDegrees``."""

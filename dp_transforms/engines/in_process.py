@@ -23,12 +23,7 @@ from dp_transforms.columnar.scattering import Reduce
 from dp_transforms.engines import list_kernels, selection_kernels
 from dp_transforms.engines.base import Engine
 from dp_transforms.engines.local_shuffle import SpillableTables, reduced
-from dp_transforms.mechanisms.degree_projection import (
-    OUT,
-    UNDIRECTED,
-    project_degrees,
-    project_directed_degrees,
-)
+from dp_transforms.mechanisms.degree_projection import OUT, projections
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.selection import WeightedStrategy
@@ -40,11 +35,13 @@ from dp_transforms.releases import (
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
+    NodeDegreesSpec,
     PeriodListsSpec,
     PeriodNamesSpec,
     UserDegreesSpec,
 )
 from dp_transforms.releases.all_records import SurveyedList
+from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
 from dp_transforms.threads import map_ahead
 
@@ -90,18 +87,29 @@ def enough_memory() -> Iterator[None]:
         ) from None
 
 
+ORDER_OF_EDGES = "order of edges"
+
+
 def projected_degrees(
-    edges: Tables, degree_bound: int, degree: str, order_key: bytes
-) -> FrequencyList:
-    """Returns the degrees in the projection of a graph (see ``mechanisms.degree_projection``), from
-    distinct edges, whose sources are the column ``partition``."""
+    edges: Tables, degree_bounds: Iterable[int], degree: str, order_key: bytes
+) -> dict[int, FrequencyList]:
+    """Returns the degrees in projections of a graph (see ``mechanisms.degree_projection``) by their
+    bounds, from distinct edges, whose sources are the column ``partition``."""
     pairs = itertools.chain.from_iterable(
         zip(table[PARTITION].to_pylist(), table[USER].to_pylist(), strict=True)
         for table in map(decoded, edges)
     )
-    if degree == UNDIRECTED:
-        return project_degrees(pairs, degree_bound, order_key)
-    return project_directed_degrees(pairs, degree_bound, order_key)[degree == OUT]
+    return projections(pairs, degree_bounds, degree, order_key)
+
+
+def release_node_degrees(edges: Tables, spec: NodeDegreesSpec, secret: JobSecret) -> ProjectedList:
+    """Chooses a bound on degrees and releases the list in its projection, from distinct edges,
+    whose
+    sources are the column ``partition``."""
+    lists = projected_degrees(edges, spec.candidates, spec.degree, secret.key(ORDER_OF_EDGES))
+    bound = spec.choice.choose_under(spec.kept(lists), secret.tape)
+    released = release_frequency_list(lists[bound], spec.list_mechanism(bound), secret)
+    return spec.projected(bound, released)
 
 
 class InProcess(Engine):
@@ -204,21 +212,29 @@ class InProcess(Engine):
         return (released,)
 
     def degree_list(self, spec: DegreesSpec) -> tuple[list[ReleasedList]]:
+        to = OUT if spec.degree_bound is not None else spec.degree
+        pairs = self._edges(to)
+        if spec.degree_bound is None:
+            counts = self._watch(self._added(pairs), "counting degrees", "nodes")
+            return ([self._list(counts, spec.mechanism)],)
+        key = self._secret.key(ORDER_OF_EDGES)
+        lists = projected_degrees(pairs, [spec.degree_bound], spec.degree, key)
+        degrees = lists[spec.degree_bound]
+        return ([release_frequency_list(degrees, spec.mechanism, self._secret)],)
+
+    def node_degrees(self, spec: NodeDegreesSpec) -> tuple[list[ProjectedList]]:
+        return ([release_node_degrees(self._edges(OUT), spec, self._secret)],)
+
+    def _edges(self, degree: str) -> Tables:
+        """Returns distinct pairs of a node, as the partition, and its neighbour."""
         ends = (
             coded_table([edge], (USER, PARTITION)).rename_columns(
                 [counting.SOURCE, counting.TARGET]
             )
             for edge in self._records("edges")
         )
-        to = OUT if spec.degree_bound is not None else spec.degree
-        turned = (counting.neighbours(edge, to) for edge in ends)
-        pairs = self._reduced(turned, (USER, PARTITION), distinct_pairs)
-        if spec.degree_bound is None:
-            counts = self._watch(self._added(pairs), "counting degrees", "nodes")
-            return ([self._list(counts, spec.mechanism)],)
-        key = self._secret.key("order of edges")
-        degrees = projected_degrees(pairs, spec.degree_bound, spec.degree, key)
-        return ([release_frequency_list(degrees, spec.mechanism, self._secret)],)
+        turned = (counting.neighbours(edge, degree) for edge in ends)
+        return self._reduced(turned, (USER, PARTITION), distinct_pairs)
 
     def user_degrees(self, spec: UserDegreesSpec) -> tuple[list[ReleasedDegrees]]:
         # Each user's pairs are all in one table.

@@ -108,6 +108,8 @@ def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Tabl
 
 
 def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
+    """Returns the function that keeps, of a table with all records of its users, at most kappa
+    partitions of each user and one value of each attribute."""
     return functools.partial(
         bound_users,
         at_most=spec.max_partitions_per_user,

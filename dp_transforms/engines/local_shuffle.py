@@ -130,16 +130,21 @@ class SpillableTables(Iterable[pa.Table], contextlib.AbstractContextManager["Spi
     def __init__(self, tables: Iterable[pa.Table]):
         self._tables: list[pa.Table] = []
         self._buckets = Buckets(0)
-        rest, size, most = iter(tables), 0, memory_limit() // _HELD_SHARE
-        for table in rest:
+        most, size = memory_limit() // _HELD_SHARE, 0
+        remaining = iter(tables)
+        for table in remaining:
             self._tables.append(table)
             size += size_of(table)
             if size > most:
-                while self._tables:
-                    self._buckets.add([(0, pack(self._tables.pop(0), compress=False))])
-                for more in rest:
-                    self._buckets.add([(0, pack(more, compress=False))])
+                self._spill(remaining)
         self._pieces = list(self._buckets.take())
+
+    def _spill(self, remaining: Iterator[pa.Table]) -> None:
+        """Moves the tables in memory to the disk, and all remaining ones behind them."""
+        while self._tables:
+            self._buckets.add([(0, pack(self._tables.pop(0), compress=False))])
+        for table in remaining:
+            self._buckets.add([(0, pack(table, compress=False))])
 
     def __iter__(self) -> Iterator[pa.Table]:
         yield from self._tables
@@ -256,6 +261,7 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
             yield start, plain
 
     def _write(self, placed: tuple[int, bytes]) -> None:
+        """Writes encrypted bytes at a place in the file; a part of a write may be left over."""
         place, plain = placed
         data = memoryview(self._cipher.encrypt(_nonce(place), plain, None))
         assert self._file is not None

@@ -238,8 +238,8 @@ class SqliteQuery(_Query):
 
 
 def _declared_type(declaration: str) -> pa.DataType:
-    """Returns the type of integers or text, by SQLite's rules of affinity for the declaration of a
-    column, or null: an expression has none, and a blob may hold anything."""
+    """Returns the type that a column's declaration gives it by SQLite's rules of affinity: integers
+    or text. Returns null if the column may hold anything, as blobs and expressions do."""
     kinds = {"INT": pa.int64(), "CHAR": pa.string(), "CLOB": pa.string(), "TEXT": pa.string()}
     named = (kind for part, kind in kinds.items() if part in declaration.upper())
     return next(named, pa.null())

@@ -274,7 +274,8 @@ def _unknown(data: Any) -> TypeError:
 
 
 def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Gives the table's columns without any value the types of a schema, or that of text."""
+    """Returns the table, with a type for each column that has no value in it: that of the schema,
+    or text if the schema lacks the column."""
     for place, field in enumerate(table.schema):
         if pa.types.is_null(field.type):
             known = schema.get_field_index(field.name)

@@ -18,7 +18,6 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     ALL_RECORDS_FILE,
     COORDINATES_FILE,
-    COUNTS,
     PRIVACY_FILE,
     RELEASED_FILES,
     REPORT_FILES,
@@ -50,12 +49,14 @@ class ReleaseDirectory:
       file_name: the released file's name in it.
       overwrite: replace an earlier release of that name, and the files made from it.
       formats: of ``FORMATS``, in which tables of the release are written beside these.
+      integer_columns: how many last columns of each table are integers in these formats.
     """
 
     path: str
     file_name: str
     overwrite: bool = False
     formats: tuple[str, ...] = ()
+    integer_columns: int = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", directory_path(self.path))
@@ -133,15 +134,12 @@ class ReleaseDirectory:
 
     def _contents(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> dict[str, bytes]:
         contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
-        numbers = 2  # of a frequency list
-        if "noisy_counts" in statement:
-            numbers = len(COUNTS) if statement["noisy_counts"] else 0
         # The main table is the last to appear.
         others = [name for name in tables if name != self.file_name]
         for table in [*others, self.file_name]:
             contents[table] = tables[table]
             for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
-                contents[other] = converted(tables[table], name, numbers)
+                contents[other] = converted(tables[table], name, self.integer_columns)
         return contents
 
     def _claim(self, name: str, part: str, content: bytes) -> None:
@@ -239,14 +237,14 @@ def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str
     return [f"{file_name.removesuffix('.csv')}.{name}" for name in formats]
 
 
-def converted(text: bytes, name: str, numbers: int) -> bytes:
-    """Converts a CSV file to another of ``FORMATS``; the last ``numbers`` columns are integers.
+def converted(text: bytes, name: str, integer_columns: int) -> bytes:
+    """Converts a CSV file to another of ``FORMATS``; the last columns are integers.
 
     >>> print(converted(b"page,users\\nhome,7\\n", "jsonl", 1).decode(), end="")
     {"page": "home", "users": 7}
     """
     header, *rows = csv_rows(text.decode())
-    texts = len(header) - numbers
+    texts = len(header) - integer_columns
     records = [(*row[:texts], *map(int, row[texts:])) for row in rows]
     if name == JSON_LINES:
         objects = (dict(zip(header, record, strict=True)) for record in records)
@@ -254,7 +252,7 @@ def converted(text: bytes, name: str, numbers: int) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = [pa.string()] * texts + [pa.int64()] * numbers
+    types = [pa.string()] * texts + [pa.int64()] * integer_columns
     columns = [pa.array([record[i] for record in records], kind) for i, kind in enumerate(types)]
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns, header), sink)

@@ -74,10 +74,11 @@ class ParquetFiles(RecordFormat):
 def _parts(
     path: str, metadata: Any, schema: pa.Schema, groups: list[int]
 ) -> Iterator[Iterable[pa.Table]]:
-    """Yields the tables of row groups in parts of about one batch, to be listed on threads.
+    """Yields iterables of tables, which threads turn into lists. Each holds about one batch.
 
-    Row groups of a batch or less are read where they are listed. A larger one is read here, a batch
-    at a time: no thread holds more than a batch, however large a file's row groups are.
+    Row groups of at most a batch are read by the thread that lists them. A larger row group is read
+    here, a batch at a time, and each batch is an iterable of its own. So no thread holds more than
+    a batch, however large the row groups of a file are.
     """
     for chunks, batches in _batches(groups, metadata, schema):
         tables = _read_groups(path, metadata, schema, chunks, batches)

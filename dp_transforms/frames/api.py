@@ -10,13 +10,15 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.budget import PrivacyBudget, Request
+from dp_transforms.budget import PrivacyBudget, PrivacyUnit, Request
 from dp_transforms.budget.entry import NO_BUDGET, BudgetEntry
 from dp_transforms.engines.base import Collections
 from dp_transforms.engines.in_process import InProcess, enough_memory
 from dp_transforms.errors import without_originals
 from dp_transforms.files.filenames import COUNTS, period_names
 from dp_transforms.files.frame_records import Names, records_of
+from dp_transforms.frames.graphs import edges_of_graph
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
@@ -32,12 +34,14 @@ from dp_transforms.releases import (
     ListSpec,
     NamesRelease,
     NamesSpec,
+    NodeDegreesSpec,
     PeriodListsSpec,
     Releases,
     ReleaseSpec,
     UserDegreesSpec,
 )
 from dp_transforms.releases.names import names_table, statement_with_types
+from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.runtime.job_secret import JobSecret, claimed, release_frequency_list
 from dp_transforms.runtime.python_values import column_name, several_names
 
@@ -245,10 +249,14 @@ def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) ->
 
 
 def _run(
-    spec: ReleaseSpec, session: Session | None, secret: JobSecret | None, *records: Any
+    spec: ReleaseSpec,
+    session: Session | None,
+    secret: JobSecret | None,
+    *records: Any,
+    given: Any = None,
 ) -> tuple[Collections, dict[str, Any]]:
     """Makes a release from the arguments of ``records_of``; returns the engine's collections and
-    the statement."""
+    the statement. ``given`` is what the caller gave, if the records were taken out of it."""
     with enough_memory(), _charge(session, spec.requests) as entry:
         source = records_of(*records)
         if isinstance(spec, GroupsSpec):
@@ -257,6 +265,7 @@ def _run(
         collections = spec.release(engine)
     if session is not None:
         data, *arguments = records
+        data = data if given is None else given
         session.note_release(spec, repr(arguments), data if isinstance(data, str) else id(data))
     return collections, spec.statement(source.partition_fields) | entry.statement
 
@@ -422,10 +431,11 @@ def _group_name(value: Any) -> Any:
 def degrees(
     edges: Any,
     *,
-    source: str | int,
-    target: str | int,
+    source: str | int = 0,
+    target: str | int = 1,
     epsilon: Number,
     degree: str = "undirected",
+    privacy_unit: str | None = None,
     degree_bound: int | None = None,
     nodes: int | None = None,
     mechanism: str = AUTO,
@@ -435,28 +445,49 @@ def degrees(
 ) -> ListRelease:
     """Releases how many nodes of a graph have each degree.
 
-    It is epsilon-DP for adding or removing an edge or, with a ``degree_bound``, a node with all its
-    edges.
+    It is epsilon-DP for adding or removing an edge, or a node with all its edges.
 
     Args:
-      edges: data as ``release`` takes them, with a record for each edge.
-      source, target: the columns of an edge's two ends.
+      edges: a graph of networkx or igraph, or data as ``release`` takes them, with a record for
+        each edge.
+      source, target: the columns of an edge's two ends; by default the first two positions. Graphs
+        have none.
       epsilon: the cost of the release.
       degree: "undirected", "in" or "out".
+      privacy_unit: "edge" or "node"; by default "edge", or "node" with a ``degree_bound``.
       degree_bound: the most edges that are kept at a node; further ones are dropped. Public: choose
-        it without looking at the graph.
+        it without looking at the graph. By default, if nodes are protected, it is chosen from the
+        graph at a tenth of epsilon.
       nodes: the number of nodes, if it is public and edges are protected.
       mechanism, drop_nulls, session, secret: see ``release``, also for errors. The session's unit
         is "edge" or "node".
 
     >>> import dp_transforms as dp
     >>> edges = [("hub", leaf) for leaf in "abcd"]
-    >>> list(dp.degrees(edges, source=0, target=1, epsilon=150).released)
+    >>> list(dp.degrees(edges, epsilon=150).released)
     [(4, 1), (1, 4)]
     """
-    spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
-    ((released,),), statement = _run(spec, session, secret, edges, source, target, drop_nulls)
-    return ListRelease(released, statement)
+    units = (PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value)
+    if privacy_unit is not None and privacy_unit not in units:
+        raise ValueError(f"privacy_unit must be edge or node, got {shown(privacy_unit)}")
+    if privacy_unit == PrivacyUnit.EDGE.value and degree_bound is not None:
+        raise ValueError("degree_bound protects nodes: leave it out, or privacy_unit")
+    chooses_bound = privacy_unit == PrivacyUnit.NODE.value and degree_bound is None
+    if chooses_bound and nodes is not None:
+        raise ValueError("nodes is for the privacy of edges: a node more changes their number")
+    spec: DegreesSpec | NodeDegreesSpec
+    if chooses_bound:
+        spec = NodeDegreesSpec(epsilon, degree, mechanism)
+    else:
+        spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
+    records = edges_of_graph(edges, degree)
+    if records is not None and (source, target) != (0, 1):
+        raise ValueError("source and target are columns of records, and a graph has none")
+    arguments = (edges if records is None else records, source, target, drop_nulls)
+    ((element,),), statement = _run(spec, session, secret, *arguments, given=edges)
+    if isinstance(element, ProjectedList):
+        return ListRelease(element.released, statement | element.entries)
+    return ListRelease(element, statement)
 
 
 @without_originals()

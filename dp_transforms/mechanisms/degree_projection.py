@@ -27,6 +27,10 @@ out of v, gives S <= k <= 2 D. The in-degrees of the other nodes take at most S 
 most D, so the list of in-degrees moves by at most 3 D, and so does the list of out-degrees.
 
 Nodes without a kept edge are not in the list, and the number of nodes is not released.
+
+Corollary. Adding v raises the number of kept edges by between 0 and k <= D, or 2 D for a directed
+graph. For each kept edge adds one to two degrees, so twice the change of their number is the sum of
+all d(u), which is between -S and S, and thus between -k and k, plus the k of v itself.
 """
 
 from __future__ import annotations
@@ -98,14 +102,7 @@ def project_degrees(
     >>> list(project_degrees(star, degree_bound=3))
     [(3, 1), (1, 3)]
     """
-    positive_integer("degree_bound", degree_bound)
-    pairs = {(a, b) if a < b else (b, a) for a, b in _encoded(edges)}
-    degrees: Counter[bytes] = Counter()
-    for a, b in in_fixed_order(pairs, order_key):
-        if degrees[a] < degree_bound and degrees[b] < degree_bound:
-            degrees[a] += 1
-            degrees[b] += 1
-    return _positive(degrees)
+    return projections(edges, [degree_bound], UNDIRECTED, order_key)[degree_bound]
 
 
 def project_directed_degrees(
@@ -122,9 +119,63 @@ def project_directed_degrees(
     ([(2, 1), (1, 1)], [(2, 1), (1, 1)])
     """
     positive_integer("degree_bound", degree_bound)
+    return _directed(in_fixed_order(set(_encoded(edges)), order_key), degree_bound)
+
+
+def projections(
+    edges: Iterable[Edge], degree_bounds: Iterable[int], degree: str, order_key: bytes = b""
+) -> dict[int, FrequencyList]:
+    """Returns the degrees of a graph in several projections, by their bound: the edges are taken in
+    the same order for each. Arguments are those of ``project_degrees``, with a kind of degree.
+
+    >>> star = [("hub", leaf) for leaf in "abcde"]
+    >>> lists = projections(star, [2, 4], "undirected")
+    >>> {bound: list(degrees) for bound, degrees in lists.items()}
+    {2: [(2, 1), (1, 2)], 4: [(4, 1), (1, 4)]}
+    """
+    known_degree(degree)
+    bounds = [positive_integer("degree_bound", bound) for bound in degree_bounds]
+    if degree == UNDIRECTED:
+        pairs = {(a, b) if a < b else (b, a) for a, b in _encoded(edges)}
+    else:
+        pairs = set(_encoded(edges))
+    ordered = in_fixed_order(pairs, order_key)
+    lists: dict[int, FrequencyList] = {}
+    whole: FrequencyList | None = None
+    for bound in sorted(bounds):
+        if whole is not None:
+            # A smaller bound has dropped nothing, so this one drops nothing either.
+            lists[bound] = whole
+            continue
+        if degree == UNDIRECTED:
+            lists[bound] = _undirected(ordered, bound)
+        else:
+            lists[bound] = _directed(ordered, bound)[degree == OUT]
+        if kept_edges(lists[bound], degree) == len(ordered):
+            whole = lists[bound]
+    return lists
+
+
+def kept_edges(degrees: FrequencyList, degree: str) -> int:
+    """Returns the number of edges whose degrees these are."""
+    return degrees.total // 2 if degree == UNDIRECTED else degrees.total
+
+
+def _undirected(ordered: Iterable[tuple[bytes, bytes]], degree_bound: int) -> FrequencyList:
+    degrees: Counter[bytes] = Counter()
+    for a, b in ordered:
+        if degrees[a] < degree_bound and degrees[b] < degree_bound:
+            degrees[a] += 1
+            degrees[b] += 1
+    return _positive(degrees)
+
+
+def _directed(
+    ordered: Iterable[tuple[bytes, bytes]], degree_bound: int
+) -> tuple[FrequencyList, FrequencyList]:
     into: Counter[bytes] = Counter()
     out_of: Counter[bytes] = Counter()
-    for a, b in in_fixed_order(set(_encoded(edges)), order_key):
+    for a, b in ordered:
         if out_of[a] < degree_bound and into[b] < degree_bound:
             out_of[a] += 1
             into[b] += 1

@@ -76,6 +76,11 @@ class ReleaseSpec(abc.ABC):
         """Returns the cost of all parts together, by basic composition."""
         return sum((request.cost.budget for request in self.requests), PrivacyBudget(0))
 
+    @property
+    def integer_columns(self) -> int:
+        """Returns how many last columns of each table hold integers. The others hold text."""
+        return 2
+
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
         """Returns the part of the statement about the columns of partitions."""
         return {"partition_columns": [column.name for column in columns]}

@@ -16,6 +16,7 @@ from dp_transforms.mechanisms.degree_projection import (
     edge_private_sensitivity,
     node_private_sensitivity,
 )
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
@@ -28,6 +29,35 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dp_transforms.engines.base import Collections, Engine
+
+
+_MOST_NODES = 2**40
+"""More than the nodes of any graph that one worker can project."""
+
+
+def degree_entries(unit: PrivacyUnit, degree: str) -> Statement:
+    """Returns the entries of a statement about the degrees that are counted."""
+    return {
+        "privacy_unit": unit.value,
+        "degree": degree,
+        "self_loops": "dropped",
+        "repeated_edges": "counted once",
+    }
+
+
+def projected_mechanism(
+    epsilon: Number, degree_bound: int, degree: str, name: str
+) -> PartitionMechanism:
+    """Returns the mechanism of a list of projected degrees, which are at most ``degree_bound``:
+    that
+    bound is public once the graph is projected to it."""
+    sensitivity = node_private_sensitivity(degree_bound, degree != UNDIRECTED)
+    mechanism = partition_mechanism(epsilon, sensitivity, name)
+    if not isinstance(mechanism, FrobeniusMechanism):
+        # A walk has no room for so many nodes.
+        return mechanism
+    bounds = PartitionBounds.of_runs([0], [degree_bound], [_MOST_NODES])
+    return FrobeniusMechanism(epsilon, sensitivity, bounds=bounds)
 
 
 @dataclass(frozen=True)
@@ -54,10 +84,12 @@ class DegreesSpec(ReleaseSpec):
 
     @functools.cached_property
     def mechanism(self) -> PartitionMechanism:
-        sensitivity, bounds = edge_private_sensitivity(self.degree), None
         if self.degree_bound is not None:
-            sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)
-        elif self.nodes is not None:
+            return projected_mechanism(
+                self.epsilon, self.degree_bound, self.degree, self.mechanism_name
+            )
+        sensitivity, bounds = edge_private_sensitivity(self.degree), None
+        if self.nodes is not None:
             # Without self-loops and repeated edges a degree is at most the number of other nodes.
             others = positive_integer("nodes", self.nodes) - 1
             bounds = PartitionBounds.of_runs([0], [others], [self.nodes])
@@ -76,12 +108,7 @@ class DegreesSpec(ReleaseSpec):
         return engine.degree_list(self)
 
     def guarantee(self, bounded_by_job: bool) -> Statement:
-        about: Statement = {
-            "privacy_unit": self.unit.value,
-            "degree": self.degree,
-            "self_loops": "dropped",
-            "repeated_edges": "counted once",
-        }
+        about = degree_entries(self.unit, self.degree)
         if self.degree_bound is not None:
             about["degree_bound"] = self.degree_bound
         return list_guarantee(self.mechanism, self.unit.neighbours, about)

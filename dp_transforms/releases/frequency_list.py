@@ -223,7 +223,15 @@ class ListRelease(Release, Answers):
         things = names_of(self.statement)["things"]
         if self._known() is None:
             return [f"{self.released.distinct:,} {things}, total {self.released.total:,}"]
-        return [f"{things}: {self.number_of_partitions()}; total: {self.total()}"]
+        lines = [f"{things}: {self.number_of_partitions()}; total: {self.total()}"]
+        degree_bound = self.statement.get("degree_bound")
+        if degree_bound is not None:
+            lines.append(
+                f"{things} at the bound of {degree_bound} edges: "
+                f"{self.partitions_with_at_least(degree_bound)}; further edges of theirs were "
+                f"dropped, so the whole graph has at least what this list says"
+            )
+        return lines
 
 
 def statement_words(statement: Mapping[str, Any]) -> list[str]:

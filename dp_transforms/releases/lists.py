@@ -26,7 +26,6 @@ from dp_transforms.mechanisms.decimals import decimal_text
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoordinates
 from dp_transforms.mechanisms.partition.distributions import (
-    DISTRIBUTIONS,
     GeometricDistribution,
     ReleaseDistribution,
 )
@@ -40,6 +39,11 @@ ALL_USERS = ""
 COORDINATES_KEY = "noisy_coordinates"
 Arms = tuple[IntArray, IntArray]
 _DECODED_TITLES = {mechanism.title for mechanism in REGISTRY.values() if mechanism.decodes}
+_DISTRIBUTIONS = {
+    mechanism.title: mechanism.distribution_type
+    for mechanism in REGISTRY.values()
+    if mechanism.distribution_type is not None
+}
 
 
 def price_of(mechanism: PartitionMechanism) -> PrivacyBudget:
@@ -92,7 +96,7 @@ def _rate_entries(mechanism: PartitionMechanism) -> Statement:
 def distribution_of_statement(statement: Statement) -> ReleaseDistribution:
     """Returns the distribution of the release that a privacy.json, or an entry of its lists,
     describes; a KeyError or ValueError if it describes none."""
-    distribution = DISTRIBUTIONS[statement["mechanism"]](float(statement["rate"]))
+    distribution = _DISTRIBUTIONS[statement["mechanism"]](float(statement["rate"]))
     if "possible_lists" not in statement:
         return distribution
     if isinstance(distribution, GeometricDistribution):

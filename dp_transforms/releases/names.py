@@ -255,6 +255,10 @@ class NamesSpec(ReleaseSpec):
         )
         return cls(made, **options)
 
+    @property
+    def integer_columns(self) -> int:
+        return len(COUNTS) if self.noisy_counts else 0
+
     def require_counts(self) -> None:
         """Raises a ValueError unless the strategy decides by counts of users alone."""
         if not isinstance(self.strategy, CountStrategy):

@@ -165,6 +165,10 @@ class PeriodNamesSpec(_PeriodSpec):
     def guarantee(self, bounded_by_job: bool) -> Statement:
         return self.names.guarantee(bounded_by_job)
 
+    @property
+    def integer_columns(self) -> int:
+        return self.names.integer_columns
+
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
         return self.names.column_entries(columns)
 

@@ -159,18 +159,22 @@ def curves(title: str, x: str, y: str, draw: Callable[[Any], None], **size: Any)
 def interval_bars(
     title: str, unit: str, bars: Sequence[tuple[str, Estimate]], end: float | None = None
 ) -> Any:
-    """Draws a dot and a bar on a line for each estimate, or a band for many estimates; a bar
-    without an end goes on."""
+    """Draws a dot and a bar on a line for each estimate, or a band if there are many.
+
+    Args:
+      title, unit: of the picture, and at the axis of values.
+      bars: names and their estimates.
+      end: of the axis; by default it is just behind the largest finite number. Intervals without a
+        high end go on to it.
+    """
     estimates = [estimate for _, estimate in bars]
-    values, lows = (
-        [estimate.value for estimate in estimates],
-        [estimate.low for estimate in estimates],
-    )
+    values = [estimate.value for estimate in estimates]
     if end is None:
-        end = 1.03 * max(
-            [*values, *(estimate.high for estimate in estimates if estimate.high < math.inf), 1]
-        )
-    places, highs = range(len(estimates)), [min(estimate.high, end) for estimate in estimates]
+        finite = [estimate.high for estimate in estimates if estimate.high < math.inf]
+        end = 1.03 * max([*values, *finite, 1])
+    lows = [estimate.low for estimate in estimates]
+    highs = [min(estimate.high, end) for estimate in estimates]
+    places = range(len(estimates))
     if len(estimates) > _MOST_BARS:
         figure, axes = new_figure()
         axes.fill_between(places, lows, highs, alpha=0.3)
@@ -292,18 +296,19 @@ def plot_kappas(choice: KappaChoice, path: str) -> None:
     from dp_transforms.postprocessing.kappa_choice import ERROR, NEEDED_USERS
 
     kappas = [plan.kappa for plan in choice.plans]
-    names = choice.plans[0].noise is None
+    is_about_names = choice.plans[0].noise is None
 
     def draw(axes: Any) -> None:
-        if not names:
+        if not is_about_names:
             dropped = [plan.dropped / 2 for plan in choice.plans]
             axes.plot(kappas, dropped, "--", label="half of what is dropped")
             axes.plot(kappas, [plan.noise for plan in choice.plans], ":", label="noise")
         errors = [plan.error for plan in choice.plans]
-        axes.plot(kappas, errors, marker="o", markersize=3, label=NEEDED_USERS if names else ERROR)
+        label = NEEDED_USERS if is_about_names else ERROR
+        axes.plot(kappas, errors, marker="o", markersize=3, label=label)
         axes.axvline(choice.recommended, color="grey", lw=0.8)
-        axes.set(xscale="log", yscale="linear" if names else "log")
-        if names:
+        axes.set(xscale="log", yscale="linear" if is_about_names else "log")
+        if is_about_names:
             axes.set_ylim(bottom=0)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(lambda n, _: f"{n:,.0f}" if n >= 1 else f"{n:g}")

@@ -153,10 +153,16 @@ def span_of(periods: Mapping[str, Any]) -> str:
 def bound_words(statement: Mapping[str, Any]) -> str:
     """Says in how many partitions a user counts, or what was dropped from a graph."""
     if statement.get("privacy_unit") == NODE:
+        chosen = "without looking at it"
+        if "choice_of_degree_bound" in statement:
+            epsilon = amount(statement["choice_of_degree_bound"]["epsilon"])
+            chosen = f"from it at epsilon = {epsilon}, which is a part of the whole"
         return (
             f"The graph was first projected to degrees of at most {statement['degree_bound']}, a "
-            f"bound that was chosen without looking at it (edge addition: Day, Li and Lyu, SIGMOD "
-            f"2016). Self-loops were dropped, and repeated edges counted once."
+            f"bound that was chosen {chosen} (edge addition: Day, Li and Lyu, SIGMOD 2016). Edges "
+            f"beyond the bound are missing at both of their ends: the whole graph has at least as "
+            f"many nodes of each degree or more, and how many edges were dropped is not known. "
+            f"Self-loops were dropped, and repeated edges counted once."
         )
     if "degree" in statement:
         return "Self-loops were dropped, and repeated edges counted once."

@@ -2,7 +2,7 @@
 
 Every mechanism here gives x a probability of at most q**||x - f||_1 times a factor of x, q = e**-c;
 factors and tails differ. Error bars, estimates and plans work with any ``ReleaseDistribution``. A
-new mechanism returns one of its own as ``distribution`` and adds it to ``DISTRIBUTIONS``. Results
+new mechanism returns one of its own as ``distribution``, of its ``distribution_type``. Results
 computed from a private list are as private as the list.
 """
 
@@ -231,12 +231,6 @@ class GeometricDistribution(ReleaseDistribution):
         cells = (beyond + np.where(steps <= values, within, 0)) * of_rows
         return float(cells.sum() / (1 + math.exp(-self.rate)))
 
-
-DISTRIBUTIONS: dict[str, type[ReleaseDistribution]] = {
-    distribution.title: distribution
-    for distribution in (ExponentialDistribution, GeometricDistribution)
-}
-"""Maps the names of mechanisms in privacy statements to distributions."""
 
 STEP = 1e-30  # An imaginary step whose square is negligible beside 1.
 

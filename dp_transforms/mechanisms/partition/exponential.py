@@ -121,6 +121,7 @@ class IntegerPartitionMechanism(WithinBounds):
     """
 
     stable_name: ClassVar[str] = "IntegerPartitionMechanism"
+    distribution_type = ExponentialDistribution
 
     @property
     def distribution(self) -> ExponentialDistribution:
@@ -221,6 +222,7 @@ class GeometricPartitionMechanism(WithinBounds):
     stable_name: ClassVar[str] = "GeometricPartitionMechanism"
 
     title = GeometricDistribution.title
+    distribution_type = GeometricDistribution
     factors: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
