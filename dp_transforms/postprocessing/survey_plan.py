@@ -45,7 +45,7 @@ LEAST_RATE = Fraction(1, 512)
 SQUARE = 0.27  # D of a list of N pairs, by the root of N.
 DECODED = 0.82  # What a decoder leaves of noise, for c from ``POWER_FROM`` on.
 POWER_FROM, POWER = 0.8, 0.69
-SURPRISE = 2.5
+SURPRISE = 1.5  # Noise alone is such a surprise in one of fifteen rounds.
 MISSED = 0.12  # The part of half the dropped pairs by which an estimate is off.
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
-from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from dp_transforms.postprocessing.survey_plan import (
@@ -35,19 +35,26 @@ def test_parts_out_of_range_are_refused():
         survey_of(0, None, 50)
 
 
-def rough_survey_is_enough(degrees, seed):
-    mechanism = UserDegreeMechanism("0.05", 10_000)
-    released = mechanism.release(Counter(degrees.tolist()), InsecureSeededTape(seed))
-    return is_enough(released, DegreeSurvey.of(released), 1, "0.05")
+def rounds_of(degrees, seed):
+    """How much of epsilon = 1 a survey takes."""
+    survey, counted = survey_of(1, None, 10_000), Counter(degrees.tolist())
+
+    def enough(released):
+        return is_enough(released, DegreeSurvey.of(released), 1, released.epsilon)
+
+    return survey.release(counted, enough, InsecureSeededTape(seed)).epsilon
 
 
 def test_a_rough_survey_is_enough_where_every_user_has_one_thing():
-    assert all(rough_survey_is_enough(np.ones(40_000, int), seed) for seed in range(4))
+    """Noise that looks like users asks for another round in one of fifteen: of 5 surveys, 2 do so
+    with a probability of 0.04."""
+    taken = [rounds_of(np.ones(40_000, int), seed) for seed in range(5)]
+    assert np.median(taken) == 0.05 and max(taken) <= 0.2
 
 
 def test_a_rough_survey_is_not_enough_where_few_users_have_most_pairs():
     degrees = np.append(np.ones(20_000, int), np.rint(np.geomspace(10, 3_000, 600)).astype(int))
-    assert not any(rough_survey_is_enough(degrees, seed) for seed in range(4))
+    assert min(rounds_of(degrees, seed) for seed in range(3)) >= 0.1
 
 
 def test_candidates_are_public_and_leave_lists_some_epsilon():
