@@ -2,7 +2,7 @@
 
 The error is that of the estimated list of all records (``all_records``), half its L1 distance to
 the true one. Three things add to it: the noise of the list, which grows with kappa; what the
-estimate gets wrong about dropped pairs, about a quarter of half of them; and an uncertain number of
+estimate gets wrong about dropped pairs, about a fifth of half of them; and an uncertain number of
 dropped pairs, by half of what it is off. They are independent, so that their squares add up. The
 least error is chosen. Only public numbers enter: epsilon and the survey. The error orders values of
 kappa and is no bound: on repositories, where the users of most things have things of their own,
@@ -46,7 +46,7 @@ SQUARE = 0.27  # D of a list of N pairs, by the root of N.
 DECODED = 0.82  # What a decoder leaves of noise, for c from ``POWER_FROM`` on.
 POWER_FROM, POWER = 0.8, 0.69
 SURPRISE = 1.5  # Noise alone is such a surprise in one of fifteen rounds.
-MISSED = 0.25
+MISSED = 0.2
 """The part of half the dropped pairs by which an estimate is off: 0.07 to 0.2 where the model
 holds, and about 1 where users of many things have the same ones, as authors of one paper do."""
 
