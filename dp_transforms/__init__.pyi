@@ -29,6 +29,8 @@ from .frames.api import release_counts as release_counts
 from .frames.api import release_groups as release_groups
 from .frames.api import select as select
 from .frames.session import Session as Session
+from .frames.several import release_and_select as release_and_select
+from .frames.several import select_by_period as select_by_period
 from .releases.all_records import AllRecordsRelease as AllRecordsRelease
 from .releases.comparison import Comparison as Comparison
 from .releases.comparison import compare as compare
@@ -36,9 +38,11 @@ from .releases.directory import load as load
 from .releases.frequency_list import ListRelease as ListRelease
 from .releases.groups import Attribute as Attribute
 from .releases.groups import GroupReleases as GroupReleases
+from .releases.list_and_names import ListAndNames as ListAndNames
 from .releases.names import NamesRelease as NamesRelease
 from .releases.series import Releases as Releases
 from .releases.series import Series as Series
+from .releases.user_degrees import DegreesOfUsers as DegreesOfUsers
 from .runtime.job_secret import JobSecret as JobSecret
 from .runtime.job_secret import release_frequency_list as release_frequency_list
 

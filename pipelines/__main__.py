@@ -50,7 +50,8 @@ commands:
 {_NAME} COMMAND --help explains it; {_NAME} --version prints the version.
 {_NAME} --completion SHELL prints a script that completes commands and flags
 by TAB in bash, zsh, fish and others (extra: completion).
-Exit codes: 0 done, 1 failed, 2 error in the command line, 3 released before, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 error in the command line, 3 released before, 4 no budget left,
+5 under way elsewhere, 130 interrupted, 143 terminated.
 
 A first release, from made-up records:
   {_NAME} sample --users=100000 --output=records.csv

@@ -57,11 +57,13 @@ def records_of(
     drop_nulls: bool,
     more: Sequence[str] = (),
     period: str | None = None,
+    span: str | None = None,
 ) -> RecordSource:
     """Returns the records of an object in memory, or of a path, as a job reads them. ``more``
-    columns are kept; a ``period`` such as "day" replaces the times in the last of them. The other
-    arguments are those of ``dp_transforms.release``, and errors those of ``FrameRecords`` and
-    ``RecordFiles``, or a ValueError if there is no column for partitions."""
+    columns are kept; a ``period`` such as "day" replaces the times in the last of them, and
+    records of days that are not in the ``span`` have none. The other arguments are those of
+    ``dp_transforms.release``, and errors those of ``FrameRecords`` and ``RecordFiles``, or a
+    ValueError if there is no column for partitions."""
     columns = str(column_name("user", user)), [*map(str, several_names(partition))]
     of_more = "groups" if period is None else "time"
     attributes = tuple(str(column_name(of_more, name)) for name in more)
@@ -75,7 +77,7 @@ def records_of(
         else:
             source = FrameRecords(data, *columns, **options)
     if period is not None:
-        source.name_periods(period)
+        source.name_periods(period, span)
     return source
 
 

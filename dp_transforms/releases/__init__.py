@@ -9,6 +9,7 @@ from dp_transforms.releases.frequency_list import ListSpec as ListSpec
 from dp_transforms.releases.groups import Attribute as Attribute
 from dp_transforms.releases.groups import GroupReleases as GroupReleases
 from dp_transforms.releases.groups import GroupsSpec as GroupsSpec
+from dp_transforms.releases.list_and_names import ListAndNames as ListAndNames
 from dp_transforms.releases.list_and_names import ListAndNamesSpec as ListAndNamesSpec
 from dp_transforms.releases.names import NamesRelease as NamesRelease
 from dp_transforms.releases.names import NamesSpec as NamesSpec
