@@ -22,6 +22,10 @@ COMMANDS = {
     "select": ("select_partitions", "release the names of partitions that enough users have"),
     "release-all": ("release_all", "release the list and names, from one read and one budget"),
     "release-groups": ("release_grouped_lists", "release the lists of all users and of each group"),
+    "release-attributes": (
+        "release_attributes",
+        "release how users are distributed over the values of each of their attributes",
+    ),
     "degrees": ("release_degree_list", "release how many nodes of a graph have each degree"),
     "choose-kappa": ("choose_kappa", "release how many partitions users have, to choose kappa"),
     "ledger": ("ledger", "make a budget that several jobs share, or see what is left"),

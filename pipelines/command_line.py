@@ -33,8 +33,8 @@ _FEWEST_USERS = 1000
 _SCREEN = 24
 _FIRST_FLAGS = (
     "input frequency_list user_column partition_column source_column target_column group_by users "
-    "reference epsilon epsilon_all epsilon_groups delta max_partitions_per_user for_epsilon "
-    "noisy_counts period ledger output report"
+    "attributes combination reference epsilon epsilon_all epsilon_groups delta "
+    "max_partitions_per_user for_epsilon noisy_counts period ledger output report"
 ).split()
 """The flags that the first screen of a long help explains, if a command has them."""
 _MODULE = re.compile(r"^python -m [\w.]+")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,35 @@ def positive_integer(text: str) -> int:
             f"must be a positive integer of at most 18 digits, got {text!r}"
         )
     return int(text)
+
+
+def positive_number(text: str) -> ExactNumber:
+    """Parses a number above 0, also as a float.
+
+    >>> positive_number("0.5")
+    0.5
+    """
+    value = _number(text)
+    if not float(value) > 0:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}")
+    return value
+
+
+def names(text: str) -> list[str]:
+    """Parses different names with commas in between, quoted where they hold one.
+
+    >>> names('<20,"20, 30"')
+    ['<20', '20, 30']
+    """
+    try:
+        parsed = next(csv.reader([text]), [])
+    except csv.Error:  # of a line end without quotes
+        parsed = []
+    if not parsed or not all(parsed) or len(set(parsed)) < len(parsed):
+        raise argparse.ArgumentTypeError(
+            f"must be different names with commas in between, got {text!r}"
+        )
+    return parsed
 
 
 def _number(text: str) -> ExactNumber:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.release_files import as_malformed
+from dp_transforms.releases.attributes import AttributeReleases
 from dp_transforms.releases.directory import load, release_directories
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.reports.page import text_table
@@ -70,6 +71,10 @@ def shown(directory: str) -> str:
         if isinstance(release, ListRelease):
             rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]
             parts.append(text_table(rows, words=2))
+        if isinstance(release, AttributeReleases):
+            for label, numbers in release.ranking():
+                rows = [[name, str(number)] for name, number in numbers.items()]
+                parts.append(f"{label}\n{text_table(rows, words=2)}")
         return "\n\n".join([*parts, release.privacy])
 
 

@@ -92,6 +92,7 @@ CALLS = {
     | {"data": VISITS, "epsilon": 1, "delta": 1e-6, "max_periods_per_user": 1},
     "release_groups": COMMON
     | {"data": VISITS, "groups": {"year": ["1"]}, "epsilon_all": 1, "epsilon_groups": 1},
+    "release_attributes": {"data": VISITS, "user": "who", "attributes": ["page"], "epsilon": 1},
     "degrees": {"edges": VISITS, "source": "who", "target": "year", "epsilon": 1},
     "choose_kappa": {"data": VISITS, "user": "who", "partition": "page", "epsilon": 50}
     | {"for_epsilon": 1, "max_degree": 4},
@@ -104,6 +105,7 @@ MORE = {
     "release_and_select": ["counts", "selection_share"],
     "select_by_period": ["counts", "pre_threshold"],
     "release_groups": ["epsilon_selection", "delta"],
+    "release_attributes": ["shares"],
     "degrees": ["degree", "degree_bound", "nodes"],
     "choose_kappa": ["for_delta"],
     "plan": ["reference", "delta", "max_partitions_per_user"],

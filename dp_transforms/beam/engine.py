@@ -11,6 +11,7 @@ from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptions
 
 from dp_transforms.beam.all_records import ReleaseAllRecords
+from dp_transforms.beam.attributes import ReleaseAttributes
 from dp_transforms.beam.bounds import BoundAware
 from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.beam.degrees import (
@@ -32,6 +33,7 @@ from dp_transforms.files.record_files import RecordSource
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.releases import (
     AllRecordsSpec,
+    AttributesSpec,
     DegreesSpec,
     GroupsSpec,
     ListAndNamesSpec,
@@ -104,6 +106,9 @@ class OnBeam(Engine):
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseGroupedLists, spec)
+
+    def attribute_lists(self, spec: AttributesSpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseAttributes, spec)
 
     def user_degrees(self, spec: UserDegreesSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseUserDegrees, spec)

@@ -19,6 +19,8 @@ RANKS_FILE = "rank_frequency.png"
 CURVE_FILE = "guessing_curve.png"
 GROUPS_FILE = "groups.png"
 NAMES_PICTURE = "names.png"
+ATTRIBUTES_PICTURE = "entropies.png"
+UNIQUE_PICTURE = "unique.png"
 COMPARISON_FILE = "comparison.html"
 COMPARISON_PICTURE = "comparison.png"
 REPORT_FILES = (
@@ -27,6 +29,8 @@ REPORT_FILES = (
     CURVE_FILE,
     GROUPS_FILE,
     NAMES_PICTURE,
+    ATTRIBUTES_PICTURE,
+    UNIQUE_PICTURE,
     COMPARISON_FILE,
     COMPARISON_PICTURE,
 )
@@ -38,6 +42,9 @@ FREQUENCIES_HEADER = b"frequency,multiplicity\n"
 LISTS_FILE = "released_lists.csv"
 LISTS_HEADER = b"attribute,group,frequency,multiplicity\n"
 
+ATTRIBUTES_FILE = "released_attributes.csv"
+ATTRIBUTES_HEADER = b"attribute,frequency,multiplicity\n"
+
 SURVEY_FILE = "survey_of_degrees.csv"
 """The survey beside a list, in the format of ``DEGREES_FILE``."""
 ALL_RECORDS_FILE = "all_records.csv"
@@ -46,6 +53,7 @@ ALL_RECORDS_FILE = "all_records.csv"
 COORDINATES_FILE = "noisy_coordinates.csv"
 COORDINATES_HEADER = b"arm,index,value\n"
 GROUPED_COORDINATES_HEADER = b"attribute,group,arm,index,value\n"
+ATTRIBUTE_COORDINATES_HEADER = b"attribute,arm,index,value\n"
 """The noisy numbers from which lists are decoded, beside them."""
 
 PARTITIONS_FILE = "released_partitions.csv"

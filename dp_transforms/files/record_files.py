@@ -56,7 +56,8 @@ class RecordSource(ABC):
     Args:
       pattern: its name in errors.
       user_column: the column of users.
-      partition_columns: the column of partitions; several make a composite partition.
+      partition_columns: the column of partitions; several make a composite partition, and none
+        leave tables without the column partition.
       drop_nulls: leave out records with a null in one of these columns, rather than fail.
       attribute_columns: columns to keep beside these, under their own names; they may hold nulls.
     """
@@ -154,7 +155,8 @@ class RecordSource(ABC):
         user, *parts = whole.columns[: self._needed]
         if len(parts) > 1:
             parts = [pa.StructArray.from_arrays(list(map(single, parts)), names=needed[1:])]
-        names, attributes = [USER, PARTITION, *more], whole.columns[self._needed :]
+        attributes = whole.columns[self._needed :]
+        names = [USER, *([PARTITION] if parts else []), *more]
         if self._period is not None:
             named = periods_of(self.pattern, attributes[-1], self._period, self._span)
             names[-1], attributes[-1] = LIST, named

@@ -30,6 +30,8 @@ from dp_transforms.releases import (
     AllRecordsRelease,
     AllRecordsSpec,
     Attribute,
+    AttributeReleases,
+    AttributesSpec,
     DegreesSpec,
     GroupReleases,
     GroupsSpec,
@@ -490,6 +492,70 @@ def release_groups(
     return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
 
 
+@hiding_originals
+def release_attributes(
+    data: Any,
+    user: str | int,
+    *,
+    attributes: Sequence[str | int | Sequence[str | int]],
+    epsilon: Number,
+    shares: Mapping[Any, Number] | None = None,
+    mechanism: str = AUTO,
+    drop_nulls: bool = False,
+    session: Payer | None = None,
+    secret: JobSecret | None = None,
+) -> AttributeReleases:
+    """Releases how users are distributed over the values of each attribute, without the values.
+
+    All lists together are epsilon-DP for adding or removing all records of one user;
+    ``releases.attributes`` has the proof. A user counts for each attribute with one value, chosen
+    at random if the records of the user have several. A null or an empty text is no value: replace
+    it, for example by "none", if users without a value are to count as equal.
+
+    Args:
+      data, user, mechanism, drop_nulls, session, secret: see ``release``, also for errors.
+      attributes: for each list a column of text, integers, booleans or dates; or a tuple of
+        several, whose combinations are its values.
+      epsilon: the cost of all lists together.
+      shares: maps attributes to their shares of epsilon, relative to one another; an attribute that
+        it leaves out has the share 1. Public: choose them without looking at the data.
+
+    Returns:
+      A mapping from each attribute, as it was given, to a ``ListRelease``.
+
+    >>> import dp_transforms as dp
+    >>> browsers = {"id": [1, 2, 3], "os": ["linux", "linux", "bsd"], "font": ["a", "b", None]}
+    >>> lists = dp.release_attributes(
+    ...     browsers, user="id", attributes=["os", "font", ("os", "font")], epsilon=300
+    ... )
+    >>> list(lists["os"].released), list(lists["os", "font"].released)
+    ([(2, 1), (1, 1)], [(1, 2)])
+    >>> lists["os"].unique_users().value
+    1
+    """
+    if isinstance(attributes, (str, bytes)) or not isinstance(attributes, Sequence):
+        raise TypeError("attributes must be a list of columns, such as ['os', ('os', 'fonts')]")
+    if not isinstance(shares, Mapping | None):
+        raise TypeError("shares must map attributes to numbers, such as {'fonts': 2}")
+    spec = AttributesSpec(
+        attributes=[_attribute(one) for one in attributes],
+        epsilon=epsilon,
+        shares=shares and {_attribute(one): share for one, share in shares.items()},
+        mechanism=mechanism,
+    )
+    (lists,), statement = run_spec(
+        spec, session, secret, data, user, None, drop_nulls, [*spec.columns]
+    )
+    return AttributeReleases(dict(lists), statement)
+
+
+def _attribute(given: Any) -> str | tuple[str, ...]:
+    """Returns an attribute with its columns as text."""
+    if isinstance(given, (list, tuple)):
+        return tuple(str(column_name("attributes", name)) for name in given)
+    return str(column_name("attributes", given))
+
+
 def _group_name(value: Any) -> Any:
     """Returns the text that a value of a column of groups has in records."""
     if isinstance(value, bool):
@@ -621,6 +687,7 @@ def plan(
     reference: FrequencyList | None = None,
     delta: Number | None = None,
     max_partitions_per_user: int = 1,
+    attributes: int = 1,
 ) -> tuple[ReleasePlan, ...]:
     """Predicts the errors of releases without private data; returns one plan for each epsilon.
 
@@ -631,6 +698,8 @@ def plan(
       reference: a public list like the one to release, instead of ``users``.
       delta: of a selection of names, if one is planned too.
       max_partitions_per_user: kappa.
+      attributes: the number of lists of ``release_attributes``, which share each epsilon equally;
+        plans are of one of them, with its part of epsilon.
 
     Raises:
       ValueError: an argument is out of range, or neither or both of users and reference are given.
@@ -640,6 +709,7 @@ def plan(
     >>> 20 < one.expected_dist < 40
     True
     """
+    from dp_transforms.postprocessing.attribute_plan import parts_of
     from dp_transforms.postprocessing.planning import plan_releases, zipf_list
 
     if (users is None) == (reference is None):
@@ -654,4 +724,5 @@ def plan(
             "reference must be a FrequencyList, such as the attribute released of a release, got "
             f"{type(reference).__name__}"
         )
-    return plan_releases(reference, epsilons, delta, kappa, users is not None)
+    parts = epsilons if attributes == 1 else parts_of(epsilons, attributes)
+    return plan_releases(reference, parts, delta, kappa, users is not None)

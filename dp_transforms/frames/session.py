@@ -32,6 +32,7 @@ from dp_transforms.frames.api import callers_level
 from dp_transforms.frames.api import choose_kappa as _choose_kappa
 from dp_transforms.frames.api import degrees as _degrees
 from dp_transforms.frames.api import release as _release
+from dp_transforms.frames.api import release_attributes as _release_attributes
 from dp_transforms.frames.api import release_by_period as _release_by_period
 from dp_transforms.frames.api import release_counts as _release_counts
 from dp_transforms.frames.api import release_groups as _release_groups
@@ -245,6 +246,8 @@ class Session:
     """Releases the degrees of a graph: see ``dp_transforms.degrees``."""
     release_groups = _paid_by_session(_release_groups)
     """Releases lists of groups: see ``dp_transforms.release_groups``."""
+    release_attributes = _paid_by_session(_release_attributes)
+    """Releases lists of attributes: see ``dp_transforms.release_attributes``."""
     choose_kappa = _paid_by_session(_choose_kappa)
     """Compares values of kappa: see ``dp_transforms.choose_kappa``."""
 

@@ -2,6 +2,8 @@
 
 from dp_transforms.releases.all_records import AllRecordsRelease as AllRecordsRelease
 from dp_transforms.releases.all_records import AllRecordsSpec as AllRecordsSpec
+from dp_transforms.releases.attributes import AttributeReleases as AttributeReleases
+from dp_transforms.releases.attributes import AttributesSpec as AttributesSpec
 from dp_transforms.releases.base import ReleaseSpec as ReleaseSpec
 from dp_transforms.releases.degrees import DegreesSpec as DegreesSpec
 from dp_transforms.releases.frequency_list import ListRelease as ListRelease

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dp_transforms.files.filenames import (
+    ATTRIBUTES_FILE,
     DEGREES_FILE,
     FREQUENCIES_FILE,
     LIST_DIRECTORY,
@@ -20,6 +21,7 @@ from dp_transforms.files.paths import join, local_path
 from dp_transforms.files.release_files import as_malformed, is_there
 from dp_transforms.releases import (
     all_records,
+    attributes,
     frequency_list,
     groups,
     names,
@@ -31,6 +33,7 @@ from dp_transforms.releases.list_and_names import ListAndNames
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     PARTITIONS_FILE: ("released names of partitions", names.read),
     LISTS_FILE: ("released lists of groups", groups.read),
+    ATTRIBUTES_FILE: ("released lists of attributes", attributes.read),
     # Before a list alone: its table has the same name.
     SURVEY_FILE: ("a released frequency list with its survey", all_records.read),
     DEGREES_FILE: ("released numbers of partitions of users", user_degrees.read),
@@ -51,9 +54,9 @@ def load(directory: str | os.PathLike[str]) -> Any:
     """Reads a release from the directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; from a job with ``--period``, the
-      ``Releases`` of all periods; from one that made a list and names, both; and from choose-kappa
-      the ``DegreesOfUsers``.
+      A ``ListRelease``, ``NamesRelease``, ``GroupReleases`` or ``AttributeReleases``; from a job
+      with ``--period``, the ``Releases`` of all periods; from one that made a list and names, both;
+      and from choose-kappa the ``DegreesOfUsers``.
 
     Raises:
       ValueError: there is no release, or it cannot be read.

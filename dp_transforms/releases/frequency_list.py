@@ -46,7 +46,12 @@ from dp_transforms.releases.lists import (
     price_of,
     read_lists,
 )
-from dp_transforms.releases.questions import answers_of, names_of, questions_to_show
+from dp_transforms.releases.questions import (
+    answers_of,
+    identifiability_of,
+    names_of,
+    questions_to_show,
+)
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import (
@@ -181,6 +186,18 @@ class ListRelease(Release, Answers):
             question.words.format(**names): answers[question]
             for question in questions_to_show(proved)
         }
+
+    def identifiability(self, confidence: float = CONFIDENCE) -> dict[str, Estimate]:
+        """Estimates how identifying partitions are that are values of an attribute of users.
+
+        Keys are "users", "values", "Shannon entropy (bits)", "normalized entropy" (by the logarithm
+        of the number of users), "min-entropy (bits)", "Tsallis entropy" (of order 2); and the
+        shares of users whose value is "unique" or "in sets below 10" or 100 users.
+
+        Args:
+          confidence: of each interval by itself.
+        """
+        return identifiability_of(self, confidence)
 
     @cached_property
     def model(self) -> Answers:

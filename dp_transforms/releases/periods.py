@@ -83,8 +83,15 @@ class _PeriodSpec(ReleaseSpec):
             "first": self.periods[0],
             "last": self.periods[-1],
             "max_periods_per_user": self.periods_per_user,
-            **({"days": self.span} if self.span is not None else {}),
+            **self._days,
         }
+
+    @property
+    def _days(self) -> Statement:
+        """Returns the days of a statement, where the periods' names do not say them."""
+        if self.span is None or self.kind not in ("week", "month"):
+            return {}
+        return {"days": self.span}
 
     def statement(
         self, columns: Sequence[pa.Field] | None, bounded_by_job: bool = True

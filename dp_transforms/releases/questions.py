@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -34,6 +35,18 @@ QUESTIONS = (
     *(Question(f"{{users}} at rank {n:,}", "frequency_at", (n,)) for n in (1, 10, 100, 1000)),
     *(Question(f"share of the top {n:,}", "share_of_top", (n,)) for n in (10, 100, 1000)),
 )
+USERS, VALUES, ENTROPY_BITS, UNIQUE = "users", "values", "Shannon entropy (bits)", "unique"
+IDENTIFYING = (
+    Question(USERS, "total"),
+    Question(VALUES, "number_of_partitions"),
+    Question(ENTROPY_BITS, "shannon_entropy"),
+    Question("normalized entropy", "normalized_entropy"),
+    Question("min-entropy (bits)", "min_entropy"),
+    Question("Tsallis entropy", "tsallis_entropy"),
+    Question(UNIQUE, "share_unique"),
+    *(Question(f"in sets below {n:,}", "share_in_small_partitions", (n,)) for n in (10, 100)),
+)
+"""Questions on how identifying an attribute is whose values are the partitions."""
 _ALWAYS = 2
 """This many first questions are shown for every list, others where there may be an answer."""
 
@@ -104,6 +117,18 @@ def answers_of(
         for question in questions
         if not (is_empty and question.method == "share_of_top")
     }
+
+
+def identifiability_of(answers: Answers, confidence: float) -> dict[str, Estimate]:
+    """Answers the questions of ``IDENTIFYING``, by their words. The min-entropy of an empty list is
+    any: nothing is known of it."""
+    numbers = {}
+    for question in IDENTIFYING:
+        if question.method == "min_entropy" and not len(answers.released):
+            numbers[question.words] = Estimate(0.0, 0.0, math.inf, confidence)
+        else:
+            numbers[question.words] = question.of_list(answers, confidence)
+    return numbers
 
 
 def questions_to_show(answers: Mapping[Question, Estimate]) -> list[Question]:

@@ -122,7 +122,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
             return columns | {"names": [len(names) for names in self.values()]}
         for number in ("partitions", "total"):
             names = (number, f"{number}, low", f"{number}, high")
-            columns |= _columns_of(names, self.series(number).estimates)
+            columns |= columns_of_estimates(names, self.series(number).estimates)
         return columns
 
 
@@ -158,12 +158,14 @@ class Series(Table):
         changes = [None, *self.changes][: len(self.names)]
         return {
             self.kind: list(self.names),
-            **_columns_of((self.number, "low", "high"), self.estimates),
-            **_columns_of(("change", "change_low", "change_high"), changes),
+            **columns_of_estimates((self.number, "low", "high"), self.estimates),
+            **columns_of_estimates(("change", "change_low", "change_high"), changes),
         }
 
 
-def _columns_of(names: Sequence[str], estimates: Sequence[Estimate | None]) -> dict[str, list[Any]]:
+def columns_of_estimates(
+    names: Sequence[str], estimates: Sequence[Estimate | None]
+) -> dict[str, list[Any]]:
     """Returns columns of the values and interval ends of estimates, under three names."""
     ends = zip(names, ("value", "low", "high"), strict=True)
     return {

@@ -148,7 +148,7 @@ def mechanism_words(names: Iterable[str], about: str) -> str:
 def span_of(periods: Mapping[str, Any]) -> str:
     """Says which periods a release has one part for, by the entry of its statement."""
     span = f"each {periods['of']} from {periods['first']} to {periods['last']}"
-    if periods["of"] in ("week", "month") and "days" in periods:
+    if "days" in periods:
         days = " to ".join(periods["days"].split(".."))
         span += f", of records of the days {days} alone"
     return span
