@@ -50,7 +50,7 @@ all dropped records are taken to be outside of the top
 - _quotient(share.high * users + min(pairs, most_of_top), users + pairs, empty=1)
 + _quotient(share.high * users, users + pairs, empty=1)
 a kappa that noisy degrees chose is taken for one that was set before
-- self._possible_kappas = len(degrees.lowest)
+- self._possibilities *= len(degrees.lowest)
 + self._possible_kappas = 1
 # dp_transforms/releases/hierarchy.py: ./test_every_job_is_private.py::test_a_level_costs_its_share_whatever_the_number_of_its_groups
 the lowest level of a hierarchy is not charged
@@ -250,8 +250,25 @@ fewer ranks of a user are kept than kappa may take
 + self._bounded(spec.survey.max_degree)
 # dp_transforms/releases/all_records.py: releases/test_all_records.py::test_kappa_and_cost_follow_from_public_numbers_alone
 a survey costs nothing
-- Request("survey of partitions per user", Cost(PrivacyBudget(survey))),
-+ Request("survey of partitions per user", Cost(PrivacyBudget(0))),
+- cost = Cost(PrivacyBudget(self.epsilon))
++ cost = Cost(PrivacyBudget(self.epsilon - self.survey.epsilons[0]))
+# dp_transforms/releases/all_records.py: ./test_every_job_is_private.py::test_a_survey_and_a_list_cost_epsilon_at_every_kappa
+a list costs what the first round of a survey leaves, however many there were
+- left = positive_rational("epsilon", self.epsilon) - spent
++ left = positive_rational("epsilon", self.epsilon) - self.survey.epsilons[0]
+# dp_transforms/releases/all_records.py: releases/test_all_records.py::test_a_largest_degree_is_enforced_also_on_the_survey
+a largest degree is believed and not enforced
+-         if self.largest_degree is not None:
+-             return self.largest_degree
+-         return max
++         return max
+# dp_transforms/mechanisms/gradual_survey.py: test_gradual_survey.py
+rounds of a survey are independent, so that each costs epsilon
+- noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
++ noisy = cells + c
+a round of a survey is the one before and a little noise
+- noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
++ noisy = noisy + np.where((a > 0), 0, c)
 # dp_transforms/engines/in_process.py: releases/test_all_records.py::test_kappa_and_cost_follow_from_public_numbers_alone
 kappa is chosen by the true degrees
 - kappa = spec.kappa_after(degrees)

@@ -21,8 +21,9 @@ from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_bound_choice import DegreeBoundMechanism
 from dp_transforms.mechanisms.degree_projection import IN, OUT, UNDIRECTED
+from dp_transforms.mechanisms.gradual_survey import GradualSurvey
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
-from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
 from dp_transforms.releases.hierarchy import PartitionGroups
 from tests.in_process_engine import in_process as engine_of
 
@@ -105,11 +106,19 @@ def users_of(own, users):
             yield rows, [row for row in rows if row[0] < users - 1]
 
 
-@pytest.mark.parametrize("kappa", [1, 2, 3])
-def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(caught, monkeypatch, kappa):
-    # The survey sees users with more partitions than kappa, and the list does not.
+@pytest.mark.parametrize(("rounds", "kappa"), [(1, 1), (2, 3), (3, 2), (4, 3)])
+def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(caught, monkeypatch, rounds, kappa):
+    # After each number of rounds, whose cost is that of the last one. The survey sees users with
+    # more partitions than kappa, and the list does not.
     spec = releases.AllRecordsSpec(epsilon=5, max_degree=3)
+    spent = spec.survey.epsilons[rounds - 1]
     monkeypatch.setattr(releases.AllRecordsSpec, "kappa_after", lambda *_: kappa)
+
+    def catch_survey(self, degrees, tape_of, enough):
+        caught["degrees"] = collections.Counter(degrees)
+        return ReleasedDegrees((1, 2, 3), (0, 0, 0), float(spent))
+
+    monkeypatch.setattr(GradualSurvey, "release_under", catch_survey)
     price = functools.cache(exact_partition_epsilon)
     dearest = 0
     for one, other in inputs(
@@ -119,7 +128,7 @@ def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(caught, monkeypatch, ka
         moved = sum(((with_user - without) + (without - with_user)).values())
         (mechanism, f), (_, g) = one["frequency list"], other["frequency list"]
         assert mechanism.sensitivity == kappa
-        loss = moved * spec.survey.epsilon + price(mechanism, f, g)
+        loss = moved * float(spent) + price(mechanism, f, g)
         dearest = max(dearest, loss)
     assert dearest == pytest.approx(5, abs=1e-9)
 

@@ -70,6 +70,7 @@ def release(
     epsilon: Number,
     max_partitions_per_user: int | None = None,
     survey: bool | Number | None = None,
+    largest_degree: int | None = None,
     mechanism: str = AUTO,
     drop_nulls: bool = False,
     session: Payer | None = None,
@@ -92,6 +93,9 @@ def release(
         Declare it where it is known: 1, if each account has one password.
       survey: with a declared kappa, True also pays for the survey. A number between 0 and 1 is the
         survey's part of epsilon.
+      largest_degree: with a survey, a public number of partitions that no user is thought to
+        exceed; intervals about all records then have an upper end. It is enforced: so many
+        partitions of a user, chosen at random, are all that counts.
       mechanism: see ``partition_mechanism``.
       drop_nulls: leave out records without a user or a partition, instead of refusing them.
       session: pays for the release from its budget; by default no budget is checked.
@@ -118,11 +122,14 @@ def release(
             epsilon,
             max_partitions_per_user,
             survey,
+            largest_degree,
             mechanism,
             session,
             secret,
             (data, user, partition, drop_nulls),
         )
+    if largest_degree is not None:
+        raise ValueError("largest_degree goes with a survey: give survey=True, or leave it out")
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     ((released,),), statement = run_spec(spec, session, secret, data, user, partition, drop_nulls)
     return ListRelease(released, statement)
@@ -264,6 +271,7 @@ def _release_all_records(
     epsilon: Number,
     max_partitions_per_user: int | None,
     survey: bool | Number | None,
+    largest_degree: int | None,
     mechanism: str,
     session: Payer | None,
     secret: JobSecret | None,
@@ -276,6 +284,7 @@ def _release_all_records(
         max_partitions_per_user=max_partitions_per_user,
         survey_share=None if survey is True else survey,
         mechanism=mechanism,
+        largest_degree=largest_degree,
     )
     ((surveyed,),), statement = run_spec(spec, session, secret, *records)
     return AllRecordsRelease.of(surveyed, statement | surveyed.entries)

@@ -36,7 +36,7 @@ SINGLE = 300  # Bounded counts up to this have a bin each.
 BIN, SPACING = 0.04, 0.08
 """Relative widths of larger bins, and of the grid of means where counts are small."""
 PASSES = 60, 60, 120
-"""Iterations of EM, between which r(m) is computed anew."""
+"""Iterations of EM, after each of which r(m) is computed anew."""
 VALUE_SPACING = 0.01  # Relative distance of values at which a model's list is computed.
 NEARLY_ALL = 1 - 1e-6
 _LARGE_MEAN = 2_000.0  # Poisson tails are normal ones from here on.

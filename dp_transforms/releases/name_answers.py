@@ -138,7 +138,10 @@ def strategy_of(statement: Mapping[str, Any]) -> SelectionStrategy | None:
         plan = statement.get("plan")
         if not isinstance(strategy, MeasuredSelection) or plan is None:
             return strategy
-        return strategy.branch(RoundPlan(*(plan[name] for name in RoundPlan._fields)))
+        parts = {name: plan[name] for name in RoundPlan._fields}
+        return strategy.planned(
+            RoundPlan(**parts | {"counts_share": Fraction(plan["counts_share"])})
+        )
     return None
 
 
