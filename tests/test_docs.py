@@ -151,7 +151,7 @@ def tables(text):
 
 
 def test_the_errors_of_the_three_stories_are_those_of_plan():
-    heads, rows = next(tables(read("docs/parameters.md")))
+    heads, rows = next(tables(read("docs/choosing-epsilon.md")))
     told = {row[0]: dict(zip(heads[1:], row[1:], strict=True)) for row in rows}
     for story in heads[1:]:
         users, kappa, epsilon, dist = (
