@@ -24,9 +24,10 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.releases import ListAndNamesSpec, ListSpec, NamesSpec
+from dp_transforms.releases.writing import write_each
 from pipelines import job_flags
 from pipelines.command_line import JobParser, require, warn_of_delta
-from pipelines.release_job import PreparedRelease, release_command, write_each, writer
+from pipelines.release_job import PreparedRelease, release_command, writer
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and

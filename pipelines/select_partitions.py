@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.files.paths import local_path
 from dp_transforms.mechanisms.selection import STRATEGIES, explain
@@ -89,15 +88,16 @@ def make_parser() -> JobParser:
     selection.add_argument(
         "--public_partitions",
         metavar="FILE.csv",
-        help="names that are public anyway, one on each line without a header; they may be "
-        "released even without users, and are left out if their noisy count is at most T",
+        help="names that are public anyway, one on each line without a header; with "
+        "--noisy_counts all of them are released, even without users; otherwise those whose noisy "
+        "count exceeds T",
     )
     selection.add_argument(
         "--public_threshold",
         type=int,
         metavar="T",
-        help="release public partitions whose noisy count exceeds T (default: 0); a lower T misses "
-        "fewer, and releases more without users",
+        help="release only public partitions whose noisy count exceeds T (default: 0, or all with "
+        "--noisy_counts); a lower T misses fewer, and releases more without users",
     )
     planning = parser.add_argument_group("planning, without any data")
     planning.add_argument(
@@ -178,18 +178,14 @@ def _explanation(flags: argparse.Namespace) -> Job:
 
 def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
     """Returns the selection. Without its public names, which are read later, it checks all else."""
-    whole, others = PrivacyBudget(flags.epsilon, flags.delta), None
-    if flags.others_share is not None:
-        others = PrivacyBudget(whole.epsilon * flags.others_share)
-    names = whole if others is None else whole - others
     later = flags.public_partitions is not None and not len(public)
-    return NamesSpec.of(
-        epsilon=names.epsilon,
-        delta=names.delta,
+    return NamesSpec.of_whole(
+        epsilon=flags.epsilon,
+        delta=flags.delta,
         max_partitions_per_user=flags.max_partitions_per_user,
+        others_share=flags.others_share,
         **_options(flags),
         already_bounded=flags.already_bounded,
-        others_epsilon=None if others is None else others.epsilon,
         public_partitions=public,
         public_threshold=None if later else flags.public_threshold,
     )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import sys
+from typing import Any
 
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.release_files import as_malformed
+from dp_transforms.releases.attributes import AttributeReleases
 from dp_transforms.releases.directory import load, release_directories
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.reports.page import text_table
-from pipelines.command_line import OneLineParser, command
+from pipelines.command_line import OneLineParser, add_json_flag, command
 from pipelines.report import add_degrees_flag, kept
 
 
@@ -24,7 +28,39 @@ def make_parser() -> OneLineParser:
         "release", metavar="DIR", help="directory of a release, or of one for each period"
     )
     add_degrees_flag(parser)
+    add_json_flag(parser)
     return parser
+
+
+def as_json(directory: str) -> dict[str, Any]:
+    """Returns what is shown of a directory's release as values of JSON, in which an end that is not
+    known is null; a ValueError if it holds none."""
+    with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
+        release = load(directory)
+        shown_values: dict[str, Any] = {"directory": directory, "table": _json_rows(release)}
+        if isinstance(release, ListRelease):
+            shown_values["numbers"] = {
+                name: {
+                    "value": estimate.value,
+                    "low": estimate.low,
+                    "high": None if math.isinf(estimate.high) else estimate.high,
+                    "confidence": estimate.confidence,
+                }
+                for name, estimate in release.numbers().items()
+            }
+        about = {"statement": dict(release.statement), "privacy": release.privacy}
+        return shown_values | about
+
+
+def _json_rows(release: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = release.to_arrow().to_pylist()
+    return [
+        {
+            name: value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
 
 
 def shown(directory: str) -> str:
@@ -35,12 +71,23 @@ def shown(directory: str) -> str:
         if isinstance(release, ListRelease):
             rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]
             parts.append(text_table(rows, words=2))
+        if isinstance(release, AttributeReleases):
+            for label, numbers in release.ranking():
+                rows = [[name, str(number)] for name, number in numbers.items()]
+                parts.append(f"{label}\n{text_table(rows, words=2)}")
         return "\n\n".join([*parts, release.privacy])
 
 
 @command(make_parser)
 def main(flags: argparse.Namespace) -> None:
     directories = release_directories(flags.release)
+    if flags.json:
+        releases = [as_json(directory) for directory in directories]
+        for release in releases if flags.degrees is not None else ():
+            release["kept"] = kept(release["directory"], flags.degrees)
+        content = releases if len(releases) > 1 else releases[0]
+        print(json.dumps(content, indent=2, ensure_ascii=False))
+        return
     for directory in directories:
         head = f"{directory}\n\n" if len(directories) > 1 else ""
         end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees is not None else ""

@@ -7,6 +7,7 @@ import sys
 
 JOBS = (
     "release_all",
+    "release_attributes",
     "release_degree_list",
     "release_frequency_list",
     "release_grouped_lists",

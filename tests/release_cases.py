@@ -13,6 +13,7 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.releases import (
     AllRecordsSpec,
     Attribute,
+    AttributesSpec,
     DegreesSpec,
     GroupsSpec,
     ListAndNamesSpec,
@@ -99,6 +100,12 @@ CASES = {
         PeriodNamesSpec(**PERIODS, delta=1e-2, noisy_counts=True), ("day",), "day"
     ),
     "groups": ReleaseCase(GROUPS, ("sex", "day")),
+    "attributes": ReleaseCase(
+        AttributesSpec(
+            attributes=["sex", "day", ("day", "sex")], epsilon=4, shares={("day", "sex"): 2}
+        ),
+        ("sex", "day"),
+    ),
     "degrees": ReleaseCase(DegreesSpec(2)),
     "projected degrees": ReleaseCase(DegreesSpec(4, "in", degree_bound=3)),
     "node degrees": ReleaseCase(NodeDegreesSpec(4)),

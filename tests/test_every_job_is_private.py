@@ -34,6 +34,9 @@ GROUPS = releases.GroupsSpec(
     epsilon_groups=1,
     max_partitions_per_user=KAPPA,
 )
+ATTRIBUTES = releases.AttributesSpec(
+    attributes=["colour", "size", ("colour", "size")], epsilon=2, shares={"size": 2}
+)
 ITEMS = [(0,), (1,), (2,)]
 
 
@@ -125,6 +128,22 @@ def test_lists_of_groups_cost_the_sum_of_their_prices(caught):
     pairs = users_of(own, users=2)
     found = losses(caught, lambda engine: engine.grouped_lists(GROUPS), pairs, columns=columns)
     assert max(found) == pytest.approx(1.5, abs=1e-9)
+
+
+def test_lists_of_attributes_cost_the_sum_of_their_prices(caught):
+    # Users of several records have several values of an attribute, and some have none.
+    own = [(0, "red", "s"), (1, "red", ""), (2, "blue", "s")]
+    columns = ("user", "partition", "colour", "size")
+    pairs = users_of(own, users=2)
+    found = losses(
+        caught, lambda engine: engine.attribute_lists(ATTRIBUTES), pairs, columns=columns
+    )
+    assert max(found) == pytest.approx(2, abs=1e-9)
+    assert {name: mechanism.epsilon for name, (mechanism, _) in caught.items()} == {
+        "list of attribute 'colour'": 0.5,
+        "list of attribute 'size'": 1,
+        "list of attribute 'colour + size'": 0.5,
+    }
 
 
 @pytest.mark.parametrize("degree", [UNDIRECTED, IN, OUT])

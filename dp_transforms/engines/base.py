@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from dp_transforms.releases.all_records import AllRecordsSpec
+from dp_transforms.releases.attributes import AttributesSpec
 from dp_transforms.releases.degrees import DegreesSpec
 from dp_transforms.releases.frequency_list import ListSpec
 from dp_transforms.releases.groups import GroupsSpec
@@ -53,6 +54,10 @@ class Engine(Protocol):
 
     def grouped_lists(self, spec: GroupsSpec) -> Collections:
         """Releases lists of groups: triples of an attribute, a group and its ``ReleasedList``."""
+
+    def attribute_lists(self, spec: AttributesSpec) -> Collections:
+        """Releases a list for each attribute of users: pairs of its label and its
+        ``ReleasedList``."""
 
     def degree_list(self, spec: DegreesSpec) -> Collections:
         """Releases the degrees of a graph: one ``ReleasedList``."""

@@ -20,7 +20,7 @@ from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.bounding import Limits, distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, decoded
 from dp_transforms.columnar.scattering import Reduce
-from dp_transforms.engines import list_kernels, selection_kernels
+from dp_transforms.engines import attribute_kernels, list_kernels, selection_kernels
 from dp_transforms.engines.base import Engine
 from dp_transforms.engines.local_shuffle import SpillableTables, reduced
 from dp_transforms.mechanisms.degree_projection import OUT, projections
@@ -30,6 +30,7 @@ from dp_transforms.mechanisms.selection import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.releases import (
     AllRecordsSpec,
+    AttributesSpec,
     DegreesSpec,
     GroupsSpec,
     ListAndNamesSpec,
@@ -210,6 +211,20 @@ class InProcess(Engine):
             attribute, group = named_list.label
             released.append((attribute, group, self._named(histograms[name], named_list)))
         return (released,)
+
+    def attribute_lists(self, spec: AttributesSpec) -> tuple[list[tuple[str, ReleasedList]]]:
+        tables = (attribute_kernels.value_table(table, spec) for table in self._records())
+        columns = attribute_kernels.columns_of(spec)
+        keep = attribute_kernels.one_value_rule(spec, self._secret)
+        bounded = self._bounding(self._reduced(tables, columns, keep))
+        in_lists = (attribute_kernels.in_attribute_lists(table, spec) for table in bounded)
+        histograms = self._histograms(itertools.chain.from_iterable(in_lists))
+        return (
+            [
+                (named_list.label[0], self._named(histograms.get(name, {}), named_list))
+                for name, named_list in attribute_kernels.lists_of(spec).items()
+            ],
+        )
 
     def degree_list(self, spec: DegreesSpec) -> tuple[list[ReleasedList]]:
         to = OUT if spec.degree_bound is not None else spec.degree

@@ -165,7 +165,7 @@ def select_from_counts(
     public = None
     if public_distribution is not None:
         is_public = counting.is_in(single(table[PARTITION]), _names(side_input))
-        public = selected(public_distribution, table.filter(is_public))
+        public = _at_least_zero(selected(public_distribution, table.filter(is_public)))
         table = table.filter(pc.invert(is_public))
     counts = table[COUNT].to_numpy()
     needed = counts >= strategy.pre_threshold
@@ -196,6 +196,15 @@ def _selected(
             (LOW, HIGH), map(pa.array, decision_function.count_intervals(noisy[keep])), strict=True
         )
     return pa.table(columns)
+
+
+def _at_least_zero(selected: pa.Table) -> pa.Table:
+    """Replaces noisy counts below 0, of public partitions, by 0; their intervals stay."""
+    if NOISY_COUNT not in selected.column_names:
+        return selected
+    counts = pc.max_element_wise(selected[NOISY_COUNT], 0)
+    place = selected.column_names.index(NOISY_COUNT)
+    return selected.set_column(place, NOISY_COUNT, counts)
 
 
 def _names(tables: Sequence[pa.Table]) -> pa.Array:

@@ -330,14 +330,21 @@ class AllRecordsIntervals(ReleaseIntervals):
                 bounds = self._bounds.share_of_top(index, confidence)
             case noisy_coordinates.ROWS:
                 bounds = self._bounds.frequency_at(index, confidence)
+            case estimates.ENTROPY | estimates.COLLISIONS | estimates.SMALL | estimates.SMALL_SHARE:
+                raise _of_bounded_lists()
             case _:
                 bounds = self._bounds.partitions_with_at_least(index, confidence)
         return bounds.low, bounds.high
 
     def _rate_curve(self, confidence: float) -> RateCurve:
-        raise ValueError(
-            "guessing metrics are for lists of which nothing was dropped: ask the bounded list"
-        )
+        raise _of_bounded_lists()
+
+
+def _of_bounded_lists() -> ValueError:
+    return ValueError(
+        "guessing metrics, entropies and small partitions are for lists of which nothing was "
+        "dropped: ask the bounded list"
+    )
 
 
 def _most_partitions(above: FrequencyList, users: int, pairs: int) -> int:

@@ -305,8 +305,7 @@ class AllRecordsRelease(ListRelease):
         return surveyed_tables([surveyed], dict(self.statement))
 
     def _summary(self) -> list[str]:
-        (of_all,) = super()._summary()
-        (of_kept,) = self.bounded._summary()
+        (of_all,), (of_kept,) = super()._summary(), self.bounded._summary()
         return [
             f"All records: {of_all}",
             f"Kept by bounding ({float(self.kept_share().value):.0%} of all): {of_kept}",

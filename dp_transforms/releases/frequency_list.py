@@ -21,6 +21,7 @@ from dp_transforms.files.filenames import COORDINATES_HEADER, FREQUENCIES_FILE, 
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.postprocessing.declared import Declared, DeclaredIntervals
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
     Answers,
@@ -45,7 +46,12 @@ from dp_transforms.releases.lists import (
     price_of,
     read_lists,
 )
-from dp_transforms.releases.questions import answers_of, names_of, questions_to_show
+from dp_transforms.releases.questions import (
+    answers_of,
+    identifiability_of,
+    names_of,
+    questions_to_show,
+)
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import (
@@ -115,10 +121,30 @@ class ListRelease(Release, Answers):
 
     @cached_property
     def intervals(self) -> ReleaseIntervals:
-        """Returns the proved intervals from which answers come."""
+        """Returns the proved intervals from which answers come, within what was declared."""
+        intervals: ReleaseIntervals
         if self.released.coordinates is not None:
-            return intervals_of(self.released)
-        return WalkIntervals(self.released, distribution_of_statement(dict(self.statement)))
+            intervals = intervals_of(self.released)
+        else:
+            distribution = distribution_of_statement(dict(self.statement))
+            intervals = WalkIntervals(self.released, distribution)
+        declared = {
+            name: self.statement[name] for name in Declared._fields if name in self.statement
+        }
+        return DeclaredIntervals(intervals, Declared(**declared)) if declared else intervals
+
+    @property
+    def contradiction(self) -> str:
+        """Says whether the release shows that a declared number of nodes, or a largest total, is
+        false: then answers are cut to it, and are not those of the data. Empty if it does not."""
+        intervals = self._known()
+        if not isinstance(intervals, DeclaredIntervals) or not intervals.contradicts:
+            return ""
+        what = "nodes" if "nodes" in self.statement else "max_total"
+        return (
+            f"The release contradicts the declared {what} of {self.statement[what]:,}, to which it "
+            "is cut: its numbers are not those of the data. Declare what is true, or nothing."
+        )
 
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
         """Estimates the k largest frequencies; all intervals hold together with the confidence."""
@@ -160,6 +186,18 @@ class ListRelease(Release, Answers):
             question.words.format(**names): answers[question]
             for question in questions_to_show(proved)
         }
+
+    def identifiability(self, confidence: float = CONFIDENCE) -> dict[str, Estimate]:
+        """Estimates how identifying partitions are that are values of an attribute of users.
+
+        Keys are "users", "values", "Shannon entropy (bits)", "normalized entropy" (by the logarithm
+        of the number of users), "min-entropy (bits)", "Tsallis entropy" (of order 2); and the
+        shares of users whose value is "unique" or "in sets below 10" or 100 users.
+
+        Args:
+          confidence: of each interval by itself.
+        """
+        return identifiability_of(self, confidence)
 
     @cached_property
     def model(self) -> Answers:
@@ -231,7 +269,7 @@ class ListRelease(Release, Answers):
                 f"{self.partitions_with_at_least(degree_bound)}; further edges of theirs were "
                 f"dropped, so the whole graph has at least what this list says"
             )
-        return lines
+        return [*lines, *filter(None, [self.contradiction])]
 
 
 def statement_words(statement: Mapping[str, Any]) -> list[str]:

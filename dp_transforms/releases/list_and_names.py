@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dp_transforms.budget.ledger import Request
-from dp_transforms.releases.frequency_list import ListSpec
-from dp_transforms.releases.names import NamesSpec
+from dp_transforms.files.filenames import LIST_DIRECTORY, PARTITIONS_DIRECTORY
+from dp_transforms.releases.frequency_list import ListRelease, ListSpec
+from dp_transforms.releases.names import NamesRelease, NamesSpec
+from dp_transforms.releases.tables import publish
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
@@ -39,3 +42,23 @@ class ListAndNamesSpec:
     def release(self, engine: Engine) -> Collections:
         """Makes both releases, and returns the collections of the list, then those of the names."""
         return engine.list_and_names(self)
+
+
+class ListAndNames(NamedTuple):
+    """A list and names that were released together; their costs add up.
+
+    Attributes:
+      frequency_list: how many users partitions have.
+      names: the partitions that enough users have.
+    """
+
+    frequency_list: ListRelease
+    names: NamesRelease
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes each into a subdirectory, as the job does: see ``ListRelease.save``."""
+        parts = {LIST_DIRECTORY: self.frequency_list, PARTITIONS_DIRECTORY: self.names}
+        publish({os.path.join(directory, name): part for name, part in parts.items()}, overwrite)
+
+    def __repr__(self) -> str:
+        return f"{self.frequency_list!r}\n\n{self.names!r}"

@@ -17,7 +17,8 @@ from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
 from dp_transforms.files.output import csv_lines, csv_rows
 from dp_transforms.files.release_files import read_file, read_statement
 from dp_transforms.mechanisms import DiscreteLaplace
-from dp_transforms.mechanisms.decimals import Number, positive_rational
+from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_rational
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
     NoisyCountStrategy,
@@ -255,6 +256,36 @@ class NamesSpec(ReleaseSpec):
         )
         return cls(made, **options)
 
+    @classmethod
+    def of_whole(
+        cls,
+        strategy: str,
+        epsilon: Number,
+        delta: Number,
+        max_partitions_per_user: int,
+        others_share: Number | None = None,
+        **options: Any,
+    ) -> NamesSpec:
+        """Makes a specification as ``of``. If there is an ``others_share``, the number of other
+        users costs this part of epsilon, and the names the rest; a ValueError unless it is between
+        0 and 1."""
+        names = PrivacyBudget(epsilon, delta)
+        if others_share is None:
+            return cls.of(strategy, epsilon, delta, max_partitions_per_user, **options)
+        share = exact_fraction("others_share", others_share)
+        if not 0 < share < 1:
+            raise ValueError(f"others_share must be between 0 and 1, got {shown(others_share)}")
+        others = PrivacyBudget(names.epsilon * share)
+        names -= others
+        return cls.of(
+            strategy,
+            names.epsilon,
+            names.delta,
+            max_partitions_per_user,
+            others_epsilon=others.epsilon,
+            **options,
+        )
+
     @property
     def integer_columns(self) -> int:
         return len(COUNTS) if self.noisy_counts else 0
@@ -273,7 +304,18 @@ class NamesSpec(ReleaseSpec):
         if not len(self.public_partitions):
             return None
         assert isinstance(self.strategy, TruncatedGeometricSelection)
-        return self.strategy.public_distribution(self.public_threshold or 0)
+        return self.strategy.public_distribution(self._least_public)
+
+    @property
+    def _least_public(self) -> int:
+        """Returns the threshold of public partitions. By default all are named if they have counts:
+        a count of 0 says more than a name that is missing."""
+        if self.public_threshold is not None:
+            return self.public_threshold
+        if not self.noisy_counts:
+            return 0
+        assert isinstance(self.strategy, TruncatedGeometricSelection)
+        return self.strategy.lowest_public_threshold
 
     @functools.cached_property
     def noise_of_others(self) -> DiscreteLaplace | None:
@@ -337,7 +379,7 @@ class NamesSpec(ReleaseSpec):
             }
         if len(self.public_partitions):
             statement["public_partitions"] = len(self.public_partitions)
-            statement["public_threshold"] = self.public_threshold or 0
+            statement["public_threshold"] = self._least_public
         if self.others_epsilon is not None:
             statement["other_partitions"] = {
                 "mechanism": "discrete Laplace noise on the number of users",

@@ -47,7 +47,7 @@ def names_page(release: NamesRelease, words: Words) -> page.Page:
     if number and counted:
         confidence = statement["count_intervals"]["confidence"]
         whose = f"Counts are of {terms.users}, with noise.{terms.limits('They are')}"
-        content += f"""<p>{escape(whose)} Each interval holds the true number with
+        content += f"""<p>{escape(whose)} Each interval holds the number before noise with
 {confidence:.0%} confidence given that the partition is named, whatever that number is: of a hundred
 intervals about {100 * (1 - confidence):.0f} do not. A lower end far from its count says that far
 fewer, by luck, would have given that count as well.</p>

@@ -147,7 +147,11 @@ def mechanism_words(names: Iterable[str], about: str) -> str:
 
 def span_of(periods: Mapping[str, Any]) -> str:
     """Says which periods a release has one part for, by the entry of its statement."""
-    return f"each {periods['of']} from {periods['first']} to {periods['last']}"
+    span = f"each {periods['of']} from {periods['first']} to {periods['last']}"
+    if "days" in periods:
+        days = " to ".join(periods["days"].split(".."))
+        span += f", of records of the days {days} alone"
+    return span
 
 
 def bound_words(statement: Mapping[str, Any]) -> str:

@@ -272,7 +272,7 @@ def test_a_session_shares_a_ledger_with_jobs(tmp_path, capsys):
     assert states == ["committed", "committed"]
     with pytest.raises(BudgetExceededError):
         session.release(VISITS, **LIST)
-    assert main([*job, "--overwrite"]) == 1
+    assert main([*job, "--overwrite"]) == 4
     with pytest.raises(FileNotFoundError):
         dp.Session.open(tmp_path / "nowhere.db")
 

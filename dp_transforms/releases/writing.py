@@ -1,0 +1,75 @@
+"""Writes the elements of releases into directories.
+
+On Beam these functions travel to workers by the names of their modules: so they are in the library,
+which workers have under one name, however the job was started.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dp_transforms.budget.entry import BudgetEntry
+from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.releases.base import ReleasedTables, Statement
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes a release into a directory. On Beam it is pickled.
+
+    Attributes:
+      directory: receives the files.
+      statement: the privacy.json without what is known only when the release is made.
+      tables: makes the content of the files, see ``ReleasedTables``.
+      period: the name of the release's period, if it has one.
+    """
+
+    directory: ReleaseDirectory
+    statement: Statement
+    tables: ReleasedTables
+    period: str | None = None
+
+    def __call__(
+        self, budget_entry: BudgetEntry, released: Iterable[Any], others: Iterable[int] = ()
+    ) -> None:
+        """Writes the elements of a release and the statement; ``others`` holds the number of users
+        of unnamed partitions, if it is released."""
+        statement = self.statement | budget_entry.statement
+        if self.period is not None:
+            statement["period"] = self.period
+        for users in others:
+            statement["users_of_other_partitions"] = users
+        elements = list(released)
+        statement |= self.tables.entries(elements)
+        content = functools.partial(self.tables.make, elements, statement)
+        self.directory.publish(content, statement, budget_entry)
+
+
+def write_each(
+    writers: Sequence[Writer], budget_entry: BudgetEntry, *collections: Iterable[Any]
+) -> None:
+    """Writes each collection by its writer."""
+    for write, released in zip(writers, collections, strict=True):
+        write(budget_entry, released)
+
+
+def write_periods(
+    writers: Mapping[str, Writer], budget_entry: BudgetEntry, elements: Iterable[Any]
+) -> None:
+    """Writes the release of each period, from pairs with its list, or from tables of names with the
+    period in the column ``list``."""
+    import pyarrow.compute as pc
+
+    released: dict[str, list[Any]] = {period: [] for period in writers}
+    for element in elements:
+        if isinstance(element, tuple):
+            period, released_list = element
+            released[period].append(released_list)
+        else:
+            for period in pc.unique(element["list"]).to_pylist():
+                released[period].append(element.filter(pc.equal(element["list"], period)))
+    for period, write in writers.items():
+        write(budget_entry, released[period])
