@@ -16,7 +16,7 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
-from pipelines.__main__ import main
+from pipelines.__main__ import COMMANDS, main
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
@@ -123,6 +123,26 @@ def test_the_reference_has_what_a_package_exports(package):
         and getattr(getattr(module, name), "__module__", "").startswith("dp_transforms")
     }
     assert ours and ours <= {name for _, name in shown}
+
+
+def test_the_table_of_questions_names_what_exists():
+    heads, rows = next(tables(read("docs/which-release.md")))
+    assert heads[1] == "Python; job"
+    for row in rows:
+        python, job = row[1].split("; ", 1)
+        for name in re.findall(r"`([\w.]+)", python):
+            assert hasattr(dp, name) or importlib.import_module(name), row
+        command = re.search(r"`([\w-]+)", job)[1]
+        assert command in COMMANDS, row
+
+
+def test_no_word_is_explained_in_two_glossaries():
+    pages = ("docs/glossary.md", "ARCHITECTURE.md")
+    words_of = [
+        {row[0] for heads, rows in tables(read(page)) if heads == ["word", "meaning"] for row in rows}
+        for page in pages
+    ]
+    assert all(words_of) and not set.intersection(*words_of)
 
 
 def test_every_page_is_on_the_site():
