@@ -137,12 +137,11 @@ def test_the_table_of_questions_names_what_exists():
 
 
 def test_no_word_is_explained_in_two_glossaries():
-    pages = ("docs/glossary.md", "ARCHITECTURE.md")
-    words_of = [
+    explained = [
         {row[0] for heads, rows in tables(read(page)) if heads == ["word", "meaning"] for row in rows}
-        for page in pages
+        for page in ("docs/glossary.md", "ARCHITECTURE.md")
     ]
-    assert all(words_of) and not set.intersection(*words_of)
+    assert all(explained) and not set.intersection(*explained)
 
 
 def test_every_page_is_on_the_site():
