@@ -138,7 +138,12 @@ def test_the_table_of_questions_names_what_exists():
 
 def test_no_word_is_explained_in_two_glossaries():
     explained = [
-        {row[0] for heads, rows in tables(read(page)) if heads == ["word", "meaning"] for row in rows}
+        {
+            row[0]
+            for heads, rows in tables(read(page))
+            if heads == ["word", "meaning"]
+            for row in rows
+        }
         for page in ("docs/glossary.md", "ARCHITECTURE.md")
     ]
     assert all(explained) and not set.intersection(*explained)
