@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.errors import without_originals
+from dp_transforms.errors import hiding_originals
 from dp_transforms.files.frame_records import Names
 from dp_transforms.files.public_groups import read_groups
 from dp_transforms.frames.api import run_spec
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from dp_transforms.frames.payer import Payer
 
 
-@without_originals()
+@hiding_originals
 def release_hierarchy(
     data: Any,
-    *,
     user: str | int,
     partition: Names,
+    *,
     levels: Sequence[str],
     groups: Any,
     epsilon: Number,
