@@ -9,7 +9,7 @@
 # make mutants  plants bugs in a copy of the tree, and tells which test catches each
 # make kills  kills each job at 20 random moments, and looks at what it leaves; ten minutes of CPU time
 # make replays  runs each job on thousands of pairs of neighbouring records under one secret; an hour or so
-# make stress-ledger  kills jobs that share a ledger at random moments, for half an hour
+# make stress-ledger  kills jobs that share a ledger at random moments, for half an hour: a file, then PostgreSQL
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
 # make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; less than an hour on two quiet cores
@@ -74,9 +74,9 @@ kills: .venv/installed-test
 replays: .venv/installed-test
 	REPLAYS=700 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 tests/replays
 
-# MINUTES=N: so long
+# MINUTES=N: so long for each kind of ledger;  STORE=file or postgresql: only this one
 stress-ledger: .venv/installed-test
-	$(BIN)/python -m tests.budget.ledger_kills $(if $(MINUTES),--minutes=$(MINUTES))
+	$(BIN)/python -m tests.budget.ledger_kills $(if $(MINUTES),--minutes=$(MINUTES)) $(if $(STORE),--store=$(STORE))
 
 fuzz: .venv/installed-test
 	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --timeout=0 tests/fuzzing
@@ -94,7 +94,7 @@ bench-large: .venv-bench/installed
 # Beam has wheels for Python 3.13 from 2.69 on.
 .venv-oldest/installed: setup.py
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --editable ".[test,report,yaml,database]" \
+	.venv-oldest/bin/python -m pip install --quiet --editable ".[test,report,yaml,database,ledger]" \
 	  "apache-beam==2.65.0; python_version < '3.13'" "apache-beam==2.69.0; python_version >= '3.13'"
 	@touch $@
 

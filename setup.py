@@ -13,14 +13,19 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=[
-        *find_packages(include=["dp_transforms", "dp_transforms.*", "pipelines", "pipelines.*"]),
+        *find_packages(include=["dp_transforms", "dp_transforms.*"]),
+        # Not under their own names, which a user's packages may have too.
+        "dp_transforms.pipelines",
         "dp_transforms.runner_configs",
     ],
-    package_dir={"dp_transforms.runner_configs": "runner_configs"},
+    package_dir={
+        "dp_transforms.pipelines": "pipelines",
+        "dp_transforms.runner_configs": "runner_configs",
+    },
     package_data={
         "dp_transforms": ["**/__init__.pyi", "beam_yaml_providers.yaml", "py.typed"],
         "dp_transforms.runner_configs": ["*/*.yaml", "*/README.md"],
-        "pipelines": ["py.typed"],
+        "dp_transforms.pipelines": ["py.typed"],
         "dp_transforms.sample_data": ["*.csv", "README.md"],
     },
     entry_points={"console_scripts": ["dp-frequency-lists = dp_transforms.__main__:main"]},
@@ -40,6 +45,7 @@ setup(
         "yaml": ["apache-beam[yaml]>=2.65,<3"],
         # DuckDB's wheel has its own ADBC driver.
         "database": ["adbc-driver-manager>=1.0", "adbc-driver-postgresql>=1.0", "duckdb>=1.1"],
+        "ledger": ["psycopg[binary]>=3.1"],
         "report": ["matplotlib"],
         "completion": ["shtab>=1.7"],
         "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
@@ -57,6 +63,7 @@ setup(
             "openpyxl",
             "pandas<2.4",
             "polars>=1",
+            "psycopg[binary]>=3.1",
             "pytest",
             "pytest-cov",
             "pytest-timeout",

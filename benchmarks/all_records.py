@@ -1,13 +1,13 @@
 """The list of all records, estimated from bounded ones, beside what a release without it gives.
 
-    python -m benchmarks.all_records --pairs=DIR [--epsilons 0.25 1 4] [--repeats=3]
-        [--output=benchmarks/results]
+    python -m benchmarks.all_records --pairs=DIR [--epsilons 0.25 1 4] [--declared_at 1]
+        [--repeats=3] [--output=benchmarks/results]
 
 DIR has files .csv.gz with the header user,item, each pair once. Each number is the mean of dist
 (half the L1 distance) to the list of ALL records. "before" spends a tenth of epsilon on degrees,
-chooses kappa by ``choose_kappa``, and releases a list at the rest. "nothing declared" surveys
-degrees, chooses kappa and estimates. With kappa declared, "now" is a release at the whole epsilon,
-and "all" surveys as well and estimates. PRIVATE evaluation: it needs the true lists.
+chooses kappa by ``choose_kappa``, and releases a list at the rest. "now" surveys degrees, chooses
+kappa and estimates. With kappa declared, "before" is a release at the whole epsilon, and "now"
+surveys as well and estimates. PRIVATE evaluation: it needs the true lists.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from benchmarks.harness import numbered_tapes, page_parser, write_page
 from dp_transforms.mechanisms import FrequencyList, RandomTape, partition_mechanism
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
 from dp_transforms.postprocessing.all_records import estimate_all_records
-from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
-from dp_transforms.postprocessing.survey_plan import MAX_DEGREE, choose_bound, divided
+from dp_transforms.releases import AllRecordsSpec
+from dp_transforms.releases.all_records import decoded_survey
 
 DECLARED = (8, 16, 32)
 
@@ -60,10 +60,13 @@ class Pairs:
         """A release of the bounded list."""
         return partition_mechanism(epsilon, kappa).release(self.bounded(kappa), tape)
 
-    def survey(self, epsilon: Fraction, tape: RandomTape) -> DegreeSurvey:
-        """A decoded survey of degrees."""
-        mechanism = UserDegreeMechanism(epsilon, MAX_DEGREE)
-        return DegreeSurvey.of(mechanism.release(self.users_by_degree, tape))
+    def estimated(self, spec: AllRecordsSpec, tapes: Iterator[RandomTape]) -> float:
+        """dist of the estimate of a release with a survey."""
+        tape = next(tapes)
+        degrees = spec.survey.release(self.users_by_degree, spec.is_enough, tape)
+        kappa = spec.kappa_after(degrees)
+        released = spec.list_mechanism(degrees, kappa).release(self.bounded(kappa), next(tapes))
+        return self.dist(estimate_all_records(released, kappa, decoded_survey(degrees)))
 
     def dist(self, estimate: FrequencyList) -> float:
         """Half the L1 distance to the list of all records."""
@@ -74,40 +77,52 @@ def main() -> None:
     parser = page_parser("all_records", __doc__, "repeats")
     parser.add_argument("--pairs", type=pathlib.Path, metavar="DIR", required=True)
     parser.add_argument("--epsilons", nargs="+", default=["0.25", "1", "4"])
+    parser.add_argument("--declared_at", default="1", metavar="EPSILON")
     flags = parser.parse_args()
     files = sorted(flags.pairs.glob("*.csv.gz"))
     if not files:
         parser.error(f"--pairs: there are no .csv.gz files in {flags.pairs}")
-    write_page(flags.output / "all_records.md", report(files, flags.epsilons, flags.repeats))
+    lines = report(files, flags.epsilons, flags.declared_at, flags.repeats)
+    write_page(flags.output / "all_records.md", lines)
 
 
-def report(files: list[pathlib.Path], epsilons: list[str], repeats: int) -> Iterator[str]:
+def report(
+    files: list[pathlib.Path], epsilons: list[str], declared_at: str, repeats: int
+) -> Iterator[str]:
     """The lines of the page."""
     yield "# Lists of all records\n"
-    yield "Mean dist to the list of all records; ratios are to what it was without an estimate.\n"
-    heads = ["pairs", "epsilon", "before", "nothing declared", "ratio"]
-    heads += [f"kappa {kappa}: kept, now, all" for kappa in DECLARED]
-    yield f"| {' | '.join(heads)} |"
-    yield "| --- |" + " ---: |" * (len(heads) - 1)
-    ratios = []
-    tapes = numbered_tapes()
+    yield f"Mean dist (half the L1 distance) of {repeats} releases to the list of all records."
+    yield "Before: a tenth of epsilon for degrees, choose-kappa, and a list. Now: a survey, its"
+    yield "choice, a list and the estimate.\n"
+    yield "| pairs | epsilon | before | now | ratio |\n| --- | ---: | ---: | ---: | ---: |"
+    ratios, tapes = [], numbered_tapes()
     for path in files:
         pairs = Pairs(path)
         for text in epsilons:
-            epsilon = Fraction(text)
-            before = mean(chosen_before(pairs, epsilon, tapes) for _ in range(repeats))
-            found = mean(nothing_declared(pairs, epsilon, tapes) for _ in range(repeats))
-            ratios.append(found / before if before else 1.0)
-            cells = [pairs.name, text, f"{before:,.0f}", f"{found:,.0f}", f"{ratios[-1]:.2f}"]
-            for kappa in DECLARED:
-                now = mean(
-                    pairs.dist(pairs.released(epsilon, kappa, next(tapes))) for _ in range(repeats)
-                )
-                every = mean(with_kappa(pairs, epsilon, kappa, tapes) for _ in range(repeats))
-                cells.append(f"{pairs.kept(kappa):.2f}, {now:,.0f}, {every:,.0f}")
-            yield f"| {' | '.join(cells)} |"
+            spec = AllRecordsSpec(epsilon=text)
+            before = mean(chosen_before(pairs, Fraction(text), tapes) for _ in range(repeats))
+            now = mean(pairs.estimated(spec, tapes) for _ in range(repeats))
+            ratios.append(now / before if before else 1.0)
+            yield f"| {pairs.name} | {text} | {before:,.0f} | {now:,.0f} | {ratios[-1]:.2f} |"
     middle = statistics.geometric_mean(max(ratio, 1e-9) for ratio in ratios)
-    yield f"\nThe geometric mean of the ratios is {middle:.2f}, and the largest {max(ratios):.2f}."
+    yield f"\nThe geometric mean of the ratios is {middle:.2f}, the largest {max(ratios):.2f}.\n"
+    yield f"With kappa declared, at epsilon {declared_at}:\n"
+    yield "| pairs | kappa | kept | before | now | ratio |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for path in files:
+        pairs = Pairs(path)
+        for kappa in DECLARED:
+            spec = AllRecordsSpec(epsilon=declared_at, max_partitions_per_user=kappa)
+            epsilon = Fraction(declared_at)
+            before = mean(
+                pairs.dist(pairs.released(epsilon, kappa, next(tapes))) for _ in range(repeats)
+            )
+            now = mean(pairs.estimated(spec, tapes) for _ in range(repeats))
+            kept = f"{pairs.kept(kappa):.2f}"
+            yield (
+                f"| {pairs.name} | {kappa} | {kept} | {before:,.0f} | {now:,.0f} "
+                f"| {now / before if before else 1:.2f} |"
+            )
 
 
 def mean(distances: Iterator[float]) -> float:
@@ -119,23 +134,6 @@ def chosen_before(pairs: Pairs, epsilon: Fraction, tapes: Iterator[RandomTape]) 
     degrees = UserDegreeMechanism(epsilon / 10).release(pairs.users_by_degree, next(tapes))
     kappa = choose_kappa(degrees, epsilon * 9 / 10).recommended
     return pairs.dist(pairs.released(epsilon * 9 / 10, kappa, next(tapes)))
-
-
-def nothing_declared(pairs: Pairs, epsilon: Fraction, tapes: Iterator[RandomTape]) -> float:
-    """dist of the estimate from a survey, a choice and a release."""
-    for_survey, for_list = divided(epsilon)
-    survey = pairs.survey(for_survey, next(tapes))
-    kappa = choose_bound(survey, for_list).kappa
-    released = pairs.released(for_list, kappa, next(tapes))
-    return pairs.dist(estimate_all_records(released, kappa, survey))
-
-
-def with_kappa(pairs: Pairs, epsilon: Fraction, kappa: int, tapes: Iterator[RandomTape]) -> float:
-    """dist of the estimate from a survey and a release at a declared kappa."""
-    for_survey, for_list = divided(epsilon)
-    survey = pairs.survey(for_survey, next(tapes))
-    released = pairs.released(for_list, kappa, next(tapes))
-    return pairs.dist(estimate_all_records(released, kappa, survey))
 
 
 if __name__ == "__main__":

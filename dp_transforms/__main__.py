@@ -1,7 +1,8 @@
 """Runs the command ``dp-frequency-lists``, also as ``python -m dp_transforms``.
 
-Its jobs are the package ``pipelines``, loaded from beside this package, since a user may have a
-package of that name in the current directory or on PYTHONPATH.
+Its jobs are the package ``pipelines``: in a checkout the folder beside this package, and where it
+is installed ``dp_transforms.pipelines``, so that a user's own package of the name ``pipelines`` is
+not replaced. In this process, and in workers that it starts, the jobs have the name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ RUN_MODULE = "import sys; from dp_transforms.__main__ import run; run(sys.argv.p
 
 def load_jobs() -> None:
     """Loads this project's package ``pipelines`` into this process."""
-    start = Path(__file__).parents[1] / "pipelines" / "__init__.py"
+    package = Path(__file__).parent
+    homes = (home / "pipelines" / "__init__.py" for home in (package, package.parent))
+    start = next(filter(Path.exists, homes))
     loaded = sys.modules.get("pipelines")
     if loaded is not None and loaded.__file__ == str(start):
         return
@@ -45,7 +48,8 @@ def main() -> int:
     code: int = importlib.import_module("pipelines.__main__").main()
     # Another Ctrl-C while threads end shows no traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if code == sys.modules["pipelines"].INTERRUPTED:
+    jobs = sys.modules["pipelines"]
+    if code in (jobs.INTERRUPTED, jobs.TERMINATED):
         # An interrupt leaves threads of libraries in any state, whose end may change the exit code.
         leave(code)
     if "grpc" in sys.modules:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import re
 from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _IN_WORKER_TEXT = re.compile(
     r"(?:InputError|ValuesError|UnsuitableListError|NothingDrawnError): (.+?)"
@@ -31,6 +35,37 @@ class ValuesError(InputError):
 
 class DoneError(InputError):
     """Raised if a job's release exists already; it has an exit code of its own."""
+
+
+class NoBudgetError(InputError):
+    """Raised if a ledger does not pay for a job, now or later, unless a person decides otherwise;
+    it has an exit code of its own."""
+
+
+class UnderWayError(InputError):
+    """Raised if another run of the same job is under way; it has an exit code of its own."""
+
+
+class NotStartedError(InputError):
+    """Raised if a job was not started, and never will be: no record was or will be read."""
+
+
+class Cancelled(enum.Enum):
+    """Who has said that a job on an engine is cancelled. The value is what an interrupt says of
+    it. A job server may say so without having told its engine."""
+
+    BY_ENGINE = ", and the job was cancelled"
+    BY_JOB_SERVER = ", and the job server has cancelled the job; look whether the engine has"
+    UNKNOWN = ", but the engine has not said in time that the job was cancelled"
+
+
+class JobCancelledError(KeyboardInterrupt):
+    """Raised in place of an interrupt that has cancelled a job on an engine, with what is known of
+    that."""
+
+    def __init__(self, cancelled: Cancelled):
+        super().__init__()
+        self.cancelled = cancelled
 
 
 class UnsuitableListError(ValueError):
@@ -66,6 +101,11 @@ def without_originals() -> Iterator[None]:
     except BaseException as error:
         error.__context__ = error.__cause__ = None
         raise
+
+
+def hiding_originals(function: _Function) -> _Function:
+    """Decorates a public function on private data: see ``without_originals``."""
+    return without_originals()(function)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,9 @@
-"""Runs jobs, one per module: `python -m pipelines.<job> --help`."""
+"""Runs jobs, one per module: `python -m pipelines.<job> --help`.
+
+Where it is installed, this package is ``dp_transforms.pipelines``: `python -m
+dp_transforms.pipelines.<job>`. Its modules know one another as ``pipelines``, so it takes that name
+in the process in which it is loaded, which is a command's. The library never imports it.
+"""
 
 import contextlib
 import glob
@@ -10,8 +15,13 @@ import sys
 from collections.abc import Iterator
 from types import TracebackType
 
-SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
-INTERRUPTED_TEXT = "interrupted"
+if __name__ != "pipelines":
+    sys.modules["pipelines"] = sys.modules[__name__]
+
+SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, NO_BUDGET, UNDER_WAY = range(6)
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes; docs/schedulers.md says what each of them asks of a scheduler."""
+INTERRUPTED_TEXT, TERMINATED_TEXT = "interrupted", "terminated"
 
 # Without the gcp extra, Beam warns about BigQuery whenever it is imported. No job here uses it.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())

@@ -22,6 +22,11 @@ COMMANDS = {
     "select": ("select_partitions", "release the names of partitions that enough users have"),
     "release-all": ("release_all", "release the list and names, from one read and one budget"),
     "release-groups": ("release_grouped_lists", "release the lists of all users and of each group"),
+    "release-hierarchy": ("release_hierarchy", "release lists of a tree of groups, which add up"),
+    "release-attributes": (
+        "release_attributes",
+        "release how users are distributed over the values of each of their attributes",
+    ),
     "degrees": ("release_degree_list", "release how many nodes of a graph have each degree"),
     "choose-kappa": ("choose_kappa", "release how many partitions users have, to choose kappa"),
     "ledger": ("ledger", "make a budget that several jobs share, or see what is left"),
@@ -50,7 +55,8 @@ commands:
 {_NAME} COMMAND --help explains it; {_NAME} --version prints the version.
 {_NAME} --completion SHELL prints a script that completes commands and flags
 by TAB in bash, zsh, fish and others (extra: completion).
-Exit codes: 0 done, 1 failed, 2 error in the command line, 3 released before, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 error in the command line, 3 released before, 4 no budget left,
+5 under way elsewhere, 130 interrupted, 143 terminated.
 
 A first release, from made-up records:
   {_NAME} sample --users=100000 --output=records.csv

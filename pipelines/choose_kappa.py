@@ -72,7 +72,6 @@ def make_parser() -> command_line.JobParser:
         metavar="FILE.png",
         help="draw the comparison (matplotlib, extra: report)",
     )
-    command_line.add_json_flag(parser)
     parser.add_common_flags()
     return parser
 

@@ -33,10 +33,11 @@ _FEWEST_USERS = 1000
 _SCREEN = 24
 _FIRST_FLAGS = (
     "input frequency_list user_column partition_column source_column target_column group_by users "
-    "reference epsilon epsilon_all epsilon_groups delta max_partitions_per_user for_epsilon "
-    "noisy_counts period ledger output report"
+    "attributes combination reference epsilon epsilon_all epsilon_groups delta "
+    "max_partitions_per_user for_epsilon noisy_counts period ledger output report"
 ).split()
 """The flags that the first screen of a long help explains, if a command has them."""
+_MODULE = re.compile(r"^python -m [\w.]+")
 _BEAMS_OWN = ("labels",)
 """Beam's options whose names look like misspelt flags of a job."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
@@ -85,11 +86,19 @@ class OneLineParser(argparse.ArgumentParser):
         first += [name for name in _FIRST_FLAGS if name in flags and name not in first]
         lines = [_in_one_line(flags[name]) for name in first]
         screen = [*head, *lines[: _SCREEN - len(head) - len(end)], *end, ""]
-        return "\n".join(screen).replace(self.prog, self.typed or self.prog)
+        return "\n".join(screen).replace(self.prog, self._as_typed)
 
     def format_whole_help(self) -> str:
         """Returns the help on all flags."""
-        return super().format_help().replace(self.prog, self.typed or self.prog)
+        return super().format_help().replace(self.prog, self._as_typed)
+
+    @property
+    def _as_typed(self) -> str:
+        """Returns the program's name as it was typed, with the words of a subcommand."""
+        if self.typed is None:
+            return self.prog
+        _, *subcommand = _MODULE.split(self.prog, maxsplit=1)
+        return self.typed + "".join(subcommand)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         arguments = map(self._underscored, sys.argv[1:] if args is None else args)
@@ -336,7 +345,7 @@ class JobParser(OneLineParser):
                 self.error(f"there is no place for {other!r}: give flags as --name=value")
 
 
-def add_json_flag(parser: argparse.ArgumentParser) -> None:
+def add_json_flag(parser: argparse._ActionsContainer) -> None:
     """Adds the flag --json of commands with output for programs."""
     parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
 

@@ -24,11 +24,26 @@ class Written(enum.Enum):
     YES = " after the release was written"
 
 
+class Price(enum.Enum):
+    """What became of a failed job's reservations in a shared ledger. The value is what an interrupt
+    says of it."""
+
+    NONE = ""
+    GIVEN_BACK = ", and nothing was spent"
+    SPENT = "; what the job reserved stays spent"
+
+
 @dataclass
 class Progress:
-    """The one thing of a job that changes while it runs."""
+    """What changes of a job while it runs.
+
+    Attributes:
+      written: whether its release was written.
+      price: what became of its reservations, after an error.
+    """
 
     written: Written = Written.NO
+    price: Price = Price.NONE
 
 
 @dataclass(frozen=True)

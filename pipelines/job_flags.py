@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import csv
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FORMATS, PERIODS, REPORT_FILE
 from dp_transforms.files.output import FORMATS as OUTPUT_FORMATS
 from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction
 from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
-from pipelines.command_line import JobParser, refuse, warn
+from pipelines.command_line import JobParser, add_json_flag, refuse, warn
 
 if TYPE_CHECKING:
     from dp_transforms.files.record_files import RecordSource
@@ -62,6 +65,35 @@ def positive_integer(text: str) -> int:
             f"must be a positive integer of at most 18 digits, got {text!r}"
         )
     return int(text)
+
+
+def positive_number(text: str) -> ExactNumber:
+    """Parses a number above 0, also as a float.
+
+    >>> positive_number("0.5")
+    0.5
+    """
+    value = _number(text)
+    if not float(value) > 0:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}")
+    return value
+
+
+def names(text: str) -> list[str]:
+    """Parses different names with commas in between, quoted where they hold one.
+
+    >>> names('<20,"20, 30"')
+    ['<20', '20, 30']
+    """
+    try:
+        parsed = next(csv.reader([text]), [])
+    except csv.Error:  # of a line end without quotes
+        parsed = []
+    if not parsed or not all(parsed) or len(set(parsed)) < len(parsed):
+        raise argparse.ArgumentTypeError(
+            f"must be different names with commas in between, got {text!r}"
+        )
+    return parsed
 
 
 def _number(text: str) -> ExactNumber:
@@ -154,7 +186,8 @@ def records(
     columns = columns or (flags.user_column, flags.partition_column)
     options = {"drop_nulls": flags.drop_nulls, "attribute_columns": attribute_columns}
     if flags.query is not None:
-        from dp_transforms.files.database import has_password, query_of
+        from dp_transforms.database_urls import has_password
+        from dp_transforms.files.database import query_of
 
         refuse(flags, "is for delimited text, not for a --query: leave it out", *_TEXT_FLAGS)
         if flags.input_format != "auto":
@@ -193,6 +226,32 @@ def records(
     return RecordFiles(flags.input, *columns, file_format, **options)
 
 
+def reads_first_records(flags: argparse.Namespace) -> str:
+    """Says what reads values of records when ``records`` opens them, such as "planning of a query";
+    an empty text if only a header or the file's own types are read."""
+    if flags.input is None:
+        return ""
+    if flags.query is not None:
+        return "planning of a query"
+    is_text = flags.input_format in ("auto", "csv") and flags.no_header
+    if is_text or "jsonl" in (flags.input_format, *_formats_by_name(flags)):
+        return "reading of the first lines"
+    return ""
+
+
+def _formats_by_name(flags: argparse.Namespace) -> list[str]:
+    """Returns the format of the first file by its name, if it is to be found by that and there is
+    one."""
+    if flags.input_format != "auto":
+        return []
+    from dp_transforms.files.paths import local_path, match_files
+    from dp_transforms.files.record_files import format_name
+
+    with contextlib.suppress(InputError):  # ``records`` raises it again
+        return [format_name(match_files(*map(local_path, flags.input))[0].path)]
+    return []
+
+
 def add_period_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a release for each period."""
     periods = parser.add_argument_group("a release for each period (optional)")
@@ -211,8 +270,7 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "--periods",
         metavar="FIRST..LAST",
         help="the first and the last day; public: choose them without looking at the records. "
-        "Releases are of whole periods, each that has one of these days; records of others are "
-        "left out",
+        "Records of other days are left out: a first or last week or month has only these days",
     )
     periods.add_argument(
         "--max_periods_per_user",
@@ -256,8 +314,17 @@ def add_release_flags(
     group.add_argument(
         "--ledger",
         metavar="FILE",
-        help="a privacy ledger that several jobs share (the command ledger makes one): this job's "
-        "cost is reserved there before data are read, or the job is refused",
+        help="a privacy ledger that several jobs share (the command ledger makes one), a file or "
+        "postgresql://USER@HOST/DATABASE: this job's cost is reserved there before data are read, "
+        "or the job is refused",
+    )
+    group.add_argument(
+        "--workers_reach_ledger",
+        action="store_true",
+        help="on an engine: the workers reach the ledger too, on a shared file system or in "
+        "PostgreSQL, and note there when they begin to write. Then a job that fails before costs "
+        "nothing; without this flag its cost stays spent from when the engine runs it. Workers of "
+        "this machine (LOOPBACK) need no flag",
     )
     group.add_argument(
         "--label", metavar="WORDS", help="words for this job's rows in the ledger; not private"
@@ -288,6 +355,7 @@ def add_release_flags(
         default=[],
         help="write the release in this format too, beside the CSV file; may be given twice",
     )
+    add_json_flag(group)
     if lists:
         group.add_argument(
             "--mechanism",

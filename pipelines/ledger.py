@@ -25,6 +25,9 @@ A job reserves its cost before it reads data. If it fails, is interrupted or kil
 before it begins to write its release, the cost is given back, at the latest when the next job
 reserves, as often as --free_failures allows. Only 'create' makes a ledger; nothing replaces one.
 
+FILE may be a database: postgresql://USER@HOST/DATABASE, and #SCHEMA unless that is privacy_ledger
+(extra: ledger). A password comes from PGPASSWORD, or from the file that PGPASSFILE names.
+
 example:
   python -m pipelines.ledger create budget.ledger --epsilon=1 --delta=1e-6
   dp-frequency-lists release ... --epsilon=0.25 --ledger=budget.ledger
@@ -56,7 +59,7 @@ def make_parser() -> OneLineParser:
         epilog=_EPILOG,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="create|show|abandon")
-    create = commands.add_parser("create", help="start a ledger in a new file")
+    create = commands.add_parser("create", help="start a ledger in a new file, or in PostgreSQL")
     create.add_argument("file", metavar="FILE")
     create.add_argument(
         "--epsilon",
@@ -107,6 +110,7 @@ def make_parser() -> OneLineParser:
 
 
 _ABOUT = ("command", "output", "label", "job_id")
+_SHOWN = ("host", "begun", "reserved_at", "closed_at", "leased_until")
 
 
 def ledger_table(ledger: Ledger) -> str:
@@ -144,7 +148,9 @@ def _state(line: LedgerLine) -> str:
         return "failed, free"
     if line.state is not State.RESERVED:
         return line.state.value
-    return "writing" if line.begun else line.state.value
+    if not line.begun:
+        return line.state.value
+    return "ended writing" if line.has_lapsed else "writing"
 
 
 @command(make_parser)
@@ -188,7 +194,7 @@ def _as_json(ledger: Ledger) -> dict[str, Any]:
         "reservations": [
             line.to_json()
             | dataclasses.asdict(line.origin)
-            | {name: getattr(line, name) for name in ("host", "begun", "reserved_at", "closed_at")}
+            | {name: getattr(line, name) for name in _SHOWN}
             for line in ledger.lines()
         ],
     }

@@ -17,6 +17,11 @@ from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.postprocessing.attribute_plan import (
+    AttributePlan,
+    parts_of,
+    plan_attributes,
+)
 from dp_transforms.postprocessing.planning import (
     MechanismPlan,
     ReleasePlan,
@@ -95,6 +100,13 @@ def make_parser() -> OneLineParser:
         metavar="KAPPA",
         help="at most KAPPA partitions of each user are kept (default: 1)",
     )
+    privacy.add_argument(
+        "--attributes",
+        type=job_flags.positive_integer,
+        metavar="N",
+        help="plan release-attributes: N attributes share each epsilon equally, and the numbers "
+        "are of one of their lists",
+    )
     add_json_flag(parser)
     parser.add_argument(
         "--plot",
@@ -138,6 +150,23 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
         f"many partitions have them)\n{text_table(rows)}\n"
         '* is what strategy="auto" takes; renyi_rounds and measured do better where users have '
         "fewer partitions"
+    )
+
+
+def attribute_table(plans: Sequence[AttributePlan], attributes: int) -> str:
+    """Makes a table of what one of several attributes would answer."""
+    rows = [["epsilon", "of each list", "Shannon entropy (bits)", "unique users (part)"]]
+    rows += [
+        [
+            f"{plan.epsilon:g}",
+            f"{plan.epsilon_of_each:.3g}",
+            *(f"{answer.low:.4g} to {answer.high:.4g}" for answer in (plan.entropy, plan.unique)),
+        ]
+        for plan in plans
+    ]
+    return (
+        f"One of {attributes} attributes, if its list is like this one: 95% intervals of one "
+        f"release\n{text_table(rows)}"
     )
 
 
@@ -230,17 +259,31 @@ def main(flags: argparse.Namespace) -> None:
         reference = zipf_list(flags.users * max_partitions, flags.zipf_exponent)
     else:
         reference = read_frequency_list(flags.reference, public=True)
-    plans = plan_releases(reference, flags.epsilon, flags.delta, max_partitions, made_up)
+    epsilons, of_attributes = flags.epsilon, ""
+    if flags.attributes is not None:
+        if max_partitions != 1 or flags.delta is not None:
+            raise ValueError(
+                "--attributes is for lists in which a user has one value: leave out --delta and "
+                "--max_partitions_per_user"
+            )
+        epsilons = parts_of(flags.epsilon, flags.attributes)
+        attribute_plans = plan_attributes(reference, flags.epsilon, flags.attributes)
+        of_attributes = f"{attribute_table(attribute_plans, flags.attributes)}\n\n"
+    plans = plan_releases(reference, epsilons, flags.delta, max_partitions, made_up)
     why = _why_the_default(reference, plans, max_partitions)
     drawn = draw(functools.partial(plot, plans), flags.plot) if flags.plot is not None else ""
     if flags.json:
         about = {"contributions": reference.total, "partitions": reference.distinct}
-        print(json.dumps(about | {"plans": [dataclasses.asdict(plan) for plan in plans]}, indent=2))
+        planned = {"plans": [dataclasses.asdict(plan) for plan in plans]}
+        if flags.attributes is not None:
+            planned["attributes"] = [dataclasses.asdict(plan) for plan in attribute_plans]
+        print(json.dumps(about | planned, indent=2))
         return
     kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
     print(
         f"{kind}: {reference.total:,} contributions, {reference.distinct:,} partitions, at most "
-        f"{max_partitions} per user\n\n{tables(plans, why)}\n\n{_sizes(reference, flags.records)}"
+        f"{max_partitions} per user\n\n{of_attributes}{tables(plans, why)}\n\n"
+        f"{_sizes(reference, flags.records)}"
         f"\n{drawn}".rstrip("\n")
     )
 

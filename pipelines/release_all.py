@@ -14,6 +14,7 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import (
     FREQUENCIES_FILE,
     LIST_DIRECTORY,
+    NAMED_USERS_FILE,
     PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
 )
@@ -24,14 +25,16 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.releases import ListAndNamesSpec, ListSpec, NamesSpec
+from dp_transforms.releases.writing import write_both
 from pipelines import job_flags
 from pipelines.command_line import JobParser, require, warn_of_delta
-from pipelines.release_job import PreparedRelease, release_command, write_each, writer
+from pipelines.release_job import PreparedRelease, release_command, writer
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
 {PARTITIONS_DIRECTORY}/{PARTITIONS_FILE}, each with a privacy.json (the guarantee and how
-the budget was split).
+the budget was split). With --noisy_counts, {PARTITIONS_DIRECTORY}/{NAMED_USERS_FILE} has estimates
+of the names' users by the list, which err less and agree with it.
 
 example:
   python -m pipelines.release_all --input='logs/*.csv' --user_column=account
@@ -101,7 +104,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
         both.requests,
         [write.directory for write in writers],
         both.release,
-        functools.partial(write_each, writers),
+        functools.partial(write_both, writers),
         source,
         whole=whole,
     )

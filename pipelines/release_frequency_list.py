@@ -66,8 +66,15 @@ def make_parser() -> JobParser:
         "--survey_share",
         type=job_flags.proportion,
         metavar="PART",
-        help="the survey's part of epsilon (by default about a fifth, or less of a large epsilon); "
+        help="the survey's part of epsilon (by default 1/20 to 2/5 of it, by its first rounds); "
         "with --max_partitions_per_user, a survey is made only if this is given",
+    )
+    privacy.add_argument(
+        "--largest_degree",
+        type=job_flags.positive_integer,
+        metavar="N",
+        help="a public number of partitions that no user is thought to exceed; intervals about all "
+        "records then have an upper end. It is enforced. Needs a survey",
     )
     cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(
@@ -100,6 +107,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
         return _release_of_all_records(flags)
     require(flags, "max_partitions_per_user")
     refuse(flags, "does not go with --period", "survey_share")
+    refuse(flags, "needs a survey, by --survey_share", "largest_degree")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
         refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
@@ -116,6 +124,7 @@ def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
         max_partitions_per_user=flags.max_partitions_per_user,
         survey_share=flags.survey_share,
         mechanism=flags.mechanism,
+        largest_degree=flags.largest_degree,
     )
     return release_of(flags, spec, job_flags.records(flags))
 
@@ -123,6 +132,7 @@ def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
 def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
     of_records = (
         "survey_share",
+        "largest_degree",
         "user_column",
         "partition_column",
         "query",

@@ -4,7 +4,6 @@ See ``dp_transforms.beam.grouped`` for the privacy argument."""
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -46,7 +45,7 @@ def make_parser() -> JobParser:
     groups = parser.add_argument_group("groups")
     groups.add_argument(
         "--group_by",
-        type=_names,
+        type=job_flags.names,
         metavar="COLUMN,...",
         help="the columns whose values are groups of users (attributes), named likewise",
     )
@@ -168,18 +167,6 @@ def _by_attribute(
     return dict(given)
 
 
-def _names(text: str) -> list[str]:
-    try:
-        names = next(csv.reader([text]), [])
-    except csv.Error:  # of a line end without quotes
-        names = []
-    if not names or not all(names) or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(
-            f"must be different names with commas in between, got {text!r}"
-        )
-    return names
-
-
 def _names_of_attribute(text: str) -> tuple[str, list[str]]:
     """Parses an attribute and the names of its groups.
 
@@ -189,7 +176,7 @@ def _names_of_attribute(text: str) -> tuple[str, list[str]]:
     attribute, equals, names = text.partition("=")
     if not attribute or not equals:
         raise argparse.ArgumentTypeError(f"must be COLUMN=NAME,..., got {text!r}")
-    return attribute, _names(names)
+    return attribute, job_flags.names(names)
 
 
 def _sizes_of_attribute(text: str) -> tuple[str, list[int]]:

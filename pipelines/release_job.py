@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
-from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import join
 from dp_transforms.releases import ListSpec, PeriodListsSpec, PeriodNamesSpec, ReleaseSpec
-from dp_transforms.releases.base import ReleasedTables, Statement
+from dp_transforms.releases.base import time_entry
 from dp_transforms.releases.periods import write_all_periods
+from dp_transforms.releases.writing import Writer, write_periods
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines import printing
+from pipelines import job_flags, printing
 from pipelines.command_line import DEFAULT_RUNNER, JobParser, require
 from pipelines.job_context import Job, JobContext, Written
 from pipelines.job_flags import PERIOD_FLAGS, records
 from pipelines.running import run
-from pipelines.spending import check_job, origin_of, planning_query, price, spending
+from pipelines.spending import check_job, first_records, origin_of, price, spending
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -33,38 +34,6 @@ if TYPE_CHECKING:
 
 # Here and in the jobs, functions import Beam, Arrow and the engines themselves: help, a misspelt
 # flag and a list of counts do not wait a second for them.
-
-
-@dataclass(frozen=True)
-class Writer:
-    """Writes a release into a directory. On Beam it is pickled.
-
-    Attributes:
-      directory: receives the files.
-      statement: the privacy.json without what is known only when the release is made.
-      tables: makes the content of the files, see ``ReleasedTables``.
-      period: the name of the release's period, if it has one.
-    """
-
-    directory: ReleaseDirectory
-    statement: Statement
-    tables: ReleasedTables
-    period: str | None = None
-
-    def __call__(
-        self, budget_entry: BudgetEntry, released: Iterable[Any], others: Iterable[int] = ()
-    ) -> None:
-        """Writes the elements of a release and the statement; ``others`` holds the number of users
-        of unnamed partitions, if it is released."""
-        statement = self.statement | budget_entry.statement
-        if self.period is not None:
-            statement["period"] = self.period
-        for users in others:
-            statement["users_of_other_partitions"] = users
-        elements = list(released)
-        statement |= self.tables.entries(elements)
-        content = functools.partial(self.tables.make, elements, statement)
-        self.directory.publish(content, statement, budget_entry)
 
 
 @dataclass(frozen=True)
@@ -99,33 +68,6 @@ class PreparedRelease:
     done: Callable[[], None] | None = None
 
 
-def write_each(
-    writers: Sequence[Writer], budget_entry: BudgetEntry, *collections: Iterable[Any]
-) -> None:
-    """Writes each collection by its writer."""
-    for write, released in zip(writers, collections, strict=True):
-        write(budget_entry, released)
-
-
-def _write_periods(
-    writers: Mapping[str, Writer], budget_entry: BudgetEntry, elements: Iterable[Any]
-) -> None:
-    """Writes the release of each period, from pairs with its list, or from tables of names with the
-    period in the column ``list``."""
-    import pyarrow.compute as pc
-
-    released: dict[str, list[Any]] = {period: [] for period in writers}
-    for element in elements:
-        if isinstance(element, tuple):
-            period, released_list = element
-            released[period].append(released_list)
-        else:
-            for period in pc.unique(element["list"]).to_pylist():
-                released[period].append(element.filter(pc.equal(element["list"], period)))
-    for period, write in writers.items():
-        write(budget_entry, released[period])
-
-
 def writer(
     flags: argparse.Namespace,
     spec: ReleaseSpec,
@@ -144,7 +86,8 @@ def writer(
         formats,
         spec.integer_columns,
     )
-    return Writer(directory, spec.statement(columns, bounded_by_job), spec.tables)
+    statement = spec.statement(columns, bounded_by_job) | time_entry()
+    return Writer(directory, statement, spec.tables)
 
 
 def release_of(
@@ -177,10 +120,11 @@ def period_release(
         max_periods_per_user=flags.max_periods_per_user,
         max_partitions_per_user=flags.max_partitions_per_user,
         kind=flags.period,
+        span=flags.periods,
         **options,
     )
     source = records(flags, [flags.time_column])
-    source.name_periods(flags.period)
+    source.name_periods(flags.period, flags.periods)
     write = writer(flags, spec, source)
     directories = [replace(write.directory, path=join(flags.output, n)) for n in spec.periods]
     writers = {
@@ -190,7 +134,7 @@ def period_release(
     combine = functools.partial(
         write_all_periods, flags.output, spec.periods, write.directory.file_name
     )
-    write_all = functools.partial(_write_periods, writers)
+    write_all = functools.partial(write_periods, writers)
     return PreparedRelease(
         spec.requests, directories, spec.release, write_all, source, combine=combine
     )
@@ -207,8 +151,8 @@ def release_command(
     ) -> Callable[..., int]:
         def prepared(context: JobContext) -> Job:
             flags = context.flags
-            has_query = flags.input is not None and flags.query is not None
-            with planning_query(flags.ledger if has_query else None):
+            doing = job_flags.reads_first_records(flags)
+            with first_records(flags.ledger if doing else None, doing):
                 made = prepare(flags)
             if isinstance(made, PreparedRelease):
                 return release_job(context, made)
@@ -243,7 +187,8 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
         if release.combine is not None and not flags.dry_run and (skips or origin.job_id):
             release.combine(keep=not origin.job_id)  # a run that was killed may not have come to it
         if skips:
-            return printing()(lambda: print("the release is there already: nothing was spent"))
+            skipped = "the release is there already: nothing was spent"
+            return printing()(functools.partial(_say, flags, {"skipped": skipped}))
         raise
     for directory in release.directories:
         directory.check()
@@ -251,19 +196,21 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
         lines = release.source.described() if release.source is not None else []
         lines += price(flags.ledger, release.requests)
         lines.append("dry run: no record was read, and nothing spent or written")
-        return printing()(lambda: print(*lines, sep="\n"))
+        return printing()(functools.partial(_say, flags, {"dry_run": lines}))
     if release.check is not None:
         release.check()
-    pipeline = None
+    pipeline, workers_reach_ledger = None, True
     if release.source is not None and context.on_beam:
         import apache_beam as beam
 
         from pipelines.worker_pool import make_runner
 
+        given = options().get_all_options()
+        # These workers are on this machine.
+        is_here = given["runner"] == DEFAULT_RUNNER or given["environment_type"] == "LOOPBACK"
+        workers_reach_ledger = is_here or flags.workers_reach_ledger
         with before_any_record(but=ValueError):
             pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
-    # Other runners may go on after this process, or on machines without the ledger.
-    announces = pipeline is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
     # Dataflow writes the job's description, and runs nothing.
     never_runs = (
@@ -280,14 +227,19 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
             release.whole,
             release.requests,
             origin,
-            announces,
+            context.progress,
         )
         with charged as budget_entry:
             if release.may_fail:
                 # Whether a list is drawn depends on it and on the noise. On a full disk, where no
                 # later note could say that this failed, the attempt would be free.
                 budget_entry.begin()
-            write = functools.partial(release.write, budget_entry)
+            for_workers, before_it_runs = budget_entry, lambda: None
+            if not workers_reach_ledger:
+                # From when the engine runs it, it may write.
+                before_it_runs = budget_entry.begin
+                for_workers = budget_entry.for_workers_without_ledger()
+            write = functools.partial(release.write, for_workers)
 
             def begin(*collections: Any) -> None:
                 context.progress.written = Written.PERHAPS
@@ -299,13 +251,14 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
                 _run_here(flags, release, begin)
             else:
                 context.progress.written = Written.PERHAPS
-                _run_on_beam(flags, release, write, pipeline)
+                _run_on_beam(flags, release, write, pipeline, before_it_runs)
             context.progress.written = Written.YES
         combined = release.combine and release.combine()
         with printing():
-            (release.done or functools.partial(say_done, flags, release.directories))()
-            if combined:
-                print(combined)
+            if release.done is not None:
+                release.done()
+            else:
+                say_done(flags, release.directories, combined)
 
     return job
 
@@ -335,21 +288,38 @@ def _run_on_beam(
     release: PreparedRelease,
     write: Callable[..., None],
     pipeline: beam.Pipeline,
+    before_it_runs: Callable[[], None],
 ) -> None:
     from dp_transforms.beam.engine import OnBeam
 
     assert release.source is not None
     shows = flags.progress, flags.show_private_counters
     engine = OnBeam(pipeline, release.source, JobSecret.from_os(), flags.num_buckets, *shows)
-    engine.run(write, release.make(engine))
+    engine.run(write, release.make(engine), before_it_runs)
 
 
-def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:
-    """Prints the paths of all files, then draws the first directory's report if wanted."""
-    for directory in directories:
-        for name in directory.files:
-            print(directory.file(name))
+def say_done(
+    flags: argparse.Namespace,
+    directories: Sequence[ReleaseDirectory],
+    combined: str | None = None,
+) -> None:
+    """Prints the paths of all files, of the report of the first directory, which is drawn if it is
+    wanted, and of the ``combined`` file of all directories."""
+    files = [directory.file(name) for directory in directories for name in directory.files]
     if flags.report:
         from pipelines.report import write_report
 
-        print(write_report(directories[0].path))
+        files.append(write_report(directories[0].path))
+    if combined:
+        files.append(combined)
+    statements = [directory.statement() for directory in directories] if flags.json else []
+    _say(flags, {"files": files}, privacy=statements)
+
+
+def _say(flags: argparse.Namespace, values: dict[str, Any], **more: Any) -> None:
+    """Prints the only value, a text or several lines, or with --json all values as an object."""
+    if flags.json:
+        print(json.dumps(values | more, indent=2, ensure_ascii=False))
+        return
+    (value,) = values.values()
+    print(*([value] if isinstance(value, str) else value), sep="\n")

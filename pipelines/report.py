@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
+from typing import Any
 
 from dp_transforms.files.filenames import COMPARISON_FILE, PRIVACY_FILE, REPORT_FILE
 from dp_transforms.files.paths import local_path
@@ -17,6 +19,7 @@ from dp_transforms.files.release_files import (
     write_files,
 )
 from dp_transforms.postprocessing.kappa_choice import kept_words
+from dp_transforms.releases import NamesRelease
 from dp_transforms.releases.comparison import compare
 from dp_transforms.releases.directory import load, release_directories
 from dp_transforms.releases.user_degrees import read_degrees
@@ -27,12 +30,30 @@ from pipelines.command_line import OneLineParser, command
 _CONTENT = f"a release with its {PRIVACY_FILE}"
 
 
-def write_report(directory: str, words: Words = NO_WORDS) -> str:
-    """Writes the page and its pictures beside a release; returns the page's path. An InputError
-    says that there is no readable release or place to write; an ImportError, that matplotlib is
-    missing."""
+def releases_in(path: str, degrees: str | None = None) -> list[tuple[str, Any]]:
+    """Returns the release of a directory, or the list and the names in it, which agree with each
+    other, each with its directory; with the degrees of a choose-kappa release, names are about all
+    records."""
+    directories = release_directories(path)
+    if len(directories) == 1:
+        release = load(path)
+        if degrees is not None and isinstance(release, NamesRelease):
+            release = replace(release, degrees=read_degrees(degrees))
+        return [(directories[0], release)]
+    both = load(path)
+    if degrees is not None:
+        names = both.names.beside(both.frequency_list, read_degrees(degrees))
+        both = both._replace(names=names)
+    return list(zip(directories, both, strict=True))
+
+
+def write_report(directory: str, words: Words = NO_WORDS, release: Any = None) -> str:
+    """Writes the page and its pictures beside a release, by default that in the directory; returns
+    the page's path. An InputError says that there is no readable release or place to write; an
+    ImportError, that matplotlib is missing."""
     with as_malformed(directory, _CONTENT):
-        text, pictures = load(directory).page(words)
+        made = load(directory) if release is None else release
+        text, pictures = made.page(words)
     return write_files(local_path(directory), {**pictures, REPORT_FILE: text.encode()})
 
 
@@ -110,8 +131,8 @@ def main(flags: argparse.Namespace) -> None:
         first, second = flags.releases
         print(write_comparison(first, second, words))
         return
-    for directory in release_directories(*flags.releases):
-        print(write_report(directory, words))
+    for directory, release in releases_in(flags.releases[0], flags.degrees):
+        print(write_report(directory, words, release))
 
 
 if __name__ == "__main__":

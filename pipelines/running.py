@@ -10,30 +10,44 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dp_transforms.errors import DoneError, InputError, input_error_message
+from dp_transforms.errors import (
+    DoneError,
+    InputError,
+    JobCancelledError,
+    NoBudgetError,
+    UnderWayError,
+    input_error_message,
+)
 from pipelines import (
     DONE_BEFORE,
     FAILURE,
     INTERRUPTED,
     INTERRUPTED_TEXT,
+    NO_BUDGET,
     SUCCESS,
+    TERMINATED,
+    TERMINATED_TEXT,
+    UNDER_WAY,
     USAGE_ERROR,
     failed,
 )
 from pipelines.command_line import JobParser, quiet_beam
-from pipelines.job_context import Prepare, Written
+from pipelines.job_context import Prepare, Price, Progress, Written
+
+_CODES = {DoneError: DONE_BEFORE, NoBudgetError: NO_BUDGET, UnderWayError: UNDER_WAY}
+"""The exit codes of errors that have their own."""
 
 
 def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) -> int:
     """Prepares and runs a job; returns the exit code after at most one line of error on stderr. A
     ValueError of ``prepare`` is a fault in the flags (exit code 2); an InputError, there or in the
-    job, is a fault in a file (1)."""
+    job, is a fault in a file (1), unless its class has a code of its own."""
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(_interrupts())
         try:
             context = parser.parse_job(argv)
         except KeyboardInterrupt:
-            return failed(INTERRUPTED_TEXT, INTERRUPTED)
+            return _interrupted(interrupts, "")
         flags = context.flags
         if flags.log_level:
             logging.basicConfig(level=flags.log_level.upper())
@@ -51,8 +65,7 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
             # Beam and C extensions turn an interrupt into other errors.
             names = type(error).__name__, str(error).partition(" ")[0]
             if interrupts or "KeyboardInterrupt" in names:
-                text = f"{INTERRUPTED_TEXT}{context.progress.written.value}"
-                return failed(text, INTERRUPTED)
+                return _interrupted(interrupts, _outcome(error, context.progress))
             if flags.show_private_errors:
                 traceback.print_exc()
             message = input_error_message(error) or (
@@ -61,26 +74,46 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
             )
             if context.progress.written is Written.YES:
                 message = f"the release was made, but {message}"
-            code = DONE_BEFORE if isinstance(error, DoneError) else FAILURE
-            return failed(parser.as_typed(message), code)
+            codes = (code for kind, code in _CODES.items() if isinstance(error, kind))
+            return failed(parser.as_typed(message), next(codes, FAILURE))
     return SUCCESS
+
+
+def _interrupted(signals: Sequence[int], outcome: str) -> int:
+    """Prints that the job was interrupted or terminated, and what became of it."""
+    if signal.SIGTERM in signals:
+        return failed(f"{TERMINATED_TEXT}{outcome}", TERMINATED)
+    return failed(f"{INTERRUPTED_TEXT}{outcome}", INTERRUPTED)
+
+
+def _outcome(error: BaseException, progress: Progress) -> str:
+    """Returns what became of a job that was interrupted."""
+    text = error.cancelled.value if isinstance(error, JobCancelledError) else ""
+    written = progress.written
+    if progress.price is Price.GIVEN_BACK:
+        # Nothing can be written any more under what was given back.
+        written = Written.NO
+    return text + written.value + progress.price.value
 
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """Yields a list that is not empty once the process has been interrupted."""
+    """Yields a list of the signals that have interrupted the process, SIGINT or SIGTERM; both raise
+    a KeyboardInterrupt. A program that handles one itself, or ignores it, goes on doing so."""
     signals: list[int] = []
 
     def note(number: int, frame: Any) -> None:
         signals.append(number)
-        signal.default_int_handler(number, frame)
+        signal.default_int_handler(signal.SIGINT, frame)
 
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield signals
-        return
-    signal.signal(signal.SIGINT, note)
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    changed = {}
+    if threading.current_thread() is threading.main_thread():
+        changed = {one: was for one, was in usual.items() if signal.getsignal(one) is was}
+    for number in changed:
+        signal.signal(number, note)
     try:
         yield signals
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in changed.items():
+            signal.signal(number, handler)

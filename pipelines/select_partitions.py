@@ -8,10 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.files.paths import local_path
-from dp_transforms.mechanisms.selection import STRATEGIES, explain
+from dp_transforms.mechanisms.selection import STRATEGIES, MeasuredSelection, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.releases import NamesSpec, PeriodNamesSpec
@@ -48,7 +47,8 @@ def make_parser() -> JobParser:
         parser,
         cost="what the release costs; smaller is more private",
         delta="",
-        max_partitions="keep at most KAPPA partitions of each user, chosen at random",
+        max_partitions="keep at most KAPPA partitions of each user, chosen at random (default: a "
+        "small private look at the records chooses)",
         lists=False,
     )
     privacy.add_argument(
@@ -71,7 +71,8 @@ def make_parser() -> JobParser:
     selection.add_argument(
         "--noisy_counts",
         action="store_true",
-        help="release noisy numbers of users with the names, at no further cost",
+        help="release noisy numbers of users with the names; names and counts share epsilon and "
+        "delta, so that there are fewer names, but at least about three quarters",
     )
     selection.add_argument(
         "--others_share",
@@ -89,15 +90,16 @@ def make_parser() -> JobParser:
     selection.add_argument(
         "--public_partitions",
         metavar="FILE.csv",
-        help="names that are public anyway, one on each line without a header; they may be "
-        "released even without users, and are left out if their noisy count is at most T",
+        help="names that are public anyway, one on each line without a header; with "
+        "--noisy_counts all of them are released, even without users; otherwise those whose noisy "
+        "count exceeds T",
     )
     selection.add_argument(
         "--public_threshold",
         type=int,
         metavar="T",
-        help="release public partitions whose noisy count exceeds T (default: 0); a lower T misses "
-        "fewer, and releases more without users",
+        help="release only public partitions whose noisy count exceeds T (default: 0, or all with "
+        "--noisy_counts); a lower T misses fewer, and releases more without users",
     )
     planning = parser.add_argument_group("planning, without any data")
     planning.add_argument(
@@ -122,7 +124,10 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
         return _explanation(flags)
     refuse(flags, "is for --explain, which needs no data", "plot")
     require(flags, "input", "user_column", "partition_column")
-    require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
+    require(flags, "epsilon", "delta", "output")
+    chooses = flags.strategy in (AUTO, MeasuredSelection.name)
+    if not chooses or flags.already_bounded or flags.period is not None or flags.public_partitions:
+        require(flags, "max_partitions_per_user")
     warn_of_delta(flags.delta)
     if flags.period is not None:
         of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
@@ -178,18 +183,14 @@ def _explanation(flags: argparse.Namespace) -> Job:
 
 def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
     """Returns the selection. Without its public names, which are read later, it checks all else."""
-    whole, others = PrivacyBudget(flags.epsilon, flags.delta), None
-    if flags.others_share is not None:
-        others = PrivacyBudget(whole.epsilon * flags.others_share)
-    names = whole if others is None else whole - others
     later = flags.public_partitions is not None and not len(public)
-    return NamesSpec.of(
-        epsilon=names.epsilon,
-        delta=names.delta,
+    return NamesSpec.of_whole(
+        epsilon=flags.epsilon,
+        delta=flags.delta,
         max_partitions_per_user=flags.max_partitions_per_user,
+        others_share=flags.others_share,
         **_options(flags),
         already_bounded=flags.already_bounded,
-        others_epsilon=None if others is None else others.epsilon,
         public_partitions=public,
         public_threshold=None if later else flags.public_threshold,
     )

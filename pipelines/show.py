@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import sys
+from typing import Any
 
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.release_files import as_malformed
-from dp_transforms.releases.directory import load, release_directories
+from dp_transforms.releases.attributes import AttributeReleases
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.reports.page import text_table
-from pipelines.command_line import OneLineParser, command
-from pipelines.report import add_degrees_flag, kept
+from pipelines.command_line import OneLineParser, add_json_flag, command
+from pipelines.report import add_degrees_flag, kept, releases_in
 
 
 def make_parser() -> OneLineParser:
@@ -24,27 +27,68 @@ def make_parser() -> OneLineParser:
         "release", metavar="DIR", help="directory of a release, or of one for each period"
     )
     add_degrees_flag(parser)
+    add_json_flag(parser)
     return parser
 
 
-def shown(directory: str) -> str:
-    """Returns the text about a directory's release; a ValueError if it holds none."""
+def as_json(directory: str, release: Any) -> dict[str, Any]:
+    """Returns what is shown of a directory's release as values of JSON, in which an end that is not
+    known is null; a ValueError if it cannot be shown."""
     with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
-        release = load(directory)
+        shown_values: dict[str, Any] = {"directory": directory, "table": _json_rows(release)}
+        if isinstance(release, ListRelease):
+            shown_values["numbers"] = {
+                name: {
+                    "value": estimate.value,
+                    "low": estimate.low,
+                    "high": None if math.isinf(estimate.high) else estimate.high,
+                    "confidence": estimate.confidence,
+                }
+                for name, estimate in release.numbers().items()
+            }
+        about = {"statement": dict(release.statement), "privacy": release.privacy}
+        return shown_values | about
+
+
+def _json_rows(release: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = release.to_arrow().to_pylist()
+    return [
+        {
+            name: value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+
+
+def shown(directory: str, release: Any) -> str:
+    """Returns the text about a directory's release; a ValueError if it cannot be shown."""
+    with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
         parts = [repr(release)]
         if isinstance(release, ListRelease):
             rows = [[name, str(estimate)] for name, estimate in release.numbers().items()]
             parts.append(text_table(rows, words=2))
+        if isinstance(release, AttributeReleases):
+            for label, numbers in release.ranking():
+                rows = [[name, str(number)] for name, number in numbers.items()]
+                parts.append(f"{label}\n{text_table(rows, words=2)}")
         return "\n\n".join([*parts, release.privacy])
 
 
 @command(make_parser)
 def main(flags: argparse.Namespace) -> None:
-    directories = release_directories(flags.release)
-    for directory in directories:
-        head = f"{directory}\n\n" if len(directories) > 1 else ""
+    found = releases_in(flags.release, flags.degrees)
+    if flags.json:
+        values = [as_json(directory, release) for directory, release in found]
+        for value in values if flags.degrees is not None else ():
+            value["kept"] = kept(value["directory"], flags.degrees)
+        content = values if len(values) > 1 else values[0]
+        print(json.dumps(content, indent=2, ensure_ascii=False))
+        return
+    for directory, release in found:
+        head = f"{directory}\n\n" if len(found) > 1 else ""
         end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees is not None else ""
-        print(f"{head}{shown(directory)}{end}")
+        print(f"{head}{shown(directory, release)}{end}")
 
 
 if __name__ == "__main__":

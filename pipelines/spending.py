@@ -25,17 +25,26 @@ from dp_transforms.budget import (
 )
 from dp_transforms.budget.entry import NO_BUDGET, BudgetEntry
 from dp_transforms.budget.failures import is_charged
-from dp_transforms.budget.ledger_file import has_ended
-from dp_transforms.errors import DoneError, InputError
+from dp_transforms.budget.ledger import LEASE_SECONDS
+from dp_transforms.errors import (
+    DoneError,
+    InputError,
+    NoBudgetError,
+    NotStartedError,
+    UnderWayError,
+)
 from dp_transforms.files.paths import local_path, reason
 from pipelines.command_line import refuse
+from pipelines.job_context import Price, Progress
 
 
 def origin_of(flags: argparse.Namespace, command: str) -> Origin:
     """Returns the job, for its rows of a ledger; a ValueError for a text that is not printable, too
-    long or without a ledger."""
+    long or without a ledger, and for a ledger's URL that is refused."""
     if flags.ledger is None:
-        refuse(flags, "goes with --ledger", "label", "job_id")
+        refuse(flags, "goes with --ledger", "label", "job_id", "workers_reach_ledger")
+    else:
+        Ledger.check_path(flags.ledger)
     if flags.job_id == "":
         # As of a script whose variable is not set: reruns would pay again.
         raise ValueError("--job_id must not be empty: leave it out, or name the job")
@@ -51,18 +60,21 @@ def spending(
     whole: PrivacyBudget | None,
     requests: Sequence[Request],
     origin: Origin | None = None,
-    announces: bool = False,
+    progress: Progress | None = None,
 ) -> Iterator[BudgetEntry]:
     """Reserves all requests, and commits them when the block is left without an error. Yields the
     budget's entry for each privacy.json.
 
     After an error they are given back if no release was begun under them, the error is not charged
-    (``budget.failures``), and the ledger has free failures left; otherwise they stay spent.
+    (``budget.failures``), and the ledger has free failures left; otherwise they stay spent. What
+    never ran costs nothing: a NotStartedError gives them back in any case.
 
     Args:
       path: a ledger; None for one of this job alone.
       whole: the budget of a ledger of this job alone; without one, there is none.
-      announces: the block, and whatever it starts, writes nothing before ``BudgetEntry.begin``.
+      progress: is told what became of reservations in the ledger, after an error.
+
+    The block, and whatever it starts, writes nothing before ``BudgetEntry.begin``.
 
     Raises:
       InputError: there is no such ledger, it is damaged, cannot be written, or has too little
@@ -79,31 +91,46 @@ def spending(
         else:
             ledger = _opened(path)
         with _faults_in_words():
-            reservations = ledger.reserve_all(requests, origin, announces)
+            reservations = ledger.reserve_all(requests, origin, True, LEASE_SECONDS)
         ids = tuple(reservation.id for reservation in reservations)
         entry = BudgetEntry.of(ledger.budget, requests[0].unit, ledger.lines(), ids)
         if path is not None:
-            entry = entry.in_shared_ledger(ledger, ids, announces)
+            entry = entry.in_shared_ledger(ledger, ids)
+            stack.enter_context(ledger.held(ids))
         try:
             yield entry
         except BaseException as error:
-            # If the ledger cannot be written now, the next job that reserves finds this out.
-            with contextlib.suppress(CorruptedLedgerError, OSError):
-                if is_charged(error):
-                    ledger.commit(*ids)
-                else:
-                    ledger.give_back(ids)
+            is_free = False
+            # If the ledger cannot be written now, the next job that reserves finds this out. It may
+            # have done so already, if this job was stopped for long.
+            with contextlib.suppress(ValueError, OSError):
+                is_free = _close_failed(ledger, ids, error)
+            if progress is not None and path is not None:
+                progress.price = Price.GIVEN_BACK if is_free else Price.SPENT
             raise
         _commit(ledger, ids)
 
 
-@contextlib.contextmanager
-def planning_query(path: str | None) -> Iterator[None]:
-    """Notes in a ledger, by a row without a cost, that a query is planned in the block.
+def _close_failed(ledger: Ledger, ids: Sequence[int], error: BaseException) -> bool:
+    """Closes the reservations of a job that has failed; tells whether all were given back."""
+    if is_charged(error):
+        ledger.commit(*ids)
+        return False
+    if isinstance(error, NotStartedError):
+        # No failure that could tell of the data: no record was read.
+        ledger.abandon(*ids)
+        return True
+    return ledger.give_back(ids)
 
-    A database may read records to plan a query or to find its types, before the job's price is
-    known. So a failure of the block, or a kill, counts as a free failure, unless it is a fault of
-    flags; and without a free failure left, no query is planned.
+
+@contextlib.contextmanager
+def first_records(path: str | None, doing: str) -> Iterator[None]:
+    """Notes in a ledger, by a row without a cost, that records may be read in the block.
+
+    A database may read records to plan a query or to find its types, and the first lines of some
+    files are records, before the job's price is known. So a failure of the block, or a kill, counts
+    as a free failure, unless it is a fault of flags; and without a free failure left, the block is
+    not entered. ``doing`` is the row's purpose, such as "planning of a query".
 
     Raises:
       InputError: the ledger has no free failure left, or see ``spending``.
@@ -114,17 +141,18 @@ def planning_query(path: str | None) -> Iterator[None]:
     ledger = _opened(path)
     with _faults_in_words():
         if not ledger.free_failures_left():
-            raise InputError(
-                f"{path} has no free failures left, and planning a --query may fail by what is in "
-                "the data: give files, or another ledger"
+            raise NoBudgetError(
+                f"{path} has no free failures left, and the {doing} may fail by what is in the "
+                "data: give files of Parquet, or of CSV with a header, or another ledger"
             )
-        request = Request("planning of a query", Cost(PrivacyBudget(0)), ledger.unit)
-        (planned,) = ledger.reserve_all([request], announces=True)
+        request = Request(doing, Cost(PrivacyBudget(0)), ledger.unit)
+        (planned,) = ledger.reserve_all([request], None, True, LEASE_SECONDS)
     try:
-        yield
+        with ledger.held([planned.id]):
+            yield
     except BaseException as error:
         is_fault_of_flags = isinstance(error, ValueError) and not isinstance(error, InputError)
-        with contextlib.suppress(CorruptedLedgerError, OSError):
+        with contextlib.suppress(ValueError, OSError):
             if is_fault_of_flags:
                 planned.abandon()
             else:
@@ -152,7 +180,7 @@ def price(path: str | None, requests: Sequence[Request]) -> list[str]:
     except (CorruptedLedgerError, OSError) as error:
         raise InputError(str(error)) from None
     if not fits:
-        raise InputError(f"this does not fit into {path}, of which {left} is left")
+        raise NoBudgetError(f"this does not fit into {path}, of which {left} is left")
     return [*lines, f"{path}: {left} is left before"]
 
 
@@ -169,8 +197,10 @@ def check_job(
 
     Raises:
       DoneError: it has run, and its release is there. If only its commit was missing, it is made.
-      InputError: the name is another job's; it is running; or its release was begun and is not
-        there, so that another one would have to be paid for.
+      InputError: the name is another job's.
+      UnderWayError: it is running, as far as can be seen.
+      NoBudgetError: its release was begun and is not there, so that another one would have to be
+        paid for.
     """
     ledger = _opened(path)
     lines = ledger.of_job(origin.job_id)
@@ -187,24 +217,26 @@ def check_job(
         _commit(ledger, [line.id for line in lines if line.state is State.RESERVED])
         raise DoneError(f"{name} has run, and its release is in {origin.output}")
     if all(line.state is State.COMMITTED for line in lines):
-        raise InputError(
+        raise NoBudgetError(
             f"{name} has run, but its release is not in {origin.output} any more: give another "
             "--job_id to make and pay for another"
         )
-    raise InputError(_under_way(name, path, lines))
+    raise _still_open(name, path, lines)
 
 
-def _under_way(name: str, path: str, lines: Sequence[LedgerLine]) -> str:
+def _still_open(name: str, path: str, lines: Sequence[LedgerLine]) -> InputError:
+    """Returns the error of a job whose earlier run has open reservations."""
     numbers = " ".join(str(line.id) for line in lines)
-    if all(line.begun and has_ended(line.process) for line in lines):
-        return (
-            f"{name} ended while it wrote its release, so that what it reserved in {path} stays "
-            f"spent: give another --job_id to pay for another (reservations {numbers})"
+    if not all(line.begun and line.has_lapsed for line in lines):
+        seen = "" if all(line.leased_until for line in lines) else " as far as can be seen"
+        return UnderWayError(
+            f"{name} is under way on {lines[0].host} since {lines[0].reserved_at}{seen}: try again "
+            f"later. If nothing came out of it nor will: ledger abandon {path} {numbers}"
         )
-    return (
-        f"{name} is under way on {lines[0].host} since {lines[0].reserved_at}, or it cannot be "
-        f"seen from here that it ended. If nothing came out of it nor will: ledger abandon {path} "
-        f"{numbers}"
+    return NoBudgetError(
+        f"{name} seems to have ended while it wrote its release, so that what it reserved in "
+        f"{path} stays spent (reservations {numbers}). If its release appears, this command finds "
+        "it; otherwise give another --job_id to pay for another"
     )
 
 
@@ -238,7 +270,11 @@ def _commit(ledger: Ledger, ids: Sequence[int]) -> None:
 def _faults_in_words() -> Iterator[None]:
     try:
         yield
-    except (BudgetExceededError, PrivacyUnitError, JobExistsError, CorruptedLedgerError) as error:
+    except BudgetExceededError as error:
+        raise NoBudgetError(str(error)) from None
+    except JobExistsError as error:
+        raise UnderWayError(str(error)) from None
+    except (PrivacyUnitError, CorruptedLedgerError) as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise InputError(f"the ledger cannot be written: {reason(error)}") from None

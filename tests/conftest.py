@@ -1,11 +1,14 @@
 """``--part=K/N``: the K-th of N parts of the tests, so that CI can take them in turns."""
 
+import contextlib
+import itertools
 import pathlib
 import zlib
 
 import pytest
 from hypothesis import settings
 
+from tests.budget.postgresql import Unavailable, server
 from tests.quick_beam import keep_what_beam_looks_up, run_in_process
 
 run_in_process()
@@ -51,3 +54,22 @@ def failure(capsys):
         return err
 
     return of
+
+
+SCHEMAS = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """A PostgreSQL server."""
+    with contextlib.ExitStack() as stack:
+        try:
+            yield stack.enter_context(server())
+        except Unavailable as reason:
+            pytest.skip(f"no PostgreSQL server: {reason}")
+
+
+@pytest.fixture
+def url(postgresql):
+    """The URL of a ledger that is not there yet."""
+    return f"{postgresql.url}#of_test_{next(SCHEMAS)}"

@@ -7,9 +7,11 @@ import sys
 
 JOBS = (
     "release_all",
+    "release_attributes",
     "release_degree_list",
     "release_frequency_list",
     "release_grouped_lists",
+    "release_hierarchy",
     "select_partitions",
 )
 """The modules of jobs that release something of records."""

@@ -13,8 +13,10 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.releases import (
     AllRecordsSpec,
     Attribute,
+    AttributesSpec,
     DegreesSpec,
     GroupsSpec,
+    HierarchySpec,
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
@@ -23,13 +25,18 @@ from dp_transforms.releases import (
     PeriodNamesSpec,
     UserDegreesSpec,
 )
+from dp_transforms.releases.hierarchy import PartitionGroups
 
 
 def whole(spec, collections):
     """The parts of a release that is written by itself: its specification, elements, and what the
     engine adds to its statement."""
     elements, *others = collections
-    yield spec, elements, {"users_of_other_partitions": list(*others)} if others else {}
+    entries = {}
+    for told in others:
+        for more in told:
+            entries |= more
+    yield spec, elements, entries
 
 
 def list_and_names(spec, collections):
@@ -75,6 +82,14 @@ GROUPS = GroupsSpec(
     selection=PrivacyBudget(1, 1e-2),
 )
 
+HIERARCHY = HierarchySpec(
+    levels=["sex", "day"],
+    groups=[(sex, f"2026-01-0{day}") for sex in "mfx" for day in (1, 3, 2)],
+    epsilon=2,
+    max_partitions_per_user=3,
+    shares=[1, 1, "2.5"],
+)
+
 CASES = {
     "list": ReleaseCase(LIST),
     "list by a walk": ReleaseCase(ListSpec(partition_mechanism(9, 3))),
@@ -85,6 +100,9 @@ CASES = {
     "names": ReleaseCase(NAMES("optimal")),
     "counts and others": ReleaseCase(
         NAMES("auto", noisy_counts=True, intervals=True, pre_threshold=3, others_epsilon=1)
+    ),
+    "names and counts at a chosen kappa": ReleaseCase(
+        NAMES("auto", max_partitions_per_user=None, noisy_counts=True, intervals=True)
     ),
     "names in rounds": ReleaseCase(NAMES("measured", others_epsilon=1)),
     "public names": ReleaseCase(
@@ -99,9 +117,25 @@ CASES = {
         PeriodNamesSpec(**PERIODS, delta=1e-2, noisy_counts=True), ("day",), "day"
     ),
     "groups": ReleaseCase(GROUPS, ("sex", "day")),
+    "hierarchy": ReleaseCase(HIERARCHY, ("sex", "day")),
+    "hierarchy of named partitions": ReleaseCase(
+        HierarchySpec(
+            levels=["kind"],
+            groups=["few", "many"],
+            epsilon=2,
+            max_partitions_per_user=3,
+            partition_groups=PartitionGroups(("1", "2", "3", "5"), (0, 1, 1, 0)),
+        )
+    ),
+    "attributes": ReleaseCase(
+        AttributesSpec(
+            attributes=["sex", "day", ("day", "sex")], epsilon=4, shares={("day", "sex"): 2}
+        ),
+        ("sex", "day"),
+    ),
     "degrees": ReleaseCase(DegreesSpec(2)),
     "projected degrees": ReleaseCase(DegreesSpec(4, "in", degree_bound=3)),
     "node degrees": ReleaseCase(NodeDegreesSpec(4)),
-    "node degrees, by a walk, into nodes": ReleaseCase(NodeDegreesSpec(40, "in")),
+    "node degrees, into nodes": ReleaseCase(NodeDegreesSpec(40, "in")),
     "partitions of users": ReleaseCase(UserDegreesSpec(1, max_degree=8)),
 }

@@ -8,6 +8,7 @@ import gmpy2
 
 from dp_transforms import JobSecret
 from dp_transforms.mechanisms.selection import MeasuredSelection, WeightedStrategy
+from dp_transforms.mechanisms.selection.population import TAILS
 from tests import reference
 from tests.beam_runs import table_of
 
@@ -48,10 +49,15 @@ def selected(records, strategy, secret=SECRET, context="selection"):
     names, left, taken = set(), set(records), strategy
     if isinstance(strategy, MeasuredSelection):
         has = collections.Counter(user for user, _ in left).values()
-        tape = secret.tape(f"{context} by {strategy!r}, statistic")
+        tape = secret.tape(f"{context} by {strategy!r}, look")
         classes = zip((0, *strategy.edges), (*strategy.edges, max(has) + 1), strict=True)
         counts = [sum(below < number <= most for number in has) for below, most in classes]
-        taken = strategy.branch(strategy.plan(counts, tape))
+        first = reference.bound(left, 1, secret.key("bound contributions, look"))
+        users = collections.Counter(name for _, name in first).values()
+        # The tail of t is that of its highest bit.
+        reached = [t.bit_length() - 1 for number in users for t in range(1, number + 1)]
+        tails = [reached.count(k) for k in range(TAILS)]
+        taken = strategy.branch(strategy.choose(counts, tails, tape))
         max_partitions = taken.max_partitions_per_user
     for index in range(len(taken.rounds)):
         distribution = taken.round_after(index, len(names))

@@ -54,6 +54,7 @@ MODULES = {
 LEAVES = {
     "dp_transforms.public_names",
     "dp_transforms.errors",
+    "dp_transforms.database_urls",
     "dp_transforms.mechanisms.arrays",
 }
 """Modules that import nothing of the package, and that every folder may import: by the first one

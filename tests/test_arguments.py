@@ -10,7 +10,7 @@ import dp_transforms
 
 BY_POSITION = (
     "source", "data", "user", "partition", "attributes", "periods", "strategy", "degree_bound",
-    "degree", "epsilon", "delta", "max_partitions_per_user", "max_degree", "cap",
+    "epsilon", "delta", "max_partitions_per_user", "degree", "max_degree", "cap",
 )  # fmt: skip
 TRANSFORMS = [
     name

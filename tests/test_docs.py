@@ -16,7 +16,7 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
-from pipelines.__main__ import main
+from pipelines.__main__ import COMMANDS, main
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
@@ -125,6 +125,30 @@ def test_the_reference_has_what_a_package_exports(package):
     assert ours and ours <= {name for _, name in shown}
 
 
+def test_the_table_of_questions_names_what_exists():
+    heads, rows = next(tables(read("docs/which-release.md")))
+    assert heads[1] == "Python; job"
+    for row in rows:
+        python, job = row[1].split("; ", 1)
+        for name in re.findall(r"`([\w.]+)", python):
+            assert hasattr(dp, name) or importlib.import_module(name), row
+        command = re.search(r"`([\w-]+)", job)[1]
+        assert command in COMMANDS, row
+
+
+def test_no_word_is_explained_in_two_glossaries():
+    explained = [
+        {
+            row[0]
+            for heads, rows in tables(read(page))
+            if heads == ["word", "meaning"]
+            for row in rows
+        }
+        for page in ("docs/glossary.md", "ARCHITECTURE.md")
+    ]
+    assert all(explained) and not set.intersection(*explained)
+
+
 def test_every_page_is_on_the_site():
     listed = re.findall(r": ([\w/-]+\.md)$", read("mkdocs.yml"), re.MULTILINE)
     # docs/api/notebooks.py makes a page of each notebook.
@@ -151,7 +175,7 @@ def tables(text):
 
 
 def test_the_errors_of_the_three_stories_are_those_of_plan():
-    heads, rows = next(tables(read("docs/parameters.md")))
+    heads, rows = next(tables(read("docs/choosing-epsilon.md")))
     told = {row[0]: dict(zip(heads[1:], row[1:], strict=True)) for row in rows}
     for story in heads[1:]:
         users, kappa, epsilon, dist = (

@@ -86,8 +86,13 @@ CALLS = {
     "release": COMMON | {"data": VISITS, "epsilon": 1, "mechanism": "auto"},
     "select": COMMON | {"data": VISITS, "epsilon": 1, "delta": 1e-6, "strategy": "auto"},
     "release_by_period": COMMON | DAYS | {"data": VISITS, "epsilon": 1, "max_periods_per_user": 1},
+    "release_and_select": COMMON | {"data": VISITS, "epsilon": 1, "delta": 1e-6},
+    "select_by_period": COMMON
+    | DAYS
+    | {"data": VISITS, "epsilon": 1, "delta": 1e-6, "max_periods_per_user": 1},
     "release_groups": COMMON
     | {"data": VISITS, "groups": {"year": ["1"]}, "epsilon_all": 1, "epsilon_groups": 1},
+    "release_attributes": {"data": VISITS, "user": "who", "attributes": ["page"], "epsilon": 1},
     "degrees": {"edges": VISITS, "source": "who", "target": "year", "epsilon": 1},
     "choose_kappa": {"data": VISITS, "user": "who", "partition": "page", "epsilon": 50}
     | {"for_epsilon": 1, "max_degree": 4},
@@ -96,8 +101,11 @@ CALLS = {
     "Session": {"epsilon": 1},
 }
 MORE = {
-    "select": ["counts", "pre_threshold"],
+    "select": ["counts", "pre_threshold", "public_partitions", "public_threshold", "others_share"],
+    "release_and_select": ["counts", "selection_share"],
+    "select_by_period": ["counts", "pre_threshold"],
     "release_groups": ["epsilon_selection", "delta"],
+    "release_attributes": ["shares"],
     "degrees": ["degree", "degree_bound", "nodes"],
     "choose_kappa": ["for_delta"],
     "plan": ["reference", "delta", "max_partitions_per_user"],

@@ -16,13 +16,15 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms import JobSecret, releases
-from dp_transforms.engines import in_process, selection_kernels
+from dp_transforms.engines import hierarchy_kernels, in_process, selection_kernels
 from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_bound_choice import DegreeBoundMechanism
 from dp_transforms.mechanisms.degree_projection import IN, OUT, UNDIRECTED
+from dp_transforms.mechanisms.gradual_survey import GradualSurvey
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
-from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
+from dp_transforms.releases.hierarchy import PartitionGroups
 from tests.in_process_engine import in_process as engine_of
 
 KAPPA = 2
@@ -33,6 +35,9 @@ GROUPS = releases.GroupsSpec(
     epsilon_all=0.5,
     epsilon_groups=1,
     max_partitions_per_user=KAPPA,
+)
+ATTRIBUTES = releases.AttributesSpec(
+    attributes=["colour", "size", ("colour", "size")], epsilon=2, shares={"size": 2}
 )
 ITEMS = [(0,), (1,), (2,)]
 
@@ -53,11 +58,17 @@ def caught(monkeypatch):
         )
         return table.slice(0, 0)
 
+    def catch_tree(levels, parents, mechanisms, tapes):
+        for depth, (lists, mechanism) in enumerate(zip(levels, mechanisms, strict=True)):
+            found.update({(depth, i): (mechanism, private) for i, private in enumerate(lists)})
+        return levels
+
     def catch_degrees(mechanism, degrees, secret):
         found["degrees"] = collections.Counter(degrees)
 
     monkeypatch.setattr(in_process, "release_histogram", catch_list)
     monkeypatch.setattr(in_process, "release_frequency_list", catch_list)
+    monkeypatch.setattr(hierarchy_kernels, "release_lists_of_tree", catch_tree)
     monkeypatch.setattr(selection_kernels, "decision_function", lambda *_: catch_counts)
     monkeypatch.setattr(UserDegreeMechanism, "release_under", catch_degrees)
     return found
@@ -95,11 +106,19 @@ def users_of(own, users):
             yield rows, [row for row in rows if row[0] < users - 1]
 
 
-@pytest.mark.parametrize("kappa", [1, 2, 3])
-def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(caught, monkeypatch, kappa):
-    # The survey sees users with more partitions than kappa, and the list does not.
+@pytest.mark.parametrize(("rounds", "kappa"), [(1, 1), (2, 3), (3, 2), (4, 3)])
+def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(caught, monkeypatch, rounds, kappa):
+    # After each number of rounds, whose cost is that of the last one. The survey sees users with
+    # more partitions than kappa, and the list does not.
     spec = releases.AllRecordsSpec(epsilon=5, max_degree=3)
+    spent = spec.survey.epsilons[rounds - 1]
     monkeypatch.setattr(releases.AllRecordsSpec, "kappa_after", lambda *_: kappa)
+
+    def catch_survey(self, degrees, tape_of, enough):
+        caught["degrees"] = collections.Counter(degrees)
+        return ReleasedDegrees((1, 2, 3), (0, 0, 0), float(spent))
+
+    monkeypatch.setattr(GradualSurvey, "release_under", catch_survey)
     price = functools.cache(exact_partition_epsilon)
     dearest = 0
     for one, other in inputs(
@@ -109,7 +128,7 @@ def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(caught, monkeypatch, ka
         moved = sum(((with_user - without) + (without - with_user)).values())
         (mechanism, f), (_, g) = one["frequency list"], other["frequency list"]
         assert mechanism.sensitivity == kappa
-        loss = moved * spec.survey.epsilon + price(mechanism, f, g)
+        loss = moved * float(spent) + price(mechanism, f, g)
         dearest = max(dearest, loss)
     assert dearest == pytest.approx(5, abs=1e-9)
 
@@ -125,6 +144,51 @@ def test_lists_of_groups_cost_the_sum_of_their_prices(caught):
     pairs = users_of(own, users=2)
     found = losses(caught, lambda engine: engine.grouped_lists(GROUPS), pairs, columns=columns)
     assert max(found) == pytest.approx(1.5, abs=1e-9)
+
+
+def test_a_level_costs_its_share_whatever_the_number_of_its_groups(caught):
+    # One user may have records in several groups, of one partition too, and outside of all.
+    own = [(0, "a", "x"), (0, "a", "y"), (1, "b", "x"), (2, "c", "x")]
+    spec = releases.HierarchySpec(
+        levels=["state", "county"],
+        groups=[("a", "x"), ("a", "y"), ("b", "x")],
+        epsilon="1.5",
+        max_partitions_per_user=KAPPA,
+        shares=[1, "0.5", "1.5"],
+    )
+    columns = ("user", "partition", "state", "county")
+    pairs = users_of(own, users=2)
+    found = losses(caught, lambda engine: engine.hierarchy(spec), pairs, columns=columns)
+    assert max(found) == pytest.approx(1.5, abs=1e-9)
+    assert float(spec.cost.epsilon) == 1.5
+
+
+def test_levels_of_named_partitions_cost_their_shares(caught):
+    spec = releases.HierarchySpec(
+        levels=["kind"],
+        groups=[("even",), ("odd",)],
+        epsilon=2,
+        max_partitions_per_user=KAPPA,
+        partition_groups=PartitionGroups(("0", "1", "7"), (0, 1, 1)),
+    )
+    found = losses(caught, lambda engine: engine.hierarchy(spec), users_of(ITEMS, users=2))
+    assert max(found) == pytest.approx(2, abs=1e-9)
+
+
+def test_lists_of_attributes_cost_the_sum_of_their_prices(caught):
+    # Users of several records have several values of an attribute, and some have none.
+    own = [(0, "red", "s"), (1, "red", ""), (2, "blue", "s")]
+    columns = ("user", "partition", "colour", "size")
+    pairs = users_of(own, users=2)
+    found = losses(
+        caught, lambda engine: engine.attribute_lists(ATTRIBUTES), pairs, columns=columns
+    )
+    assert max(found) == pytest.approx(2, abs=1e-9)
+    assert {name: mechanism.epsilon for name, (mechanism, _) in caught.items()} == {
+        "list of attribute 'colour'": 0.5,
+        "list of attribute 'size'": 1,
+        "list of attribute 'colour + size'": 0.5,
+    }
 
 
 @pytest.mark.parametrize("degree", [UNDIRECTED, IN, OUT])

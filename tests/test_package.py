@@ -86,12 +86,19 @@ def test_the_source_distribution_installs_and_works_elsewhere(source_distributio
     # Its own editable copy of the package is not on this path, since .pth files are not followed.
     (site_packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    run(python, "-m", "pipelines.sample_records", "--users=500", "--output=sample.csv")
+    sample = ["--users=500", "--output=sample.csv"]
+    run(python, "-m", "dp_transforms.pipelines.sample_records", *sample)
     job = job_flags(".", "--input=sample.csv", "--partition_column=password_id", "--output=release")
-    run(python, "-m", "pipelines.release_frequency_list", *job)
+    run(python, "-m", "dp_transforms.pipelines.release_frequency_list", *job)
     FrequencyList.from_csv(tmp_path / "release" / "released_frequencies.csv")
     command = python.with_name("dp-frequency-lists")
     run(command, "release", *job, "--overwrite", "--config=direct/two_processes.yaml")
-    code = "import dp_transforms, pipelines; print(dp_transforms.__file__, pipelines.__file__)"
+    code = "import dp_transforms.pipelines as jobs; print(dp_transforms.__file__, jobs.__file__)"
     assert run(python, "-c", code).count(str(site_packages)) == 2
+    assert not (site_packages / "pipelines").exists()
+    # A package of the user, which is installed beside it, stays as it is.
+    (site_packages / "pipelines").mkdir()
+    (site_packages / "pipelines/__init__.py").write_text("mine = 7\n")
+    run(command, "release", *job, "--overwrite", "--config=direct/two_processes.yaml")
+    assert run(python, "-c", "import dp_transforms, pipelines; print(pipelines.mine)") == "7\n"
     assert metadata.version("dp-frequency-lists") == dp_transforms.__version__

@@ -36,6 +36,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
       max_partitions_per_user: kappa, if it is declared; by default the survey chooses it.
       max_degree: of the survey. Public: choose it without looking at the records.
       survey_share: the survey's part of epsilon, between 0 and 1.
+      largest_degree: a public number of partitions that no user is thought to exceed; enforced.
       mechanism: of the list, see ``partition_mechanism``.
       secret, num_buckets: see ``BoundContributions``.
 
@@ -56,6 +57,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
         max_degree: int = MAX_DEGREE,
         *,
         survey_share: Number | None = None,
+        largest_degree: int | None = None,
         mechanism: str = AUTO,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
@@ -67,6 +69,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
             survey_share=survey_share,
             mechanism=mechanism,
             max_degree=max_degree,
+            largest_degree=largest_degree,
         )
         self._secret = secret
         self._num_buckets = num_buckets
@@ -88,7 +91,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
             pairs
             | "Degrees" >> beam.Map(counting.user_degrees)
             | "MergeDegrees" >> beam.CombineGlobally(counting.add_histograms)
-            | "Survey" >> beam.Map(spec.survey.release_under, tape_of=secret.tape)
+            | "Survey" >> beam.Map(spec.survey_under, tape_of=secret.tape)
         )
         kappa = degrees | "Kappa" >> beam.Map(spec.kappa_after)
         bound = functools.partial(
@@ -133,5 +136,5 @@ def _surveyed(
     degrees: ReleasedDegrees,
     kappa: int,
 ) -> SurveyedList:
-    released = release_histogram(histogram, spec.list_mechanism(kappa), secret)
+    released = release_histogram(histogram, spec.list_mechanism(degrees, kappa), secret)
     return spec.surveyed(degrees, kappa, released)

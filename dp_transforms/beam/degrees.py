@@ -170,7 +170,7 @@ class ReleaseNodeDegrees(ReleaseTransform, beam.PTransform):
     Args:
       epsilon: the cost of the choice and of the list together.
       degree, secret, num_buckets: see ``CountProjectedDegrees``, also for errors.
-      mechanism_name: of the list, see ``partition_mechanism``.
+      mechanism: of the list, see ``partition_mechanism``.
 
     >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("hub", leaf) for leaf in "abcde"])
@@ -183,13 +183,13 @@ class ReleaseNodeDegrees(ReleaseTransform, beam.PTransform):
         self,
         epsilon: Number,
         degree: str = UNDIRECTED,
-        mechanism_name: str = AUTO,
         *,
+        mechanism: str = AUTO,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
         super().__init__()
-        self._spec = NodeDegreesSpec(epsilon, degree, mechanism_name)
+        self._spec = NodeDegreesSpec(epsilon, degree, mechanism)
         self._secret = secret
         self._num_buckets = num_buckets
 

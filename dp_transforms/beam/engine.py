@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -10,10 +9,9 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptions
-from apache_beam.runners.portability.portable_runner import PortableRunner
-from apache_beam.runners.runner import PipelineRunner
 
 from dp_transforms.beam.all_records import ReleaseAllRecords
+from dp_transforms.beam.attributes import ReleaseAttributes
 from dp_transforms.beam.bounds import BoundAware
 from dp_transforms.beam.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.beam.degrees import (
@@ -22,21 +20,24 @@ from dp_transforms.beam.degrees import (
     ReleaseNodeDegrees,
 )
 from dp_transforms.beam.grouped import ReleaseGroupedLists
+from dp_transforms.beam.hierarchy import ReleaseHierarchy
 from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.beam.release import ReleaseFrequencyList, ReleaseUserDegrees
 from dp_transforms.beam.selection import SelectPartitions
+from dp_transforms.beam.submission import run_on_engine, submits
 from dp_transforms.beam.windowed import ReleaseListsByPeriod, SelectPartitionsByPeriod
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET
 from dp_transforms.engines import progress
 from dp_transforms.engines.base import Engine
-from dp_transforms.errors import before_any_record
 from dp_transforms.files.record_files import RecordSource
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.releases import (
     AllRecordsSpec,
+    AttributesSpec,
     DegreesSpec,
     GroupsSpec,
+    HierarchySpec,
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
@@ -108,6 +109,12 @@ class OnBeam(Engine):
     def grouped_lists(self, spec: GroupsSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseGroupedLists, spec)
 
+    def hierarchy(self, spec: HierarchySpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseHierarchy, spec)
+
+    def attribute_lists(self, spec: AttributesSpec) -> tuple[beam.PCollection]:
+        return self._released(ReleaseAttributes, spec)
+
     def user_degrees(self, spec: UserDegreesSpec) -> tuple[beam.PCollection]:
         return self._released(ReleaseUserDegrees, spec)
 
@@ -135,17 +142,25 @@ class OnBeam(Engine):
     ) -> tuple[beam.PCollection]:
         return (self._records() | "Release" >> transform(**arguments(spec), **self._shared),)
 
-    def run(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
+    def run(
+        self,
+        write: Callable[..., None],
+        collections: Sequence[beam.PCollection],
+        before_it_runs: Callable[[], None] = lambda: None,
+    ) -> None:
         """Runs the pipeline, in which one worker calls ``write`` with the elements of all
-        collections; prints the counters of rows if they are wanted."""
+        collections; prints the counters of rows if they are wanted. On an engine that runs it
+        elsewhere, see ``run_on_engine`` for ``before_it_runs``, interrupts and errors."""
         # Beam may call it again: see ``ReleaseDirectory.publish``.
         elements = map(beam.pvalue.AsIter, collections)
         once = self._pipeline | "Once" >> beam.Create([None], reshuffle=False)
         _ = once | "Publish" >> beam.Map(_called, write, *elements)
-        # Runners of other processes only submit the job here.
-        with before_any_record() if _submits(self._pipeline.runner) else contextlib.nullcontext():
+        if submits(self._pipeline.runner):
+            result = run_on_engine(self._pipeline, before_it_runs)
+        else:
+            before_it_runs()
             result = self._pipeline.run()
-        result.wait_until_finish()
+            result.wait_until_finish()
         progress.end_lines()
         if self._shows_counters:
             metrics = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))
@@ -173,10 +188,11 @@ class OnBeam(Engine):
         return bounded | "FrequencyList" >> beam.ptransform_fn(released)()
 
     def _selected(self, records: beam.PCollection, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
-        selected = records | "Partitions" >> SelectPartitions(**arguments(spec), **self._shared)
+        select = SelectPartitions(**arguments(spec), with_entries=True, **self._shared)
+        selected = records | "Partitions" >> select
         others: tuple[beam.PCollection, ...] = ()
         if isinstance(selected, dict):
-            selected, others = selected["partitions"], (selected["other_users"],)
+            selected, others = selected["partitions"], (selected["entries"],)
         watch = self._watch("selecting partitions", "selected", private=False)
         return selected | "WatchSelected" >> watch, *others
 
@@ -214,13 +230,6 @@ class _Report(beam.DoFn):
         if self._counted:
             Metrics.counter(_NAMESPACE, self._counted).inc(rows)
         yield element
-
-
-def _submits(runner: PipelineRunner) -> bool:
-    """Tells whether a runner only hands over the job when it is told to run it. Others read records
-    meanwhile."""
-    # Asked for by name, since importing the class needs an extra.
-    return isinstance(runner, PortableRunner) or type(runner).__name__ == "DataflowRunner"
 
 
 def _called(_: None, write: Callable[..., None], *collections: Any) -> None:

@@ -33,7 +33,8 @@ from dp_transforms.mechanisms.selection import (
     WeightedStrategy,
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
-from dp_transforms.mechanisms.selection.rounds import RoundPlan
+from dp_transforms.mechanisms.selection.measured import Choice
+from dp_transforms.mechanisms.selection.population import TAILS
 from dp_transforms.releases import NamesSpec
 from dp_transforms.runtime.job_secret import JobSecret
 
@@ -58,11 +59,12 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
 
     Args:
       epsilon, delta: the budget of the whole selection.
-      max_partitions_per_user: kappa; by default the known bound of the records.
+      max_partitions_per_user: kappa; by default the known bound of the records. If none is known,
+        "auto" chooses how many partitions of a user count, by the look of "measured".
       strategy: "auto", for the strategy that should name the most partitions; a name of
         ``mechanisms.selection.STRATEGIES``; or a strategy object, which replaces
         epsilon, delta, max_partitions_per_user, pre_threshold and neighbours.
-      noisy_counts: release noisy counts with the names, at no further cost.
+      noisy_counts: release noisy counts with the names. Both share epsilon and delta.
       intervals: add the ends of 95% intervals for the partition's number of users after bounding.
         Each interval holds given that its partition is selected (see ``count_intervals``).
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
@@ -79,6 +81,8 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         with users is missed, at k none without users is selected.
       context: tells several selections under one secret apart. Two with the same context and
         strategy would use the same random numbers, and are refused for different data.
+      with_entries: also return ``"entries"`` in a dictionary: dictionaries of what follows from the
+        release for a statement, such as the plan that "measured" chose and the noise of its counts.
       secret, num_buckets: see ``BoundContributions``.
 
     Raises:
@@ -112,10 +116,12 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         public_partitions: Iterable[Any] = (),
         public_threshold: int | None = None,
         context: str = "selection",
+        with_entries: bool = False,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
         super().__init__()
+        self._with_entries = with_entries
         if not isinstance(public_partitions, pa.Array):
             public_partitions = tuple(public_partitions)
         options: dict[str, Any] = {
@@ -157,12 +163,12 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
             raise ValueError("give max_partitions_per_user: the strategy depends on it")
         return self._spec.strategy
 
-    def _resolved(self, max_partitions: int, known: int | None) -> NamesSpec:
+    def _resolved(self, max_partitions: int | None, known: int | None) -> NamesSpec:
         """Returns the specification at a kappa, for users with at most ``known`` partitions."""
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
-        within = known is not None and known <= max_partitions
+        within = known is not None and max_partitions is not None and known <= max_partitions
         if within and isinstance(spec.strategy, MeasuredSelection):
             # "auto" has nothing to measure for bounded users, and takes another strategy.
             bounded = self._make(max_partitions, already_bounded=True)
@@ -174,30 +180,36 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         known = refuse_counts(records, "SelectPartitions").partitions
         max_partitions = self._max_partitions
         if max_partitions is None:
-            max_partitions = known_bound(records, None, "SelectPartitions", of_counts=False)
+            max_partitions = known
         spec = self._resolved(max_partitions, known)
         secret = secret_for(records.pipeline, self._secret)
         secret.claim(records, f"{spec.context} by {identifier(spec.strategy)}")
         tables = records | "ToTables" >> ToTables()
-        if spec.already_bounded:
+        if spec.already_bounded and max_partitions is not None:
             tables |= "Declare" >> DeclareBounded(max_partitions)
+        entries: list[beam.PCollection] = []
         if isinstance(spec.strategy, WeightedStrategy):
-            selected = _selected_in_rounds(tables, spec, secret, self._num_buckets)
+            selected, entries = _selected_in_rounds(tables, spec, secret, self._num_buckets)
         else:
             pairs = tables
-            if not spec.already_bounded and (known is None or known > max_partitions):
+            most = spec.strategy.max_partitions_per_user
+            if not spec.already_bounded and (known is None or known > most):
                 pairs |= "Bound" >> BoundContributions(
-                    max_partitions, secret=secret, num_buckets=self._num_buckets
+                    most, secret=secret, num_buckets=self._num_buckets
                 )
             counts = pairs | "Count" >> CountDistinctUsers(
                 spec.cap, secret=secret, num_buckets=self._num_buckets
             )
             selected = _selected_by_counts(counts, spec, secret, self._num_buckets)
         names = selected | "FromTables" >> FromTables(records, selection_kernels.columns_of(spec))
-        if spec.others_epsilon is None:
-            return names
-        others = _other_users(tables, selected, spec, secret, self._num_buckets)
-        return {"partitions": names, "other_users": others}
+        collections = {"partitions": names}
+        if spec.others_epsilon is not None:
+            others = _other_users(tables, selected, spec, secret, self._num_buckets)
+            collections["other_users"] = others
+            entries.append(others | "Entries" >> beam.Map(selection_kernels.entries_of_others))
+        if self._with_entries and spec.has_entries:
+            collections["entries"] = tuple(entries) | "AllEntries" >> beam.Flatten()
+        return collections if len(collections) > 1 else names
 
     def display_data(self) -> dict[str, Any]:
         described = {} if self._max_partitions is None else displayed(self._spec.strategy)
@@ -308,20 +320,33 @@ def _selected_by_counts(
 
 def _selected_in_rounds(
     tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
-) -> beam.PCollection:
-    """Selects by a weighted strategy: takes tables of records, gives tables of names. All
-    partitions of a user are held together, and ``bounds`` choose at most kappa for each round."""
+) -> tuple[beam.PCollection, list[beam.PCollection]]:
+    """Selects by a weighted strategy: takes tables of records, gives tables of names, and entries
+    of a statement. All partitions of a user are held together, and ``bounds`` choose at most kappa
+    for each round."""
     assert isinstance(spec.strategy, WeightedStrategy)
     rounds = selection_kernels.bounds(spec.strategy, secret)
     # A single round needs only the pairs that count in it.
     distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
     by_user = shuffle.ReduceByHash(distinct, (USER,), secret.key("route users"), num_buckets)
     runner = _RoundsOnBeam(tables | "ByUser" >> by_user, _add_counts(secret, num_buckets))
-    return (
-        tuple(selection_kernels.in_rounds(runner, spec.strategy, spec.context, secret))
+    done = selection_kernels.in_rounds(runner, spec.strategy, spec.context, secret)
+    columns = list(selection_kernels.columns_of(spec))
+    named = (
+        tuple(done.named)
         | beam.Flatten()
+        | "Columns" >> beam.Map(lambda table: table.select(columns)).with_output_types(pa.Table)
         | "InOrder" >> shuffle.in_order(PARTITION, secret.key("order of partitions"))
     )
+    if done.choice is None:
+        return named, []
+    once = tables.pipeline | "Once" >> beam.Create([spec.strategy], reshuffle=False)
+    entries = once | "Choice" >> beam.Map(_entries_of, choice=done.choice)
+    return named, [entries]
+
+
+def _entries_of(strategy: MeasuredSelection, choice: Choice) -> dict[str, Any]:
+    return selection_kernels.entries_of(choice, strategy)
 
 
 def _add_counts(secret: JobSecret, num_buckets: int | None) -> shuffle.ReduceByHash:
@@ -337,17 +362,27 @@ class _RoundsOnBeam:
         self._users = users
         self._add = add
 
-    def measure(
-        self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
+    def choose(
+        self,
+        edges: Sequence[int],
+        first: Callable[[pa.Table], pa.Table],
+        choose: Callable[[Sequence[int], Sequence[int]], Choice],
     ) -> beam.pvalue.AsSingleton:
-        sums = beam.combiners.TupleCombineFn(*[sum] * (len(edges) + 1))
-        planned = (
+        degrees = (
             self._users
-            | "Users" >> beam.Map(selection_kernels.users_by_partitions, edges=edges)
-            | "Sum" >> beam.CombineGlobally(sums)
-            | "Plan" >> beam.Map(plan)
+            | "Degrees" >> beam.Map(selection_kernels.users_by_partitions, edges=edges)
+            | "SumDegrees" >> _sum_of_cells(len(edges) + 1)
         )
-        return beam.pvalue.AsSingleton(planned)
+        tails = (
+            self._users
+            | "First" >> shuffle.on_threads(first)
+            | "BatchFirst" >> ToTables((PARTITION, WEIGHT, COUNT))
+            | "ByPartitionFirst" >> self._add
+            | "Tails" >> beam.Map(selection_kernels.partitions_by_users)
+            | "SumTails" >> _sum_of_cells(TAILS)
+        )
+        chosen = degrees | "Choose" >> beam.Map(choose, beam.pvalue.AsSingleton(tails))
+        return beam.pvalue.AsSingleton(chosen)
 
     def one_round(
         self,
@@ -355,9 +390,9 @@ class _RoundsOnBeam:
         weigh: Callable[..., pa.Table],
         decide: Callable[..., pa.Table],
         earlier: Sequence[beam.PCollection],
-        measured: beam.pvalue.AsSingleton | None,
+        choice: beam.pvalue.AsSingleton | None,
     ) -> beam.PCollection:
-        side_inputs: dict[str, Any] = {"side_input": (), "measured": measured}
+        side_inputs: dict[str, Any] = {"side_input": (), "choice": choice}
         if earlier:
             named = tuple(earlier) | f"Earlier{index}" >> beam.Flatten()
             side_inputs["side_input"] = beam.pvalue.AsList(named)
@@ -368,6 +403,36 @@ class _RoundsOnBeam:
             | f"ByPartition{index}" >> self._add
             | f"Decide{index}" >> shuffle.on_threads(decide, **side_inputs)
         )
+
+    def count_named(
+        self,
+        weigh: Callable[..., pa.Table],
+        count: Callable[..., pa.Table],
+        named: Sequence[beam.PCollection],
+        choice: beam.pvalue.AsSingleton,
+    ) -> beam.PCollection:
+        tables = tuple(named) | "Named" >> beam.Flatten()
+        zeros = tables | "Zeros" >> shuffle.on_threads(
+            selection_kernels.without_users, choice=choice
+        )
+        users = self._users | "WeighNamed" >> shuffle.on_threads(
+            weigh, side_input=beam.pvalue.AsList(tables), choice=choice
+        )
+        counted = (
+            (users, zeros)
+            | "Both" >> beam.Flatten()
+            | "BatchNamed" >> ToTables((PARTITION, WEIGHT, COUNT))
+            | "ByNamed" >> self._add
+            | "Count" >> shuffle.on_threads(count, choice=choice)
+        )
+        before = tables | "Before" >> shuffle.on_threads(
+            selection_kernels.counted_before, choice=choice
+        )
+        return (counted, before) | "AllCounts" >> beam.Flatten()
+
+
+def _sum_of_cells(cells: int) -> beam.CombineGlobally:
+    return beam.CombineGlobally(beam.combiners.TupleCombineFn(*[sum] * cells))
 
 
 def _other_users(

@@ -116,16 +116,15 @@ def in_global_window(result: Any) -> WindowedValue:
 
 
 class _OnThreadsWithSideInputs(OnThreads):
-    def process(self, element: Any, side_input: Any = (), measured: Any = None) -> Iterator[Any]:
-        side_inputs = {"side_input": side_input}
-        if measured is not None:
-            side_inputs["measured"] = measured
+    def process(self, element: Any, side_input: Any = None, choice: Any = None) -> Iterator[Any]:
+        given = {"side_input": side_input, "choice": choice}
+        side_inputs = {name: value for name, value in given.items() if value is not None}
         yield from self.submit(functools.partial(self._kernel, **side_inputs), element)
 
 
 def on_threads(kernel: Callable[..., pa.Table], **side_inputs: Any) -> beam.ParDo:
     """Maps each table to a table by a kernel, ``OnThreads``, and leaves out empty results. The
-    kernel also takes the side inputs ``side_input`` and ``measured``, if given: see
+    kernel also takes the side inputs ``side_input`` and ``choice``, if given: see
     ``selection_kernels``."""
     step = _OnThreadsWithSideInputs if side_inputs else OnThreads
     kernel = functools.partial(_unless_empty, kernel)

@@ -17,7 +17,7 @@ from .ledger import Ledger as Ledger
 from .ledger import PrivacyUnitError as PrivacyUnitError
 from .ledger import Request as Request
 from .ledger import Reservation as Reservation
-from .ledger_file import CorruptedLedgerError as CorruptedLedgerError
-from .ledger_file import LedgerLine as LedgerLine
-from .ledger_file import Origin as Origin
-from .ledger_file import State as State
+from .ledger_rows import CorruptedLedgerError as CorruptedLedgerError
+from .ledger_rows import LedgerLine as LedgerLine
+from .ledger_rows import Origin as Origin
+from .ledger_rows import State as State

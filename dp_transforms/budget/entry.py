@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dp_transforms.budget.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.ledger import Ledger
-from dp_transforms.budget.ledger_file import LedgerLine, State
+from dp_transforms.budget.ledger_rows import LedgerLine, State
 from dp_transforms.errors import InputError
 
 
@@ -18,7 +18,7 @@ class BudgetEntry:
 
     Attributes:
       content: the value of ``budget`` in a privacy.json; empty for a release without a budget.
-      ledger: the path of a ledger that must note when writing begins, or None.
+      ledger: the path or URL of a ledger that must note when writing begins, or None.
       reservations: the ids of this release's rows in that ledger.
     """
 
@@ -47,14 +47,16 @@ class BudgetEntry:
             }
         )
 
-    def in_shared_ledger(
-        self, ledger: Ledger, reservations: tuple[int, ...], announces: bool
-    ) -> BudgetEntry:
-        """Returns an entry that names the ledger and this release's reservations in it. If the
-        release ``announces`` that it is written, ``begin`` notes that there."""
+    def in_shared_ledger(self, ledger: Ledger, reservations: tuple[int, ...]) -> BudgetEntry:
+        """Returns an entry that names the ledger and this release's reservations in it, where
+        ``begin`` notes that it is written."""
         names = {"ledger_id": ledger.identity, "reservations": list(reservations)}
-        path = ledger.path if announces else None
-        return BudgetEntry({**self.content, **names}, path, reservations)
+        return BudgetEntry({**self.content, **names}, ledger.path, reservations)
+
+    def for_workers_without_ledger(self) -> BudgetEntry:
+        """Returns the entry for workers that do not reach the ledger, after the process that starts
+        them has called ``begin``."""
+        return replace(self, ledger=None)
 
     @property
     def statement(self) -> dict[str, Any]:
@@ -71,7 +73,11 @@ class BudgetEntry:
         if self.ledger is None:
             return
         try:
-            Ledger.open(self.ledger).begin(self.reservations)
+            ledger = Ledger.open(self.ledger)
+            if ledger.identity != self.content["ledger_id"]:
+                # As where a worker's machine has another file of this name.
+                raise ValueError(f"{self.ledger} is another ledger here than where the job started")
+            ledger.begin(self.reservations)
         except OSError as error:
             reason = (error.strerror or "the filesystem refused").lower()
             raise InputError(

@@ -12,8 +12,9 @@ bound what failures tell:
    the data too, for example if a query makes a null where a condition holds. Each free failure
    tells at most which of a few kinds of fault it was.
 3. **A job's row is in the ledger before any record is read.** So a process that fails or is killed
-   while it reads records has a row to charge. Planning a query may read records before the price is
-   known: a row without a cost notes it, and no query is planned where no free failure is left.
+   while it reads records has a row to charge. Planning a query, or finding the types of
+   JSON lines, reads records before the price is known: a row without a cost notes it first, and
+   neither is begun where no free failure is left.
 
 No rule makes failures differentially private: a failure is an exact answer, whatever was paid for
 it. Whoever may choose the parameters of jobs and see how they fail must be trusted with the data

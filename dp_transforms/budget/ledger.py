@@ -1,9 +1,9 @@
-"""Keeps a privacy budget on disk, which several jobs share and spend once.
+"""Keeps a privacy budget, which several jobs share and spend once.
 
 The protocol of a job:
 
   1. ``reserve`` checks, in one transaction, that the cost fits, and writes the reservation. When it
-     returns, the reservation is on the disk. Only then may data be read.
+     returns, the reservation is on a disk. Only then may data be read.
   2. ``begin`` is called by a job that announces its release, before it writes anything that depends
      on the data. From then on the reservation is not given back.
   3. ``commit`` follows the release; or ``give_back``, if the job failed before ``begin``.
@@ -18,45 +18,61 @@ unit.
 **Why giving back is private.** ``begin`` and ``give_back`` are transactions on the same row, of
 which the first one wins: once a reservation is given back, ``begin`` refuses and nothing can be
 written under it; once a release has begun, ``give_back`` refuses. So nothing has come out of a job
-whose reservation was given back, except that it failed. This holds for crashes too: if a process
-that seems to have ended, by its number and start on the same boot of the same machine, still runs,
-``begin`` stops it. The fact of a failure may depend on the data; ``failures`` says which failures
-are charged, and why a ledger has only so many free ones. It depends on the noise no more than the
-time of a release does: before ``begin``, noise is in memory only. A caller that does not announce
-its release (``announces=False``, for example if a remote runner may go on without its launcher)
-gets nothing back but by ``abandon``, in which a person vouches for it.
+whose reservation was given back, except that it failed. The fact of a failure may depend on the
+data; ``failures`` says which failures are charged, and why a ledger has only so many free ones. It
+depends on the noise no more than the time of a release does: before ``begin``, noise is in memory
+only. A caller that does not announce its release (``announces=False``) gets nothing back but
+by ``abandon``, in which somebody vouches for it.
 
-The file is an SQLite database of mode 600 with a rollback journal, which needs no shared memory.
-Each step is a connection and a transaction of its own. A checksum on each row finds damage, not
-fraud: whoever may write the file can also forge it, and an older copy in its place cannot be told
-from the ledger at that time. Its POSIX record locks work on local disks and on NFS with locks.
+**Jobs that end without a word.** The next job that reserves gives back the reservations of jobs
+that have ended, as far as it can see: on a job's own machine by the number and start of its
+process, elsewhere by its lease, which a job renews (``held``) until it has ended. This may be
+wrong: a process may be stopped for longer than its lease, or a clock may be ahead. It is private
+all the same, because no clock decides what counts as spent. A reservation counts until its row says
+"failed", and the transaction that writes this is the one that reserves without it. So a process
+that wakes up finds its row either closed, and then ``begin`` refuses; or open, and then all others
+have counted it. At worst a job fails that could have gone on.
+
+A ledger lies in a file or in PostgreSQL. The file is an SQLite database of mode 600 with a rollback
+journal, which needs no shared memory. Each step is a connection and a transaction of its own. A
+checksum on each row finds damage, not fraud: whoever may write a ledger can also forge it, and an
+older copy in its place cannot be told from the ledger at that time. So a database server must not
+fail over to one that lacks the last commits. The file's POSIX record locks work on local disks and
+on NFS with locks; the times of its leases come from the clocks of the machines. In PostgreSQL all
+times are the server's.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 import secrets
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dp_transforms.budget import ledger_file
 from dp_transforms.budget.budget import Cost, PrivacyBudget, PrivacyFilter, PrivacyUnit
 from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures
-from dp_transforms.budget.ledger_file import (
+from dp_transforms.budget.ledger_file import LedgerFile
+from dp_transforms.budget.ledger_rows import (
+    Contents,
     CorruptedLedgerError,
     Header,
     LedgerLine,
+    LedgerStore,
     Origin,
     State,
     check_text,
     free_failures_left,
-    transaction,
+    later,
 )
+from dp_transforms.database_urls import is_postgresql
 from dp_transforms.mechanisms.decimals import Number
+
+LEASE_SECONDS = 300.0
+"""How long a reservation of a job of another machine stays open after the job was last heard of."""
+_RENEWALS_IN_A_LEASE = 10
 
 Lines = tuple[LedgerLine, ...]
 
@@ -82,7 +98,7 @@ class Request(NamedTuple):
 
 
 class Ledger:
-    """A ledger is a budget's file, made by ``create`` and read by ``open``.
+    """A ledger is a budget in a file or a database, made by ``create`` and read by ``open``.
 
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "budget.ledger")
@@ -97,14 +113,14 @@ class Ledger:
     dp_transforms.budget.ledger.BudgetExceededError: epsilon 0.8, delta 0 asked for, but ...
 
     Attributes:
-      path, identity: of the file, and a random name of this ledger.
+      path, identity: the path of its file, or its URL; and a random name of this ledger.
       unit: the unit that neighbours add, remove or replace.
       budget, composition_delta: the whole budget, and the part of delta for composition.
       free_failures: how many reservations of failed jobs it gives back.
     """
 
-    def __init__(self, path: str, header: Header):
-        self.path, self._header = path, header
+    def __init__(self, store: LedgerStore, header: Header):
+        self._store, self.path, self._header = store, store.name, header
         self.identity, self._filter, self.unit, self.free_failures = header
         self.budget = self._filter.budget
         self.composition_delta = self._filter.composition_delta
@@ -119,10 +135,12 @@ class Ledger:
         unit: PrivacyUnit = PrivacyUnit.USER,
         free_failures: int = FREE_FAILURES,
     ) -> Ledger:
-        """Makes a ledger, whose file appears whole or not at all.
+        """Makes a ledger, which appears whole or not at all.
 
         Args:
-          path: of a file that does not exist, on a file system that locks.
+          path: of a file that does not exist, on a file system that locks; or a URL,
+            postgresql://USER@HOST/DATABASE (extra: ledger), without a password. A name of a schema
+            may follow, as #SCHEMA; by default it is privacy_ledger.
           epsilon, delta, unit: the whole budget, and its unit.
           composition_delta: the part of delta by which many small reservations cost less than the
             sum of their epsilons; the rest is for mechanisms with a delta of their own.
@@ -131,33 +149,39 @@ class Ledger:
 
         Raises:
           FileExistsError: the path exists; a ledger is never replaced.
-          ValueError: a parameter is out of its range.
-          OSError: the file cannot be written.
+          ValueError: a parameter is out of its range, or a URL has a password.
+          InputError: the driver is not installed, or the URL cannot be read.
+          OSError: the file or the database cannot be written.
         """
         privacy_filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
         check_free_failures(free_failures)
         header = Header(secrets.token_hex(8), privacy_filter, unit, free_failures)
-        path = os.path.abspath(os.fspath(path))
-        ledger_file.create(path, header)
-        return cls(path, header)
+        store = _store_of(path)
+        store.create(header)
+        return cls(store, header)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Ledger:
-        """Opens a ledger that exists, and leaves any other file unchanged.
+        """Opens a ledger that exists, by its path or URL, and leaves any other file unchanged.
 
         Raises:
-          FileNotFoundError: there is no file.
-          CorruptedLedgerError: the file is damaged, or no ledger.
-          OSError: the file cannot be read.
+          FileNotFoundError: there is none.
+          CorruptedLedgerError: it is damaged, or no ledger.
+          OSError: it cannot be read.
+          ValueError, InputError: see ``create``.
         """
-        path = os.path.abspath(os.fspath(path))
-        with transaction(path) as connection:
-            return cls(path, ledger_file.read(connection, path)[0])
+        store = _store_of(path)
+        with store.transaction() as stored:
+            return cls(store, stored.header)
+
+    @staticmethod
+    def check_path(path: str | os.PathLike[str]) -> None:
+        """Raises a ValueError for a URL that ``create`` and ``open`` refuse, without connecting."""
+        _store_of(path)
 
     def lines(self) -> Lines:
         """Returns all reservations in order; raises as ``open``."""
-        with transaction(self.path) as connection:
-            return self._read(connection)
+        return self._stored().lines
 
     def of_job(self, job_id: str) -> Lines:
         """Returns the reservations of a job that count as spent."""
@@ -214,17 +238,23 @@ class Ledger:
         return reservation
 
     def reserve_all(
-        self, requests: Sequence[Request], origin: Origin | None = None, announces: bool = False
+        self,
+        requests: Sequence[Request],
+        origin: Origin | None = None,
+        announces: bool = False,
+        lease_seconds: float | None = None,
     ) -> list[Reservation]:
         """Spends several parts of the budget, or none of them.
 
-        Before, it gives back the reservations of jobs that ended without beginning a release, if
-        the ledger has free failures left.
+        Before, it gives back the reservations of jobs that ended without beginning a release, as
+        far as can be seen from here, if the ledger has free failures left.
 
         Args:
           requests, origin: the parts, and the job that reserves them.
           announces: the caller promises to call ``begin`` before anything that depends on the data
             leaves its process. Only then is anything ever given back.
+          lease_seconds: other machines take the job for ended if it has not renewed its lease
+            (``held``) for so long; by default they never do.
 
         Raises:
           BudgetExceededError: the parts do not fit; nothing is reserved.
@@ -242,12 +272,14 @@ class Ledger:
                     f"release is for those that {request.unit.neighbours}: losses of the two do "
                     "not add up; take another ledger"
                 )
-        with self._writing() as (lines, write):
+        with self._writing() as stored:
+            lines = stored.lines
             # Exactly the lines that do not count below are closed here, in one transaction. So a
             # worker whose parent is gone finds its line either counted or closed.
-            write(line.closed(State.FAILED) for line in lines if line.is_lost)
+            stored.write(line.closed(State.FAILED, stored.time) for line in lines if line.is_lost)
             if origin.job_id and _of_job(lines, origin.job_id):
                 raise JobExistsError(f"{self.path} has reservations of job {origin.job_id!r}")
+            until = later(stored.time, lease_seconds) if lease_seconds else ""
             spent, made = _spent(lines), []
             for number, (purpose, cost, unit) in enumerate(requests, 1 + len(lines)):
                 if not self._filter.admits(spent, cost):
@@ -257,8 +289,14 @@ class Ledger:
                         f"({self.budget}) only {self._filter.remaining(spent, ranges)} is left"
                     )
                 spent.append(cost)
-                made.append(LedgerLine(number, purpose, cost, unit, origin, announces))
-            write(made)
+                made.append(
+                    LedgerLine(
+                        *(number, purpose, cost, unit, origin, announces),
+                        reserved_at=stored.time,
+                        leased_until=until,
+                    )
+                )
+            stored.write(made)
         return [Reservation(self, line.id) for line in made]
 
     def begin(self, ids: Iterable[int]) -> None:
@@ -268,20 +306,51 @@ class Ledger:
           ValueError: a reservation is not open: write nothing.
           OSError: the note could not be written: write nothing.
         """
-        with self._writing() as (lines, write):
-            found = [self._open_line(lines, number) for number in ids]
-            write(dataclasses.replace(line, begun=True) for line in found if not line.begun)
+        with self._writing() as stored:
+            wanted = [self._open_line(stored.lines, number) for number in ids]
+            stored.write(dataclasses.replace(line, begun=True) for line in wanted if not line.begun)
+
+    @contextlib.contextmanager
+    def held(self, ids: Sequence[int], lease_seconds: float = LEASE_SECONDS) -> Iterator[None]:
+        """Renews the leases of reservations in its block, by a thread, several times a lease. If
+        the ledger cannot be written for a while, it tries again: ``begin`` tells whether the
+        reservations are still open."""
+        ended = threading.Event()
+
+        def renew() -> None:
+            while not ended.wait(lease_seconds / _RENEWALS_IN_A_LEASE):
+                with contextlib.suppress(CorruptedLedgerError, OSError):
+                    self.renew(ids, lease_seconds)
+
+        renewing = threading.Thread(target=renew, name="ledger lease", daemon=True)
+        renewing.start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+    def renew(self, ids: Iterable[int], lease_seconds: float = LEASE_SECONDS) -> None:
+        """Notes that a job still runs, in those of its reservations that are open; raises an
+        OSError if the note could not be written."""
+        wanted = set(ids)
+        with self._writing() as stored:
+            until = later(stored.time, lease_seconds)
+            stored.write(
+                dataclasses.replace(line, leased_until=until)
+                for line in stored.lines
+                if line.id in wanted and line.state is State.RESERVED
+            )
 
     def give_back(self, ids: Iterable[int]) -> bool:
         """Gives back the reservations of a failed job under which nothing has begun, if the ledger
         has as many free failures left, and otherwise none; tells whether these are all. If an
         OSError says that the note could not be written, they stay spent."""
         wanted = set(ids)
-        with self._writing() as (lines, write):
-            free = [line for line in lines if line.id in wanted and line.may_be_given_back]
-            if len(free) > free_failures_left(self._header, lines):
+        with self._writing() as stored:
+            free = [line for line in stored.lines if line.id in wanted and line.may_be_given_back]
+            if len(free) > free_failures_left(self._header, stored.lines):
                 return False
-            write(line.closed(State.FAILED) for line in free)
+            stored.write(line.closed(State.FAILED, stored.time) for line in free)
         return len(free) == len(wanted)
 
     def commit(self, *ids: int) -> None:
@@ -302,8 +371,9 @@ class Ledger:
         self._close(ids, State.ABANDONED)
 
     def _close(self, ids: Iterable[int], state: State) -> None:
-        with self._writing() as (lines, write):
-            write(self._open_line(lines, number).closed(state) for number in ids)
+        with self._writing() as stored:
+            wanted = [self._open_line(stored.lines, number) for number in ids]
+            stored.write(line.closed(state, stored.time) for line in wanted)
 
     def _open_line(self, lines: Lines, number: int) -> LedgerLine:
         found = [line for line in lines if line.id == number]
@@ -312,17 +382,20 @@ class Ledger:
             raise ValueError(f"reservation {number} of {self.path} is {what}")
         return found[0]
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[tuple[Lines, Callable[[Iterable[LedgerLine]], None]]]:
-        """Yields the lines, and a function that writes lines, in an exclusive transaction."""
-        with transaction(self.path, "BEGIN IMMEDIATE") as connection:
-            yield self._read(connection), functools.partial(ledger_file.write, connection)
+    def _stored(self) -> Contents:
+        with self._store.transaction() as stored:
+            return self._checked(stored)
 
-    def _read(self, connection: sqlite3.Connection) -> Lines:
-        header, lines = ledger_file.read(connection, self.path)
-        if header != self._header:
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[Contents]:
+        """Yields the contents in a transaction that excludes others which write."""
+        with self._store.transaction(writes=True) as stored:
+            yield self._checked(stored)
+
+    def _checked(self, stored: Contents) -> Contents:
+        if stored.header != self._header:
             raise CorruptedLedgerError(f"{self.path} is another ledger than when it was opened")
-        return lines
+        return stored
 
 
 class Reservation:
@@ -358,3 +431,12 @@ def _of_job(lines: Lines, job_id: str) -> Lines:
 
 def _spent(lines: Lines) -> list[Cost]:
     return [line.cost for line in lines if line.counts]
+
+
+def _store_of(path: str | os.PathLike[str]) -> LedgerStore:
+    name = os.fspath(path)
+    if is_postgresql(name):
+        from dp_transforms.budget.ledger_postgresql import PostgresqlLedger
+
+        return PostgresqlLedger(name)
+    return LedgerFile(name)

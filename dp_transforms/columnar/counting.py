@@ -115,6 +115,16 @@ def without_partitions(pairs: pa.Table, removed: pa.Array) -> pa.Table:
     return pa.table({name: single(pairs[name]).take(rows) for name in pairs.column_names})
 
 
+def of_partitions(pairs: pa.Table, wanted: pa.Array) -> pa.Table:
+    """Keeps the pairs whose partition, plain or dictionary-encoded, is among these plain values."""
+    groups = group(single(pairs[PARTITION]))
+    kept = np.zeros(len(groups.values), np.bool_)
+    if len(wanted) and len(groups.values):
+        kept = is_in(groups.values, wanted).to_numpy(zero_copy_only=False)
+    rows = to_arrow(np.flatnonzero(kept[groups.codes]))
+    return pa.table({name: single(pairs[name]).take(rows) for name in pairs.column_names})
+
+
 def is_in(values: pa.Array, among: pa.Array) -> pa.Array:
     """Returns bools that tell which values are among others. Both are plain and of one type."""
     return pc.is_in(_comparable(values), value_set=_comparable(among))

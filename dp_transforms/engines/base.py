@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from dp_transforms.releases.all_records import AllRecordsSpec
+from dp_transforms.releases.attributes import AttributesSpec
 from dp_transforms.releases.degrees import DegreesSpec
 from dp_transforms.releases.frequency_list import ListSpec
 from dp_transforms.releases.groups import GroupsSpec
+from dp_transforms.releases.hierarchy import HierarchySpec
 from dp_transforms.releases.list_and_names import ListAndNamesSpec
 from dp_transforms.releases.names import NamesSpec
 from dp_transforms.releases.node_degrees import NodeDegreesSpec
@@ -39,8 +41,8 @@ class Engine(Protocol):
         ``SurveyedList``."""
 
     def names(self, spec: NamesSpec) -> Collections:
-        """Releases names: tables of names, at least one; and then, if ``spec.others_epsilon`` asks
-        for it, the noisy number of users who have a partition that is not named."""
+        """Releases names: tables of names, at least one; and then, if ``spec.has_entries``, entries
+        of the statement that follow from what was released: dictionaries."""
 
     def list_and_names(self, spec: ListAndNamesSpec) -> Collections:
         """Releases a list and names from the same bounded records: the collections of both."""
@@ -53,6 +55,13 @@ class Engine(Protocol):
 
     def grouped_lists(self, spec: GroupsSpec) -> Collections:
         """Releases lists of groups: triples of an attribute, a group and its ``ReleasedList``."""
+
+    def hierarchy(self, spec: HierarchySpec) -> Collections:
+        """Releases the lists of a hierarchy: pairs of a group's path and its ``ReleasedList``."""
+
+    def attribute_lists(self, spec: AttributesSpec) -> Collections:
+        """Releases a list for each attribute of users: pairs of its label and its
+        ``ReleasedList``."""
 
     def degree_list(self, spec: DegreesSpec) -> Collections:
         """Releases the degrees of a graph: one ``ReleasedList``."""

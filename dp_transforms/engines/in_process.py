@@ -11,7 +11,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -20,18 +20,25 @@ from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.bounding import Limits, distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, decoded
 from dp_transforms.columnar.scattering import Reduce
-from dp_transforms.engines import list_kernels, selection_kernels
+from dp_transforms.engines import (
+    attribute_kernels,
+    hierarchy_kernels,
+    list_kernels,
+    selection_kernels,
+)
 from dp_transforms.engines.base import Engine
 from dp_transforms.engines.local_shuffle import SpillableTables, reduced
 from dp_transforms.mechanisms.degree_projection import OUT, projections
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.selection import WeightedStrategy
+from dp_transforms.mechanisms.selection import MeasuredSelection, WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.releases import (
     AllRecordsSpec,
+    AttributesSpec,
     DegreesSpec,
     GroupsSpec,
+    HierarchySpec,
     ListAndNamesSpec,
     ListSpec,
     NamesSpec,
@@ -41,6 +48,7 @@ from dp_transforms.releases import (
     UserDegreesSpec,
 )
 from dp_transforms.releases.all_records import SurveyedList
+from dp_transforms.releases.hierarchy import Path
 from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
 from dp_transforms.threads import map_ahead
@@ -144,13 +152,13 @@ class InProcess(Engine):
         # what bounding the records by it would.
         with SpillableTables(self._bounded(spec.most_partitions)) as pairs:
             users = counting.add_histograms(map_ahead(counting.user_degrees, pairs))
-            degrees = spec.survey.release_under(users, self._secret.tape)
+            degrees = spec.survey_under(users, self._secret.tape)
             kappa = spec.kappa_after(degrees)
             kept = map_ahead(self._bound(kappa), pairs)
-            released = self._list(self._counts(kept), spec.list_mechanism(kappa))
+            released = self._list(self._counts(kept), spec.list_mechanism(degrees, kappa))
         return ([spec.surveyed(degrees, kappa, released)],)
 
-    def names(self, spec: NamesSpec) -> tuple[list[pa.Table]] | tuple[list[pa.Table], list[int]]:
+    def names(self, spec: NamesSpec) -> tuple[list[Any], ...]:
         weighted = isinstance(spec.strategy, WeightedStrategy)
         counts_others = spec.others_epsilon is not None
         if not weighted and not spec.already_bounded and not counts_others:
@@ -159,20 +167,22 @@ class InProcess(Engine):
         # Each user's distinct pairs are all in one table.
         columns = (USER, PARTITION)
         with SpillableTables(self._reduced(self._records(), columns, distinct_pairs)) as pairs:
-            selected = self._selected(pairs, spec)
+            selected, *entries = self._selected(pairs, spec)
             if not counts_others:
-                return (selected,)
+                return selected, *entries
             others = functools.partial(selection_kernels.users_of_others, side_input=selected)
             users = sum(table.num_rows for table in map_ahead(others, map(decoded, pairs)))
-            return selected, [selection_kernels.noisy_users(users, spec, self._secret)]
+            noisy = selection_kernels.noisy_users(users, spec, self._secret)
+            told = selection_kernels.entries_of_others(noisy)
+            return selected, [*itertools.chain(*entries), told]
 
-    def list_and_names(self, spec: ListAndNamesSpec) -> tuple[list[ReleasedList], list[pa.Table]]:
+    def list_and_names(self, spec: ListAndNamesSpec) -> tuple[list[Any], ...]:
         mechanism, names = spec.frequency_list.mechanism, spec.names
         pairs = self._bounded(mechanism.sensitivity)
         if isinstance(names.strategy, WeightedStrategy):
             with SpillableTables(pairs) as bounded:
                 released = self._list(self._counts(bounded), mechanism)
-                return [released], self._selected(bounded, names)
+                return [released], *self._selected(bounded, names)
         with SpillableTables(self._counts(pairs)) as counts:
             return [self._list(counts, mechanism)], self._by_counts(counts, names)
 
@@ -188,7 +198,8 @@ class InProcess(Engine):
 
     def names_by_period(self, spec: PeriodNamesSpec) -> tuple[list[pa.Table]]:
         pairs = map(distinct_pairs, self._in_periods(spec))
-        return ([*map(list_kernels.names_of_periods, self._selected(pairs, spec.names))],)
+        selected, *_ = self._selected(pairs, spec.names)
+        return ([*map(list_kernels.names_of_periods, selected)],)
 
     def grouped_lists(self, spec: GroupsSpec) -> tuple[list[tuple[str, str, ReleasedList]]]:
         tables = (list_kernels.attribute_table(table, spec.attributes) for table in self._records())
@@ -201,7 +212,8 @@ class InProcess(Engine):
             histograms = self._histograms(itertools.chain.from_iterable(in_lists))
             if spec.names is not None:
                 of_groups = (list_kernels.users_of_lists(table, spec) for table in bounded)
-                for selected in self._selected(of_groups, spec.names):
+                names, *_ = self._selected(of_groups, spec.names)
+                for selected in names:
                     wanted += selected[PARTITION].to_pylist()
         released = []
         for named_list, name in sorted(
@@ -210,6 +222,27 @@ class InProcess(Engine):
             attribute, group = named_list.label
             released.append((attribute, group, self._named(histograms[name], named_list)))
         return (released,)
+
+    def hierarchy(self, spec: HierarchySpec) -> tuple[list[tuple[Path, ReleasedList]]]:
+        tables = (hierarchy_kernels.in_leaf_groups(table, spec) for table in self._records())
+        bound = self._bound(spec.max_partitions_per_user)
+        pairs = self._bounding(self._reduced(tables, (USER, PARTITION), bound))
+        histograms = self._histograms(map(decoded, pairs))
+        return (hierarchy_kernels.release_histograms(histograms, spec, self._secret),)
+
+    def attribute_lists(self, spec: AttributesSpec) -> tuple[list[tuple[str, ReleasedList]]]:
+        tables = (attribute_kernels.value_table(table, spec) for table in self._records())
+        columns = attribute_kernels.columns_of(spec)
+        keep = attribute_kernels.one_value_rule(spec, self._secret)
+        bounded = self._bounding(self._reduced(tables, columns, keep))
+        in_lists = (attribute_kernels.in_attribute_lists(table, spec) for table in bounded)
+        histograms = self._histograms(itertools.chain.from_iterable(in_lists))
+        return (
+            [
+                (named_list.label[0], self._named(histograms.get(name, {}), named_list))
+                for name, named_list in attribute_kernels.lists_of(spec).items()
+            ],
+        )
 
     def degree_list(self, spec: DegreesSpec) -> tuple[list[ReleasedList]]:
         to = OUT if spec.degree_bound is not None else spec.degree
@@ -278,13 +311,14 @@ class InProcess(Engine):
         kept = self._reduced(tables, (USER, PARTITION, LIST), bound)
         return map(list_kernels.in_periods, self._bounding(kept))
 
-    def _selected(self, pairs: Tables, spec: NamesSpec) -> list[pa.Table]:
-        """Selects from tables of distinct pairs, each of which has all pairs of its users."""
+    def _selected(self, pairs: Tables, spec: NamesSpec) -> tuple[list[Any], ...]:
+        """Selects from tables of distinct pairs, each of which has all pairs of its users: returns
+        tables of names and, if the strategy makes a choice, entries of the statement."""
         strategy = spec.strategy
         if not isinstance(strategy, WeightedStrategy):
             if not spec.already_bounded:
                 pairs = map_ahead(self._bound(strategy.max_partitions_per_user), pairs)
-            return self._by_counts(self._counts(pairs), spec)
+            return (self._by_counts(self._counts(pairs), spec),)
 
         def add(tables: Tables) -> Iterator[pa.Table]:
             return self._reduced(tables, (PARTITION, counting.WEIGHT, COUNT), counting.sum_counts)
@@ -293,10 +327,16 @@ class InProcess(Engine):
         with contextlib.ExitStack() as stack:
             if not isinstance(pairs, SpillableTables):
                 pairs = stack.enter_context(SpillableTables(pairs))
-            selected = selection_kernels.in_rounds(
+            rounds = selection_kernels.in_rounds(
                 selection_kernels.InMemory(pairs, add), strategy, spec.context, self._secret
             )
-        return self._at_least_one(itertools.chain.from_iterable(selected), spec)
+        columns = selection_kernels.columns_of(spec)
+        named = (table.select(columns) for table in itertools.chain.from_iterable(rounds.named))
+        selected = self._at_least_one(named, spec)
+        if rounds.choice is None:
+            return (selected,)
+        assert isinstance(strategy, MeasuredSelection)
+        return selected, [selection_kernels.entries_of(rounds.choice, strategy)]
 
     def _by_counts(self, counts: Tables, spec: NamesSpec) -> list[pa.Table]:
         decide = selection_kernels.decision_function(spec, self._secret)

@@ -20,8 +20,6 @@ import collections
 import contextlib
 import itertools
 import os
-import pathlib
-import resource
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TypeVar
@@ -49,6 +47,7 @@ from dp_transforms.columnar.scattering import (
     pack,
     unpack,
 )
+from dp_transforms.engines.memory import memory_limit
 from dp_transforms.threads import THREADS, map_ahead
 
 # One shuffle, or one ``SpillableTables``, keeps 1 / 16 of the memory in records; up to three exist
@@ -60,7 +59,6 @@ _SEGMENT_BYTES = 4 << 20
 _LENGTH_BYTES = 8
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
-_CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 T = TypeVar("T")
 
@@ -152,20 +150,6 @@ class SpillableTables(Iterable[pa.Table], contextlib.AbstractContextManager["Spi
 
     def __exit__(self, *error: object) -> None:
         self._buckets.__exit__(*error)
-
-
-def memory_limit() -> int:
-    """Returns the bytes of memory that this process may have, by the machine, its control group and
-    its own limits (``ulimit -v`` and ``-d``)."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    own = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
-    limits += [limit for limit in own if limit != resource.RLIM_INFINITY]
-    for path in _CONTROL_GROUPS:
-        try:
-            limits.append(int(pathlib.Path(path).read_text()))
-        except (OSError, ValueError):  # there is no file, or no number in it
-            continue
-    return min(limits)
 
 
 def _batches(

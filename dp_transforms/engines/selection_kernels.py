@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,16 +32,19 @@ from dp_transforms.columnar.columns import (
 )
 from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.hashing import KeyedUniforms
-from dp_transforms.mechanisms.arrays import BoolArray
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
     MeasuredSelection,
     WeightedStrategy,
 )
-from dp_transforms.mechanisms.selection.measured import users_in_classes
-from dp_transforms.mechanisms.selection.rounds import RoundPlan
-from dp_transforms.mechanisms.selection.threshold_distribution import ThresholdDistribution
+from dp_transforms.mechanisms.selection.measured import Choice
+from dp_transforms.mechanisms.selection.population import degree_cells, tail_cells
+from dp_transforms.mechanisms.selection.threshold_distribution import (
+    CONFIDENCE,
+    ThresholdDistribution,
+)
 from dp_transforms.runtime.python_values import column_of
 from dp_transforms.threads import map_ahead
 
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     from dp_transforms.runtime.job_secret import JobSecret
 
 _Names = TypeVar("_Names")
-_Measured = TypeVar("_Measured")
+_Choice = TypeVar("_Choice")
 
 
 def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Callable[..., pa.Table]]:
@@ -69,13 +72,18 @@ def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Callable[..., 
     ]
 
 
-class RoundRunner(Protocol[_Names, _Measured]):
+class RoundRunner(Protocol[_Names, _Choice]):
     """A runner carries out rounds on all distinct (user, partition) pairs."""
 
-    def measure(
-        self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
-    ) -> _Measured:
-        """Returns the plan for the numbers of users in classes, see ``users_in_classes``."""
+    def choose(
+        self,
+        edges: Sequence[int],
+        first: Callable[[pa.Table], pa.Table],
+        choose: Callable[[Sequence[int], Sequence[int]], Choice],
+    ) -> _Choice:
+        """Returns what ``choose`` makes of the cells of a look, see ``population``: of users by
+        their numbers of partitions, and the tails of the numbers of users that partitions have
+        among the pairs that ``first`` keeps of a table and weighs."""
 
     def one_round(
         self,
@@ -83,33 +91,64 @@ class RoundRunner(Protocol[_Names, _Measured]):
         weigh: Callable[..., pa.Table],
         decide: Callable[..., pa.Table],
         earlier: Sequence[_Names],
-        measured: _Measured | None,
+        choice: _Choice | None,
     ) -> _Names:
         """Returns the names that ``decide`` selects from the sums of weights by ``weigh``.
 
         Both functions take a table, tables with the names of earlier rounds (``side_input``), and
-        the plan (``measured``), if there is one.
+        the choice (``choice``), if there is one.
         """
+
+    def count_named(
+        self,
+        weigh: Callable[..., pa.Table],
+        count: Callable[..., pa.Table],
+        named: Sequence[_Names],
+        choice: _Choice,
+    ) -> _Names:
+        """Returns what ``count`` makes of the numbers of users of named partitions, by ``weigh``,
+        and of 0 for each of ``named``. Both functions take arguments as in ``one_round``."""
+
+
+class Rounds(NamedTuple):
+    """Holds what rounds come to: collections of named partitions, and the choice, if any."""
+
+    named: list[Any]
+    choice: Any = None
 
 
 def in_rounds(
-    runner: RoundRunner[_Names, _Measured],
+    runner: RoundRunner[_Names, _Choice],
     strategy: WeightedStrategy,
     context: str,
     secret: JobSecret,
-) -> list[_Names]:
+) -> Rounds:
     by = f"{context} by {identifier(strategy)}"
-    measured = None
+    choice = None
     if isinstance(strategy, MeasuredSelection):
-        tape = secret.tape(f"{by}, statistic")
-        measured = runner.measure(strategy.edges, functools.partial(strategy.plan, tape=tape))
+        key = secret.key("bound contributions, look")
+        first = functools.partial(_weigh_first, key=key)
+        tape = secret.tape(f"{by}, look")
+        choice = runner.choose(strategy.edges, first, functools.partial(strategy.choose, tape=tape))
     selected: list[_Names] = []
     for index, bound in enumerate(bounds(strategy, secret)):
         of_round = functools.partial(functools.partial, strategy=strategy, index=index)
         weigh = of_round(weigh_remaining, bound=bound)
         decide = of_round(select_round, key=secret.key(f"{by}, round {index}"))
-        selected.append(runner.one_round(index, weigh, decide, selected, measured))
-    return selected
+        selected.append(runner.one_round(index, weigh, decide, selected, choice))
+    if not (isinstance(strategy, MeasuredSelection) and strategy.counted):
+        return Rounds(selected, choice)
+    bound = functools.partial(distinct_pairs, key=secret.key("bound contributions, counts"))
+    weigh = functools.partial(weigh_named, strategy=strategy, bound=bound)
+    count = functools.partial(count_named, strategy=strategy, key=secret.key(f"{by}, counts"))
+    assert choice is not None
+    return Rounds([runner.count_named(weigh, count, selected, choice)], choice)
+
+
+def _weigh_first(pairs: pa.Table, key: bytes) -> pa.Table:
+    """Counts the users of each partition, where one partition of each user counts."""
+    first = distinct_pairs(decoded(pairs), at_most=1, key=key)
+    return counting.weigh_pairs(first, np.ones_like)
 
 
 def decision_function(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
@@ -165,7 +204,7 @@ def select_from_counts(
     public = None
     if public_distribution is not None:
         is_public = counting.is_in(single(table[PARTITION]), _names(side_input))
-        public = selected(public_distribution, table.filter(is_public))
+        public = _at_least_zero(selected(public_distribution, table.filter(is_public)))
         table = table.filter(pc.invert(is_public))
     counts = table[COUNT].to_numpy()
     needed = counts >= strategy.pre_threshold
@@ -198,6 +237,15 @@ def _selected(
     return pa.table(columns)
 
 
+def _at_least_zero(selected: pa.Table) -> pa.Table:
+    """Replaces noisy counts below 0, of public partitions, by 0; their intervals stay."""
+    if NOISY_COUNT not in selected.column_names:
+        return selected
+    counts = pc.max_element_wise(selected[NOISY_COUNT], 0)
+    place = selected.column_names.index(NOISY_COUNT)
+    return selected.set_column(place, NOISY_COUNT, counts)
+
+
 def _names(tables: Sequence[pa.Table]) -> pa.Array:
     return single(concat(list(tables))[PARTITION])
 
@@ -222,11 +270,18 @@ class InMemory:
     ):
         self._pairs, self._add = pairs, add
 
-    def measure(
-        self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
-    ) -> RoundPlan:
-        users = [users_by_partitions(table, edges) for table in self._pairs]
-        return plan(np.sum(users, axis=0).tolist() if users else [0] * (len(edges) + 1))
+    def choose(
+        self,
+        edges: Sequence[int],
+        first: Callable[[pa.Table], pa.Table],
+        choose: Callable[[Sequence[int], Sequence[int]], Choice],
+    ) -> Choice:
+        degrees, tails = degree_cells(NOBODY, edges), tail_cells(NOBODY)
+        for table in self._pairs:
+            degrees += users_by_partitions(table, edges)
+        for sums in self._add(map_ahead(first, self._pairs)):
+            tails += partitions_by_users(sums)
+        return choose(degrees.tolist(), tails.tolist())
 
     def one_round(
         self,
@@ -234,14 +289,28 @@ class InMemory:
         weigh: Callable[..., pa.Table],
         decide: Callable[..., pa.Table],
         earlier: Sequence[list[pa.Table]],
-        measured: RoundPlan | None,
+        choice: Choice | None,
     ) -> list[pa.Table]:
         side_inputs = {
             "side_input": list(itertools.chain.from_iterable(earlier)),
-            "measured": measured,
+            "choice": choice,
         }
         weighed = map_ahead(functools.partial(weigh, **side_inputs), self._pairs)
         return [decide(sums, **side_inputs) for sums in self._add(weighed)]
+
+    def count_named(
+        self,
+        weigh: Callable[..., pa.Table],
+        count: Callable[..., pa.Table],
+        named: Sequence[list[pa.Table]],
+        choice: Choice,
+    ) -> list[pa.Table]:
+        tables = list(itertools.chain.from_iterable(named))
+        side_inputs = {"side_input": tables, "choice": choice}
+        zeros = map(functools.partial(without_users, choice=choice), tables)
+        weighed = map_ahead(functools.partial(weigh, **side_inputs), self._pairs)
+        counts = (count(sums, choice=choice) for sums in self._add(itertools.chain(weighed, zeros)))
+        return [*counts, *map(functools.partial(counted_before, choice=choice), tables)]
 
 
 def select_in_memory(
@@ -249,17 +318,25 @@ def select_in_memory(
 ) -> pa.Table:
     """Selects in rounds, in this process, from one table of all distinct (user, partition) pairs;
     returns partitions in no order."""
-    runner = InMemory([pairs], lambda tables: map(counting.sum_counts, tables))
-    selected: list[list[pa.Table]] = in_rounds(runner, strategy, context, secret)
-    return concat(list(itertools.chain.from_iterable(selected)))
+    runner = InMemory([pairs], lambda tables: [counting.sum_counts(concat(list(tables)))])
+    rounds = in_rounds(runner, strategy, context, secret)
+    return concat(list(itertools.chain.from_iterable(rounds.named)))
 
 
-def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
-    """Counts users by class of their number of partitions, see ``users_in_classes``, from all
-    distinct pairs of each user."""
+NOBODY = np.array([], np.int64)
+
+
+def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> IntArray:
+    """Counts users by their number of partitions, see ``degree_cells``, from all distinct pairs of
+    each user."""
     has = np.bincount(single(pairs[USER]).indices.to_numpy())
     # A dictionary may hold users without a row.
-    return users_in_classes(has[has > 0], edges)
+    return degree_cells(has[has > 0], edges)
+
+
+def partitions_by_users(sums: pa.Table) -> IntArray:
+    """Returns the tails of a table of total counts, see ``tail_cells``."""
+    return tail_cells(sums[COUNT].to_numpy())
 
 
 def weigh_remaining(
@@ -268,11 +345,11 @@ def weigh_remaining(
     strategy: WeightedStrategy,
     index: int,
     side_input: Sequence[pa.Table],
-    measured: RoundPlan | None = None,
+    choice: Choice | None = None,
 ) -> pa.Table:
     """Sums the weights of a round by partition, from all distinct pairs of each user, without
     partitions of the tables ``side_input``; after the last round of a plan there are no weights."""
-    strategy = strategy.branch(measured)
+    strategy = strategy.branch(choice)
     if index >= strategy.most_rounds:
         return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
     weights = functools.partial(strategy.weights, index, named=rows_of(side_input))
@@ -280,6 +357,93 @@ def weigh_remaining(
     pairs = decoded(_of_others(pairs, side_input))
     bounded = bound(pairs, at_most=strategy.max_partitions_per_user)
     return counting.weigh_pairs(bounded, weights)
+
+
+def weigh_named(
+    pairs: pa.Table,
+    strategy: WeightedStrategy,
+    bound: Callable[..., pa.Table],
+    side_input: Sequence[pa.Table],
+    choice: Choice,
+) -> pa.Table:
+    """Counts users of the partitions in the tables ``side_input``, from all distinct pairs of each
+    user: as many partitions of each count as the choice says."""
+    later = strategy.branch(choice).later_counts
+    if later is None or not side_input:
+        return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
+    named = counting.of_partitions(pairs, _names(side_input))
+    return counting.weigh_pairs(bound(decoded(named), at_most=later.partitions), np.ones_like)
+
+
+def without_users(named: pa.Table, choice: Choice) -> pa.Table:
+    """Returns zeros for named partitions, as ``weigh_named`` counts: they are counted even if no
+    user is left. Where counts come from the selection, there are none."""
+    names = named.select([PARTITION]) if choice.plan.counted else named.slice(0, 0)
+    zeros = pa.array(np.zeros(names.num_rows, np.int64))
+    return pa.table({PARTITION: single(names[PARTITION]), counting.WEIGHT: zeros, COUNT: zeros})
+
+
+def counted_before(named: pa.Table, choice: Choice) -> pa.Table:
+    """Returns named partitions with the counts by which they were selected, if they were."""
+    if not choice.plan.counted and NOISY_COUNT in named.column_names:
+        return named
+    return _with_counts(single(named[PARTITION]).slice(0, 0), *[np.array([], np.int64)] * 3)
+
+
+def count_named(
+    table: pa.Table, strategy: WeightedStrategy, key: bytes, choice: Choice
+) -> pa.Table:
+    """Adds noise to the total numbers of users of named partitions.
+
+    Args:
+      table: the sums of ``weigh_named`` and of ``without_users``.
+      key: 32 secret bytes, used for nothing else.
+
+    Returns:
+      Columns ``partition``, ``noisy_count``, ``low`` and ``high``.
+    """
+    partitions, users = single(table[PARTITION]), table[COUNT].to_numpy()
+    later = strategy.branch(choice).later_counts
+    if later is None or not len(partitions):
+        return _with_counts(partitions.slice(0, 0), *[np.array([], np.int64)] * 3)
+    uniforms = KeyedUniforms(partitions, key)
+    noisy = later.noisy(users, uniforms.words, uniforms.prefix)
+    return _with_counts(partitions, noisy, *later.intervals(noisy))
+
+
+def _with_counts(partitions: pa.Array, *counts: IntArray) -> pa.Table:
+    columns = map(pa.array, counts)
+    return pa.table(
+        {PARTITION: partitions} | dict(zip((NOISY_COUNT, LOW, HIGH), columns, strict=True))
+    )
+
+
+def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
+    """Returns the entries of a statement that follow from a choice: public numbers."""
+    plan, branch = choice.plan, strategy.branch(choice)
+    entries: dict[str, Any] = {
+        "choice": choice.describe(),
+        "plan": plan._asdict() | {"counts_share": str(plan.counts_share)},
+    }
+    if not strategy.declared:
+        entries |= {
+            "max_partitions_per_user": plan.partitions,
+            "max_partitions_per_user_is": "chosen by the look, and enforced in each round",
+        }
+    counted_of = "users, each in at most {} partitions, chosen at random"
+    if branch.counting is not None:
+        entries |= branch.counting.parameters()
+        entries["noisy_counts_are_of"] = counted_of.format(plan.partitions)
+    if branch.later_counts is not None:
+        entries["count_noise"] = branch.later_counts.describe()
+        entries["noisy_counts_are_of"] = counted_of.format(f"{plan.counted} named")
+        entries["count_intervals"] = {"confidence": float(CONFIDENCE), "of": "each count"}
+    return entries
+
+
+def entries_of_others(users: int) -> dict[str, Any]:
+    """Returns the entry of a statement for a noisy number of users."""
+    return {"users_of_other_partitions": users}
 
 
 def users_of_others(records: pa.Table, side_input: Sequence[pa.Table]) -> pa.Table:
@@ -313,15 +477,19 @@ def select_round(
     index: int,
     key: bytes,
     side_input: Sequence[pa.Table],
-    measured: RoundPlan | None = None,
+    choice: Choice | None = None,
 ) -> pa.Table:
     """Selects the partitions of a round from the total sums of ``weigh_remaining``; the key is 32
-    secret bytes of this round alone."""
+    secret bytes of this round alone. Adds the columns of ``count_named`` where the strategy decides
+    by noisy counts."""
     partitions = single(table[PARTITION])
     if not len(partitions):
         return table.select([PARTITION])
-    strategy = strategy.branch(measured)
+    strategy = strategy.branch(choice)
     sums, users = (table[name].to_numpy() for name in (counting.WEIGHT, COUNT))
+    if strategy.counting is not None:
+        counts = table.select([PARTITION, COUNT])
+        return _selected(strategy.counting, counts, key, noisy_counts=True, intervals=True)
     uniforms = KeyedUniforms(partitions, key, users >= strategy.pre_threshold)
     keep = strategy.decide_round(
         index, sums, users, uniforms.words, uniforms.prefix, rows_of(side_input)

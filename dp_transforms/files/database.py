@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dp_transforms.database_urls import has_password
 from dp_transforms.errors import InputError, ValuesError, as_input_error
 from dp_transforms.files.logical_types import (
     as_text,
@@ -73,25 +74,6 @@ class _Query(RecordSource):
     @abstractmethod
     def _read(self) -> Iterator[pa.Table]:
         """Yields the needed columns of the rows, a batch at a time."""
-
-
-def has_password(database: str | None) -> bool:
-    """Tells whether a database's URL has a password: after the user's name, or as a parameter.
-
-    >>> [has_password(f"postgresql://{rest}") for rest in ("me:x@host/shop", "host/?password=x")]
-    [True, True]
-    >>> [has_password(f"postgresql://{rest}") for rest in ("me@host/shop", "me:@host:5432/shop")]
-    [False, False]
-    """
-    kind, _, rest = (database or "").partition("://")
-    if kind not in ("postgres", "postgresql"):
-        return False
-    # By hand: in a password that is not quoted, a slash or a question mark may stand.
-    before_host, at, _ = rest.rpartition("@")
-    parameters = urllib.parse.parse_qs(rest.partition("?")[2])
-    return bool(at and before_host.partition(":")[2]) or bool(
-        {"password", "sslpassword"} & parameters.keys()
-    )
 
 
 class RecordQuery(_Query):

@@ -19,6 +19,8 @@ RANKS_FILE = "rank_frequency.png"
 CURVE_FILE = "guessing_curve.png"
 GROUPS_FILE = "groups.png"
 NAMES_PICTURE = "names.png"
+ATTRIBUTES_PICTURE = "entropies.png"
+UNIQUE_PICTURE = "unique.png"
 COMPARISON_FILE = "comparison.html"
 COMPARISON_PICTURE = "comparison.png"
 REPORT_FILES = (
@@ -27,6 +29,8 @@ REPORT_FILES = (
     CURVE_FILE,
     GROUPS_FILE,
     NAMES_PICTURE,
+    ATTRIBUTES_PICTURE,
+    UNIQUE_PICTURE,
     COMPARISON_FILE,
     COMPARISON_PICTURE,
 )
@@ -38,6 +42,12 @@ FREQUENCIES_HEADER = b"frequency,multiplicity\n"
 LISTS_FILE = "released_lists.csv"
 LISTS_HEADER = b"attribute,group,frequency,multiplicity\n"
 
+HIERARCHY_FILE = "released_hierarchy.csv"
+"""The lists of a hierarchy; its columns are the levels, and those of ``FREQUENCIES_HEADER``."""
+
+ATTRIBUTES_FILE = "released_attributes.csv"
+ATTRIBUTES_HEADER = b"attribute,frequency,multiplicity\n"
+
 SURVEY_FILE = "survey_of_degrees.csv"
 """The survey beside a list, in the format of ``DEGREES_FILE``."""
 ALL_RECORDS_FILE = "all_records.csv"
@@ -46,11 +56,15 @@ ALL_RECORDS_FILE = "all_records.csv"
 COORDINATES_FILE = "noisy_coordinates.csv"
 COORDINATES_HEADER = b"arm,index,value\n"
 GROUPED_COORDINATES_HEADER = b"attribute,group,arm,index,value\n"
+ATTRIBUTE_COORDINATES_HEADER = b"attribute,arm,index,value\n"
 """The noisy numbers from which lists are decoded, beside them."""
 
 PARTITIONS_FILE = "released_partitions.csv"
 COUNTS = ("noisy_count", "low", "high")
 """The last columns of ``PARTITIONS_FILE``, if noisy counts are asked for."""
+
+NAMED_USERS_FILE = "named_users.csv"
+"""Estimated users of named partitions, beside ``PARTITIONS_FILE``, if a list tells more of them."""
 
 DEGREES_FILE = "released_user_degrees.csv"
 DEGREES_HEADER = b"partitions_from,users\n"
@@ -100,15 +114,7 @@ def period_names(period: str, span: str) -> list[str]:
     """
     if not isinstance(period, str) or period not in PERIODS:
         raise ValueError(f"period must be one of {', '.join(PERIODS)}, got {shown(period)}")
-    try:
-        first, last = (datetime.datetime.strptime(day, "%Y-%m-%d") for day in span.split(".."))
-        if first > last:
-            raise ValueError
-    except (AttributeError, ValueError):
-        raise ValueError(
-            "periods must be FIRST..LAST, two days such as 2026-01-01..2026-01-31, got "
-            f"{shown(span)}"
-        ) from None
+    first, last = days_of(span)
     names: dict[str, None] = {}
     step = datetime.timedelta(hours=1) if period == "hour" else datetime.timedelta(days=1)
     # Goes no further than the last day, which may be the last one of the calendar.
@@ -121,14 +127,41 @@ def period_names(period: str, span: str) -> list[str]:
     return list(names)
 
 
-def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
-    """Returns the names of the periods of times. Times are taken as written, in forms such as
-    2026-01-31, 2026-01-31 23:59 or 2026-01-31T23:59:59Z; other text, or none, is an InputError.
+def days_of(span: str) -> tuple[datetime.datetime, datetime.datetime]:
+    """Returns the first and the last day of a span, or raises a ValueError."""
+    try:
+        first, last = (datetime.datetime.strptime(day, "%Y-%m-%d") for day in span.split(".."))
+        if first > last:
+            raise ValueError
+    except (AttributeError, ValueError):
+        raise ValueError(
+            "periods must be FIRST..LAST, two days such as 2026-01-01..2026-01-31, got "
+            f"{shown(span)}"
+        ) from None
+    return first, last
+
+
+def period_start(name: str) -> datetime.datetime:
+    """Returns the beginning of a period of ``period_names``.
+
+    >>> period_start("2026-02"), period_start("2026-01-31T23")
+    (datetime.datetime(2026, 2, 1, 0, 0), datetime.datetime(2026, 1, 31, 23, 0))
+    """
+    return datetime.datetime.fromisoformat(f"{name}-01" if len(name) == _LENGTHS["month"] else name)
+
+
+def periods_of(path: str, times: pa.ChunkedArray, period: str, span: str | None = None) -> pa.Array:
+    """Returns the names of the periods of times, or "" for a time on a day that is not in the span,
+    so that the first and the last period have no records of other days. Times are taken as written,
+    in forms such as 2026-01-31, 2026-01-31 23:59 or 2026-01-31T23:59:59Z; other text, or none, is
+    an InputError.
 
     >>> import pyarrow as pa
     >>> times = pa.chunked_array([["2026-01-31", "2026-02-01 23:59"]])
     >>> periods_of("visits.csv", times, "week").to_pylist()
     ['2026-01-26', '2026-01-26']
+    >>> periods_of("visits.csv", times, "week", "2026-02-01..2026-02-28").to_pylist()
+    ['', '2026-01-26']
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -151,5 +184,9 @@ def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
         days = pc.utf8_slice_codeunits(text, 0, 10).cast(pa.date32())
     if period == "week":
         text = pc.floor_temporal(days, unit=period).cast(pa.string())
-    names = pc.utf8_slice_codeunits(text, 0, _LENGTHS[period])
-    return pc.replace_substring(names, " ", "T").take(values.indices)
+    names = pc.replace_substring(pc.utf8_slice_codeunits(text, 0, _LENGTHS[period]), " ", "T")
+    if span is not None:
+        first, last = (pa.scalar(day.date(), pa.date32()) for day in days_of(span))
+        is_in = pc.and_(pc.greater_equal(days, first), pc.less_equal(days, last))
+        names = pc.if_else(is_in, names, "")
+    return names.take(values.indices)

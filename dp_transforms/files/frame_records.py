@@ -53,17 +53,23 @@ Names = str | int | Sequence[str | int]
 def records_of(
     data: Any,
     user: str | int,
-    partition: Names,
+    partition: Names | None,
     drop_nulls: bool,
     more: Sequence[str] = (),
     period: str | None = None,
+    span: str | None = None,
 ) -> RecordSource:
     """Returns the records of an object in memory, or of a path, as a job reads them. ``more``
-    columns are kept; a ``period`` such as "day" replaces the times in the last of them. The other
-    arguments are those of ``dp_transforms.release``, and errors those of ``FrameRecords`` and
-    ``RecordFiles``, or a ValueError if there is no column for partitions."""
-    columns = str(column_name("user", user)), [*map(str, several_names(partition))]
+    columns are kept; a ``period`` such as "day" replaces the times in the last of them, and
+    records of days that are not in the ``span`` have none. The other arguments are those of
+    ``dp_transforms.release``, and errors those of ``FrameRecords`` and ``RecordFiles``, or a
+    ValueError if there is no column for partitions. Without partitions, where these are None, the
+    ``more`` columns are attributes of users."""
+    partitions = [] if partition is None else several_names(partition)
+    columns = str(column_name("user", user)), [*map(str, partitions)]
     of_more = "groups" if period is None else "time"
+    if partition is None:
+        of_more = "attributes"
     attributes = tuple(str(column_name(of_more, name)) for name in more)
     options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": attributes}
     source: RecordSource
@@ -75,7 +81,7 @@ def records_of(
         else:
             source = FrameRecords(data, *columns, **options)
     if period is not None:
-        source.name_periods(period)
+        source.name_periods(period, span)
     return source
 
 

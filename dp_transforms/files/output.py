@@ -18,6 +18,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     ALL_RECORDS_FILE,
     COORDINATES_FILE,
+    NAMED_USERS_FILE,
     PRIVACY_FILE,
     RELEASED_FILES,
     REPORT_FILES,
@@ -174,7 +175,7 @@ class ReleaseDirectory:
     @property
     def _made_of_it(self) -> list[str]:
         """Returns other files that an earlier release may have left in this directory."""
-        tables = (COORDINATES_FILE, SURVEY_FILE, ALL_RECORDS_FILE)
+        tables = (COORDINATES_FILE, SURVEY_FILE, ALL_RECORDS_FILE, NAMED_USERS_FILE)
         others = [name for table in (self.file_name, *tables) for name in names_beside(table)]
         return [*tables, *others, *REPORT_FILES]
 

@@ -56,7 +56,8 @@ class RecordSource(ABC):
     Args:
       pattern: its name in errors.
       user_column: the column of users.
-      partition_columns: the column of partitions; several make a composite partition.
+      partition_columns: the column of partitions; several make a composite partition, and none
+        leave tables without the column partition.
       drop_nulls: leave out records with a null in one of these columns, rather than fail.
       attribute_columns: columns to keep beside these, under their own names; they may hold nulls.
     """
@@ -66,6 +67,7 @@ class RecordSource(ABC):
     _schema: pa.Schema  # of these columns, as the source has them
     _drop_option = "--drop_nulls"
     _period: str | None = None
+    _span: str | None = None
 
     def __init__(
         self,
@@ -114,16 +116,18 @@ class RecordSource(ABC):
         """Returns the attribute columns, with their types in the source."""
         return list(self._schema)[self._needed :]
 
-    def name_periods(self, period: str) -> None:
+    def name_periods(self, period: str, span: str | None = None) -> None:
         """Makes tables name each record's period ("hour", "day", "week" or "month") in the column
-        ``list``, in place of the last column; an InputError if that cannot hold times."""
+        ``list``, in place of the last column; an InputError if that cannot hold times. Records of
+        days that are not in the span, such as "2026-01-01..2026-01-31", are in no period: whether
+        one is left out depends on its own time and on public days alone."""
         field = self.attribute_fields[-1]
         if logical_name(field) not in _TIMES:
             raise InputError(
                 f"{self.pattern}: column {field.name!r} is read as {logical_name(field)}, not as a "
                 "time: store it as a date, a timestamp, or text such as 2026-01-31 23:59"
             )
-        self._period = period
+        self._period, self._span = period, span
 
     def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
         """Raises an InputError for a group that no record can have, whose list would be empty."""
@@ -151,9 +155,11 @@ class RecordSource(ABC):
         user, *parts = whole.columns[: self._needed]
         if len(parts) > 1:
             parts = [pa.StructArray.from_arrays(list(map(single, parts)), names=needed[1:])]
-        names, attributes = [USER, PARTITION, *more], whole.columns[self._needed :]
+        attributes = whole.columns[self._needed :]
+        names = [USER, *([PARTITION] if parts else []), *more]
         if self._period is not None:
-            names[-1], attributes[-1] = LIST, periods_of(self.pattern, attributes[-1], self._period)
+            named = periods_of(self.pattern, attributes[-1], self._period, self._span)
+            names[-1], attributes[-1] = LIST, named
         return pa.table([user, *parts, *attributes], names)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from dp_transforms.budget import (
     BudgetExceededError,
-    CorruptedLedgerError,
     Ledger,
     LedgerLine,
     Origin,
@@ -24,13 +26,72 @@ from dp_transforms.budget import (
 from dp_transforms.budget.budget import Cost, PrivacyFilter
 from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is_charged
+from dp_transforms.budget.ledger import LEASE_SECONDS
 from dp_transforms.errors import without_originals
-from dp_transforms.frames import api
+from dp_transforms.frames.api import callers_level
+from dp_transforms.frames.api import choose_kappa as _choose_kappa
+from dp_transforms.frames.api import degrees as _degrees
+from dp_transforms.frames.api import release as _release
+from dp_transforms.frames.api import release_attributes as _release_attributes
+from dp_transforms.frames.api import release_by_period as _release_by_period
+from dp_transforms.frames.api import release_counts as _release_counts
+from dp_transforms.frames.api import release_groups as _release_groups
+from dp_transforms.frames.api import select as _select
+from dp_transforms.frames.hierarchy import release_hierarchy as _release_hierarchy
+from dp_transforms.frames.several import release_and_select as _release_and_select
+from dp_transforms.frames.several import select_by_period as _select_by_period
 from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.releases import GroupReleases, ListRelease, NamesRelease, Releases
+from dp_transforms.releases.tables import Table
 
-if TYPE_CHECKING:
-    from dp_transforms.postprocessing.kappa_choice import KappaChoice
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _paid_by_session(
+    function: Callable[_Arguments, _Result],
+) -> Callable[Concatenate[Session, _Arguments], _Result]:
+    """Makes a method with the parameters of a function, but for its ``session``, which is the
+    method's own object."""
+
+    @functools.wraps(function)
+    def method(self: Session, *arguments: Any, **options: Any) -> Any:
+        if "session" in options:
+            raise TypeError("a method of a session is paid for by it: leave out session")
+        return function(*arguments, **{**options, "session": self})
+
+    signature = inspect.signature(function)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    others = [given for name, given in signature.parameters.items() if name != "session"]
+    method.__signature__ = signature.replace(parameters=[own, *others])  # type: ignore[attr-defined]
+    method.__qualname__ = f"Session.{function.__name__}"
+    return method
+
+
+@dataclass(frozen=True, repr=False)
+class History(Table):
+    """A history shows what a session, or all users of its ledger, have spent so far, in order.
+
+    Attributes:
+      lines: a line for each part of a release, see ``LedgerLine``. Those that are reserved or
+        committed count; what a failed job gave back does not.
+    """
+
+    lines: tuple[LedgerLine, ...]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __iter__(self) -> Iterator[LedgerLine]:
+        return iter(self.lines)
+
+    def _columns(self) -> dict[str, Any]:
+        return {
+            "what": [line.purpose for line in self.lines],
+            "epsilon": [str(line.cost.budget.epsilon) for line in self.lines],
+            "delta": [str(line.cost.budget.delta) for line in self.lines],
+            "state": [(line.state if line.counts else State.FAILED).value for line in self.lines],
+            "time (UTC)": [line.reserved_at for line in self.lines],
+        }
 
 
 class Session:
@@ -82,10 +143,8 @@ class Session:
     ):
         check_free_failures(free_failures)
         self._filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
-        if not isinstance(unit, (str, PrivacyUnit)):
-            raise TypeError(f"unit must be a name, got {type(unit).__name__}")
-        self._unit = PrivacyUnit(unit)
-        self._spent: list[Request] = []
+        self._unit = _unit(unit)
+        self._lines: list[LedgerLine] = []
         self._free_failures = free_failures
         self._calls: list[tuple[Any, ...]] = []
         self._lock = threading.Lock()
@@ -94,9 +153,9 @@ class Session:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Session:
-        """Opens a session on a ledger's file, which jobs and other sessions may share.
+        """Opens a session on a ledger, by its path or URL, which jobs and other sessions may share.
 
-        Make the file with ``dp-frequency-lists ledger create`` or ``budget.Ledger.create``.
+        Make it with ``dp-frequency-lists ledger create`` or ``budget.Ledger.create``.
 
         Raises:
           FileNotFoundError: there is no such file.
@@ -107,6 +166,31 @@ class Session:
         session = cls(epsilon, delta, composition_delta=share, unit=ledger.unit)
         session._ledger = ledger
         return session
+
+    @classmethod
+    @without_originals()
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        epsilon: Number,
+        delta: Number = 0,
+        *,
+        composition_delta: Number = 0,
+        unit: str | PrivacyUnit = PrivacyUnit.USER,
+        free_failures: int = FREE_FAILURES,
+    ) -> Session:
+        """Makes a ledger's file, and a session on it, which outlives this process.
+
+        Args:
+          path: of a file that does not exist.
+          epsilon, delta, composition_delta, unit, free_failures: see ``Session``.
+
+        Raises:
+          FileExistsError: the path exists; a ledger is never replaced.
+          ValueError: an argument is out of its range.
+        """
+        Ledger.create(path, epsilon, delta, composition_delta, _unit(unit), free_failures)
+        return cls.open(path)
 
     @property
     def budget(self) -> PrivacyBudget:
@@ -123,6 +207,17 @@ class Session:
         """Returns the sums of the epsilons and deltas that are spent so far."""
         return sum((cost.budget for cost in self._costs()), PrivacyBudget(0))
 
+    @property
+    def history(self) -> History:
+        """Returns what was spent so far, line by line; on a ledger, by jobs and other sessions too.
+
+        >>> session = Session(epsilon=1)
+        >>> _ = session.release_counts([7, 1, 1], epsilon=0.5, max_partitions_per_user=1)
+        >>> session.history.to_arrow().select(["what", "epsilon", "state"]).to_pylist()
+        [{'what': 'frequency list', 'epsilon': '0.5', 'state': 'committed'}]
+        """
+        return History(tuple(self._all_lines()))
+
     def note_release(self, *call: Any) -> None:
         """Notes that a release was made, by the specification, the arguments and the identity of
         the data of its call; warns if this session has noted the same before."""
@@ -133,36 +228,31 @@ class Session:
             warnings.warn(
                 "this is a second release of the same data under the same arguments, and the "
                 "session has paid for it again: keep the first one in a variable",
-                stacklevel=5,
+                stacklevel=callers_level(),
             )
 
-    def release(self, data: Any, **options: Any) -> ListRelease:
-        """Releases a frequency list: see ``dp_transforms.release``."""
-        return api.release(data, **options, session=self)
-
-    def select(self, data: Any, **options: Any) -> NamesRelease:
-        """Selects names: see ``dp_transforms.select``."""
-        return api.select(data, **options, session=self)
-
-    def release_by_period(self, data: Any, **options: Any) -> Releases:
-        """Releases a list for each period: see ``dp_transforms.release_by_period``."""
-        return api.release_by_period(data, **options, session=self)
-
-    def release_counts(self, counts: Any, **options: Any) -> ListRelease:
-        """Releases counts that were made elsewhere: see ``dp_transforms.release_counts``."""
-        return api.release_counts(counts, **options, session=self)
-
-    def degrees(self, edges: Any, **options: Any) -> ListRelease:
-        """Releases the degrees of a graph: see ``dp_transforms.degrees``."""
-        return api.degrees(edges, **options, session=self)
-
-    def release_groups(self, data: Any, **options: Any) -> GroupReleases:
-        """Releases lists of groups: see ``dp_transforms.release_groups``."""
-        return api.release_groups(data, **options, session=self)
-
-    def choose_kappa(self, data: Any, **options: Any) -> KappaChoice:
-        """Compares values of kappa: see ``dp_transforms.choose_kappa``."""
-        return api.choose_kappa(data, **options, session=self)
+    release = _paid_by_session(_release)
+    """Releases a frequency list: see ``dp_transforms.release``."""
+    select = _paid_by_session(_select)
+    """Selects names: see ``dp_transforms.select``."""
+    release_and_select = _paid_by_session(_release_and_select)
+    """Releases a list and names: see ``dp_transforms.release_and_select``."""
+    release_by_period = _paid_by_session(_release_by_period)
+    """Releases a list for each period: see ``dp_transforms.release_by_period``."""
+    select_by_period = _paid_by_session(_select_by_period)
+    """Selects names in each period: see ``dp_transforms.select_by_period``."""
+    release_counts = _paid_by_session(_release_counts)
+    """Releases counts that were made elsewhere: see ``dp_transforms.release_counts``."""
+    degrees = _paid_by_session(_degrees)
+    """Releases the degrees of a graph: see ``dp_transforms.degrees``."""
+    release_groups = _paid_by_session(_release_groups)
+    """Releases lists of groups: see ``dp_transforms.release_groups``."""
+    release_attributes = _paid_by_session(_release_attributes)
+    """Releases lists of attributes: see ``dp_transforms.release_attributes``."""
+    release_hierarchy = _paid_by_session(_release_hierarchy)
+    """Releases lists that add up: see ``dp_transforms.release_hierarchy``."""
+    choose_kappa = _paid_by_session(_choose_kappa)
+    """Compares values of kappa: see ``dp_transforms.choose_kappa``."""
 
     def check(self, requests: Sequence[Request]) -> None:
         """Checks, without spending, that a release could be paid for now; raises a
@@ -183,14 +273,17 @@ class Session:
             )
 
     def _costs(self) -> list[Cost]:
+        return [line.cost for line in self._all_lines() if line.counts]
+
+    def _all_lines(self) -> Sequence[LedgerLine]:
         if self._ledger is None:
             if os.getpid() != self._process:
                 raise TypeError(
                     "this session is another process's, of which this one is a fork, and each "
                     "could spend the budget once more: share a ledger's file, by Session.open"
                 )
-            return [request.cost for request in self._spent]
-        return [line.cost for line in self._ledger.lines() if line.counts]
+            return self._lines
+        return self._ledger.lines()
 
     @contextlib.contextmanager
     def spending(self, requests: Sequence[Request]) -> Iterator[BudgetEntry]:
@@ -208,12 +301,15 @@ class Session:
         """Spends in a ledger's file; yields its lines, and the ids of those that are reserved."""
         ledger = self._ledger
         assert ledger is not None, "the session has a file"
-        ids = [entry.id for entry in ledger.reserve_all(requests, announces=True)]
+        reserved = ledger.reserve_all(requests, announces=True, lease_seconds=LEASE_SECONDS)
+        ids = [reservation.id for reservation in reserved]
         try:
-            yield ledger.lines(), ids
+            # A release that is not committed is not handed out, so nothing else is announced.
+            with ledger.held(ids):
+                yield ledger.lines(), ids
         except BaseException as error:
             # If the ledger cannot be written now, the next reservation gives the cost back.
-            with contextlib.suppress(CorruptedLedgerError, OSError):
+            with contextlib.suppress(ValueError, OSError):
                 if is_charged(error):
                     ledger.commit(*ids)
                 else:
@@ -228,19 +324,21 @@ class Session:
         """Spends in this session; yields a line for each part spent so far, all committed."""
         with self._lock:
             self.check(requests)
-            self._spent += requests
-            lines = [
+            first = len(self._lines) + 1
+            new = [
                 LedgerLine(number, *request, Origin(), True, State.COMMITTED)
-                for number, request in enumerate(self._spent, 1)
+                for number, request in enumerate(requests, first)
             ]
+            self._lines += new
+            lines = list(self._lines)
         try:
             yield lines, ()
         except BaseException as error:
             with self._lock:
                 if not is_charged(error) and len(requests) <= self._free_failures:
                     self._free_failures -= len(requests)
-                    for request in requests:
-                        self._spent.remove(request)
+                    for line in new:
+                        self._lines[line.id - 1] = line.closed(State.FAILED)
             raise
 
     def __reduce__(self) -> Any:
@@ -248,3 +346,9 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<Session: {self.spent} spent so far, {self.remaining} left of {self.budget}>"
+
+
+def _unit(unit: str | PrivacyUnit) -> PrivacyUnit:
+    if not isinstance(unit, (str, PrivacyUnit)):
+        raise TypeError(f"unit must be a name, got {type(unit).__name__}")
+    return PrivacyUnit(unit)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -85,12 +85,7 @@ class UserDegreeMechanism:
     def __post_init__(self) -> None:
         epsilon = positive_rational("epsilon", self.epsilon)
         object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "max_degree", positive_integer("max_degree", self.max_degree))
-        if self.max_degree > _LARGEST_DEGREE:
-            raise ValueError(
-                f"max_degree must be at most {_LARGEST_DEGREE:,}, got {self.max_degree:,}: users "
-                "with more partitions count as those with that many"
-            )
+        object.__setattr__(self, "max_degree", checked_max_degree(self.max_degree))
         # This refuses a scale out of range now.
         _ = self.noise
 
@@ -140,13 +135,29 @@ class UserDegreeMechanism:
 
     def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:
         """Returns the histogram without noise: PRIVATE. Raises as ``release``."""
-        lowest = self.lowest
-        cells = [0] * len(lowest)
-        for degree, users in users_by_degree.items():
-            if degree < 1 or users < 1:
-                raise ValueError("degrees and numbers of users must be positive integers")
-            cells[bisect.bisect_right(lowest, degree) - 1] += users
-        return cells
+        return cells_of(users_by_degree, self.lowest)
+
+
+def checked_max_degree(max_degree: int) -> int:
+    """Returns a largest degree, or raises a ValueError that says what is wrong with it."""
+    checked = positive_integer("max_degree", max_degree)
+    if checked > _LARGEST_DEGREE:
+        raise ValueError(
+            f"max_degree must be at most {_LARGEST_DEGREE:,}, got {checked:,}: users with more "
+            "partitions count as those with that many"
+        )
+    return checked
+
+
+def cells_of(users_by_degree: Mapping[int, int], lowest: Sequence[int]) -> list[int]:
+    """Returns the numbers of users by cell: PRIVATE. A ValueError says if a degree or a number is
+    not a positive integer."""
+    cells = [0] * len(lowest)
+    for degree, users in users_by_degree.items():
+        if degree < 1 or users < 1:
+            raise ValueError("degrees and numbers of users must be positive integers")
+        cells[bisect.bisect_right(lowest, degree) - 1] += users
+    return cells
 
 
 def cell_bounds(max_degree: int) -> tuple[int, ...]:

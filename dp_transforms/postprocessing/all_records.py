@@ -9,10 +9,8 @@ are Poisson: of all records with mean m, of bounded ones with mean r(m) m. EM fi
 the bounded list; so that the list of all records, with partitions of which nothing was kept,
 follows (Efron and Thisted 1976; Good and Toulmin 1956).
 
-Tilt. Users of many things have rarer things, so r(m) falls with rarity: of the pairs of partitions
-with mean m, users of degree d have the share that they have of all pairs, times exp(-TILT * (log d
-- its mean) * (log m - centre)), normalised. The centre is where the kept pairs of all partitions
-are the part r of all pairs.
+The part r(m) rises with m: partitions that nearly everybody has are not mostly those of users of
+many things, and users of many things have rarer things beyond that (``kept_parts``).
 
 What the model does not explain of the bounded list is kept: counts are moved from the bounded list
 to that of all records at equal rank under the model, so that where nothing is dropped nothing
@@ -31,16 +29,14 @@ from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates
 from dp_transforms.postprocessing.degree_survey import DegreeSurvey
+from dp_transforms.postprocessing.kept_parts import TILT, KeptParts
 
-TILT = 0.05
-"""By how much users of many things have rarer things. It is 0 if they do not; without noise 0.05 to
-0.1 was best on most of the sets that were tried, and about 0 on two."""
 LEAST_MEAN = 0.3  # Partitions with fewer expected users are hardly ever there.
 SINGLE = 300  # Bounded counts up to this have a bin each.
 BIN, SPACING = 0.04, 0.08
 """Relative widths of larger bins, and of the grid of means where counts are small."""
 PASSES = 60, 60, 120
-"""Iterations of EM, between which r(m) is computed anew."""
+"""Iterations of EM, after each of which r(m) is computed anew."""
 VALUE_SPACING = 0.01  # Relative distance of values at which a model's list is computed.
 NEARLY_ALL = 1 - 1e-6
 _LARGE_MEAN = 2_000.0  # Poisson tails are normal ones from here on.
@@ -59,7 +55,7 @@ def estimate_all_records(
       bounded: a PUBLIC list, released about records of which each user had kappa partitions.
       kappa: this bound.
       survey: the degrees of users in all records.
-      tilt: how much rarer the things are that users of many things have, see the module.
+      tilt: how much rarer the things are that users of many things have, see ``kept_parts``.
 
     Returns:
       A list with at least as many partitions, and as many users at each rank, as the bounded one;
@@ -72,11 +68,11 @@ def estimate_all_records(
     kept = float(np.median(survey.kept_shares(kappa)))
     if kept >= NEARLY_ALL or not len(bounded):
         return FrequencyList(bounded.frequencies, bounded.multiplicities)
-    model = _ThinnedMixture(bounded, kappa, survey, kept, tilt)
+    model = ThinnedMixture(bounded, kappa, survey, kept, tilt)
     return _moved(bounded, model)
 
 
-class _ThinnedMixture:
+class ThinnedMixture:
     """Partitions by their mean number of users, fitted to a bounded list.
 
     Attributes:
@@ -88,21 +84,20 @@ class _ThinnedMixture:
     def __init__(
         self, bounded: FrequencyList, kappa: int, survey: DegreeSurvey, share: float, tilt: float
     ):
-        self._degrees = survey.degrees
-        self._kappa = kappa
-        self._share = share
-        self._tilt = tilt
-        self._pairs = _with_kept_share(survey.pair_shares, survey.degrees, kappa, share)
+        degrees = survey.degrees
+        pairs = _with_kept_share(survey.pair_shares, degrees, kappa, share)
+        users = pairs * float(bounded.total) / share / degrees
+        self._parts = KeptParts(users, degrees, np.minimum(1, kappa / degrees), tilt)
         largest = float(bounded.frequencies[0])
         self.means = _grid_of_means(largest, share)
         edges, numbers = _binned(bounded)
-        centre = math.log(max(float(bounded.total) / max(bounded.distinct, 1) / share, 1.0))
-        self.kept = self._kept_by_mean(centre)
+        self.kept = np.full(len(self.means), share)
         start = float(numbers.sum())
         self.weights = np.full(len(self.means), start / len(self.means))
         for iterations in PASSES:
             self._fit(edges, numbers, iterations)
-            self.kept = self._kept_by_mean(self._centre())
+            centre = self._parts.centre(self.means, self.weights * self.means, share)
+            self.kept = self._parts.at(self.means, centre)
 
     def _fit(self, edges: FloatArray, numbers: FloatArray, iterations: int) -> None:
         """Takes steps of EM, given the numbers of partitions in bins of bounded counts."""
@@ -116,33 +111,6 @@ class _ThinnedMixture:
             weights = np.maximum(weights, 1e-12)
         self.weights = weights
 
-    def _kept_by_mean(self, centre: float) -> FloatArray:
-        """Returns r(m) at the means, for this centre of the tilt."""
-        log_degree = np.log(self._degrees)
-        with np.errstate(divide="ignore"):
-            odds = np.log(self._pairs)
-        lean = self._tilt * (log_degree - log_degree @ self._pairs)
-        odds = odds - lean * (np.log(self.means)[:, None] - centre)
-        odds = np.exp(odds - odds.max(1, keepdims=True))
-        found: FloatArray = odds @ np.minimum(1, self._kappa / self._degrees) / odds.sum(1)
-        return np.clip(found, 1e-9, 1.0)
-
-    def _centre(self) -> float:
-        """Returns the centre with which the pairs that are kept are the right part of all."""
-        pairs = self.weights * self.means
-        pairs /= pairs.sum()
-        low, high = -20.0, 60.0
-        for _ in range(40):
-            middle = (low + high) / 2
-            # A higher centre lets fewer pairs be kept.
-            if pairs @ self._kept_by_mean(middle) > self._share:
-                low = middle
-            else:
-                high = middle
-            if self._tilt <= 0:
-                return 0.0
-        return (low + high) / 2
-
     def at_least(self, values: FloatArray, bounded: bool) -> FloatArray:
         """Returns the expected numbers of partitions with at least so many users."""
         means = self.means * self.kept if bounded else self.means
@@ -150,7 +118,7 @@ class _ThinnedMixture:
         return numbers
 
 
-def _moved(bounded: FrequencyList, model: _ThinnedMixture) -> FrequencyList:
+def _moved(bounded: FrequencyList, model: ThinnedMixture) -> FrequencyList:
     """Moves the counts of the bounded list to those of all records at equal ranks of the model."""
     highest = float(model.means[-1])
     top = int(min(highest * 1.3 + 10 * math.sqrt(highest) + 10, _MOST))

@@ -41,11 +41,13 @@ noise exceeds ``sum_of_noises`` with the stated probability at most (Chernoff).
 Errors. An answer of confidence 1 - a fails with probability at most a. Half of a is for degrees:
 a sixth for H from above, a sixth for M from below, of which each of the four sums has a quarter,
 and a sixth for M from above. If kappa was chosen by the same noisy degrees, each of these is
-divided by the number of kappas that could have been chosen, which are the lower ends of cells: then
-the bounds for all kappas hold together, whichever was chosen. The other half is for the list, in
-equal parts for the statements about y that an answer uses. Which these are depends on the degrees,
-and so may kappa. The noise of the list is independent of both, so each statement holds with its
-probability given the degrees.
+divided by the number of kappas that could have been chosen, which are the lower ends of cells or
+the degrees before them: then the bounds for all kappas hold together, whichever was chosen. They
+are divided by the number of rounds that the survey may have had, for the same reason: each round's
+noise is discrete Laplace, but given that it was the last one it is not. The other half is for the
+list, in equal parts for the statements about y that an answer uses. Which these are depends on the
+degrees, and so may kappa. The noise of the list is independent of both, so each statement holds
+with its probability given the degrees.
 """
 
 from __future__ import annotations
@@ -126,6 +128,7 @@ class AllRecordsBounds:
       largest_degree: a public number of partitions that no user exceeds, declared without a look at
         the data; None if there is none.
       kappa_from_degrees: whether kappa was chosen by these degrees, as ``choose_kappa`` does.
+      rounds: how many rounds the survey may have had, see ``mechanisms.gradual_survey``.
 
     Raises:
       ValueError: kappa or largest_degree is not a positive integer, or kappa cannot have been
@@ -148,6 +151,7 @@ class AllRecordsBounds:
         *,
         largest_degree: int | None = None,
         kappa_from_degrees: bool = False,
+        rounds: int = 1,
     ):
         self._intervals = intervals
         self._degrees = degrees
@@ -155,18 +159,19 @@ class AllRecordsBounds:
         if largest_degree is not None:
             largest_degree = positive_integer("largest_degree", largest_degree)
         self._largest_degree = largest_degree
-        self._possible_kappas = 1
+        self._possibilities = positive_integer("rounds", rounds)
         if kappa_from_degrees:
-            if kappa not in degrees.lowest:
+            if not {kappa, kappa + 1} & {*degrees.lowest, 2}:
                 raise ValueError(
-                    f"kappa = {kappa} was not chosen by these degrees: no cell begins with it"
+                    f"kappa = {kappa} was not chosen by these degrees: no cell begins with it, or "
+                    "after it"
                 )
-            self._possible_kappas = len(degrees.lowest)
+            self._possibilities *= len(degrees.lowest)
 
     def dropped(self, confidence: float = CONFIDENCE) -> DroppedRecords:
         """Bounds what bounding dropped; all bounds hold together with the confidence."""
         failure = failure_probability(confidence)
-        return self._dropped(failure / (_STATEMENTS_OF_DEGREES * self._possible_kappas))
+        return self._dropped(failure / (_STATEMENTS_OF_DEGREES * self._possibilities))
 
     def number_of_partitions(self, confidence: float = CONFIDENCE) -> Bounds:
         """Bounds the number of partitions."""
@@ -265,7 +270,7 @@ class AllRecordsBounds:
     def _split(self, confidence: float) -> tuple[DroppedRecords, float]:
         """Returns bounds from the degrees, and the probability of failure left for the list."""
         failure = failure_probability(confidence)
-        each = failure * _OF_DEGREES / (_STATEMENTS_OF_DEGREES * self._possible_kappas)
+        each = failure * _OF_DEGREES / (_STATEMENTS_OF_DEGREES * self._possibilities)
         return self._dropped(each), failure * (1 - _OF_DEGREES)
 
     def _dropped(self, failure: float) -> DroppedRecords:
@@ -330,14 +335,21 @@ class AllRecordsIntervals(ReleaseIntervals):
                 bounds = self._bounds.share_of_top(index, confidence)
             case noisy_coordinates.ROWS:
                 bounds = self._bounds.frequency_at(index, confidence)
+            case estimates.ENTROPY | estimates.COLLISIONS | estimates.SMALL | estimates.SMALL_SHARE:
+                raise _of_bounded_lists()
             case _:
                 bounds = self._bounds.partitions_with_at_least(index, confidence)
         return bounds.low, bounds.high
 
     def _rate_curve(self, confidence: float) -> RateCurve:
-        raise ValueError(
-            "guessing metrics are for lists of which nothing was dropped: ask the bounded list"
-        )
+        raise _of_bounded_lists()
+
+
+def _of_bounded_lists() -> ValueError:
+    return ValueError(
+        "guessing metrics, entropies and small partitions are for lists of which nothing was "
+        "dropped: ask the bounded list"
+    )
 
 
 def _most_partitions(above: FrequencyList, users: int, pairs: int) -> int:

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import erfcx, gammaln, ndtr, ndtri
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
@@ -33,7 +32,9 @@ from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.estimates import CONFIDENCE, MODEL, Estimate, failure_probability
 
 FREEDOM, KINK, PERSISTENCE = 3.0, 0.3, 0.8
-"""Of the Student distribution of the change of slope (kink) between neighbouring cells, around this
+STEP = math.log(2) / 3
+"""The distance of log degrees that these, ``CONVEX`` and ``HAZARD`` are about.
+Of the Student distribution of the change of slope (kink) between neighbouring cells, around this
 part of the kink before."""
 CONVEX = 0.2
 """Scale of the Student distribution of kinks upwards where degrees are large: tails do not often
@@ -53,7 +54,10 @@ HAZARD = 0.06
 """The probability that a cell is the first behind the largest degree there is. A smooth density
 ends by itself where it expects nobody; a larger hazard makes heavy tails end where noise hides
 them, and intervals miss the truth."""
-CHAINS, WARM_UP, KEPT, LEAPS = 128, 14, 3, 7
+CHAINS, WARM_UP, KEPT, LEAPS = 64, 14, 3, 7
+STEPS, LARGEST_STEP, PRECISE = 60, 3.0, 0.01
+"""Steps to the mode: at most so many, each of at most so much in a log density, until one gains
+less than the last in log probability."""
 PARTS = 4  # of a wide cell, in the grid of degrees
 
 _LOWEST, _HIGHEST, _STEP = -16.0, 46.0, 0.1
@@ -71,6 +75,7 @@ class DegreeSurvey:
       last_degrees: the last degree in each draw.
       max_degree: users with more partitions were counted as having this many.
       epsilon: the cost of the release.
+      largest_degree: the public number of partitions that no user exceeds; None if there is none.
 
     >>> released = ReleasedDegrees((1, 2, 3, 4, 5, 6), (50_000, 20_000, 10_000, 1, 0, -1), 1.0)
     >>> DegreeSurvey.of(released).kept_share(2).value
@@ -82,17 +87,22 @@ class DegreeSurvey:
     last_degrees: FloatArray
     max_degree: int
     epsilon: float
+    largest_degree: int | None = None
 
     @classmethod
-    def of(cls, released: ReleasedDegrees) -> DegreeSurvey:
-        """Decodes a release."""
+    def of(cls, released: ReleasedDegrees, largest_degree: int | None = None) -> DegreeSurvey:
+        """Decodes a release. A largest degree is one that is enforced on the records."""
         cells = _Cells(released)
         densities, ends = _posterior_draws(cells)
         users = cells.users_given(densities, ends)
         degrees, owner, weight = cells.grid(np.median(densities, axis=0))
         last = cells.last_degrees(densities)
+        if largest_degree is not None:
+            last = np.minimum(last, float(largest_degree))
         degrees[-1] = np.average(last, weights=users[:, -1] + 1e-9)
-        return cls(degrees, users[:, owner] * weight, last, released.lowest[-1], released.epsilon)
+        draws = users[:, owner] * weight
+        most = released.lowest[-1]
+        return cls(degrees, draws, last, most, released.epsilon, largest_degree)
 
     @cached_property
     def pair_draws(self) -> FloatArray:
@@ -157,7 +167,10 @@ class DegreeSurvey:
         return self._estimate(self.kept_shares(kappa), confidence, low_is_open=True)
 
     def tail_is_open(self, confidence: float = CONFIDENCE) -> bool:
-        """Says whether there may be users with ``max_degree`` partitions or more."""
+        """Says whether there may be users with ``max_degree`` partitions or more, of whom it is not
+        known how many they have."""
+        if self.largest_degree is not None:
+            return False
         return bool((self.draws[:, -1] >= 0.5).mean() > failure_probability(confidence) / 2)
 
     def _estimate(
@@ -191,10 +204,12 @@ class _Cells:
         self.slopes = (np.eye(count)[1:] - np.eye(count)[:-1]) / step[:, None]
         self.kinks = np.diff(self.slopes, axis=0)
         between = (step[1:] + step[:-1]) / 2
-        self.kink_scale = KINK * np.sqrt(np.maximum(between / 0.23, 1.0))
+        self.kink_scale = KINK * np.sqrt(np.maximum(between / STEP, 1.0))
+        self.convex_scale = CONVEX * np.sqrt(np.maximum(between / STEP, 1.0))
+        self.hazard = 1 - (1 - HAZARD) ** (step / STEP)
         self.is_tail = self.place[1:] > math.log(FALLING_FROM)
         self.changes = self.kinks.copy()
-        self.changes[1:] -= PERSISTENCE * self.kinks[:-1]
+        self.changes[1:] -= PERSISTENCE ** (between[1:, None] / STEP) * self.kinks[:-1]
         self._tabulate()
 
     def _tabulate(self) -> None:
@@ -218,8 +233,11 @@ class _Cells:
         self._spike_share = np.exp(alone - self._nobody)
         wide = np.logaddexp(wide, alone[:, None])
         self._spike_shares = np.exp(alone[:, None] - wide)
-        self._table = wide
-        self._derivative = np.gradient(wide, _STEP, axis=1)
+        # Cubics through the values and derivatives at the points of the table, by powers.
+        slope = np.gradient(wide, axis=1)
+        rise, left, right = np.diff(wide, axis=1), slope[:, :-1], slope[:, 1:]
+        bend, turn = 3 * rise - 2 * left - right, left + right - 2 * rise
+        self._cubics = np.stack([wide[:, :-1], left, bend, turn], axis=-1)
 
     def _log_spikes(self) -> FloatArray:
         """Returns log probabilities that a cell has users of its own and shows what it shows: their
@@ -237,17 +255,14 @@ class _Cells:
 
     def log_likelihood(self, density: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns log likelihoods and their derivatives, cubic between the table's points."""
-        scaled = np.clip(
-            (density + self.log_width - _LOWEST) / _STEP, 0, len(self._table[0]) - 1.01
-        )
-        left = scaled.astype(np.int64)
-        u = scaled - left
-        cell = np.arange(len(self.low))
-        f0, f1 = self._table[cell, left], self._table[cell, left + 1]
-        g0, g1 = self._derivative[cell, left] * _STEP, self._derivative[cell, left + 1] * _STEP
-        rise = f1 - f0
-        a, b = 3 * rise - 2 * g0 - g1, g0 + g1 - 2 * rise
-        return f0 + u * (g0 + u * (a + u * b)), (g0 + u * (2 * a + 3 * u * b)) / _STEP
+        pieces = self._cubics.shape[1]
+        scaled = np.clip((density + self.log_width - _LOWEST) / _STEP, 0, pieces - 0.01)
+        piece = scaled.astype(np.int64)
+        u = scaled - piece
+        cubics = self._cubics[np.arange(len(self.low)), piece]
+        value, first, second, third = (cubics[..., power] for power in range(4))
+        derivative = (first + u * (2 * second + 3 * u * third)) / _STEP
+        return value + u * (first + u * (second + u * third)), derivative
 
     def log_posterior(
         self, density: FloatArray, ends: IntArray | int
@@ -262,31 +277,30 @@ class _Cells:
         kink = density @ self.kinks.T
         off = (slope - SLOPE) / SLOPE_SCALE
         bent = (density @ self.changes.T) / self.kink_scale
-        convex = np.maximum(kink, 0) * self.is_tail[1:] / CONVEX
+        convex = np.maximum(kink, 0) * self.is_tail[1:] / self.convex_scale
         rising = np.maximum(slope - LEAST_FALL, 0) * self.is_tail / RISE
-        weight = (FREEDOM + 1) / 2
-        value -= weight * np.log1p(off**2 / FREEDOM).sum(-1)
-        value -= weight * np.log1p(bent**2 / FREEDOM).sum(-1)
-        value -= weight * np.log1p(convex**2 / FREEDOM).sum(-1)
-        value -= weight * np.log1p(rising**2 / FREEDOM).sum(-1)
-        by_slope = -2 * weight * off / (FREEDOM + off**2) / SLOPE_SCALE
-        by_slope -= 2 * weight * rising / (FREEDOM + rising**2) / RISE
-        by_kink = -2 * weight * bent / (FREEDOM + bent**2) / self.kink_scale
-        by_convex = -2 * weight * convex / (FREEDOM + convex**2) / CONVEX
+        weight = FREEDOM + 1
+        by_slope, by_kink, by_convex, by_rise = (
+            x**2 + FREEDOM for x in (off, bent, convex, rising)
+        )
+        # One logarithm of a product for each slope: each factor is below 1e60.
+        value -= weight / 2 * np.log(by_slope * by_rise / FREEDOM**2).sum(-1)
+        value -= weight / 2 * np.log(by_kink * by_convex / FREEDOM**2).sum(-1)
+        by_slope = -weight * (off / by_slope / SLOPE_SCALE + rising / by_rise / RISE)
+        by_kink = -weight * bent / by_kink / self.kink_scale
+        by_convex = -weight * convex / by_convex / self.convex_scale
         gradient = gradient + by_slope @ self.slopes + by_kink @ self.changes
         return value, gradient + by_convex @ self.kinks
 
     def draw_ends(self, density: FloatArray, random: np.random.Generator) -> IntArray:
         """Draws the first cell from which on there is nobody, given densities."""
         value, _ = self.log_likelihood(density)
-        gain = np.cumsum(value - self._nobody, axis=1)
-        count = len(self.low)
-        before = np.arange(1, count + 1)
-        log = gain + before * math.log(1 - HAZARD)
-        log[:, :-1] += math.log(HAZARD)
+        log = np.cumsum(value - self._nobody, axis=1)
+        log[:, 1:] += np.cumsum(np.log1p(-self.hazard))
+        log[:, :-1] += np.log(self.hazard)
         weights = np.exp(log - log.max(1, keepdims=True)).cumsum(1)
         rank = random.random((len(density), 1)) * weights[:, -1:]
-        ends: IntArray = np.minimum((weights < rank).sum(1), count - 1) + 1
+        ends: IntArray = np.minimum((weights < rank).sum(1), len(self.low) - 1) + 1
         return ends
 
     def metric(self, density: FloatArray) -> FloatArray:
@@ -299,10 +313,13 @@ class _Cells:
         rising = np.maximum(self.slopes @ density - LEAST_FALL, 0) * self.is_tail / RISE
         by_slope += (rising > 0) * (FREEDOM + 1) / (FREEDOM + rising**2) / RISE**2
         by_kink = (FREEDOM + 1) / (FREEDOM + bent**2) / self.kink_scale**2
+        convex = np.maximum(self.kinks @ density, 0) * self.is_tail[1:] / self.convex_scale
+        by_convex = (convex > 0) * (FREEDOM + 1) / (FREEDOM + convex**2) / self.convex_scale**2
         found: FloatArray = (
             np.diag(fisher + 1e-3)
             + self.slopes.T @ (by_slope[:, None] * self.slopes)
             + self.changes.T @ (by_kink[:, None] * self.changes)
+            + self.kinks.T @ (by_convex[:, None] * self.kinks)
         )
         return found
 
@@ -331,7 +348,7 @@ class _Cells:
         beyond = cell >= ends[:, None]
         users[beyond] = 0
         scaled = np.rint((np.log(mean) - _LOWEST) / _STEP).astype(np.int64)
-        spike_share = self._spike_shares[cell, scaled.clip(0, self._table.shape[1] - 1)]
+        spike_share = self._spike_shares[cell, scaled.clip(0, self._spike_shares.shape[1] - 1)]
         spike_share = np.where(beyond, self._spike_share, spike_share)
         alone = random.random(mean.shape) < spike_share
         noise = random.laplace(0, 1 / self.epsilon, mean.shape) * (self.epsilon < FEW_EXPECTED)
@@ -373,13 +390,7 @@ class _Cells:
 
 def _posterior_draws(cells: _Cells) -> tuple[FloatArray, IntArray]:
     """Draws log densities, draws x cells, and the cells from which on there is nobody."""
-    everywhere = len(cells.low)
-
-    def loss(density: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = cells.log_posterior(density, everywhere)
-        return -float(value), -gradient
-
-    mode = minimize(loss, cells.start(), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    mode = _mode(cells)
     spread = np.linalg.inv(np.linalg.cholesky(cells.metric(mode))).T
     random = np.random.default_rng(0)
     places = random.standard_normal((CHAINS, len(mode)))
@@ -409,6 +420,28 @@ def _posterior_draws(cells: _Cells) -> tuple[FloatArray, IntArray]:
             kept.append(mode + places @ spread.T)
             kept_ends.append(ends)
     return np.concatenate(kept), np.concatenate(kept_ends)
+
+
+def _mode(cells: _Cells) -> FloatArray:
+    """Returns log densities near the mode, by steps of Levenberg and Marquardt. It need not be
+    precise: it is where chains begin, and where their metric is taken."""
+    everywhere = len(cells.low)
+    mode, damping = cells.start(), 1.0
+    value, gradient = cells.log_posterior(mode, everywhere)
+    for _ in range(STEPS):
+        metric = cells.metric(mode)
+        damped = metric + damping * np.diag(np.diag(metric))
+        there = mode + np.clip(np.linalg.solve(damped, gradient), -LARGEST_STEP, LARGEST_STEP)
+        new_value, new_gradient = cells.log_posterior(there, everywhere)
+        gain = float(new_value - value)
+        if gain > 0:
+            mode, value, gradient = there, new_value, new_gradient
+            damping = max(damping * 0.3, 1e-6)
+        else:
+            damping = min(damping * 4, 1e6)
+        if 0 < gain < PRECISE and damping < 1:
+            break
+    return mode
 
 
 def _variance(mean: FloatArray) -> FloatArray:

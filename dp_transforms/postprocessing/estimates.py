@@ -23,13 +23,16 @@ from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList, RankSums
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
-from dp_transforms.postprocessing import guessing_metrics
+from dp_transforms.postprocessing import entropies, guessing_metrics
+from dp_transforms.postprocessing.entropies import Points
 from dp_transforms.postprocessing.guessing_metrics import check_alpha, guesswork_key_space
 
 PROVED, MODEL = "proved", "model"
 CONFIDENCE = 0.95  # Of every interval that does not say otherwise.
 TOTAL, SUM, SHARE = "total", "sum", "share"
-"""Numbers of lists beside the lengths of ``ROWS`` and ``COLUMNS``, see ``_number_of``."""
+SMALL, SMALL_SHARE = "small", "share of small"
+ENTROPY, COLLISIONS = "entropy", "collisions"
+"""Numbers of lists beside the lengths of ``ROWS`` and ``COLUMNS``, see ``number_of``."""
 GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 """Ranks at which success rates are bounded, up to more than any list has."""
 
@@ -123,9 +126,59 @@ class Answers(ABC):
     def alpha_guesswork_bits(self, alpha: Number, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates ``guessing_metrics.alpha_guesswork_bits``."""
 
+    def shannon_entropy(self, confidence: float = 0.95) -> Estimate:
+        """Estimates the Shannon entropy of the partition of a random contribution, in bits. Every
+        entropy of an empty list is 0."""
+        return self._estimate(ENTROPY, confidence)
+
+    def min_entropy(self, confidence: float = 0.95) -> Estimate:
+        """Estimates ``guessing_metrics.min_entropy``, in bits; the upper end may be infinite."""
+        return self.success_rate_bits(1, confidence)
+
+    def normalized_entropy(self, confidence: float = 0.95) -> Estimate:
+        """Estimates the Shannon entropy divided by the logarithm of the total (0 to 1)."""
+        half = 1 - failure_probability(confidence) / 2
+        bits, total = self.shannon_entropy(half), self.total(half)
+        value, low, high = (
+            min(entropy / math.log2(max(users, 2)), 1.0)
+            for entropy, users in (
+                (bits.value, self.released.total),
+                (bits.low, total.high),
+                (bits.high, total.low),
+            )
+        )
+        return around(value, low, high, confidence, self._kind)
+
+    def collision_probability(self, confidence: float = 0.95) -> Estimate:
+        """Estimates the probability that two random contributions are to the same partition."""
+        return self._estimate(COLLISIONS, confidence)
+
+    def tsallis_entropy(self, confidence: float = 0.95) -> Estimate:
+        """Estimates the Tsallis entropy of order 2: one minus ``collision_probability``."""
+        same = self.collision_probability(confidence)
+        value, low, high = (1 - end for end in (same.value, same.high, same.low))
+        return Estimate(value, low, high, confidence, same.kind)
+
+    def users_in_small_partitions(self, fewer_than: int, confidence: float = 0.95) -> Estimate:
+        """Estimates the number of users whose partition has fewer users than this; where users have
+        several partitions, of contributions to such partitions."""
+        return self._estimate(SMALL, confidence, positive_integer("fewer_than", fewer_than))
+
+    def share_in_small_partitions(self, fewer_than: int, confidence: float = 0.95) -> Estimate:
+        """Estimates the share of ``users_in_small_partitions`` in the total (0 to 1)."""
+        return self._estimate(SMALL_SHARE, confidence, positive_integer("fewer_than", fewer_than))
+
+    def unique_users(self, confidence: float = 0.95) -> Estimate:
+        """Estimates the number of users who share their partition with nobody."""
+        return self.users_in_small_partitions(2, confidence)
+
+    def share_unique(self, confidence: float = 0.95) -> Estimate:
+        """Estimates the share of ``unique_users`` in the total (0 to 1)."""
+        return self.share_in_small_partitions(2, confidence)
+
     def _estimate(self, name: str, confidence: float, index: int = 0) -> Estimate:
         index = min(index, MAX_VALUE)
-        value = _number_of(self.released, name, index)
+        value = number_of(self.released, name, index)
         return around(value, *self._ends(name, index, value, confidence), confidence, self._kind)
 
     @abstractmethod
@@ -179,7 +232,7 @@ class RateCurve:
 
     lambda is concave, since frequencies fall, and rises. So between two ranks it is at least its
     chord, at most its value at the later one, and below the lines through two ranks before and
-    through two ranks after.
+    through two ranks after: the line that bounds it best is taken, since all bounds hold together.
     """
 
     def __init__(self, ranks: IntArray, low: FloatArray, high: FloatArray):
@@ -188,13 +241,15 @@ class RateCurve:
         self._low = np.maximum.accumulate(np.concatenate([[0.0], low[1:-1], [1.0]]))
         self._high = np.minimum.accumulate(np.concatenate([[0.0], high[1:-1], [1.0]])[::-1])[::-1]
         self._high = np.maximum(self._high, self._low)
-        # The largest possible slope of the line through the point before a piece and its start, and
-        # the smallest of the line through its end and the point after. No p_i is above 1.
-        widths = np.diff(self._ranks)
-        rises = (self._high[1:] - self._low[:-1]) / widths
-        self._before = np.append(1, rises[:-1])
-        falls = np.maximum((self._low[1:] - self._high[:-1]) / widths, 0)
-        self._after = np.append(falls[1:], 0)
+        # The largest possible slope of a line through a point before a piece and its start, and the
+        # smallest of one through its end and a point after. No p_i is above 1.
+        widths = self._ranks[:, None] - self._ranks
+        is_later = widths > 0
+        widths[~is_later] = 1
+        rises = np.where(is_later, (self._high[:, None] - self._low) / widths, 1)
+        self._before = rises.min(axis=1)[:-1]
+        falls = np.where(is_later, (self._low[:, None] - self._high) / widths, 0)
+        self._after = falls.max(axis=0)[1:]
 
     def low(self, ranks: float | IntArray | FloatArray) -> FloatArray:
         """Returns lower bounds at some ranks, up to the last."""
@@ -224,6 +279,23 @@ class RateCurve:
         starts = self._ranks[:-1][self._ranks[:-1] < end]
         return starts, np.minimum(self._ranks[1 : len(starts) + 1], end)
 
+    @property
+    def corners(self) -> tuple[Points, Points]:
+        """Returns the corners of a function below lambda, and of one above it, at all real ranks.
+
+        A piece of the latter has a corner where its two lines cross. Between neighbouring ranks
+        lambda itself is a line, and so no corner is needed.
+        """
+        widths, rises = np.diff(self._ranks), np.diff(self._high)
+        slopes = self._before - self._after
+        bent = (widths > 1) & (slopes > 0)
+        ahead = np.clip((rises - self._after * widths)[bent] / slopes[bent], 0, widths[bent])
+        ranks = np.concatenate([self._ranks, self._ranks[:-1][bent] + ahead])
+        shares = np.concatenate([self._high, self._high[:-1][bent] + self._before[bent] * ahead])
+        in_order = np.argsort(ranks, kind="stable")
+        above = ranks[in_order], np.minimum(shares[in_order], 1.0)
+        return (self._ranks, self._low), above
+
     def _below_lines(self, piece: Any, ranks: FloatArray) -> FloatArray:
         before = self._before[piece] * (ranks - self._ranks[piece])
         after = self._after[piece] * (self._ranks[piece + 1] - ranks)
@@ -238,17 +310,37 @@ def around(
     return Estimate(min(max(value, low), high), low, high, confidence, kind)
 
 
-def _number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
-    """Returns the length of a row or a column of a list's diagram, the total, or the sum or the
-    share of so many largest frequencies; an empty list has the share 0."""
+def number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
+    """Returns the length of a row or a column of a list's diagram, the total, the sum or the share
+    of so many largest frequencies, or of those below a limit, or an entropy; shares and entropies
+    of an empty list are 0, and its collision probability is 1."""
     if name == TOTAL:
         return frequency_list.total
+    if name == SMALL:
+        return entropies.users_in_small_partitions(frequency_list, index)
+    if name == SMALL_SHARE:
+        small = entropies.users_in_small_partitions(frequency_list, index)
+        return small / max(frequency_list.total, 1)
+    if name in (ENTROPY, COLLISIONS):
+        of_name = {
+            ENTROPY: entropies.shannon_entropy,
+            COLLISIONS: entropies.collision_probability,
+        }
+        # No user of an empty list differs from another one.
+        return of_name[name](frequency_list) if len(frequency_list) else float(name == COLLISIONS)
     if name == SHARE:
         return guessing_metrics.success_rate(frequency_list, index) if len(frequency_list) else 0.0
     if name == SUM:
         return RankSums(frequency_list).sum_to(index)
     lengths = frequency_list.at_ranks if name == ROWS else frequency_list.at_least
     return int(lengths([index])[0])
+
+
+def curve_ends(name: str, curve: RateCurve) -> tuple[float, float]:
+    """Returns bounds on ``ENTROPY`` or ``COLLISIONS`` of the private list, from bounds on its
+    success rates: see ``entropies``."""
+    bounds = entropies.entropy_bounds if name == ENTROPY else entropies.collision_bounds
+    return bounds(*curve.corners)
 
 
 def rounded(value: float, digits: int, rounding: str | None = None) -> float:
@@ -296,7 +388,7 @@ class ModelIntervals(Answers):
         )
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
-        return self._quantiles(lambda drawn: _number_of(drawn, name, index), confidence)
+        return self._quantiles(lambda drawn: number_of(drawn, name, index), confidence)
 
     def _quantiles(
         self, number: Callable[[FrequencyList], float], confidence: float

@@ -34,6 +34,15 @@ and the total is a_1 + ... + a_D + b_1 + ... + b_D. For the true D and h these a
 a fixed number of independent noises, whose distribution is known: the interval is the union over
 all D and h that are not refuted.
 
+Small partitions. With s = c_k, the users of partitions with fewer than k users are
+
+    (b_1 + ... + b_(k-1)) + k (k - 1) / 2 - (k - 1) (b_k + k)                 if D >= k,
+    a_(s+1) + ... + a_D + b_1 + ... + b_D - s (s - 1) / 2                     if D < k,
+
+by columns, k - 1 of which are cut down to s in the first case; and as the total without the first s
+rows in the second, where s <= D. The rest of the total is bounded likewise. One noise, that of b_k,
+has a weight, which is public.
+
 Bands. With a bound d on D, row i and column i get the level alpha / (2 i H), H = 1 + 1/2 + ... +
 1/d, each. Up to the true D these sum to alpha at most, since H grows with d. Rows and columns fall
 strictly, and this closes the bounds to two lists.
@@ -59,13 +68,18 @@ from dp_transforms.mechanisms.noisy_coordinates import (
     list_of_coordinates,
 )
 from dp_transforms.postprocessing.estimates import (
+    COLLISIONS,
     CONFIDENCE,
+    ENTROPY,
     GRID,
     SHARE,
+    SMALL,
+    SMALL_SHARE,
     SUM,
     ModelIntervals,
     RateCurve,
     ReleaseIntervals,
+    curve_ends,
     failure_probability,
 )
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
@@ -118,8 +132,11 @@ class CoordinateIntervals(ReleaseIntervals):
         self.released = released
         self._arms = {ROWS: coordinates.rows, COLUMNS: coordinates.columns}
         self._rate = coordinates.rate
+        self._curves: dict[float, RateCurve] = {}
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
+        if name in (ENTROPY, COLLISIONS):
+            return curve_ends(name, self._rate_curve(confidence))
         failure = _failure(confidence)
         square = self._square(failure * _OF_SQUARE)
         failure *= 1 - _OF_SQUARE
@@ -129,6 +146,10 @@ class CoordinateIntervals(ReleaseIntervals):
             return self._parts(index, square, failure)[0]
         if name == SHARE:
             return part_of_sum(*self._parts(index, square, failure / 2))
+        if name == SMALL:
+            return self._small_parts(index, square, failure)[0]
+        if name == SMALL_SHARE:
+            return part_of_sum(*self._small_parts(index, square, failure / 2))
         first, last = square
         sums = (self._sums[ROWS] + self._sums[COLUMNS])[first : last + 1]
         return self._bounds_of(sums, 2 * last, failure)
@@ -143,6 +164,12 @@ class CoordinateIntervals(ReleaseIntervals):
         return closed((rows - noise, columns - noise), (rows + noise, columns + noise), first, last)
 
     def _rate_curve(self, confidence: float) -> RateCurve:
+        # Several answers of one confidence take the same bounds.
+        if confidence not in self._curves:
+            self._curves[confidence] = self._new_rate_curve(confidence)
+        return self._curves[confidence]
+
+    def _new_rate_curve(self, confidence: float) -> RateCurve:
         failure = _failure(confidence)
         square = self._square(failure * _OF_SQUARE)
         distinct = self.released.distinct
@@ -244,10 +271,67 @@ class CoordinateIntervals(ReleaseIntervals):
         top = self._bounds_of(np.concatenate(tops), noises[0], failure)
         return top, self._bounds_of(np.concatenate(rests), noises[1], failure)
 
+    def _small_parts(
+        self, limit: int, square: tuple[int, int], failure: float
+    ) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Returns bounds on the sums of the frequencies below a limit, and from it on. Each fails
+        with at most this probability, if D is within ``square``."""
+        first, last = square
+        rows, columns = self._sums[ROWS], self._sums[COLUMNS]
+        small, rest = [], []
+        each = failure * (1 - _OF_SQUARE)
+        if last >= limit:
+            weight = limit - 1
+            cut = weight * (int(columns[limit] - columns[weight]) + limit)
+            below = int(columns[weight]) + limit * weight // 2 - cut
+            noise = _one_weighted(self._rate, weight, weight, each)
+            small += [below - noise, below + noise]
+            whole = (rows + columns)[max(first, limit) : last + 1] - below
+            noise = _one_weighted(self._rate, 2 * last - limit, limit, each)
+            rest += [int(whole.min()) - noise, int(whole.max()) + noise]
+        if first < limit:
+            most = min(last, limit - 1)
+            released = int(self.released.at_least([limit])[0])
+            low, high = self._line_bounds(
+                COLUMNS, limit, square, failure * _OF_SQUARE, min(released, most)
+            )
+            ranks = np.arange(min(low, most), min(high, most) + 1)
+            top = rows[ranks] + ranks * (ranks - 1) // 2
+            whole = (rows + columns)[first : most + 1]
+            noise = largest_sum(self._rate, 2 * most - int(ranks[0]), each)
+            small += [
+                int(whole.min() - top.max()) - noise,
+                int(whole.max() - top.min()) + noise,
+            ]
+            noise = largest_sum(self._rate, int(ranks[-1]), each)
+            rest += [int(top.min()) - noise, int(top.max()) + noise]
+        return _not_negative(small), _not_negative(rest)
+
     def _bounds_of(self, sums: IntArray, count: int, failure: float) -> tuple[int, int]:
         """Bounds a sum that equals one of ``sums`` without its ``count`` noises."""
         noise = largest_sum(self._rate, count, failure)
         return max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)
+
+
+def _not_negative(ends: list[int]) -> tuple[int, int]:
+    """Returns the least and the largest of some ends of intervals for a number of users."""
+    return max(min(ends), 0), max(*ends, 0)
+
+
+def _one_weighted(rate: float, count: int, weight: int, failure: float) -> int:
+    """Returns a t with Pr[|S + weight n| > t] <= failure, for the sum S of ``count`` noises and one
+    more noise n: the best of three bounds, which do not depend on the noise."""
+    if not weight:
+        return largest_sum(rate, count, failure)
+    if weight == 1:
+        return largest_sum(rate, count + 1, failure)
+    weights = np.append(np.ones(count), weight)
+    apart = (
+        largest_sum(rate, count, (1 - part) * failure)
+        + weight * largest_sum(rate, 1, part * failure)
+        for part in (0.5, 0.9)
+    )
+    return min(math.ceil(sum_of_noises(rate, weights, failure * _ROUNDING / 2)), *apart)
 
 
 def part_of_sum(part: tuple[float, float], rest: tuple[float, float]) -> tuple[float, float]:

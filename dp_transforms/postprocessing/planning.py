@@ -25,7 +25,9 @@ from dp_transforms.mechanisms.partition.registry import (
     partition_mechanism,
 )
 from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.mechanisms.selection import STRATEGIES, choose_strategy
+from dp_transforms.mechanisms.selection import STRATEGIES, MeasuredSelection, choose_strategy
+from dp_transforms.mechanisms.selection.measured import Choice
+from dp_transforms.mechanisms.selection.population import Look, Population
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 
 _SIMULATIONS, _MOVED = 4, 800
@@ -46,7 +48,9 @@ class SelectionPlan:
       strategy: its name.
       chosen: ``strategy="auto"`` takes it.
       half_from: the fewest users with which a partition is kept half of the time; None if never.
-      named: how many partitions of the reference list have at least that many users.
+      named: how many partitions of the reference list have at least that many users; for "measured"
+        the number of names that its plan is predicted to find, if each user has as many partitions
+        as count.
     """
 
     strategy: str
@@ -289,5 +293,31 @@ def _selections(
         except StrategyRefusal:
             continue
         named = 0 if half is None else int(reference.at_least([half])[0])
+        if name == MeasuredSelection.name:
+            named = round(planned_choice(reference, epsilon, delta, max_partitions).chosen.names)
         plans.append(SelectionPlan(name, name == chosen, half, named))
     return tuple(plans)
+
+
+def planned_choice(
+    reference: FrequencyList,
+    epsilon: Number,
+    delta: Number,
+    max_partitions: int,
+    counted: bool = False,
+) -> Choice:
+    """Returns what "measured" would choose for a PUBLIC list of users who have ``max_partitions``
+    partitions each, with its predictions.
+
+    >>> planned_choice(zipf_list(100_000), 1, 1e-5, 1).plan.by
+    'optimal'
+    """
+    users = max(reference.total / max_partitions, 1.0)
+    population = Population(
+        np.array([float(max_partitions)]),
+        np.array([users]),
+        reference.frequencies.astype(float),
+        reference.multiplicities.astype(float),
+    )
+    strategy = MeasuredSelection(epsilon, delta, max_partitions, counted=counted)
+    return strategy.choice_for(population, Look((), (), (), (0.0, 0.0)))

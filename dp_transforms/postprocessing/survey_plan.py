@@ -3,9 +3,13 @@
 The error is that of the estimated list of all records (``all_records``), half its L1 distance to
 the true one. Three things add to it: the noise of the list, which grows with kappa; what the
 estimate gets wrong about dropped pairs, about a fifth of half of them; and an uncertain number of
-dropped pairs, by half of what it is off. The least sum is chosen. Only public numbers enter:
-epsilon and the survey. The sum orders values of kappa and is no bound: on repositories, where the
-users of most things have things of their own, errors were up to five times as large.
+dropped pairs, by half of what it is off. They are independent, so that their squares add up. The
+least error is chosen. Only public numbers enter: epsilon and the survey. The error orders values of
+kappa and is no bound: on repositories, where the users of most things have things of their own,
+errors were up to five times as large.
+
+A survey has rounds (``mechanisms.gradual_survey``), each of which doubles its part of epsilon, and
+halves what is uncertain. There is one more round if it lessens the predicted error of all.
 
 Noise moves a list of N pairs by about D g(c), for the side D of its Durfee square and c = epsilon /
 kappa. D is a tenth to four tenths of the root of N on real lists. g is nearly the same for all
@@ -16,6 +20,7 @@ below.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -24,25 +29,26 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.decimals import Number, positive_rational
-from dp_transforms.mechanisms.user_degrees import cell_bounds
+from dp_transforms.mechanisms.gradual_survey import GradualSurvey, survey_bounds
 from dp_transforms.postprocessing.estimates import Estimate
 
 if TYPE_CHECKING:
+    from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
     from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
-SURVEY_SHARE, LEAST_SHARE, ENOUGH = Fraction(22, 100), Fraction(1, 8), Fraction(1, 2)
-"""A survey gets the first part of epsilon; but, where that is more than ``ENOUGH``, this or the
-second part. More would be better where users have many things. But a list of users who have one
-thing each needs nothing but noise of a small scale: up to epsilon 1, this part makes its error at
-most 1.2 times, sinh(0.9) / sinh(0.78), that of a release after a tenth was spent on degrees; and
-for large epsilons its error is about exp(-epsilon)."""
+FIRST_SHARE, ROUNDS = Fraction(1, 20), 4
+"""The survey's part of epsilon if its first round is enough, and how many rounds there may be: the
+last one takes 2/5 of epsilon. The first takes half of what was long spent on choosing kappa."""
 MAX_DEGREE = 10_000  # the largest degree with a cell in such a survey
 LEAST_RATE = Fraction(1, 512)
 """The least epsilon / kappa above kappa = 1: below, lists are mostly noise, and take seconds."""
 SQUARE = 0.27  # D of a list of N pairs, by the root of N.
 DECODED = 0.82  # What a decoder leaves of noise, for c from ``POWER_FROM`` on.
 POWER_FROM, POWER = 0.8, 0.69
-MISSED = 0.12  # The part of half the dropped pairs by which an estimate is off.
+SURPRISE = 1.5  # Noise alone is such a surprise in one of fifteen rounds.
+MISSED = 0.2
+"""The part of half the dropped pairs by which an estimate is off: 0.07 to 0.2 where the model
+holds, and about 1 where users of many things have the same ones, as authors of one paper do."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class BoundPlan:
     @property
     def error(self) -> float:
         """Returns the predicted error: half the L1 distance to the list of all records."""
-        return self.noise + self.missed + self.uncertain
+        return math.hypot(self.noise, self.missed, self.uncertain)
 
 
 @dataclass(frozen=True)
@@ -86,53 +92,59 @@ class BoundChoice:
         return self.recommended.kappa
 
 
-def divided(epsilon: Number, share: Number | None = None) -> tuple[Fraction, Fraction]:
-    """Returns the epsilons of the survey and of the list, which sum to epsilon exactly.
+def survey_of(epsilon: Number, share: Number | None, max_degree: int) -> GradualSurvey:
+    """Returns the survey of a release.
 
     Args:
-      epsilon: of both together; a float stands for the decimal that it prints as.
-      share: the survey's part of it; by default 0.22 of it, or less of a large epsilon.
+      epsilon: of the survey and the list together; a float stands for the decimal that it prints.
+      share: the survey's part of it; None for as many rounds as are worth their cost.
+      max_degree: users with more partitions count as having so many.
 
     Raises:
-      ValueError: epsilon is not positive, or the share not between 0 and 1.
+      ValueError: an argument is out of range, or the share leaves nothing.
 
-    >>> divided(0.5)
-    (Fraction(11, 100), Fraction(39, 100))
-    >>> divided(4)
-    (Fraction(1, 2), Fraction(7, 2))
+    >>> [str(cost) for cost in survey_of(1, None, 100).epsilons]
+    ['1/20', '1/10', '1/5', '2/5']
     """
     whole = positive_rational("epsilon", epsilon)
     if share is None:
-        survey = min(whole * SURVEY_SHARE, max(whole * LEAST_SHARE, ENOUGH))
-        return survey, whole - survey
+        return GradualSurvey(whole * FIRST_SHARE, ROUNDS, max_degree)
     part = positive_rational("share", share)
     if part >= 1:
         raise ValueError(f"share must be below 1, got {share}: the list needs a part of epsilon")
-    return whole * part, whole * (1 - part)
+    return GradualSurvey(whole * part, 1, max_degree)
 
 
 def candidates(epsilon: Number, max_degree: int = MAX_DEGREE) -> tuple[int, ...]:
     """Returns the values of kappa that may be chosen for a list, ascending: public before the
     survey is made. Who keeps records for a later choice keeps as many of each user's as the last
-    of them.
+    of them. Each is the last degree of a cell, so that the survey tells who has more.
 
     Args:
       epsilon: of the list.
       max_degree: of the survey.
 
     >>> candidates("0.02")
-    (1, 2, 3, 4, 5, 6, 8, 10)
+    (1, 2, 3, 4, 5, 7)
     """
     most = positive_rational("epsilon", epsilon) / LEAST_RATE
-    return tuple(kappa for kappa in cell_bounds(max_degree) if kappa == 1 or kappa <= most)
+    last_degrees = *(lowest - 1 for lowest in survey_bounds(max_degree)[1:]), max_degree
+    return 1, *(kappa for kappa in last_degrees if 1 < kappa <= most)
 
 
-def choose_bound(survey: DegreeSurvey, epsilon: Number) -> BoundChoice:
+def choose_bound(
+    survey: DegreeSurvey,
+    epsilon: Number,
+    kappas: Sequence[int] | None = None,
+    certainty: float = 1.0,
+) -> BoundChoice:
     """Chooses kappa for a list of that epsilon, for the least error to the list of all records.
 
     Args:
       survey: a decoded survey of degrees.
       epsilon: of the list alone.
+      kappas: to choose from; by default ``candidates``.
+      certainty: what is uncertain is divided by this, as by a survey of less noise.
 
     Raises:
       ValueError: epsilon is not positive.
@@ -146,10 +158,9 @@ def choose_bound(survey: DegreeSurvey, epsilon: Number) -> BoundChoice:
     exact = positive_rational("epsilon", epsilon)
     pairs = survey.pair_draws.sum(1)
     plans = []
-    for kappa in candidates(exact, survey.max_degree):
+    for kappa in kappas or candidates(exact, survey.max_degree):
         kept = survey.kept_shares(kappa)
         dropped = pairs * (1 - kept)
-        middle = float(np.median(dropped))
         share = max(float(np.median(kept)), 1e-9)
         noise = expected_noise(float(exact / kappa), float(np.median(pairs * kept))) / share
         plans.append(
@@ -157,11 +168,51 @@ def choose_bound(survey: DegreeSurvey, epsilon: Number) -> BoundChoice:
                 kappa,
                 survey.kept_share(kappa),
                 noise,
-                MISSED * middle / 2,
-                _half_width(dropped) / 2,
+                MISSED * float(np.median(dropped)) / 2,
+                _half_width(dropped) / 2 / certainty,
             )
         )
     return BoundChoice(min(plans, key=lambda plan: plan.error), tuple(plans))
+
+
+def is_enough(
+    released: ReleasedDegrees,
+    survey: DegreeSurvey,
+    epsilon: Number,
+    spent: Number,
+    kappas: Sequence[int] | None = None,
+) -> bool:
+    """Says whether a survey is enough: whether a round that costs twice as much, and is twice as
+    certain, leaves a list of no less error. A survey is not enough if it surprises its model: if
+    there are more users beyond kappa than the model believes, by ``SURPRISE`` deviations of noise.
+
+    Args:
+      released: the survey.
+      survey: the same, decoded.
+      epsilon: of the survey and the list together.
+      spent: the cost of this survey.
+      kappas: to choose from; by default ``candidates``.
+    """
+    left = positive_rational("epsilon", epsilon) - positive_rational("spent", spent)
+    more = left - positive_rational("spent", spent)
+    stopped = choose_bound(survey, left, kappas).recommended
+    if _surplus_beyond(stopped.kappa, released, survey) > SURPRISE:
+        return False
+    return choose_bound(survey, more, kappas, certainty=2).recommended.error >= stopped.error
+
+
+def _surplus_beyond(kappa: int, released: ReleasedDegrees, survey: DegreeSurvey) -> float:
+    """Returns how many more users beyond kappa were released than the model believes, in standard
+    deviations of the noise."""
+    beyond = [
+        users
+        for lowest, users in zip(released.lowest, released.users, strict=True)
+        if lowest > kappa
+    ]
+    if not beyond:
+        return 0.0
+    deviation = math.sqrt(2 * len(beyond)) / released.epsilon
+    return (sum(beyond) - survey.users_beyond(kappa).value) / deviation
 
 
 def expected_noise(rate: float, pairs: float) -> float:

@@ -18,6 +18,10 @@ E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**(distribution.log_head), which is prove
 inequality W_b is bounded for every b, and for all b at once with probabilities that fall
 geometrically in b.
 
+Small partitions. With c_j the number of partitions with at least j users, those with fewer than k
+have c_1 + ... + c_(k-1) - (k - 1) c_k users. By conjugation Lemma 2 bounds the error of the first k
+- 1 of these numbers together, and a tail that of c_k. Each gets half of the failure probability.
+
 The lemmas are for unrestricted mechanisms, and for the geometric mechanism between walls.
 """
 
@@ -31,19 +35,24 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, list_of_coordinates
 from dp_transforms.mechanisms.partition.distributions import ReleaseDistribution
+from dp_transforms.postprocessing.entropies import users_in_small_partitions
 from dp_transforms.postprocessing.estimates import (
+    COLLISIONS,
     CONFIDENCE,
+    ENTROPY,
     GRID,
     SHARE,
+    SMALL,
+    SMALL_SHARE,
     TOTAL,
     RateCurve,
     ReleaseIntervals,
+    curve_ends,
     failure_probability,
 )
-from dp_transforms.postprocessing.guessing_metrics import rank_sums
 
 _RANK_DECAY = 0.9  # r: rank b is given this share of the failure probability of rank b - 1.
 _LOG_DECAY = math.log(_RANK_DECAY)
@@ -65,6 +74,12 @@ class WalkIntervals(ReleaseIntervals):
         self._distribution = distribution
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
+        if name in (ENTROPY, COLLISIONS):
+            return curve_ends(name, self._rate_curve(confidence))
+        if name == SMALL:
+            return self._small(index, confidence)
+        if name == SMALL_SHARE:
+            return self._small_share(index, confidence)
         if name in (ROWS, COLUMNS):
             each = failure_probability(confidence) / 2
             (below,) = self._distribution.largest_shortfalls(each, [index])
@@ -75,6 +90,27 @@ class WalkIntervals(ReleaseIntervals):
             return float(low[0]), float(high[0])
         moved = error.l1 if name == TOTAL else error.up_to(index)
         return max(value - moved, 0), value + moved
+
+    def _small(self, limit: int, confidence: float) -> tuple[float, float]:
+        """Returns bounds on the users of partitions with fewer users than a limit."""
+        users = users_in_small_partitions(self.released, limit)
+        if limit == 1:
+            return 0, 0
+        half = failure_probability(confidence) / 2
+        error = ReleaseError.of(self.released, self._distribution, 1 - half)
+        (below,) = self._distribution.largest_shortfalls(half / 2, [limit])
+        excess = self._distribution.largest_excess(half / 2)
+        moved, weight = error.up_to(limit - 1), limit - 1
+        # A c_k that was released too large makes the difference too small.
+        return max(users - moved - weight * below, 0), users + moved + weight * excess
+
+    def _small_share(self, limit: int, confidence: float) -> tuple[float, float]:
+        """Returns bounds on the share of the same users. The total has half of the failures."""
+        half = 1 - failure_probability(confidence) / 2
+        low, high = self._small(limit, half)
+        total, error = self.released.total, ReleaseError.of(self.released, self._distribution, half)
+        least, most = max(total - error.l1, 0), total + error.l1
+        return min(low / most, 1.0) if most else 0.0, min(high / least, 1.0) if least else 1.0
 
     def bands(self, confidence: float = CONFIDENCE) -> tuple[FrequencyList, FrequencyList]:
         """Returns two lists around the private one. Rows and columns 2**b, ..., 2**(b+1) - 1 get 1
@@ -116,7 +152,7 @@ class WalkIntervals(ReleaseIntervals):
         l1. So lambda_b is at most (S + a) / (N + a - (d - a)) for some a in [0, w]. This is
         monotone in a: a = 0 and a = w are the extremes. The same with signs changed from below.
         """
-        sums, l1 = rank_sums(self.released), float(error.l1)
+        sums, l1 = RankSums(self.released), float(error.l1)
         total = float(sums.total)
         covered = np.array([sums.sum_to(rank) for rank in guesses.tolist()], np.float64)
         moved = np.minimum(l1, np.ceil(error.head_base + error.head_slope * guesses))

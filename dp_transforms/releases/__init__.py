@@ -2,6 +2,8 @@
 
 from dp_transforms.releases.all_records import AllRecordsRelease as AllRecordsRelease
 from dp_transforms.releases.all_records import AllRecordsSpec as AllRecordsSpec
+from dp_transforms.releases.attributes import AttributeReleases as AttributeReleases
+from dp_transforms.releases.attributes import AttributesSpec as AttributesSpec
 from dp_transforms.releases.base import ReleaseSpec as ReleaseSpec
 from dp_transforms.releases.degrees import DegreesSpec as DegreesSpec
 from dp_transforms.releases.frequency_list import ListRelease as ListRelease
@@ -9,6 +11,9 @@ from dp_transforms.releases.frequency_list import ListSpec as ListSpec
 from dp_transforms.releases.groups import Attribute as Attribute
 from dp_transforms.releases.groups import GroupReleases as GroupReleases
 from dp_transforms.releases.groups import GroupsSpec as GroupsSpec
+from dp_transforms.releases.hierarchy import HierarchyReleases as HierarchyReleases
+from dp_transforms.releases.hierarchy import HierarchySpec as HierarchySpec
+from dp_transforms.releases.list_and_names import ListAndNames as ListAndNames
 from dp_transforms.releases.list_and_names import ListAndNamesSpec as ListAndNamesSpec
 from dp_transforms.releases.names import NamesRelease as NamesRelease
 from dp_transforms.releases.names import NamesSpec as NamesSpec

@@ -4,19 +4,22 @@ A list is about the records that bounding kept, while people ask about the recor
 release begins with a survey: how many users have how many partitions. It tells what bounding drops,
 and kappa is chosen by it unless it is declared.
 
-Privacy. Neighbours differ by all records of one user. The survey costs epsilon_1 by itself
-(``mechanisms.user_degrees``). For each kappa, the list of the records that bounding by kappa keeps
-costs epsilon_2: the bound is enforced by an order of each user's own pairs, which depends on a key
-and on no other user, and the noise is that of the mechanism at sensitivity kappa. Which kappa is
-taken is a function of the survey's output and of public numbers. By adaptive sequential composition
-both together cost epsilon_1 + epsilon_2, for users with more partitions than every kappa too. What
-follows (the estimate of all records, its intervals) is computed from the two outputs alone.
+Privacy. Neighbours differ by all records of one user. The survey has rounds, and costs the
+epsilon_1 of its last one (``mechanisms.gradual_survey``), whichever that is. The list gets the
+rest, epsilon_2 = epsilon - epsilon_1. For each kappa, the list of the records that bounding by
+kappa keeps costs epsilon_2: the bound is enforced by an order of each user's own pairs, which
+depends on a key and on no other user, and the noise is that of the mechanism at sensitivity kappa.
+Which kappa is taken is a function of the survey's output and of public numbers, as is the number of
+rounds. So for each outcome of the survey both together cost epsilon, for users with more partitions
+than every kappa too. What follows (the estimate of all records, its intervals) is computed from the
+two outputs alone.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -35,18 +38,27 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.output import csv_lines
 from dp_transforms.files.release_files import parse_rows, read_file
-from dp_transforms.mechanisms.decimals import Number, positive_integer
+from dp_transforms.mechanisms.decimals import (
+    Number,
+    decimal_text,
+    float_above,
+    positive_integer,
+    positive_rational,
+)
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.gradual_survey import GradualSurvey
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
-from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
+from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.all_records_bounds import AllRecordsBounds, AllRecordsIntervals
 from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 from dp_transforms.postprocessing.survey_plan import (
     MAX_DEGREE,
     candidates,
     choose_bound,
-    divided,
+    is_enough,
+    survey_of,
 )
 from dp_transforms.releases.base import (
     NEIGHBOURS,
@@ -85,13 +97,13 @@ class SurveyedList(NamedTuple):
 
 
 @functools.lru_cache(maxsize=16)
-def decoded_survey(degrees: ReleasedDegrees) -> DegreeSurvey:
+def decoded_survey(degrees: ReleasedDegrees, largest_degree: int | None = None) -> DegreeSurvey:
     """Returns what a released survey tells of users' degrees; decoding takes a tenth of a second,
     and the choice of kappa, the estimate and its intervals each begin with it."""
     # scipy takes longer to load than a misspelt flag should wait.
     from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
-    return DegreeSurvey.of(degrees)
+    return DegreeSurvey.of(degrees, largest_degree)
 
 
 def _estimate(surveyed: SurveyedList, statement: Mapping[str, Any]) -> FrequencyList:
@@ -99,7 +111,8 @@ def _estimate(surveyed: SurveyedList, statement: Mapping[str, Any]) -> Frequency
     from dp_transforms.postprocessing.all_records import estimate_all_records
 
     kappa = statement["max_partitions_per_user"]
-    return estimate_all_records(surveyed.released, kappa, decoded_survey(surveyed.degrees))
+    survey = decoded_survey(surveyed.degrees, statement[SURVEY]["largest_degree"])
+    return estimate_all_records(surveyed.released, kappa, survey)
 
 
 def surveyed_tables(released: Iterable[SurveyedList], statement: Statement) -> Tables:
@@ -128,9 +141,13 @@ class AllRecordsSpec(ReleaseSpec):
     Attributes:
       epsilon: the cost of both.
       max_partitions_per_user: kappa, if it is declared; otherwise the survey chooses it.
-      survey_share: the survey's part of epsilon (0 to 1); by default see ``survey_plan.divided``.
+      survey_share: the survey's part of epsilon (0 to 1); by default its own first rounds choose
+        it, see ``survey_plan``.
       mechanism: of the list, see ``partition_mechanism``.
       max_degree: users with more partitions count as having so many in the survey. Public.
+      largest_degree: a public number of partitions that no user is thought to exceed: intervals
+        about all records have ends by it. It is enforced: of users with more, so many partitions,
+        chosen at random, are all records. So privacy does not depend on its truth.
 
     Raises:
       ValueError: an argument is out of range, or there is no such mechanism at a kappa that may be
@@ -144,14 +161,18 @@ class AllRecordsSpec(ReleaseSpec):
     survey_share: Number | None = None
     mechanism: str = AUTO
     max_degree: int = MAX_DEGREE
+    largest_degree: int | None = None
 
     def __post_init__(self) -> None:
+        if self.largest_degree is not None:
+            object.__setattr__(
+                self, "largest_degree", positive_integer("largest_degree", self.largest_degree)
+            )
         if self.max_partitions_per_user is not None:
             positive_integer("max_partitions_per_user", self.max_partitions_per_user)
-        _ = self.survey
-        for kappa in self._possible_kappas:
+        for spent, kappa in itertools.product(self.survey.epsilons, self._possible_kappas):
             try:
-                self.list_mechanism(kappa)
+                self._list_mechanism(spent, kappa)
             except ValueError as error:
                 if self.max_partitions_per_user is not None or self.mechanism == AUTO:
                     raise
@@ -161,35 +182,64 @@ class AllRecordsSpec(ReleaseSpec):
                 ) from None
 
     @cached_property
-    def _parts(self) -> tuple[Fraction, Fraction]:
-        """Returns the epsilons of the survey and of the list."""
-        return divided(self.epsilon, self.survey_share)
-
-    @cached_property
-    def survey(self) -> UserDegreeMechanism:
+    def survey(self) -> GradualSurvey:
         """Returns the mechanism of the survey."""
-        return UserDegreeMechanism(self._parts[0], self.max_degree)
+        max_degree = self.max_degree
+        if self.largest_degree is not None:
+            max_degree = min(max_degree, self.largest_degree)
+        return survey_of(self.epsilon, self.survey_share, max_degree)
 
     @property
     def _possible_kappas(self) -> tuple[int, ...]:
         if self.max_partitions_per_user is not None:
             return (self.max_partitions_per_user,)
-        return candidates(self._parts[1], self.max_degree)
+        most = positive_rational("epsilon", self.epsilon) - self.survey.epsilons[0]
+        return candidates(most, self.survey.max_degree)
 
     @property
     def most_partitions(self) -> int:
         """Returns how many partitions of each user the survey and the list look at."""
+        if self.largest_degree is not None:
+            return self.largest_degree
         return max(self.survey.max_degree, *self._possible_kappas)
+
+    def survey_under(
+        self, users_by_degree: Mapping[int, int], tape_of: Callable[[str], RandomTape]
+    ) -> ReleasedDegrees:
+        """Returns the survey, released under a job's secret; the degrees are PRIVATE."""
+        return self.survey.release_under(users_by_degree, tape_of, self.is_enough)
+
+    def is_enough(self, degrees: ReleasedDegrees) -> bool:
+        """Says whether a round of the survey is enough: a function of its output alone."""
+        kappa = self.max_partitions_per_user
+        kappas = None if kappa is None else [kappa]
+        survey, spent = self._decoded(degrees), self.spent_on(degrees)
+        return is_enough(degrees, survey, self.epsilon, spent, kappas)
+
+    def spent_on(self, degrees: ReleasedDegrees) -> Fraction:
+        """Returns the cost of a survey that was released."""
+        for epsilon in self.survey.epsilons:
+            if float_above(epsilon) == degrees.epsilon:
+                return epsilon
+        raise ValueError("degrees must be those of this survey: no round has their epsilon")
 
     def kappa_after(self, degrees: ReleasedDegrees) -> int:
         """Returns kappa: a function of the released survey alone."""
         if self.max_partitions_per_user is not None:
             return self.max_partitions_per_user
-        return choose_bound(decoded_survey(degrees), self._parts[1]).kappa
+        left = positive_rational("epsilon", self.epsilon) - self.spent_on(degrees)
+        return choose_bound(self._decoded(degrees), left).kappa
 
-    def list_mechanism(self, kappa: int) -> PartitionMechanism:
-        """Returns the mechanism of the list at a kappa."""
-        return partition_mechanism(self._parts[1], kappa, self.mechanism)
+    def _decoded(self, degrees: ReleasedDegrees) -> DegreeSurvey:
+        return decoded_survey(degrees, self.largest_degree)
+
+    def list_mechanism(self, degrees: ReleasedDegrees, kappa: int) -> PartitionMechanism:
+        """Returns the mechanism of the list at a kappa, after a survey."""
+        return self._list_mechanism(self.spent_on(degrees), kappa)
+
+    def _list_mechanism(self, spent: Fraction, kappa: int) -> PartitionMechanism:
+        left = positive_rational("epsilon", self.epsilon) - spent
+        return partition_mechanism(left, kappa, self.mechanism)
 
     def surveyed(
         self, degrees: ReleasedDegrees, kappa: int, released: ReleasedList
@@ -200,33 +250,40 @@ class AllRecordsSpec(ReleaseSpec):
             "max_partitions_per_user": kappa,
             "max_partitions_per_user_is": "enforced" if declared else CHOSEN,
         }
-        entries = list_guarantee(self.list_mechanism(kappa), NEIGHBOURS, bound)
-        whole = amount_entries("epsilon", PrivacyBudget(self.epsilon).epsilon)
-        return SurveyedList(degrees, released, entries | whole)
+        spent = self.spent_on(degrees)
+        whole = positive_rational("epsilon", self.epsilon)
+        parts = {
+            SURVEY: self._survey_entry | amount_entries("epsilon", spent),
+            "list": amount_entries("epsilon", whole - spent),
+        }
+        entries = list_guarantee(self.list_mechanism(degrees, kappa), NEIGHBOURS, bound)
+        of_all = amount_entries("epsilon", PrivacyBudget(self.epsilon).epsilon)
+        return SurveyedList(degrees, released, entries | of_all | parts)
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        survey, of_list = self._parts
-        return (
-            Request("survey of partitions per user", Cost(PrivacyBudget(survey))),
-            Request("frequency list", Cost(PrivacyBudget(of_list))),
-        )
+        cost = Cost(PrivacyBudget(self.epsilon))
+        return (Request("survey of partitions per user, and frequency list", cost),)
 
     def release(self, engine: Engine) -> Collections:
         return engine.all_records(self)
 
     def guarantee(self, bounded_by_job: bool) -> Statement:
         """Returns the part of the statement that does not depend on the survey."""
-        survey, of_list = self._parts
         return {
-            SURVEY: {
-                **amount_entries("epsilon", survey),
-                "max_degree": self.survey.max_degree,
-                "noise": "discrete Laplace in each cell, Pr[n] proportional to exp(-epsilon |n|)",
-                "file": SURVEY_FILE,
-            },
-            "list": amount_entries("epsilon", of_list),
+            SURVEY: self._survey_entry,
             "all_records": {"file": ALL_RECORDS_FILE, "is": "an estimate from the other files"},
+        }
+
+    @property
+    def _survey_entry(self) -> Statement:
+        return {
+            "max_degree": self.survey.max_degree,
+            "largest_degree": self.largest_degree,
+            "epsilon_of_rounds": [decimal_text(epsilon) for epsilon in self.survey.epsilons],
+            "noise": "discrete Laplace in each cell, Pr[n] proportional to exp(-epsilon |n|), of "
+            "the last round that was made; it has the epsilon of the survey",
+            "file": SURVEY_FILE,
         }
 
 
@@ -269,7 +326,7 @@ class AllRecordsRelease(ListRelease):
     @cached_property
     def survey(self) -> DegreeSurvey:
         """Returns the decoded survey."""
-        return decoded_survey(self.degrees)
+        return decoded_survey(self.degrees, self.statement[SURVEY]["largest_degree"])
 
     def kept_share(self) -> Estimate:
         """Estimates the part of all pairs (user, partition) that bounding kept, under the model of
@@ -283,7 +340,9 @@ class AllRecordsRelease(ListRelease):
             self.bounded.intervals,
             self.degrees,
             self.kappa,
+            largest_degree=self.statement[SURVEY]["largest_degree"],
             kappa_from_degrees=self.statement["max_partitions_per_user_is"] == CHOSEN,
+            rounds=len(self.statement[SURVEY]["epsilon_of_rounds"]),
         )
         return AllRecordsIntervals(self.released, bounds)
 
@@ -305,8 +364,7 @@ class AllRecordsRelease(ListRelease):
         return surveyed_tables([surveyed], dict(self.statement))
 
     def _summary(self) -> list[str]:
-        (of_all,) = super()._summary()
-        (of_kept,) = self.bounded._summary()
+        (of_all,), (of_kept,) = super()._summary(), self.bounded._summary()
         return [
             f"All records: {of_all}",
             f"Kept by bounding ({float(self.kept_share().value):.0%} of all): {of_kept}",

@@ -7,7 +7,10 @@ transforms make a release from the same specification, on either engine.
 from __future__ import annotations
 
 import abc
+import datetime
+import os
 import platform
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from fractions import Fraction
@@ -30,6 +33,7 @@ Statement = dict[str, Any]
 """The content of a privacy.json."""
 
 NEIGHBOURS = PrivacyUnit.USER.neighbours
+_MOST_DIGITS = 11  # of seconds up to the year 5000
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
@@ -117,6 +121,17 @@ def bound_entries(max_partitions: int, bounded_by_job: bool) -> Statement:
 def amount_entries(name: str, value: Fraction) -> Statement:
     """Returns entries for a part of a budget: a float not below it, and the exact decimal text."""
     return {name: float_above(value), f"{name}_exact": decimal_text(value)}
+
+
+def time_entry() -> Statement:
+    """Returns the time of a release in UTC, to the second, as its maker's clock has it before
+    records are read: it depends on none. As elsewhere, the environment variable SOURCE_DATE_EPOCH
+    (seconds since 1970) replaces it, for files that are to be equal byte by byte."""
+    seconds = os.environ.get("SOURCE_DATE_EPOCH", "")
+    is_fixed = seconds.isascii() and seconds.isdigit() and len(seconds) <= _MOST_DIGITS
+    now = int(seconds) if is_fixed else time.time()
+    moment = datetime.datetime.fromtimestamp(now, datetime.timezone.utc)
+    return {"created": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
 def library_versions() -> dict[str, str]:

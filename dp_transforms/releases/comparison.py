@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,12 @@ from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.questions import (
     QUESTIONS,
+    Question,
     answers_of,
     difference,
     half,
     names_of,
+    question_of,
     questions_to_show,
 )
 from dp_transforms.releases.tables import PicturedTable
@@ -22,7 +25,8 @@ from dp_transforms.reports.phrases import NO_WORDS, Words
 
 @dataclass(frozen=True, repr=False)
 class Comparison(PicturedTable):
-    """A comparison shows numbers of two lists, and the second number minus the first.
+    """A comparison shows numbers of two lists, and the second number minus the first. A
+    question, in words, gives the estimated difference: ``comparison["total"]``.
 
     Attributes:
       lists: the two lists.
@@ -38,6 +42,15 @@ class Comparison(PicturedTable):
     first: tuple[Estimate, ...]
     second: tuple[Estimate, ...]
     differences: tuple[Estimate, ...]
+
+    def __getitem__(self, question: str) -> Estimate:
+        return dict(zip(self.questions, self.differences, strict=True))[question]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.questions)
+
+    def __len__(self) -> int:
+        return len(self.questions)
 
     def page(self, words: Words = NO_WORDS) -> Page:
         from dp_transforms.reports.lists import comparison_page
@@ -65,6 +78,7 @@ def compare(
     second: ListRelease,
     confidence: float = CONFIDENCE,
     labels: tuple[str, str] = ("first", "second"),
+    numbers: str | Sequence[str] | None = None,
 ) -> Comparison:
     """Compares two released lists number by number; ``Releases.series`` compares many.
 
@@ -72,11 +86,13 @@ def compare(
       first, second: releases about the same users or different ones.
       confidence: of the interval of each difference by itself.
       labels: names of the two in pictures and pages.
+      numbers: what to compare, such as ["total", "at least 20"]: see ``Releases.series``. Choose it
+        without looking at the releases. By default the usual numbers are compared.
 
     Proof of the intervals. Let that of each list fail with probability at most a / 2. Where both
-    hold, the difference of the true numbers is at least the low end of the second less the high end
-    of the first, and at most the converse: so it is with probability 1 - a, however the two noises
-    depend on each other. QED.
+    hold, the difference of the numbers before noise is at least the low end of the second less the
+    high end of the first, and at most the converse: so it is with probability 1 - a, however the
+    two noises depend on each other. QED.
 
     Raises:
       ValueError: see ``ListRelease``.
@@ -91,14 +107,16 @@ def compare(
     """
     if not all(isinstance(release, ListRelease) for release in (first, second)):
         raise ValueError("compare takes two lists, not names, groups or periods")
-    of_first, of_second = (answers_of(each, half(confidence)) for each in (first, second))
-    shown = {*questions_to_show(of_first), *questions_to_show(of_second)}
-    questions = [
-        question
-        for question in QUESTIONS
-        if question in shown and question in of_first and question in of_second
-    ]
     names = names_of(first.statement)
+    asked: Sequence[Question] = QUESTIONS
+    if numbers is not None:
+        several = [numbers] if isinstance(numbers, str) else numbers
+        asked = [question_of(number, names) for number in several]
+    of_first, of_second = (answers_of(each, half(confidence), asked) for each in (first, second))
+    questions = [question for question in asked if question in of_first and question in of_second]
+    if numbers is None:
+        to_show = {*questions_to_show(of_first), *questions_to_show(of_second)}
+        questions = [question for question in questions if question in to_show]
     return Comparison(
         (first, second),
         labels,

@@ -111,6 +111,8 @@ class DegreesSpec(ReleaseSpec):
         about = degree_entries(self.unit, self.degree)
         if self.degree_bound is not None:
             about["degree_bound"] = self.degree_bound
+        if self.nodes is not None:
+            about["nodes"] = self.nodes
         return list_guarantee(self.mechanism, self.unit.neighbours, about)
 
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:

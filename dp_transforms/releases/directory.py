@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
+    ATTRIBUTES_FILE,
+    DEGREES_FILE,
     FREQUENCIES_FILE,
+    HIERARCHY_FILE,
     LIST_DIRECTORY,
     LISTS_FILE,
     PARTITIONS_DIRECTORY,
@@ -18,13 +20,26 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.paths import join, local_path
 from dp_transforms.files.release_files import as_malformed, is_there
-from dp_transforms.releases import all_records, frequency_list, groups, names, periods
+from dp_transforms.releases import (
+    all_records,
+    attributes,
+    frequency_list,
+    groups,
+    hierarchy,
+    names,
+    periods,
+    user_degrees,
+)
+from dp_transforms.releases.list_and_names import ListAndNames
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     PARTITIONS_FILE: ("released names of partitions", names.read),
     LISTS_FILE: ("released lists of groups", groups.read),
+    ATTRIBUTES_FILE: ("released lists of attributes", attributes.read),
+    HIERARCHY_FILE: ("released lists of a hierarchy", hierarchy.read),
     # Before a list alone: its table has the same name.
     SURVEY_FILE: ("a released frequency list with its survey", all_records.read),
+    DEGREES_FILE: ("released numbers of partitions of users", user_degrees.read),
     FREQUENCIES_FILE: ("a released frequency list", frequency_list.read),
 }
 """By the file that shows the kind of a release: what it holds, and the function that reads it."""
@@ -42,8 +57,9 @@ def load(directory: str | os.PathLike[str]) -> Any:
     """Reads a release from the directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or, from a job with ``--period``,
-      the ``Releases`` of all periods.
+      A ``ListRelease``, ``NamesRelease``, ``GroupReleases``, ``AttributeReleases`` or
+      ``HierarchyReleases``; from a job with ``--period``, the ``Releases`` of all periods; from one
+      that made a list and names, both; and from choose-kappa the ``DegreesOfUsers``.
 
     Raises:
       ValueError: there is no release, or it cannot be read.
@@ -51,7 +67,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
     path = local_path(os.fspath(directory))
     both = release_directories(path)
     if len(both) > 1:
-        raise InputError(f"{path} holds two releases: give {' or '.join(both)}")
+        with as_malformed(path, "a list and names of the same records"):
+            return ListAndNames.of(*map(load, both))
     present = [file_name for file_name in _READERS if is_there(path, file_name)]
     if not present:
         releases = periods.read(path, load)

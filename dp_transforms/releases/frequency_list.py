@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,19 @@ from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import COORDINATES_HEADER, FREQUENCIES_FILE, FREQUENCIES_HEADER
 from dp_transforms.mechanisms.decimals import Number, positive_integer
-from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.postprocessing.declared import Declared, DeclaredIntervals
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
+    SUM,
+    TOTAL,
     Answers,
     Estimate,
     ReleaseIntervals,
     failure_probability,
+    number_of,
 )
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
@@ -45,7 +50,12 @@ from dp_transforms.releases.lists import (
     price_of,
     read_lists,
 )
-from dp_transforms.releases.questions import answers_of, names_of, questions_to_show
+from dp_transforms.releases.questions import (
+    answers_of,
+    identifiability_of,
+    names_of,
+    questions_to_show,
+)
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import (
@@ -93,6 +103,8 @@ class ListRelease(Release, Answers):
     Attributes:
       released: the list itself, usable as a ``FrequencyList``.
       statement: the guarantee, as in privacy.json.
+      named: the estimated users of names that were released beside it, as a list: numbers here are
+        never below theirs.
 
     Raises:
       ValueError: a confidence is not between 0 and 1, a rank or number is below 1, or public bounds
@@ -112,13 +124,34 @@ class ListRelease(Release, Answers):
 
     released: ReleasedList
     statement: Mapping[str, Any]
+    named: FrequencyList | None = field(default=None, kw_only=True)
 
     @cached_property
     def intervals(self) -> ReleaseIntervals:
-        """Returns the proved intervals from which answers come."""
+        """Returns the proved intervals from which answers come, within what was declared."""
+        intervals: ReleaseIntervals
         if self.released.coordinates is not None:
-            return intervals_of(self.released)
-        return WalkIntervals(self.released, distribution_of_statement(dict(self.statement)))
+            intervals = intervals_of(self.released)
+        else:
+            distribution = distribution_of_statement(dict(self.statement))
+            intervals = WalkIntervals(self.released, distribution)
+        declared = {
+            name: self.statement[name] for name in Declared._fields if name in self.statement
+        }
+        return DeclaredIntervals(intervals, Declared(**declared)) if declared else intervals
+
+    @property
+    def contradiction(self) -> str:
+        """Says whether the release shows that a declared number of nodes, or a largest total, is
+        false: then answers are cut to it, and are not those of the data. Empty if it does not."""
+        intervals = self._known()
+        if not isinstance(intervals, DeclaredIntervals) or not intervals.contradicts:
+            return ""
+        what = "nodes" if "nodes" in self.statement else "max_total"
+        return (
+            f"The release contradicts the declared {what} of {self.statement[what]:,}, to which it "
+            "is cut: its numbers are not those of the data. Declare what is true, or nothing."
+        )
 
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
         """Estimates the k largest frequencies; all intervals hold together with the confidence."""
@@ -129,7 +162,10 @@ class ListRelease(Release, Answers):
         return [replace(estimate, confidence=confidence) for estimate in estimates]
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
-        return self.intervals._ends(name, index, value, confidence)
+        low, high = self.intervals._ends(name, index, value, confidence)
+        if self.named is not None and name in (TOTAL, SUM, ROWS, COLUMNS):
+            high = max(high, number_of(self.named, name, index))
+        return low, high
 
     def guesswork_bits(self, alpha: Number = "0.5", confidence: float = CONFIDENCE) -> Estimate:
         """Estimates, in bits, how hard it is to guess a part alpha of accounts whose passwords are
@@ -160,6 +196,18 @@ class ListRelease(Release, Answers):
             question.words.format(**names): answers[question]
             for question in questions_to_show(proved)
         }
+
+    def identifiability(self, confidence: float = CONFIDENCE) -> dict[str, Estimate]:
+        """Estimates how identifying partitions are that are values of an attribute of users.
+
+        Keys are "users", "values", "Shannon entropy (bits)", "normalized entropy" (by the logarithm
+        of the number of users), "min-entropy (bits)", "Tsallis entropy" (of order 2); and the
+        shares of users whose value is "unique" or "in sets below 10" or 100 users.
+
+        Args:
+          confidence: of each interval by itself.
+        """
+        return identifiability_of(self, confidence)
 
     @cached_property
     def model(self) -> Answers:
@@ -217,6 +265,8 @@ class ListRelease(Release, Answers):
             name: each.at_ranks(ends)
             for name, each in zip(("frequency", "low", "high"), lists, strict=False)
         }
+        if self.named is not None and "high" in columns:
+            columns["high"] = np.maximum(columns["high"], columns["frequency"])
         return {"rank": ends - partitions + 1, **columns, "partitions": partitions}
 
     def _summary(self) -> list[str]:
@@ -231,7 +281,7 @@ class ListRelease(Release, Answers):
                 f"{self.partitions_with_at_least(degree_bound)}; further edges of theirs were "
                 f"dropped, so the whole graph has at least what this list says"
             )
-        return lines
+        return [*lines, *filter(None, [self.contradiction])]
 
 
 def statement_words(statement: Mapping[str, Any]) -> list[str]:

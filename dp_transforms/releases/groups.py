@@ -227,6 +227,10 @@ class GroupReleases(Releases):
     def labels(self) -> list[str]:
         return [f"{attribute}: {group}" if attribute else "all users" for attribute, group in self]
 
+    @property
+    def _names(self) -> list[str]:
+        return self.labels
+
     def _label_columns(self, name: tuple[str, str]) -> dict[str, str]:
         return dict(zip(("attribute", "group"), name, strict=True))
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dp_transforms.budget.ledger import Request
-from dp_transforms.releases.frequency_list import ListSpec
-from dp_transforms.releases.names import NamesSpec
+from dp_transforms.files.filenames import LIST_DIRECTORY, PARTITIONS_DIRECTORY
+from dp_transforms.releases.base import Statement, Tables
+from dp_transforms.releases.frequency_list import ListRelease, ListSpec
+from dp_transforms.releases.names import NamesRelease, NamesSpec, name_tables, names_table
+from dp_transforms.releases.tables import publish
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dp_transforms.engines.base import Collections, Engine
 
 
@@ -39,3 +46,45 @@ class ListAndNamesSpec:
     def release(self, engine: Engine) -> Collections:
         """Makes both releases, and returns the collections of the list, then those of the names."""
         return engine.list_and_names(self)
+
+
+class ListAndNames(NamedTuple):
+    """A list and names of the same records, which do not contradict each other; their costs add up.
+
+    Attributes:
+      frequency_list: how many users partitions have. Where names prove that the released list is
+        too low, it is raised; ``names.frequency_list`` is as it was released.
+      names: the partitions that enough users have, with estimates of their users by the list.
+    """
+
+    frequency_list: ListRelease
+    names: NamesRelease
+
+    @classmethod
+    def of(cls, frequency_list: ListRelease, names: NamesRelease) -> ListAndNames:
+        """Makes them agree; a ValueError if they are not of the same records."""
+        names = names.beside(frequency_list)
+        agreeing = names.list_that_agrees
+        assert agreeing is not None
+        return cls(agreeing, names)
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes each into a subdirectory, as the job does: see ``ListRelease.save``."""
+        parts = {
+            LIST_DIRECTORY: self.names.frequency_list or self.frequency_list,
+            PARTITIONS_DIRECTORY: self.names,
+        }
+        publish({os.path.join(directory, name): part for name, part in parts.items()}, overwrite)
+
+    def __repr__(self) -> str:
+        return f"{self.frequency_list!r}\n\n{self.names!r}"
+
+
+def name_tables_beside(
+    frequency_list: ListRelease, selected: Iterable[pa.Table], statement: Statement
+) -> Tables:
+    """Returns ``name_tables`` and the file of estimated users, which follow from the list."""
+    tables = list(selected)
+    names = NamesRelease(names_table(tables, statement), statement, frequency_list)
+    # The job's own file comes last: its bytes hold for all ways to make the release.
+    return names._tables() | name_tables(tables, statement)

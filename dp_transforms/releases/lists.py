@@ -164,17 +164,28 @@ def read_lists(
         coordinates = None
         if is_decoded(price):
             # They must lie beside a decoded list.
-            coordinates = NoisyCoordinates(*arms[label], _decay(price), statement["sensitivity"])
-            ends = EndingRule(coordinates.decay).end
-            if any(ends(arm, 0) != len(arm) for arm in arms[label]):
-                raise InputError(
-                    f"{join(directory, COORDINATES_FILE)} is not as it was released: rows are "
-                    "missing, or there are too many"
-                )
+            coordinates = checked_coordinates(
+                directory, arms[label], price, statement["sensitivity"]
+            )
         released[label] = ReleasedList(
             frequency_list.frequencies, frequency_list.multiplicities, None, coordinates
         )
     return released, statement
+
+
+def checked_coordinates(
+    directory: str, arms: Arms, price: Mapping[str, Any], sensitivity: int
+) -> NoisyCoordinates:
+    """Returns the noisy coordinates of a list at the rate of an entry of a statement; an InputError
+    if they do not end as they were drawn."""
+    coordinates = NoisyCoordinates(*arms, _decay(price), sensitivity)
+    ends = EndingRule(coordinates.decay).end
+    if any(ends(arm, 0) != len(arm) for arm in arms):
+        raise InputError(
+            f"{join(directory, COORDINATES_FILE)} is not as it was released: rows are missing, or "
+            "there are too many"
+        )
+    return coordinates
 
 
 def _decay(price: Mapping[str, Any]) -> Decay:

@@ -10,16 +10,21 @@ from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
-from dp_transforms.files.filenames import COUNTS, PARTITIONS_FILE
+from dp_transforms.files.filenames import COUNTS, NAMED_USERS_FILE, PARTITIONS_FILE
 from dp_transforms.files.output import csv_lines, csv_rows
 from dp_transforms.files.release_files import read_file, read_statement
 from dp_transforms.mechanisms import DiscreteLaplace
-from dp_transforms.mechanisms.decimals import Number, positive_rational
+from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_rational
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
+    MeasuredSelection,
     NoisyCountStrategy,
     SelectionStrategy,
     TruncatedGeometricSelection,
@@ -27,11 +32,13 @@ from dp_transforms.mechanisms.selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
+from dp_transforms.mechanisms.selection.measured import MOST_PARTITIONS
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     CONFIDENCE,
     ThresholdDistribution,
 )
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.releases.base import (
     NEIGHBOURS,
     ReleasedTables,
@@ -41,9 +48,11 @@ from dp_transforms.releases.base import (
     amount_entries,
     bound_entries,
 )
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.name_answers import USERS, NameAnswers, unnamed_entries
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words, some
+from dp_transforms.reports.phrases import NO_WORDS, Words, choice_words, some
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -208,10 +217,18 @@ class NamesSpec(ReleaseSpec):
         name, public = self.strategy.name, bool(len(self.public_partitions))
         if self.public_threshold is not None and not public:
             raise ValueError("public_threshold is for public_partitions, and none are given")
-        if self.noisy_counts or self.intervals or public:
+        measured = isinstance(self.strategy, MeasuredSelection)
+        if public or ((self.noisy_counts or self.intervals) and not measured):
             self.require_counts()
-        if self.noisy_counts and not isinstance(self.strategy, NoisyCountStrategy):
+        if self.noisy_counts and not measured and not isinstance(self.strategy, NoisyCountStrategy):
             raise ValueError(f"strategy {name!r} has no noisy counts")
+        if isinstance(self.strategy, MeasuredSelection):
+            counted = self.strategy.counted
+            if counted != self.noisy_counts:
+                raise ValueError(
+                    f"noisy_counts must be what the strategy's counted is, {counted}, since it "
+                    "spends its budget accordingly"
+                )
         if self.intervals and not self.noisy_counts:
             raise ValueError("intervals are those of noisy_counts, which are not asked for")
         if public:
@@ -233,27 +250,67 @@ class NamesSpec(ReleaseSpec):
         strategy: str,
         epsilon: Number,
         delta: Number,
-        max_partitions_per_user: int,
+        max_partitions_per_user: int | None,
         *,
         pre_threshold: int | None = None,
         neighbours: str | None = None,
         **options: Any,
     ) -> NamesSpec:
         """Makes a specification from the arguments of ``make_strategy``, and fields as options;
-        "auto" takes the strategy for public partitions, if there are any."""
+        "auto" takes the strategy for public partitions, if there are any. Without a kappa, which
+        only "measured" and "auto" allow, the look of ``MeasuredSelection`` chooses one."""
         if strategy == AUTO and len(options.get("public_partitions", ())):
             strategy = TruncatedGeometricSelection.name
         given = {"pre_threshold": pre_threshold, "neighbours": neighbours}
+        bound: dict[str, Any] = {"max_partitions_per_user": max_partitions_per_user}
+        if max_partitions_per_user is None:
+            if strategy not in (AUTO, MeasuredSelection.name) or options.get("already_bounded"):
+                raise ValueError(
+                    f"max_partitions_per_user must be given, unless strategy is {AUTO!r} or "
+                    f"{MeasuredSelection.name!r}, which choose how many partitions of a user count"
+                )
+            strategy = MeasuredSelection.name
+            bound = {"max_partitions_per_user": MOST_PARTITIONS, "declared": False}
         made = make_strategy(
             strategy,
             epsilon,
             delta,
             options.get("noisy_counts", False),
             options.get("already_bounded", False),
-            max_partitions_per_user=max_partitions_per_user,
+            **bound,
             **{name: value for name, value in given.items() if value is not None},
         )
         return cls(made, **options)
+
+    @classmethod
+    def of_whole(
+        cls,
+        strategy: str,
+        epsilon: Number,
+        delta: Number,
+        max_partitions_per_user: int | None,
+        others_share: Number | None = None,
+        **options: Any,
+    ) -> NamesSpec:
+        """Makes a specification as ``of``. If there is an ``others_share``, the number of other
+        users costs this part of epsilon, and the names the rest; a ValueError unless it is between
+        0 and 1."""
+        names = PrivacyBudget(epsilon, delta)
+        if others_share is None:
+            return cls.of(strategy, epsilon, delta, max_partitions_per_user, **options)
+        share = exact_fraction("others_share", others_share)
+        if not 0 < share < 1:
+            raise ValueError(f"others_share must be between 0 and 1, got {shown(others_share)}")
+        others = PrivacyBudget(names.epsilon * share)
+        names -= others
+        return cls.of(
+            strategy,
+            names.epsilon,
+            names.delta,
+            max_partitions_per_user,
+            others_epsilon=others.epsilon,
+            **options,
+        )
 
     @property
     def integer_columns(self) -> int:
@@ -273,7 +330,18 @@ class NamesSpec(ReleaseSpec):
         if not len(self.public_partitions):
             return None
         assert isinstance(self.strategy, TruncatedGeometricSelection)
-        return self.strategy.public_distribution(self.public_threshold or 0)
+        return self.strategy.public_distribution(self._least_public)
+
+    @property
+    def _least_public(self) -> int:
+        """Returns the threshold of public partitions. By default all are named if they have counts:
+        a count of 0 says more than a name that is missing."""
+        if self.public_threshold is not None:
+            return self.public_threshold
+        if not self.noisy_counts:
+            return 0
+        assert isinstance(self.strategy, TruncatedGeometricSelection)
+        return self.strategy.lowest_public_threshold
 
     @functools.cached_property
     def noise_of_others(self) -> DiscreteLaplace | None:
@@ -281,6 +349,11 @@ class NamesSpec(ReleaseSpec):
         if self.others_epsilon is None:
             return None
         return DiscreteLaplace(1 / positive_rational("others_epsilon", self.others_epsilon))
+
+    @property
+    def has_entries(self) -> bool:
+        """Tells whether entries of the statement follow from what is released."""
+        return self.others_epsilon is not None or isinstance(self.strategy, MeasuredSelection)
 
     @property
     def cap(self) -> int | None:
@@ -335,9 +408,11 @@ class NamesSpec(ReleaseSpec):
                 "confidence": float(CONFIDENCE),
                 "of": "each count, given that its partition is named",
             }
+        before = "in each round" not in bound["max_partitions_per_user_is"]
+        statement |= unnamed_entries(self.strategy, before)
         if len(self.public_partitions):
             statement["public_partitions"] = len(self.public_partitions)
-            statement["public_threshold"] = self.public_threshold or 0
+            statement["public_threshold"] = self._least_public
         if self.others_epsilon is not None:
             statement["other_partitions"] = {
                 "mechanism": "discrete Laplace noise on the number of users",
@@ -355,20 +430,32 @@ class NamesSpec(ReleaseSpec):
 
 
 @dataclass(frozen=True, repr=False)
-class NamesRelease(Release):
+class NamesRelease(NameAnswers, Release):
     """A release of names holds partitions, perhaps with noisy counts of their users.
+
+    As a collection it holds the names: values, or tuples of them if partitions have several
+    columns. ``names["/page"]`` is a ``NameCount``: the users of a named partition, or the most that
+    one has that is not named.
+
+    With a list or a survey of the same records, the table has the columns ``users``, ``low`` and
+    ``high`` instead of those of the noisy counts: estimates, about all records if there is a survey
+    of degrees, with proved intervals (``postprocessing.name_counts`` and ``dropped_users``).
 
     Attributes:
       names: a ``pyarrow.Table`` of the partitions' columns and, with counts, ``noisy_count`` and
-        the ends ``low`` and ``high`` of an interval for the number of users. Each interval holds
-        with 95% confidence by itself, given that its partition is named.
+        the ends ``low`` and ``high`` of an interval for the number of users whose records count.
+        Each interval holds with 95% confidence by itself, given that its partition is named.
       statement: the guarantee, as in privacy.json.
+      frequency_list: the list of the same records, if it was released too.
+      degrees: a survey of the degrees of their users, if there is one beside the list.
     """
 
     _file_name = PARTITIONS_FILE
 
     names: pa.Table
     statement: Mapping[str, Any]
+    frequency_list: ListRelease | None = None
+    degrees: ReleasedDegrees | None = None
 
     @property
     def _words(self) -> int:  # type: ignore[override]  # it depends on the table
@@ -390,16 +477,40 @@ class NamesRelease(Release):
         return names_words(self.statement)
 
     def _tables(self) -> Tables:
-        return {PARTITIONS_FILE: names_content(self.names, self.statement)}
+        tables = {PARTITIONS_FILE: names_content(self.names, self.statement)}
+        if self.has_estimates:
+            tables[NAMED_USERS_FILE] = self._estimates_content()
+        return tables
 
     def _columns(self) -> dict[str, Any]:
-        return {name: self.names[name] for name in self.names.column_names}
+        columns = {name: self.names[name] for name in self.names.column_names}
+        if self._table is None:
+            return columns
+        import pyarrow as pa
+
+        users, low, high = self._table
+        order = np.lexsort((np.arange(len(users)), -users))
+        columns = {name: columns[name].take(pa.array(order)) for name in [*columns][: self._words]}
+        ends = np.minimum(high, float(MAX_VALUE // 2)).astype(np.int64)
+        return columns | {
+            name: pa.array(values[order])
+            for name, values in zip(USERS, (users, low, ends), strict=True)
+        }
+
+    def _estimates_content(self) -> bytes:
+        """Returns the bytes of the file of estimates."""
+        columns = self._columns()
+        names = [*columns][: self._words]
+        header = [*(names if len(names) > 1 else [_PARTITION]), *USERS]
+        return b"".join([csv_lines([header]), *_lines([*columns.values()])])
 
     def _summary(self) -> list[str]:
-        return [some(self.names.num_rows, "name")]
-
-    def __len__(self) -> int:
-        return int(self.names.num_rows)
+        about = ""
+        if self.has_estimates:
+            of = "all records" if self.is_about_all_records else "the records that count"
+            about = f"; users are estimates about {of}"
+        lines = [some(self.names.num_rows, "name") + about, *choice_words(self.statement)]
+        return [*lines, *self.about_unnamed()]
 
 
 def read(directory: str) -> NamesRelease:

@@ -17,6 +17,7 @@ from dp_transforms.reports.phrases import (
     Words,
     amount,
     bound_words,
+    choice_words,
     mechanism_words,
     some,
     span_of,
@@ -45,25 +46,53 @@ def names_page(release: NamesRelease, words: Words) -> page.Page:
     if number:
         content += f"<h2>{'The names' if shown == number else escape(which)}</h2>\n"
     if number and counted:
-        confidence = statement["count_intervals"]["confidence"]
-        whose = f"Counts are of {terms.users}, with noise.{terms.limits('They are')}"
-        content += f"""<p>{escape(whose)} Each interval holds the true number with
-{confidence:.0%} confidence given that the partition is named, whatever that number is: of a hundred
-intervals about {100 * (1 - confidence):.0f} do not. A lower end far from its count says that far
-fewer, by luck, would have given that count as well.</p>
-"""
-        drawn = "Noisy" if number <= _DRAWN else f"The {_DRAWN} largest noisy"
-        caption = f"{drawn} counts, and their intervals."
+        content += f"<p>{escape(_about_counts(release, terms))}</p>\n"
+        kind = "estimates" if release.has_estimates else "noisy counts"
+        drawn = kind.capitalize() if number <= _DRAWN else f"The {_DRAWN} largest {kind}"
+        caption = f"{drawn}, and their intervals."
         pictures[NAMES_PICTURE] = page.png(_figure(release, terms))
         content += page.figure(pictures[NAMES_PICTURE], caption)
     if number:
-        heads, numbers = list(release.names.column_names), 0
+        heads, numbers = list(release.to_arrow().column_names), 0
         if counted:
             numbers = len(COUNTS)
             heads[-numbers:] = [f"{terms.users}, about", "from", "to"]
         content += page.table([heads, *_rows(release, shown)], numbers)
+    unnamed = release.about_unnamed()
+    if unnamed:
+        lines = "".join(f"<p>{escape(line)}.</p>\n" for line in unnamed)
+        content += f"<h2>What is not named</h2>\n{lines}"
     title = f"Differentially private names of {terms.things}{words.of_data}"
     return page.document(title, words, content, {"": release}), pictures
+
+
+def _about_counts(release: NamesRelease, terms: Wording) -> str:
+    """Says what the numbers of users are, and how to read their intervals."""
+    confidence = release.statement["count_intervals"]["confidence"]
+    holds = (
+        f"Each interval holds the number before noise with {confidence:.0%} confidence given that "
+        "the partition is named, whatever that number is: of a hundred intervals about "
+        f"{100 * (1 - confidence):.0f} do not."
+    )
+    if not release.has_estimates and "count_noise" in release.statement:
+        return (
+            f"Counts are of {terms.users}, with noise.{terms.limits('They are')} Partitions were "
+            "counted after they had been named, with noise of their own: "
+            f"{release.statement['noisy_counts_are_of']}. Each interval holds this number with "
+            f"{confidence:.0%} confidence."
+        )
+    if not release.has_estimates:
+        return (
+            f"Counts are of {terms.users}, with noise.{terms.limits('They are')} {holds} A lower "
+            "end far from its count says that far fewer, by luck, would have given that count as "
+            "well."
+        )
+    if release.is_about_all_records:
+        return (
+            f"Estimates of how many {terms.users} have these {terms.things} in all records, by a "
+            f"model. {holds}"
+        )
+    return f"Estimates of numbers of {terms.users}, by a model.{terms.limits('They are')} {holds}"
 
 
 def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
@@ -72,7 +101,7 @@ def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
             return f"{value:,}"
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
-    columns = release.names[:shown].to_pydict().values()
+    columns = release.to_arrow()[:shown].to_pydict().values()
     return [[*map(text, row, range(len(row)))] for row in zip(*columns, strict=True)]
 
 
@@ -94,7 +123,8 @@ def _others(statement: dict[str, Any], terms: Wording) -> str:
 
 def _figure(release: NamesRelease, terms: Wording) -> Any:
     rows = _rows(release, _DRAWN)
-    counts = zip(*(release.names[name].to_pylist() for name in COUNTS), strict=True)
+    table = release.to_arrow()
+    counts = zip(*(table[name].to_pylist() for name in table.column_names[-3:]), strict=True)
     bars = [
         (", ".join(row[: -len(COUNTS)]), Estimate(*count))
         for row, count in zip(rows, counts, strict=False)
@@ -126,6 +156,7 @@ def names_words(statement: Mapping[str, Any]) -> list[str]:
             f"Names that were public before: {statement['public_partitions']:,}. About these the "
             "release tells only the numbers of their users."
         )
+    paragraphs += choice_words(statement)
     return [*paragraphs, mechanism_words([f"selection strategy {statement['strategy']}"], "users")]
 
 

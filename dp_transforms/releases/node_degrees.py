@@ -92,7 +92,7 @@ class NodeDegreesSpec(ReleaseSpec):
     Attributes:
       epsilon: the cost of the choice and of the list together.
       degree: "undirected", "in" or "out".
-      mechanism_name: of the list, see ``partition_mechanism``.
+      mechanism: of the list, see ``partition_mechanism``.
 
     Raises:
       ValueError: an argument is out of range, or the mechanism is unsuitable at a bound that may be
@@ -103,7 +103,7 @@ class NodeDegreesSpec(ReleaseSpec):
 
     epsilon: Number
     degree: str = UNDIRECTED
-    mechanism_name: str = AUTO
+    mechanism: str = AUTO
 
     def __post_init__(self) -> None:
         known_degree(self.degree)
@@ -149,7 +149,7 @@ class NodeDegreesSpec(ReleaseSpec):
 
     def list_mechanism(self, degree_bound: int) -> PartitionMechanism:
         """Returns the mechanism of the list at a bound."""
-        return projected_mechanism(self._parts[1], degree_bound, self.degree, self.mechanism_name)
+        return projected_mechanism(self._parts[1], degree_bound, self.degree, self.mechanism)
 
     def kept(self, lists: Mapping[int, FrequencyList]) -> dict[int, int]:
         """Returns the numbers of edges in projections, by their bound: PRIVATE."""

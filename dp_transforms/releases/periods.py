@@ -35,7 +35,13 @@ from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanis
 from dp_transforms.releases.base import ReleasedTables, ReleaseSpec, Statement
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
 from dp_transforms.releases.lists import list_tables
-from dp_transforms.releases.names import NamesRelease, NamesSpec, name_tables
+from dp_transforms.releases.names import (
+    NamesRelease,
+    NamesSpec,
+    name_tables,
+    names_table,
+    statement_with_types,
+)
 from dp_transforms.releases.series import Releases
 
 if TYPE_CHECKING:
@@ -51,6 +57,8 @@ class _PeriodSpec(ReleaseSpec):
     max_partitions_per_user: int
     epsilon: Number
     kind: str = "period"
+    span: str | None = None
+    """The days whose records count, as "2026-01-01..2026-01-31"; by default all of the periods'."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "periods", tuple(self.periods))
@@ -75,7 +83,15 @@ class _PeriodSpec(ReleaseSpec):
             "first": self.periods[0],
             "last": self.periods[-1],
             "max_periods_per_user": self.periods_per_user,
+            **self._days,
         }
+
+    @property
+    def _days(self) -> Statement:
+        """Returns the days of a statement, where the periods' names do not say them."""
+        if self.span is None or self.kind not in ("week", "month"):
+            return {}
+        return {"days": self.span}
 
     def statement(
         self, columns: Sequence[pa.Field] | None, bounded_by_job: bool = True
@@ -171,6 +187,25 @@ class PeriodNamesSpec(_PeriodSpec):
 
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
         return self.names.column_entries(columns)
+
+
+def names_of_each(
+    periods: Sequence[str], selected: Sequence[pa.Table], statement: Statement
+) -> dict[str, NamesRelease]:
+    """Returns the names of each period, from an engine's tables with the period in the column
+    ``list`` and the joint statement. All have the types of the names of all periods together, so
+    that a period without names has them too."""
+    import pyarrow.compute as pc
+
+    from dp_transforms.columnar.attributes import LIST
+
+    statement = statement_with_types(names_table(selected, statement), statement)
+    releases = {}
+    for period in periods:
+        of_period = [table.filter(pc.equal(table[LIST], period)) for table in selected]
+        names = names_table(of_period, statement)
+        releases[period] = NamesRelease(names, statement | {"period": period})
+    return releases
 
 
 def write_all_periods(

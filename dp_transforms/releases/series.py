@@ -13,8 +13,8 @@ from dp_transforms.releases import series_page
 from dp_transforms.releases.frequency_list import ListRelease
 from dp_transforms.releases.frequency_list import statement_words as list_words
 from dp_transforms.releases.names_page import names_words
-from dp_transforms.releases.questions import QUESTIONS, difference, half, names_of
-from dp_transforms.releases.tables import PicturedTable, Release, Table, publish
+from dp_transforms.releases.questions import difference, half, names_of, question_of
+from dp_transforms.releases.tables import PicturedTable, Release, Table, drawn, publish
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words
 
@@ -45,7 +45,12 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
     @property
     def labels(self) -> list[str]:
-        """Returns the lists' labels for tables and pictures."""
+        """Returns the lists' labels for pages and pictures."""
+        return [f"week of {name}" for name in self] if self.kind == "week" else list(self)
+
+    @property
+    def _names(self) -> list[str]:
+        """Returns the lists' labels for tables."""
         return list(self)
 
     @property
@@ -55,9 +60,6 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
     def page(self, words: Words = NO_WORDS) -> Page:
         return series_page.series_page(self, words)
-
-    def _figure(self) -> Any:
-        return series_page.series_figure(self)
 
     def statement_words(self) -> list[str]:
         words = list_words if self.are_lists else names_words
@@ -82,7 +84,9 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         """Estimates one number of every list, and its change from the list before.
 
         Args:
-          number: a key of ``ListRelease.numbers``.
+          number: "partitions", "total", "at least N" (partitions with at least N users), "rank N"
+            (the users of the partition of that rank), "top N" (the share of the N largest), or a
+            key of ``ListRelease.numbers``.
           confidence: of each interval by itself.
 
         Raises:
@@ -91,16 +95,19 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         if not self.are_lists:
             raise ValueError("numbers have a series in lists, not in names")
         names = names_of(self.statement)
-        by_words = {question.words.format(**names): question for question in QUESTIONS}
-        if number not in by_words:
-            raise ValueError(f"number must be one of {', '.join(by_words)}, got {number!r}")
-        asked = by_words[number]
+        asked = question_of(number, names)
+        number = asked.words.format(**names)
         estimates, wider = (
             [asked.of_list(release, level) for release in self.values()]
             for level in (confidence, half(confidence))
         )
         changes = [difference(*pair, confidence) for pair in pairwise(wider)]
-        return Series(self.kind, number, tuple(self.labels), tuple(estimates), tuple(changes))
+        return Series(self.kind, number, tuple(self._names), tuple(estimates), tuple(changes))
+
+    def plot(self, path: str | os.PathLike[str] | None = None, number: str | None = None) -> Any:
+        """Draws one number of every release, with 95% intervals, and over time if they are of
+        periods: see ``ListRelease.plot``. ``number`` is one of ``series``."""
+        return drawn(series_page.series_figure(self, number=number), path)
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes each release into a subdirectory, as a job with ``--period``: see
@@ -110,22 +117,23 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         )
 
     def _columns(self) -> dict[str, Any]:
-        columns: dict[str, Any] = {self.kind: self.labels}
+        columns: dict[str, Any] = {self.kind: self._names}
         if not self.are_lists:
             return columns | {"names": [len(names) for names in self.values()]}
         for number in ("partitions", "total"):
             names = (number, f"{number}, low", f"{number}, high")
-            columns |= _columns_of(names, self.series(number).estimates)
+            columns |= columns_of_estimates(names, self.series(number).estimates)
         return columns
 
 
 @dataclass(frozen=True, repr=False)
 class Series(Table):
-    """A series has one number of several lists in order, and its change from list to list.
+    """A series has one number of several lists in order, and its change from list to list. The
+    label of a list gives its estimate: ``series["2026-01-31"]``.
 
     Attributes:
       kind: the kind of the lists' labels, such as "day".
-      number: a key of ``ListRelease.numbers``.
+      number: what was asked, in words.
       names: the labels of the lists.
       estimates: the number of each list; each interval holds by itself.
       changes: from each list to the next; each interval holds by itself.
@@ -137,16 +145,27 @@ class Series(Table):
     estimates: tuple[Estimate, ...]
     changes: tuple[Estimate, ...]
 
+    def __getitem__(self, name: str) -> Estimate:
+        return dict(zip(self.names, self.estimates, strict=True))[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
     def _columns(self) -> dict[str, Any]:
         changes = [None, *self.changes][: len(self.names)]
         return {
             self.kind: list(self.names),
-            **_columns_of((self.number, "low", "high"), self.estimates),
-            **_columns_of(("change", "change_low", "change_high"), changes),
+            **columns_of_estimates((self.number, "low", "high"), self.estimates),
+            **columns_of_estimates(("change", "change_low", "change_high"), changes),
         }
 
 
-def _columns_of(names: Sequence[str], estimates: Sequence[Estimate | None]) -> dict[str, list[Any]]:
+def columns_of_estimates(
+    names: Sequence[str], estimates: Sequence[Estimate | None]
+) -> dict[str, list[Any]]:
     """Returns columns of the values and interval ends of estimates, under three names."""
     ends = zip(names, ("value", "low", "high"), strict=True)
     return {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.files.filenames import GROUPS_FILE
+from dp_transforms.files.filenames import GROUPS_FILE, PERIODS, period_start
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
 from dp_transforms.reports import page
 from dp_transforms.reports.phrases import Wording, Words, wording
@@ -31,27 +31,38 @@ def series_page(releases: Releases, words: Words) -> page.Page:
     return page.document(title, words, content, {"": releases}), pictures
 
 
-def series_figure(releases: Releases, terms: Wording | None = None) -> Any:
-    """Draws one number of every release: of partitions or names; or, for groups, how hard guessing
-    is or the share of the top."""
+def series_figure(
+    releases: Releases, terms: Wording | None = None, number: str | None = None
+) -> Any:
+    """Draws one number of every release: by default of partitions or names; or, for groups, how
+    hard guessing is or the share of the top."""
     terms = terms or wording(dict(releases.statement))
-    labelled = dict(zip(releases.labels, releases.values(), strict=True))
+    if number is not None or (releases.kind != "group" and releases.are_lists):
+        series = releases.series(number or "partitions")
+        things = series.number if number else terms.things
+        title = f"{things[:1].upper()}{things[1:]} of each {releases.kind}"
+        return _drawn_series(releases, title, "", series.estimates)
     if not releases.are_lists:
-        numbers = [
-            (name, Estimate(len(release), len(release), len(release)))
-            for name, release in labelled.items()
-        ]
-        return page.interval_bars("Released names", "names", numbers)
-    lists = {name: release for name, release in labelled.items() if len(release.released)}
-    if releases.kind != "group":
-        bars = [*zip(labelled, releases.series("partitions").estimates, strict=True)]
-        return page.interval_bars(f"{terms.things.capitalize()} of each {releases.kind}", "", bars)
+        numbers = [Estimate(len(names), len(names), len(names)) for names in releases.values()]
+        return _drawn_series(releases, "Released names", "names", numbers)
+    labelled = zip(releases.labels, releases.values(), strict=True)
+    lists = {name: release for name, release in labelled if len(release.released)}
     if terms.guessing:
         bars = [(name, release.guesswork_bits(_ALPHA)) for name, release in lists.items()]
         return page.interval_bars("Guesswork to break half", "bits", bars)
     bars = [(name, release.share_of_top(_GUESSES)) for name, release in lists.items()]
     title = f"Part of the {_GUESSES} most frequent"
     return page.interval_bars(title, "part of contributions", bars, 1)
+
+
+def _drawn_series(releases: Releases, title: str, unit: str, estimates: Sequence[Estimate]) -> Any:
+    """Draws an estimate of each release: over time, if they are of periods."""
+    shares = any(isinstance(estimate.value, float) for estimate in estimates)
+    end = 1.0 if shares else None
+    if releases.kind in PERIODS:
+        times = [period_start(name) for name in releases]
+        return page.intervals_over_time(title, unit, releases.kind, times, estimates, end)
+    return page.interval_bars(title, unit, [*zip(releases.labels, estimates, strict=True)], end)
 
 
 def _content(releases: Releases, terms: Wording, picture: bytes) -> str:
@@ -63,18 +74,18 @@ def _content(releases: Releases, terms: Wording, picture: bytes) -> str:
     groups, kind = releases.kind == "group", releases.kind.capitalize()
     each = f"all {terms.users} and that of each group" if groups else f"each {releases.kind}"
     intro = (
-        f"The list of {each}, as released: the numbers of the true lists differ by the noise that "
+        f"The list of {each}, as released: the numbers before noise differ by the noise that "
         f"makes them private. They do not say which {terms.things}.{terms.limits('Each is')}"
     )
     caption = (
-        f"Bars, or the band, hold the values of the true lists, each with {CONFIDENCE:.0%} "
+        f"Bars, or the band, hold the values before noise, each with {CONFIDENCE:.0%} "
         "confidence, over the noise alone"
     )
     if terms.guessing:
         caption += "; bars without an end go on"
     caption += "."
     each = (
-        "The interval below each number contains the number of the true list with "
+        "The interval below each number contains the number before noise with "
         f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
     )
     content = f"<p>{escape(intro)}</p>\n{page.figure(picture, caption)}\n"

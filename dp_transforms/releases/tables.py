@@ -31,6 +31,10 @@ class Table:
 
         return pa.table(self._columns())
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Exports ``to_arrow`` to other libraries, as Arrow's PyCapsule interface."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> Any:
         """Returns the table as a ``pandas.DataFrame``; needs pandas."""
         return self.to_arrow().to_pandas()
@@ -107,10 +111,7 @@ class PicturedTable(PagedTable):
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draws one number of every list, or two lists by rank, with 95% intervals: see
         ``ListRelease.plot``."""
-        figure = self._figure()
-        if path is not None:
-            figure.savefig(path)
-        return figure
+        return drawn(self._figure(), path)
 
     def _figure(self) -> Any:
         raise NotImplementedError
@@ -148,6 +149,13 @@ class Release(PagedTable):
             partitions = "partition" if most == 1 else "partitions"
             guarantee += f"; at most {most} {partitions} of each user ({how})"
         return [*self._summary(), guarantee]
+
+
+def drawn(figure: Any, path: str | os.PathLike[str] | None) -> Any:
+    """Returns a figure, whose image is written to the path, if there is one."""
+    if path is not None:
+        figure.savefig(path)
+    return figure
 
 
 def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool) -> None:

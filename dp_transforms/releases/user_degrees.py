@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.budget.budget import Cost
@@ -24,9 +25,13 @@ from dp_transforms.releases.base import (
     Tables,
     amount_entries,
 )
+from dp_transforms.releases.tables import Release, publish
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words, amount, mechanism_words
 
 if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
+    from dp_transforms.postprocessing.kappa_choice import KappaChoice
 
 
 def degree_tables(released: Iterable[ReleasedDegrees], _: Statement) -> Tables:
@@ -76,6 +81,61 @@ class UserDegreesSpec(ReleaseSpec):
             "sensitivity": 1,
             "sensitivity_norm": "L1 distance of histograms",
         }
+
+
+@dataclass(frozen=True, repr=False)
+class DegreesOfUsers(Release):
+    """Released numbers of users by how many partitions they have: what kappa is chosen by.
+
+    Attributes:
+      degrees: the noisy numbers, see ``ReleasedDegrees``; they may be negative.
+      statement: the guarantee, as in privacy.json.
+    """
+
+    _words = 0
+    _file_name = DEGREES_FILE
+
+    degrees: ReleasedDegrees
+    statement: Mapping[str, Any]
+
+    def choose_kappa(self, for_epsilon: Number, for_delta: Number | None = None) -> KappaChoice:
+        """Compares values of kappa for a later release, at no further cost: see
+        ``dp_transforms.choose_kappa``."""
+        from dp_transforms.postprocessing import kappa_choice
+
+        return kappa_choice.choose_kappa(self.degrees, for_epsilon, for_delta)
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes the numbers and privacy.json, as the job does: see ``ListRelease.save``."""
+        publish({directory: self}, overwrite)
+
+    def page(self, words: Words = NO_WORDS) -> Page:
+        from dp_transforms.releases.user_degrees_page import user_degrees_page
+
+        return user_degrees_page(self, words)
+
+    def statement_words(self) -> list[str]:
+        epsilon, most = amount(self.statement["epsilon"]), self.statement["max_degree"]
+        return [
+            "These numbers of users were released under pure epsilon-differential privacy with "
+            f"epsilon = {epsilon}. The privacy unit is one user; neighbouring data sets: "
+            f"{self.statement['neighbours']}. Whether any one person's records were used or not, "
+            f"every possible release is at most e^{epsilon} times as likely in one case as in the "
+            "other.",
+            f"A user of more than {most:,} partitions counts as having so many.",
+            mechanism_words([self.statement["mechanism"]], "users"),
+        ]
+
+    def _tables(self) -> Tables:
+        return degree_tables([self.degrees], {})
+
+    def _columns(self) -> dict[str, Any]:
+        return {"partitions_from": self.degrees.lowest, "users": self.degrees.users}
+
+
+def read(directory: str) -> DegreesOfUsers:
+    """Reads the numbers of users, with their statement, in a directory."""
+    return DegreesOfUsers(read_degrees(directory), read_statement(directory))
 
 
 def read_degrees(directory: str) -> ReleasedDegrees:

@@ -39,7 +39,7 @@ _ALPHAS = ("0.25", "0.5")
 _TOP = 10
 _HEADS = ("Proved", "By the model")
 _EACH = (
-    "The interval below each number contains the number of the true list with "
+    "The interval below each number contains the number before noise with "
     f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
 )
 _ABOUT_MODEL = (
@@ -67,10 +67,11 @@ def list_page(release: ListRelease, words: Words) -> page.Page:
             content += _metrics(release)
     limits = terms.limits("It is")
     intro = f"""As released, {terms.total} {terms.things} add up to {released.total:,}, over
-{some(released.distinct, terms.thing, terms.things)}. The numbers of the true list differ by the
-noise that makes the list private. The release does not say which {terms.things}. The true list has
-between {number.low:,} and {number.high:,} of them ({CONFIDENCE:.0%} confidence).{limits}"""
-    content = f"<p>{html.escape(intro)}</p>\n{content}"
+{some(released.distinct, terms.thing, terms.things)}. The numbers before noise differ by the
+noise that makes the list private. The release does not say which {terms.things}. Before noise it
+has between {number.low:,} and {number.high:,} of them ({CONFIDENCE:.0%} confidence).{limits}"""
+    paragraphs = [intro, *filter(None, [release.contradiction])]
+    content = "\n".join([*(f"<p>{html.escape(text)}</p>" for text in paragraphs), content])
     title = terms.title + terms.bound
     return page.document(title, words, content, {"": release}), pictures
 
@@ -148,7 +149,7 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
 def _figures(release: ListRelease, terms: Wording) -> dict[str, Any]:
     """Draws the figures of a list, by the names of their files."""
     released, bands = release.released, _bands(release)
-    band = f"where the true one is ({CONFIDENCE:.0%} confidence)"
+    band = f"where the one before noise is ({CONFIDENCE:.0%} confidence)"
 
     def by_rank(axes: Any) -> None:
         _draw_ranks(axes, released, bands, "as released", band)
@@ -252,7 +253,9 @@ def _draw_ranks(
     axes.plot(ranks, released.frequencies.repeat(2), _marker(released.distinct), label=label)
     if len(released):
         axes.set(xscale="log", yscale="log")
-        axes.set_ylim(bottom=0.5)
+        # A fixed end would keep the other one where it is, whatever list is drawn next.
+        axes.autoscale(axis="y")
+        axes.set_ylim(bottom=0.5, auto=True)
 
 
 def _marker(points: int) -> str:

@@ -25,6 +25,7 @@ Page = tuple[str, dict[str, bytes]]
 
 _POINTS = 200
 _MOST_BARS = 60
+_MOST_TICKS = 8
 _STYLE = """\
 body { margin: 0 auto; max-width: 1200px; padding: 16px; color: #1a1a1a; background: #fff;
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
@@ -109,14 +110,22 @@ def new_figure(width: float = 4.6, height: float = 3.7, panels: int = 1) -> tupl
         from matplotlib.figure import Figure
     except ImportError as fault:
         raise ImportError("plots need matplotlib: pip install matplotlib") from fault
-    drawn = Figure(figsize=(width, height), layout="constrained")
+
+    class Picture(Figure):
+        """A figure shows itself at the end of a notebook's cell, which by itself a figure outside
+        of pyplot does not."""
+
+        def _repr_png_(self) -> bytes:
+            return png(self, dpi=120)
+
+    drawn = Picture(figsize=(width, height), layout="constrained")
     return drawn, drawn.subplots(1, panels)
 
 
-def png(drawn: Any) -> bytes:
+def png(drawn: Any, dpi: int = 240) -> bytes:
     """Returns the bytes of a figure's PNG."""
     buffer = io.BytesIO()
-    drawn.savefig(buffer, dpi=240)
+    drawn.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
 
 
@@ -169,10 +178,8 @@ def interval_bars(
     """
     estimates = [estimate for _, estimate in bars]
     values = [estimate.value for estimate in estimates]
-    if end is None:
-        finite = [estimate.high for estimate in estimates if estimate.high < math.inf]
-        end = 1.03 * max([*values, *finite, 1])
     lows = [estimate.low for estimate in estimates]
+    end = _end_of(estimates) if end is None else end
     highs = [min(estimate.high, end) for estimate in estimates]
     places = range(len(estimates))
     if len(estimates) > _MOST_BARS:
@@ -193,6 +200,48 @@ def interval_bars(
     axes.grid(alpha=0.3)
     _take_literally(axes)
     return figure
+
+
+def intervals_over_time(
+    title: str,
+    unit: str,
+    kind: str,
+    times: Sequence[datetime.datetime],
+    estimates: Sequence[Estimate],
+    end: float | None = None,
+) -> Any:
+    """Draws estimates of periods of a kind, such as "day", over time: a dot and a bar for each, or
+    a band for many. A bar without an upper end goes on."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+    from matplotlib.ticker import FixedLocator
+
+    values = [estimate.value for estimate in estimates]
+    lows = [estimate.low for estimate in estimates]
+    end = _end_of(estimates) if end is None else end
+    highs = [min(estimate.high, end) for estimate in estimates]
+    figure, axes = new_figure(width=6.4)
+    if len(estimates) > _MOST_BARS:
+        axes.fill_between(times, lows, highs, alpha=0.3)
+        axes.plot(times, values)
+    else:
+        axes.vlines(times, lows, highs, lw=5, alpha=0.3)
+        axes.plot(times, values, "o", ms=4)
+    few = len(times) <= _MOST_TICKS
+    locator = FixedLocator(date2num(times)) if few else AutoDateLocator(maxticks=_MOST_TICKS)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    about = f"{kind}, by its Monday" if kind == "week" else kind
+    axes.set(title=title, xlabel=about, ylabel=unit, ylim=(0, end))
+    axes.grid(alpha=0.3)
+    _take_literally(axes)
+    return figure
+
+
+def _end_of(estimates: Sequence[Estimate]) -> float:
+    """Returns the end of an axis that shows all estimates."""
+    finite = [estimate.high for estimate in estimates if estimate.high < math.inf]
+    return 1.03 * max([*(estimate.value for estimate in estimates), *finite, 1])
 
 
 def _take_literally(axes: Any, *more: Any) -> None:

@@ -147,7 +147,11 @@ def mechanism_words(names: Iterable[str], about: str) -> str:
 
 def span_of(periods: Mapping[str, Any]) -> str:
     """Says which periods a release has one part for, by the entry of its statement."""
-    return f"each {periods['of']} from {periods['first']} to {periods['last']}"
+    span = f"each {periods['of']} from {periods['first']} to {periods['last']}"
+    if "days" in periods:
+        days = " to ".join(periods["days"].split(".."))
+        span += f", of records of the days {days} alone"
+    return span
 
 
 def bound_words(statement: Mapping[str, Any]) -> str:
@@ -184,6 +188,35 @@ def bound_words(statement: Mapping[str, Any]) -> str:
         f"{counts}, chosen at random; the job that made this release enforced it. If users have "
         "more, numbers of partitions, totals and counts are lower here than in all records."
     )
+
+
+def choice_words(statement: Mapping[str, Any]) -> list[str]:
+    """Writes in a sentence which plan a look chose for a selection of names, and what others were
+    predicted to name; nothing if there was no look."""
+    if "choice" not in statement:
+        return []
+    chosen, *others = statement["choice"]["compared"]
+    epsilon = amount(statement["look_epsilon"])
+    counts = ""
+    if "predicted_count_error" in chosen:
+        counts = f", with counts that err by about {chosen['predicted_count_error']:,g} users"
+    beside = {_plan_words(row): row["predicted_names"] for row in reversed(others)}
+    compared = "; ".join(f"{plan} {number:,}" for plan, number in reversed(beside.items()))
+    return [
+        f"A noisy look at the records, for epsilon = {epsilon} of the whole, predicted about "
+        f"{chosen['predicted_names']:,} names by {_plan_words(chosen)}{counts}. It was taken "
+        f"{'for the least error of counts among plans of enough' if counts else 'for the most'} "
+        f"names. Others: {compared}."
+    ]
+
+
+def _plan_words(row: Mapping[str, Any]) -> str:
+    partitions = some(row["partitions_per_user"], "partition")
+    how = f"{some(row['rounds'], 'round')}" if "rounds" in row else row["strategy"]
+    after = ""
+    if "counted_partitions_per_user" in row:
+        after = f", then counts of {some(row['counted_partitions_per_user'], 'named partition')}"
+    return f"{how} (at most {partitions} of each user{after})"
 
 
 def drops_records(statement: Mapping[str, Any]) -> bool:

@@ -154,11 +154,18 @@ def release_frequency_list(
     Raises:
       ValueError, TypeError: see ``PartitionMechanism.release``.
     """
+    tape = tape_of_list(frequency_list, mechanism, secret, context)
+    return mechanism.release(frequency_list, tape=tape)
+
+
+def tape_of_list(
+    frequency_list: FrequencyList, mechanism: PartitionMechanism, secret: JobSecret, context: str
+) -> RandomTape:
+    """Returns the tape of a release: see ``release_frequency_list``."""
     content = hashlib.sha256()
     for array in (frequency_list.frequencies, frequency_list.multiplicities):
         content.update(array.astype("<i8").tobytes())
-    tape = secret.tape(f"{context} {content.hexdigest()} by {identifier(mechanism)}")
-    return mechanism.release(frequency_list, tape=tape)
+    return secret.tape(f"{context} {content.hexdigest()} by {identifier(mechanism)}")
 
 
 @without_originals()

@@ -11,7 +11,7 @@ import functools
 import itertools
 import numbers
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,39 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
             f"the values of {name!r} must be of one type, strings, bytes or 64-bit integers, or be "
             "composite: tuples of these, or rows or dictionaries, all with the same fields"
         ) from None
+
+
+def public_names(values: Any, columns: Sequence[str | int]) -> pa.Array:
+    """Makes a column of public names of partitions, which are tuples if these have several columns.
+
+    Raises:
+      TypeError: the names are no iterable, or not of one type; their text is not shown.
+      ValueError: there are none, or their tuples have other lengths than there are columns.
+    """
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise TypeError(
+            f"public_partitions must be several names, such as a list, got {type(values).__name__}"
+        )
+    try:
+        names = list(values)
+    except Exception as error:
+        raise TypeError(
+            f"public_partitions raised {type(error).__name__} while they were read"
+        ) from None
+    if not names:
+        raise ValueError("public_partitions has no names: give one at least, or leave it out")
+    if any(map(has_null, names)):
+        raise ValueError("public_partitions has a name that is None: leave it out")
+    column = column_of(names, "public_partitions")
+    fields = column.flatten() if pa.types.is_struct(column.type) else [column]
+    if len(fields) != len(columns):
+        raise ValueError(
+            f"public_partitions must be {'tuples' if len(columns) > 1 else 'names'} of "
+            f"{len(columns)} columns, as partition is"
+        )
+    if len(fields) == 1:
+        return column
+    return pa.StructArray.from_arrays(fields, names=list(map(str, columns)))
 
 
 def frame_column(series: Any, name: str) -> pa.Array:

@@ -41,7 +41,7 @@ def test_selections_agree_with_the_reference(name, max_partitions):
     secret = dp.JobSecret.insecure_for_testing(100)
     expected = selected(RECORDS, strategy, secret)
     assert 0 < len(expected) < 30
-    (tables,) = in_process(as_tables(RECORDS), secret).names(NamesSpec(strategy))
+    tables, *_ = in_process(as_tables(RECORDS), secret).names(NamesSpec(strategy))
     on_beam = name in ON_BEAM and max_partitions == 3
     if on_beam:
         transform = dp.SelectPartitions(2.0, 1e-2, max_partitions, strategy=name, secret=secret)
@@ -181,8 +181,8 @@ test_arguments_are_checked_at_once = refused(
     ({"strategy": "laplace", "intervals": True}, "intervals are those of noisy_counts"),
     ({"public_partitions": "a", "strategy": "laplace"}, "public_partitions are for the strat"),
     ({"public_partitions": "a", "pre_threshold": 2}, "exclude each other"),
-    ({"public_partitions": "a", "public_threshold": K + 1}, rf"\[-{K}, {K}\], got {K + 1}"),
-    ({"public_partitions": "a", "public_threshold": 0.5}, rf"\[-{K}, {K}\], got 0.5"),
+    ({"public_partitions": "a", "public_threshold": K + 1}, rf"\[-{K + 1}, {K}\], got {K + 1}"),
+    ({"public_partitions": "a", "public_threshold": 0.5}, rf"\[-{K + 1}, {K}\], got 0.5"),
     ({"strategy": "optimal", "public_threshold": 0}, "public"),
 )
 ROUNDS = make_strategy("renyi_rounds", 1, 1e-3)

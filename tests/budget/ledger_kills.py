@@ -1,11 +1,12 @@
 """Kills jobs that share a ledger, and their workers, with SIGKILL at random moments.
 
-    python -m tests.budget.ledger_kills [--minutes=30] [--rounds=N] [--seed=1]
+    python -m tests.budget.ledger_kills [--store=file|postgresql] [--minutes=15] [--rounds=N]
 
 In each round a few jobs want a budget that is too small for all of them. A job reserves its part,
 starts workers that begin a release under it, and ends in one of the ways in which jobs end. Some
-pretend to be on another machine. Jobs and workers are killed, often while another job reserves. In
-the end a last job takes what is left. Then
+pretend to be on another machine, and some have leases that have run out. Jobs and workers are
+killed, often while another job reserves. A server of PostgreSQL crashes in some rounds too, and is
+started again. In the end a last job takes what is left. Then
 
 * what was begun does not exceed the budget, by the words of those who began it;
 * the ledger has each of these releases on record, as begun and not as given back.
@@ -17,6 +18,7 @@ import argparse
 import collections
 import contextlib
 import ctypes
+import dataclasses
 import heapq
 import itertools
 import os
@@ -36,14 +38,64 @@ from dp_transforms.budget import (
     PrivacyBudget,
     Request,
     State,
-    ledger_file,
+    processes,
 )
+from tests.budget.postgresql import Unavailable, server
 
 _SET_CHILD_SUBREAPER = 36
-_SECONDS_OF_A_JOB = 0.03
-_SECONDS_OF_AN_ASK = 0.003
+_LEASES = (None, 60.0, -10.0)
+"""A negative lease has run out when it begins."""
+_ROUNDS_OF_A_PACE = 20
 _COSTS = (Fraction(1, 2), Fraction(2, 3), Fraction(1))
 _ENDS = ("gives back", "commits", "waits")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pace:
+    """How long a job takes, and how long a question to the ledger."""
+
+    job: float = 0.03
+    ask: float = 0.003
+
+
+class _Files:
+    """Makes ledgers in the files of a directory."""
+
+    faults = ()
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    @contextlib.contextmanager
+    def ledger(self, name):
+        path = os.path.join(self._folder, name)
+        yield Ledger.create(path, epsilon=1)
+        os.unlink(path)
+
+    def crash(self):
+        """Files do not crash."""
+
+
+class _Postgresql:
+    """Makes ledgers in the schemas of a server, which may crash: then jobs have OSErrors."""
+
+    faults = (OSError,)
+
+    def __init__(self, running):
+        self._server = running
+
+    @contextlib.contextmanager
+    def ledger(self, name):
+        import psycopg
+
+        schema = name.replace("-", "_")
+        yield Ledger.create(f"{self._server.url}#{schema}", epsilon=1)
+        with psycopg.connect(self._server.url, autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA {schema} CASCADE")
+
+    def crash(self):
+        self._server.stop()
+        self._server.start()
 
 
 class _Channel:
@@ -92,53 +144,81 @@ def _fork(act, *arguments):
         os._exit(code)
 
 
-def _worker(ledger, ids, channel, seconds):
+def _worker(ledger, ids, channel, seconds, faults):
     channel.tell("worker", os.getpid())
     time.sleep(seconds)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, *faults):
         ledger.begin(ids)
         for number in ids:
             channel.tell("begun", number)
 
 
-def _job(ledger, channel, rng):
+def _job(ledger, channel, rng, store, pace):
     channel.tell("job", os.getpid())
-    if rng.random() < 0.2:
-        ledger_file._namespace = lambda: "another machine"
-    time.sleep(rng.uniform(0, _SECONDS_OF_A_JOB / 2))
+    with contextlib.suppress(*store.faults):
+        _reserve_and_end(ledger, channel, rng, store, pace)
+
+
+def _reserve_and_end(ledger, channel, rng, store, pace):
+    if rng.random() < 0.3:
+        processes._namespace = lambda: "another machine"
+    time.sleep(rng.uniform(0, pace.job / 2))
     requests = [Request("part", Cost(PrivacyBudget(rng.choice(_COSTS))))]
     if rng.random() < 0.3:
         requests = [Request("half", Cost(PrivacyBudget(Fraction(1, 4))))] * 2
-    until = time.monotonic() + _SECONDS_OF_A_JOB
+    lease, until = rng.choice(_LEASES), time.monotonic() + pace.job
     while time.monotonic() < until:
         channel.tell("asks", os.getpid())
         try:
-            made = ledger.reserve_all(requests, announces=True)
+            made = ledger.reserve_all(requests, announces=True, lease_seconds=lease)
         except BudgetExceededError:
-            time.sleep(rng.uniform(0, _SECONDS_OF_AN_ASK))
+            time.sleep(rng.uniform(0, pace.ask))
             continue
         ids = [reservation.id for reservation in made]
         for _ in range(rng.randint(1, 2)):
-            _fork(_worker, ledger, ids, channel, rng.uniform(0, _SECONDS_OF_A_JOB))
+            wait = rng.uniform(0, pace.job)
+            _fork(_worker, ledger, ids, channel, wait, store.faults)
         end = rng.choice(_ENDS)
-        time.sleep(rng.uniform(0, 2 * _SECONDS_OF_A_JOB))
+        time.sleep(rng.uniform(0, 2 * pace.job))
+        if lease is not None and rng.random() < 0.3:
+            ledger.renew(ids, lease)
         if end == "gives back":
             ledger.give_back(ids)
         elif end == "commits":
-            _worker(ledger, ids, channel, 0)
+            _worker(ledger, ids, channel, 0, store.faults)
             with contextlib.suppress(ValueError):
                 ledger.commit(*ids)
         return
 
 
-def play(folder, rng):
+def measured_pace(store):
+    """Returns a pace at which jobs come to begin, on this machine and as busy as it is now."""
+
+    def work():
+        (made,) = ledger.reserve_all([Request("part", Cost(PrivacyBudget(1)))], announces=True)
+        ledger.begin([made.id])
+
+    with store.ledger("ledger-pace") as ledger:
+        start = time.monotonic()
+        os.waitpid(_fork(work), 0)
+        seconds = time.monotonic() - start
+    usual = _Pace()
+    slower = max(1.0, 3 * seconds / usual.job)
+    return _Pace(slower * usual.job, slower * usual.ask)
+
+
+def play(store, rng, pace):
     """Plays one round; returns how often each thing happened, and what must not be."""
+    with store.ledger(f"ledger-{rng.getrandbits(64):x}") as ledger:
+        return _play(store, ledger, rng, pace)
+
+
+def _play(store, ledger, rng, pace):
     seen, begun, kills = collections.Counter(), set(), []
     jobs, alive = [], set()
-    path = os.path.join(folder, f"ledger-{rng.getrandbits(64):x}")
-    ledger, channel = Ledger.create(path, epsilon=1), _Channel()
+    channel, crashes = _Channel(), bool(store.faults) and rng.random() < 0.1
     for _ in range(rng.randint(2, 4)):
-        jobs.append(_fork(_job, ledger, channel, random.Random(rng.getrandbits(64))))
+        jobs.append(_fork(_job, ledger, channel, random.Random(rng.getrandbits(64)), store, pace))
     start = time.monotonic()
     for word, number in channel.messages(kills):
         seen[word] += 1
@@ -146,15 +226,19 @@ def play(folder, rng):
             begun.add(number)
             continue
         now = time.monotonic()
+        if crashes and word == "worker":
+            crashes = False
+            store.crash()
+            seen["crashes"] += 1
         if word == "asks":
             others = sorted(alive - {number})
             if others and rng.random() < 0.3:
                 victim = rng.choice(others)
-                heapq.heappush(kills, (now + rng.uniform(0, _SECONDS_OF_AN_ASK), victim))
+                heapq.heappush(kills, (now + rng.uniform(0, pace.ask), victim))
             continue
         alive.add(number)
         # Everybody is killed in the end, if not before.
-        last = start + 4 * _SECONDS_OF_A_JOB
+        last = start + 4 * pace.job
         heapq.heappush(kills, (rng.uniform(now, last) if rng.random() < 0.5 else last, number))
     # The workers of a job become children of this process when it has ended.
     for process in [*jobs, *alive.difference(jobs)]:
@@ -173,8 +257,7 @@ def play(folder, rng):
         seen["given back"] += sum(line.state is State.FAILED for line in lines.values())
     except CorruptedLedgerError as error:
         # By reservations that exceed its budget, for one.
-        faults.append(str(error).removeprefix(path))
-    os.unlink(path)
+        faults.append(str(error).removeprefix(ledger.path))
     return seen, faults
 
 
@@ -188,18 +271,32 @@ def _faults(ledger, lines, begun):
             yield f"a release was begun, and its line is {line.state.value}"
 
 
-def play_rounds(seed, seconds, rounds=None):
-    """Plays rounds for so long, and at most so many; returns the sums of what ``play`` returns."""
+@contextlib.contextmanager
+def _stores(kind):
+    if kind == "postgresql":
+        # Forks have the driver already.
+        with server() as running:
+            yield _Postgresql(running)
+        return
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield _Files(folder)
+
+
+def play_rounds(kind, seed, seconds, rounds=None):
+    """Plays rounds on a kind of ledger for so long, and at most so many; returns the sums of what
+    ``play`` returns."""
     # Workers of a killed job become children of this process, which waits for them.
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     rng, seen, faults = random.Random(seed), collections.Counter(), []
-    until = time.monotonic() + seconds
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        for _ in itertools.count() if rounds is None else range(rounds):
+    with _stores(kind) as store:
+        until = time.monotonic() + seconds
+        for number in itertools.count() if rounds is None else range(rounds):
             if time.monotonic() >= until:
                 break
-            what, wrong = play(folder, rng)
+            if number % _ROUNDS_OF_A_PACE == 0:
+                pace = measured_pace(store)
+            what, wrong = play(store, rng, pace)
             seen.update(what, rounds=1)
             faults += wrong
     return seen, faults
@@ -207,15 +304,27 @@ def play_rounds(seed, seconds, rounds=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument(
+        "--store", choices=("file", "postgresql"), help="default: one after the other"
+    )
+    parser.add_argument("--minutes", type=float, default=15, help="for each kind of ledger")
     parser.add_argument("--rounds", type=int, help="at most so many")
     parser.add_argument("--seed", type=int, default=1)
     flags = parser.parse_args()
-    seen, faults = play_rounds(flags.seed, 60 * flags.minutes, flags.rounds)
-    print(", ".join(f"{word}: {count}" for word, count in sorted(seen.items())))
-    for fault, count in collections.Counter(faults).items():
-        print(f"{count} times: {fault}")
-    return 1 if faults else 0
+    code = 0
+    for kind in [flags.store] if flags.store else ["file", "postgresql"]:
+        try:
+            seen, faults = play_rounds(kind, flags.seed, 60 * flags.minutes, flags.rounds)
+        except Unavailable as reason:
+            print(f"no ledgers in PostgreSQL: {reason}")
+            code = 1
+            continue
+        numbers = ", ".join(f"{word}: {count}" for word, count in sorted(seen.items()))
+        print(f"{kind}: {numbers}, faults: {len(faults)}", flush=True)
+        for fault, count in collections.Counter(faults).items():
+            print(f"{count} times: {fault}")
+            code = 1
+    return code
 
 
 if __name__ == "__main__":

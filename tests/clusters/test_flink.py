@@ -3,11 +3,17 @@
 Skipped where Java, Maven or a download is not to be had; everything else is a failure.
 """
 
+import signal
+import subprocess
+import sys
+import time
+
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
+from dp_transforms.budget import Ledger
 from runner_configs.flink import cluster
 from runner_configs.parts import Unavailable
 from tests.clusters.agreement import (
@@ -83,6 +89,37 @@ def test_the_job_server_stores_no_secret(flink, same_secret, tmp_path, monkeypat
     with worker_pool_process("--port=0") as (_, address):
         flags = EXTERNAL, f"--environment_config={address}"
         check_stored_pipeline(cluster.JOB_ENDPOINT, keys, tmp_path / "external", *flags)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_an_interrupt_cancels_the_job_on_the_cluster(flink, tmp_path, sent, code, word):
+    """Beam's job server alone lets it run on: it held two slots for a minute, or published."""
+    records = write_records(tmp_path / "visits.csv")
+    Ledger.create(tmp_path / "ledger", 1)
+    earlier = {job["id"] for job in cluster.ask("/jobs")["jobs"]}
+    command = [sys.executable, "-m", "pipelines.release_frequency_list", SESSION, "--epsilon=1"]
+    command += [f"--input={records}", f"--output={tmp_path}/out", f"--ledger={tmp_path}/ledger"]
+    command += ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=2"]
+    # Background jobs ignore SIGINT, and so do their children.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    options = {"cwd": ROOT, "stderr": subprocess.PIPE, "text": True, **heard}
+    with subprocess.Popen(command, **options) as process:
+        while not (job := {job["id"] for job in cluster.ask("/jobs")["jobs"]} - earlier):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(sent)
+        _, said = process.communicate(timeout=120)
+    told = "no release was written, and nothing was spent"
+    assert said == f"error: {word}, and the job was cancelled: {told}\n"
+    assert process.returncode == code
+    assert cluster.ask(f"/jobs/{job.pop()}")["state"] == "CANCELED"
+    overview = cluster.ask("/overview")
+    assert overview["slots-available"] == overview["slots-total"]
+    assert Ledger.open(tmp_path / "ledger").spent().epsilon == 0
+    assert not (tmp_path / "out").exists()
 
 
 def test_every_format_is_released_alike(flink, same_secret, tmp_path):

@@ -1,8 +1,8 @@
 """The bad-input book: malformed and hostile inputs to the jobs.
 
-Each fault ends with its exit code (2: the command line, 1: a file) and one line on stderr that says
-what to do. Nothing is written, nothing private is in the message, and no budget is spent, be the
-fault in a flag or in the last record.
+Each fault ends with its exit code (2: the command line, 1: a file, 4: a budget) and one line on
+stderr that says what to do. Nothing is written, nothing private is in the message, and no budget is
+spent, be the fault in a flag or in the last record.
 """
 
 import decimal
@@ -218,7 +218,7 @@ FAULTS_OF_FLAGS = [
     only("select", "replace all records", "--ledger={tmp}/ledger", "--neighbours=replace"),
     only("select", "is another job's release", "--output={tmp}/released", "--overwrite"),
     only("release", "report.html exists: give another --output", "--output={tmp}/drawn"),
-    only(ALL, "is left", "--epsilon=2", "--ledger={tmp}/ledger"),
+    only(ALL, "is left", "--epsilon=2", "--ledger={tmp}/ledger", code=4),
     Fault(("--job_id=x",), "goes with --ledger", USAGE, ("release",), without="--ledger"),
     Fault(("--label=x",), "goes with --ledger", USAGE, ("release",), without="--ledger"),
 ]

@@ -32,7 +32,7 @@ def test_the_release_the_table_and_the_ledger(tmp_path, capsys, failure):
     (line,) = Ledger.open(path).lines()
     assert (line.purpose, str(line.cost.budget.epsilon)) == ("partitions per user", "0.4")
     more = "--epsilon=0.7", f"--ledger={path}", "--overwrite"
-    failure(1, "only epsilon 0.6", command, tmp_path, *more)
+    failure(4, "only epsilon 0.6", command, tmp_path, *more)
 
 
 def test_an_earlier_release_serves_again_at_no_cost(tmp_path, capsys):

@@ -1,4 +1,8 @@
+import json
+
+import dp_transforms as dp
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.postprocessing.entropies import shannon_entropy
 from dp_transforms.postprocessing.planning import zipf_list
 from pipelines.plan import main
 
@@ -32,3 +36,24 @@ def test_what_each_mechanism_would_do_and_which_is_the_default(tmp_path, capsys)
     text = capsys.readouterr().out
     assert text.startswith("the reference list: 470 contributions, 321 partitions")
     assert "Selection" not in text and "would buy" not in text
+
+
+def test_attributes_share_each_epsilon(capsys):
+    arguments = ["--users=3000", "--epsilon=2,4", "--attributes=8"]
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "One of 8 attributes, if its list is like this one" in text
+    assert "\n      2          0.25 " in text and "\n   0.25 " in text and "\n    0.5 " in text
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [plan["epsilon"] for plan in found["plans"]] == [0.25, 0.5]
+    widths = [plan["entropy"]["high"] - plan["entropy"]["low"] for plan in found["attributes"]]
+    # The list itself is within, and more epsilon tells more.
+    bits = shannon_entropy(zipf_list(3000))
+    assert all(
+        one["entropy"]["low"] <= bits <= one["entropy"]["high"] for one in found["attributes"]
+    )
+    assert widths[1] < widths[0] < 5
+    assert [plan.epsilon for plan in dp.plan([2, 4], users=3000, attributes=8)] == [0.25, 0.5]
+    assert main([*arguments, "--max_partitions_per_user=2"]) == 2
+    assert "--attributes is for lists in which a user has one value" in capsys.readouterr().err

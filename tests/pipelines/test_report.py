@@ -10,7 +10,6 @@ from fractions import Fraction
 import pytest
 
 from dp_transforms import compare, load, mechanisms
-from dp_transforms.errors import InputError
 from dp_transforms.files import filenames
 from dp_transforms.files.filenames import COMPARISON_FILE, LISTS_HEADER, REPORT_FILE
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
@@ -173,15 +172,14 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
     paths = [both / name / REPORT_FILE for name in ("frequency_list", "partitions")]
     assert capsys.readouterr().out.split() == list(map(str, paths))
     assert show([str(both)]) == 0
-    shown, released = capsys.readouterr().out, load(both / "partitions")
+    shown, released = capsys.readouterr().out, load(both).names
     assert shown.startswith(f"{paths[0].parent}\n\n")
     assert shown.endswith(f"{paths[1].parent}\n\n{released!r}\n\n{released.privacy}\n")
-    with pytest.raises(InputError, match="holds two releases: give "):
-        load(both)
+    assert released.has_estimates and "users are estimates about the records that count" in shown
     _, names = (html.unescape(path.read_text()) for path in paths)
-    header, *rows = csv.reader((both / "partitions/released_partitions.csv").open(newline=""))
-    assert header == ["partition", "noisy_count", "low", "high"]
-    assert "3 names of pages were released" in names
+    header, *rows = csv.reader((both / "partitions/named_users.csv").open(newline=""))
+    assert header == ["partition", "users", "low", "high"] and len(rows) == 3
+    assert "3 names of pages were released" in names and "What is not named" in names
     for name, *counts in rows:
         cells = "".join(f'<td class="number">{int(n):,}</td>' for n in counts)
         assert f"<td>{name}</td>{cells}" in names

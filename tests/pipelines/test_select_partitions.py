@@ -67,9 +67,7 @@ def test_noisy_counts_and_users_of_other_partitions_for_a_part_of_epsilon(tmp_pa
     assert all(int(low) <= int(noisy) <= int(high) for _, noisy, low, high in rows)
     said = statement(tmp_path)
     assert said["noisy_counts"] is True and said["count_intervals"]["confidence"] == 0.95
-    assert said["noisy_counts_are_of"].endswith(
-        "max_partitions_per_user partitions, chosen at random"
-    )
+    assert said["noisy_counts_are_of"].endswith("partitions, chosen at random")
     # Noise at epsilon 30, which is 0 but for one run in 10**12; so are names of one user.
     assert said["users_of_other_partitions"] == 7
     assert (said["epsilon"], said["other_partitions"]["epsilon"]) == (10, 30)
@@ -101,9 +99,12 @@ def test_a_text_that_is_not_utf_8_is_not_shown(tmp_path, capfd):
 def test_the_statement_says_this_and_no_more(tmp_path):
     privacy = ["--epsilon=1", "--delta=1e-5", "--max_partitions_per_user=1"]
     assert command(tmp_path, "--already_bounded", privacy=privacy) == 0
-    assert statement(tmp_path) == {
+    stated = statement(tmp_path)
+    assert stated.pop("created").endswith("Z")
+    assert stated == {
         "mechanism": "partition selection",
         "strategy": "optimal",
+        "not_named": {"users_at_most": 13, "confidence": 0.95},
         "epsilon": 1.0,
         "epsilon_exact": "1",
         "delta": 1e-5,
@@ -127,10 +128,28 @@ def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
     assert command(tmp_path, "--neighbours=replace") == 0
     found = statement(tmp_path)
     assert found["strategy"] == "measured"
-    assert len(found["usual_plan"]["rounds"]) == 3
-    assert found["statistic_epsilon"] == found["epsilon"] / 100
+    assert found["look_epsilon"] == found["epsilon"] / 100
+    chosen = found["choice"]["chosen"]
+    assert chosen["partitions_per_user"] == found["plan"]["partitions"] <= 3
+    assert chosen == found["choice"]["compared"][0]
     assert found["neighbours"] == "replace all records of one user by another's"
     assert found["max_partitions_per_user_is"] == "enforced in each round"
+
+
+def test_kappa_is_chosen_where_it_is_not_declared(tmp_path, failure):
+    records = "user,page\n" + lines(500, "home") + lines(300, "about")
+    (tmp_path / "records.csv").write_text(records)
+
+    def flags(*more):
+        every = job_flags(tmp_path, "--epsilon=40", "--delta=1e-12", *more)
+        return [flag for flag in every if "max_partitions" not in flag]
+
+    assert main(flags("--noisy_counts")) == 0
+    found = statement(tmp_path)
+    assert found["max_partitions_per_user"] == found["plan"]["partitions"] < 256
+    assert found["max_partitions_per_user_is"].startswith("chosen by the look")
+    assert [name for name, *_ in released(tmp_path)[1:]] == ["home", "about"]
+    failure(2, "max_partitions_per_user", main, flags("--strategy=optimal", "--overwrite"))
 
 
 def test_a_line_that_names_the_columns_is_no_public_partition(tmp_path, failure):

@@ -6,7 +6,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from dp_transforms.beam import engine
+from dp_transforms.beam import submission
 from dp_transforms.errors import InputError, before_any_record
 from pipelines import release_frequency_list
 from tests.clusters.agreement import FLAGS, write_records
@@ -55,7 +55,7 @@ def test_a_runner_that_cannot_be_had_is_told_whole(tmp_path, failure, monkeypatc
 
 @pytest.mark.parametrize("make_runner", [FnApiRunner, beam.runners.DirectRunner])
 def test_runners_that_read_records_while_they_run_tell_nothing(make_runner):
-    assert not engine._submits(make_runner())
+    assert not submission.submits(make_runner())
 
 
 def test_what_may_quote_a_description_is_not_told():

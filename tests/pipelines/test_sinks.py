@@ -15,7 +15,7 @@ import pytest
 from dp_transforms.budget import Ledger
 from dp_transforms.engines import progress
 from dp_transforms.mechanisms import FrequencyList
-from pipelines import FAILURE, SUCCESS
+from pipelines import FAILURE, NO_BUDGET, SUCCESS
 from pipelines.__main__ import main
 from tests.jobs import instead, job_flags
 
@@ -60,7 +60,7 @@ def test_a_dry_run_prices_and_changes_nothing(tmp_path, flags, capsys, epsilon):
     printed = capsys.readouterr()
     assert book.read_bytes() == before and not (tmp_path / "out").exists()
     if epsilon < 30:
-        assert code == FAILURE and "this does not fit into" in printed.err
+        assert code == NO_BUDGET and "this does not fit into" in printed.err
     else:
         assert code == SUCCESS
         assert "frequency list: epsilon 30" in printed.out and "epsilon 40" in printed.out

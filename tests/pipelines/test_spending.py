@@ -65,7 +65,6 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
     assert states(path) == ["reserved", "committed", "committed"]
 
 
-@pytest.mark.parametrize("announces", [False, True])
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize(
     ("error", "state"),
@@ -80,19 +79,29 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
         (ValuesError("the --query failed"), "committed"),
     ],
 )
-def test_what_fails_is_given_back_if_nothing_can_have_come_out(
-    path, announces, begins, error, state
-):
-    with pytest.raises(type(error)), spending(path, WHOLE, PARTS, None, announces) as entry:
+def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, begins, error, state):
+    with pytest.raises(type(error)), spending(path, WHOLE, PARTS) as entry:
         if begins:
             # As in a worker, to which it was sent.
             pickle.loads(pickle.dumps(entry)).begin()
         raise error
-    free = announces and not begins and state == "reserved"
+    free = not begins and state == "reserved"
     assert states(path) == ["failed" if free else state] * 2
     if free:
         with pytest.raises(InputError, match=r"nothing was released: .* already failed"):
             entry.begin()
+
+
+def test_a_worker_does_not_begin_in_another_ledger_of_the_same_name(path):
+    with spending(path, WHOLE, PARTS) as entry:
+        os.replace(path, f"{path}.right")
+        # As on a machine that does not share the file system.
+        other = Ledger.create(path, 9)
+        with pytest.raises(InputError, match=r"nothing was released: .* is another ledger here"):
+            other.reserve_all(PARTS, announces=True)
+            entry.begin()
+        assert not any(line.begun for line in other.lines())
+        os.replace(f"{path}.right", path)
 
 
 def test_a_job_without_a_shared_ledger_has_one_of_its_own():
@@ -171,17 +180,27 @@ def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
     assert Ledger.open(path).spent().epsilon == (0 if free else Fraction(2, 5))
     # The next jobs have what is left, and no more.
     assert main(flags(tmp_path, path, "second")) == 0
-    assert main(flags(tmp_path, path, "third")) == (not free)
+    assert main(flags(tmp_path, path, "third")) == (0 if free else 4)
     assert states(path) == (["failed"] if free else ["reserved"]) + ["committed"] * (1 + free)
 
 
 @ENGINES
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_ctrl_c_costs_nothing_before_anything_is_written(tmp_path, path, engine, when):
+@pytest.mark.parametrize(
+    ("sent", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_ctrl_c_costs_nothing_before_anything_is_written(
+    tmp_path, path, engine, when, sent, code, word
+):
     job = flags(tmp_path, path) + engine
-    stopped = stopped_job(tmp_path, "publish", when, signal.SIGINT, job)
-    told = "error: interrupted: the output directory tells whether a release was written\n"
-    assert stopped == (130, told)
+    stopped = stopped_job(tmp_path, "publish", when, sent, job)
+    told = {
+        "before": "no release was written, and nothing was spent",
+        "after": "the output directory tells whether a release was written; what the job reserved "
+        "stays spent",
+    }
+    assert stopped == (code, f"error: {word}: {told[when]}\n")
     assert states(path) == ["failed" if when == "before" else "reserved"]
 
 
@@ -189,7 +208,12 @@ def test_an_interrupt_while_records_are_read_says_that_there_is_no_release(
     tmp_path, path, monkeypatch, failure
 ):
     monkeypatch.setattr(InProcess, "frequency_list", mock.Mock(side_effect=KeyboardInterrupt))
-    failure(130, "interrupted: no release was written\n", main, flags(tmp_path, path))
+    failure(
+        130,
+        "interrupted: no release was written, and nothing was spent\n",
+        main,
+        flags(tmp_path, path),
+    )
 
 
 @ENGINES
@@ -271,7 +295,7 @@ def test_a_query_that_fails_before_its_price_is_known_is_a_free_failure(tmp_path
     assert states(path) == ["failed", "failed"]
     # The answers end here.
     for query in (failing, "--query=SELECT user, page FROM visits"):
-        failure(1, "has no free failures left", main, [*job, query])
+        failure(4, "has no free failures left", main, [*job, query])
     assert main(flags(tmp_path, path)) == 0
 
 
@@ -290,7 +314,7 @@ def test_a_dry_run_of_dataflow_costs_nothing(tmp_path, path, monkeypatch, failur
     assert states(path) == ([] if dry else ["committed"])
     # What does not fit is refused all the same.
     failure(
-        1, "does not fit into" if dry else "asked for, but", main, instead(job, "--epsilon=1.1")
+        4, "does not fit into" if dry else "asked for, but", main, instead(job, "--epsilon=1.1")
     )
     assert states(path) == ([] if dry else ["committed"])
 
@@ -364,7 +388,7 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys, failure):
     for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):
         failure(1, "for another command, output or price", main, instead(job, other))
     shutil.rmtree(tmp_path / "out")
-    failure(1, "is not in", main, job)
+    failure(4, "is not in", main, job)
     assert states(path) == ["committed"]
 
 
@@ -383,7 +407,7 @@ def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step
         # Its release is there, and only a note was missing.
         assert code == 3 and states(path) == ["committed"]
     else:
-        assert code == 1 and "ended while it wrote its release" in err
+        assert code == 4 and "ended while it wrote its release" in err
         assert states(path) == ["reserved"]
         assert ledger_command.main(["abandon", path, "1", "--nothing_came_out"]) == 0
         assert main(job) == 0
@@ -393,6 +417,6 @@ def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step
 def test_a_job_whose_name_is_in_use(tmp_path, path, monkeypatch, capsys):
     job, codes = [*flags(tmp_path, path), "--job_id=november"], []
     monkeypatch.setattr(BudgetEntry, "begin", lambda _: codes.append(main(job)))
-    assert main(job) == 0 and codes == [1]
+    assert main(job) == 0 and codes == [5]
     assert "is under way on" in capsys.readouterr().err
     assert states(path) == ["committed"]

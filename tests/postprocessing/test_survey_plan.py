@@ -1,3 +1,4 @@
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -11,25 +12,49 @@ from dp_transforms.postprocessing.survey_plan import (
     LEAST_RATE,
     candidates,
     choose_bound,
-    divided,
     expected_noise,
+    is_enough,
+    survey_of,
 )
 from tests.postprocessing.test_degree_survey import lognormal_degrees, surveyed
+from tests.tapes import InsecureSeededTape
 
 
 @pytest.mark.parametrize("epsilon", ["0.01", "0.25", 1, 2.5, 3, 4, 100])
-def test_epsilon_is_divided_without_rest(epsilon):
-    survey, rest = divided(epsilon)
-    assert survey + rest == Fraction(str(epsilon))
-    assert Fraction(1, 8) <= survey / (survey + rest) <= Fraction(22, 100)
-    assert divided(epsilon, "0.4")[0] == Fraction(str(epsilon)) * Fraction(2, 5)
+def test_a_survey_begins_with_a_twentieth_and_takes_two_fifths_at_most(epsilon):
+    whole = Fraction(str(epsilon))
+    costs = survey_of(epsilon, None, 50).epsilons
+    assert costs == (whole / 20, whole / 10, whole / 5, whole * 2 / 5)
+    assert survey_of(epsilon, "0.3", 50).epsilons == (whole * 3 / 10,)
 
 
 def test_parts_out_of_range_are_refused():
     with pytest.raises(ValueError, match="share must be below 1"):
-        divided(1, 1)
+        survey_of(1, 1, 50)
     with pytest.raises(ValueError, match="epsilon"):
-        divided(0)
+        survey_of(0, None, 50)
+
+
+def rounds_of(degrees, seed):
+    """How much of epsilon = 1 a survey takes."""
+    survey, counted = survey_of(1, None, 10_000), Counter(degrees.tolist())
+
+    def enough(released):
+        return is_enough(released, DegreeSurvey.of(released), 1, released.epsilon)
+
+    return survey.release(counted, enough, InsecureSeededTape(seed)).epsilon
+
+
+def test_a_rough_survey_is_enough_where_every_user_has_one_thing():
+    """Noise that looks like users asks for another round in one of fifteen: of 5 surveys, 2 do so
+    with a probability of 0.04."""
+    taken = [rounds_of(np.ones(40_000, int), seed) for seed in range(5)]
+    assert np.median(taken) == 0.05 and max(taken) <= 0.2
+
+
+def test_a_rough_survey_is_not_enough_where_few_users_have_most_pairs():
+    degrees = np.append(np.ones(20_000, int), np.rint(np.geomspace(10, 3_000, 600)).astype(int))
+    assert min(rounds_of(degrees, seed) for seed in range(3)) >= 0.1
 
 
 def test_candidates_are_public_and_leave_lists_some_epsilon():
@@ -51,10 +76,10 @@ def test_more_epsilon_allows_a_larger_bound():
     assert chosen == sorted(chosen) and chosen[0] < 40 < chosen[-1]
 
 
-def test_a_plan_is_the_sum_of_its_parts_and_the_least_is_recommended():
+def test_squares_of_a_plan_add_up_and_the_least_is_recommended():
     choice = choose_bound(surveyed(lognormal_degrees(3_000), 1), 1)
     for plan in choice.plans:
-        assert plan.error == pytest.approx(plan.noise + plan.missed + plan.uncertain)
+        assert plan.error**2 == pytest.approx(plan.noise**2 + plan.missed**2 + plan.uncertain**2)
         assert plan.error >= choice.recommended.error
     missed = [plan.missed for plan in choice.plans]
     assert missed == sorted(missed, reverse=True)

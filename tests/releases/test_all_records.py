@@ -9,7 +9,7 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.postprocessing.survey_plan import candidates, divided
+from dp_transforms.postprocessing.survey_plan import candidates
 from dp_transforms.releases import AllRecordsSpec, ListSpec
 from pipelines.release_frequency_list import main
 from tests.beam_runs import table_of
@@ -51,7 +51,9 @@ def test_the_list_is_that_of_records_bounded_by_the_chosen_kappa(monkeypatch, ka
     monkeypatch.setattr(AllRecordsSpec, "most_partitions", 40)
     table = table_of(list(zip(DATA["user"], DATA["item"], strict=True)))
     ((surveyed,),) = in_process([table]).all_records(spec)
-    ((alone,),) = in_process([table]).frequency_list(ListSpec(spec.list_mechanism(kappa)))
+    ((alone,),) = in_process([table]).frequency_list(
+        ListSpec(spec.list_mechanism(surveyed.degrees, kappa))
+    )
     assert list(surveyed.released) == list(alone)
     assert surveyed.entries["max_partitions_per_user"] == kappa
 
@@ -60,18 +62,17 @@ def test_kappa_and_cost_follow_from_public_numbers_alone():
     session = dp.Session(epsilon=3)
     release = session.release(DATA, **COLUMNS, epsilon=2)
     assert session.remaining.epsilon == 1
-    survey, of_list = divided(2)
-    assert [Fraction(line["epsilon"]) for line in release.statement["budget"]["ledger"]] == [
-        survey,
-        of_list,
-    ]
-    assert release.kappa in candidates(of_list)
-    # The choice can be made again from what was released.
     spec = AllRecordsSpec(epsilon=2)
+    spent = spec.spent_on(release.degrees)
+    assert [Fraction(line["epsilon"]) for line in release.statement["budget"]["ledger"]] == [2]
+    assert release.kappa in candidates(2 - spent)
+    # The choice can be made again from what was released.
     assert spec.kappa_after(release.degrees) == release.kappa
-    assert (
-        release.statement["epsilon"] == 2 and release.statement["survey"]["epsilon_exact"] == "0.44"
-    )
+    assert spent in spec.survey.epsilons
+    statement = release.statement
+    assert statement["epsilon"] == 2
+    assert Fraction(statement["survey"]["epsilon_exact"]) == spent
+    assert Fraction(statement["list"]["epsilon_exact"]) == 2 - spent
 
 
 def test_a_release_is_about_all_records_and_errs_less():
@@ -107,6 +108,29 @@ def test_proved_intervals_hold_all_records():
             assert answer.kind == "proved" and answer.low <= answer.value <= answer.high
             missed += not answer.low <= true <= answer.high
     assert missed <= 10
+
+
+def test_a_largest_degree_closes_intervals():
+    for seed in range(3):
+        release = dp.release(DATA, **COLUMNS, epsilon=1, largest_degree=60, secret=secret(seed))
+        assert release.statement["survey"]["largest_degree"] == 60
+        for answer, true in (
+            (release.number_of_partitions(), TRUTH.distinct),
+            (release.total(), TRUTH.total),
+        ):
+            assert answer.low <= true <= answer.high < 10**6
+        assert release.kept_share().low > 0
+
+
+def test_a_largest_degree_is_enforced_also_on_the_survey():
+    # Whoever has more counts with so many, whether it is true or not.
+    spec = AllRecordsSpec(epsilon=4000, largest_degree=5)
+    table = table_of(list(zip(DATA["user"], DATA["item"], strict=True)))
+    ((surveyed,),) = in_process([table]).all_records(spec)
+    degrees = np.unique(DATA["user"], return_counts=True)[1]
+    seen = zip(surveyed.degrees.lowest, surveyed.degrees.users, strict=True)
+    assert dict(seen)[5] == (degrees >= 5).sum()
+    assert surveyed.released.total <= np.minimum(degrees, 5).sum()
 
 
 def test_where_every_user_has_one_thing_kappa_is_one_and_nothing_is_added():
@@ -158,6 +182,11 @@ def test_a_job_makes_the_same_files(tmp_path):
         ({"epsilon": 1, "survey": 1.5}, "share must be below 1"),
         ({"epsilon": 1, "mechanism": "geometric"}, "declare max_partitions_per_user"),
         ({"epsilon": 0}, "epsilon must be"),
+        ({"epsilon": 1, "largest_degree": 0}, "largest_degree must be a positive integer"),
+        (
+            {"epsilon": 1, "max_partitions_per_user": 2, "largest_degree": 9},
+            "largest_degree goes with a survey",
+        ),
         ({"epsilon": 1, "max_partitions_per_user": 0, "survey": True}, "max_partitions_per_user"),
     ],
 )

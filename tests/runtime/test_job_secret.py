@@ -69,6 +69,9 @@ USES = {
     ),
     "frequency list by": lambda **use: dp.DeclareBounded(1) | dp.ReleaseFrequencyList(1, **use),
     "user degrees by": lambda **use: dp.ReleaseUserDegrees(1, **use),
+    "list of attribute": lambda context="a", **use: dp.ReleaseAttributes(
+        [context], epsilon=len(context), **use
+    ),
     "frequency list of": lambda context="a", **use: dp.ReleaseGroupedLists(
         [dp.Attribute(context, ("x",))],
         epsilon_all=len(context),

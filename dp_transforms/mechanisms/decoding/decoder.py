@@ -47,9 +47,9 @@ class Posterior:
             # An arm without draws is that of an empty list.
             values = values if len(values) else np.zeros(1, np.int64)
             lowest, highest = _limits(bounds, len(values), rows)
-            guess = np.clip(_falling_fit(values), lowest, highest)
+            guess = np.clip(falling_fit(values), lowest, highest)
             arms.append(Arm(values, guess, lowest, highest))
-        self._chains = _fitted(arms, rate)
+        self._chains = fitted_chains(arms, rate)
 
     def quantiles(self, level: float) -> tuple[IntArray, IntArray]:
         """Returns for every row and column the least x with Pr[coordinate <= x] >= level."""
@@ -79,7 +79,7 @@ class Posterior:
         return frequency_list if self._bounds is None else self._bounds.nearest(frequency_list)
 
 
-def _fitted(arms: list[Arm], rate: float) -> GapChains:
+def fitted_chains(arms: list[Arm], rate: float) -> GapChains:
     """Returns the chains, with mean gaps and weights of distributions fitted by EM."""
     guesses = [arm.guess for arm in arms]
     side = max(1, round(sum(np.count_nonzero(guess) for guess in guesses) / 2))
@@ -103,7 +103,7 @@ def _fitted(arms: list[Arm], rate: float) -> GapChains:
     return chains
 
 
-def _falling_fit(values: IntArray) -> IntArray:
+def falling_fit(values: IntArray) -> IntArray:
     """Returns a first guess: pools adjacent violators, on as many places as most signs suggest."""
     size = int(np.argmax(np.append(0, np.cumsum(np.where(values >= 1, 1, -1)))))
     levels = _pooled(values[:size] + np.arange(size))

@@ -15,12 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.mechanisms.decoding.gap_model import (
     DISTRIBUTIONS,
+    END,
     cell_masses,
     end_probabilities,
 )
@@ -45,15 +47,22 @@ class Arm:
 class GapChains:
     """Computes posterior distributions of rows and columns with a common square.
 
-    Arrays have a line for each place of the rows, then of the columns, and one that is no place.
+    Several lists may be decoded side by side: then a list's posterior is that which it has alone,
+    but for the rounding of floats. Arrays have a line for each place of the rows of all lists, then
+    of the columns of all lists, and one that is no place.
 
     Args:
-      arms: the rows and the columns.
+      arms: the rows of each list, then the columns of each list.
       means, weights: of each arm, mean gaps behind its places, and of the distributions of gaps.
       rate: c; noise n has probability proportional to exp(-c |n|).
       cell: the number of integers of a state.
       reach: how far windows go to either side of the guess.
       learn: compute expected gaps and shares of the distributions.
+      entry: returns the masses of the first coordinates of all arms at states, both arms x states;
+        by default these have a heavy tail.
+      few: logarithms of the prior odds that a list has no partition, and only one: 2 x lists; 0 by
+        default.
+      end: the probability that an arm ends anywhere, whatever its gaps.
     """
 
     def __init__(
@@ -65,39 +74,52 @@ class GapChains:
         cell: int,
         reach: float,
         learn: bool = False,
+        entry: Callable[[FloatArray], FloatArray] | None = None,
+        few: FloatArray | None = None,
+        end: float = END,
     ):
+        self._stops = end
+        self._few = np.zeros((2, len(arms) // 2)) if few is None else few
         self.rate, self.cell, self.arms = rate, cell, arms
         self.width = math.ceil(2 * reach / cell) + 2
         self._fast = _fast_length(2 * self.width - 1)
-        self._split, self._places = len(arms[0].values), sum(len(arm.values) for arm in arms)
+        lengths = [len(arm.values) for arm in arms]
+        self._lists = len(arms) // 2
+        self._ends: IntArray = np.cumsum([0, *lengths])
+        self._split, self._places = int(self._ends[self._lists]), int(self._ends[-1])
         self._means = np.concatenate([*means, [1.0]])
-        self._weights = np.repeat([*weights, weights[1]], [*map(len, means), 1], axis=0)
+        self._weights = np.repeat([*weights, weights[-1]], [*lengths, 1], axis=0)
         self._agreement = ROUGH_AGREEMENT if learn else AGREEMENT
         self._cut_into_segments()
         self._lay_out(means, reach)
         self._evaluate_distributions(learn)
+        # The largest entry has a heavy tail.
+        first = np.maximum(self._positions(self._ends[:-1]), 1)
+        heavy = self.cell / self.rate / (first + 1 / self.rate) ** 2
+        self._entry = heavy if entry is None else entry(first)
         self._join(*self._forward())
         self._backward()
         if learn:
             self._learn()
 
     def by_arm(self, lines: Array) -> list[Array]:
-        """Splits an array into its parts for the two arms."""
-        return [lines[: self._split], lines[self._split : self._places]]
+        """Splits an array into its parts for the arms."""
+        return [lines[begin:end] for begin, end in pairwise(self._ends.tolist())]
 
     def _cut_into_segments(self) -> None:
         """Sets the place of each segment in each step, and the first and last segments of arms."""
-        longest = max(self._split, self._places - self._split)
+        longest = int(np.diff(self._ends).max())
         few = min(int(8 / self.rate), 128)
         length = min(longest, max(SEGMENT, few, self._places // 256))
         indices = []
-        for first, last in ((0, self._split), (self._split, self._places)):
+        for first, last in pairwise(self._ends.tolist()):
             at = np.arange(first, last, length)[:, None] + np.arange(length)
             indices.append(np.where(at < last, at, self._places))
         self._index: IntArray = np.concatenate(indices).T.copy()
         count = np.arange(self._index.shape[1])
-        self._begin = np.isin(count, [0, len(indices[0])])
-        self._final = np.isin(count, [len(indices[0]) - 1, count[-1]])
+        behind = np.cumsum([len(segments) for segments in indices])
+        self._begin = np.isin(count, [0, *behind[:-1]])
+        self._final = np.isin(count, behind - 1)
 
     def _until_they_agree(
         self, sweep: Callable[..., FloatArray], begin: int, towards: int, weight: FloatArray
@@ -132,7 +154,7 @@ class GapChains:
             drift = np.concatenate([np.cumsum(np.append(0.0, 1 + mean[:-1])) for mean in means])
             self._share[:-1] = np.mod(-np.mod(drift, cell) - np.mod(self._base[:-1], cell), cell)
         self._drop = np.append(-1.0 - np.diff(self._base) - np.diff(self._share), 0.0)
-        self._drop[[self._split - 1, self._places - 1]] = 0
+        self._drop[self._ends[1:] - 1] = 0
         states = cell * np.arange(float(self.width))
         far = np.abs(((values - self._base) - self._share)[:, None] - states)
         nearest = far.min(1)
@@ -161,7 +183,11 @@ class GapChains:
                 self._masses[:, part] = masses
             self._kernel[part] = np.fft.rfft((weights * masses).sum(0), self._fast)
             self._end[part] = end_probabilities(
-                self._positions(part), self._means[part], weights, part.start >= self._split
+                self._positions(part),
+                self._means[part],
+                weights,
+                part.start >= self._split,
+                self._stops,
             )
 
     def _chunks(self) -> Iterator[slice]:
@@ -195,9 +221,7 @@ class GapChains:
                 message = np.maximum(ahead[:, ::-1], 0)
                 if not step:
                     first = self._begin[which]
-                    # The largest entry has a heavy tail.
-                    position = np.maximum(self._positions(at[first]), 1)
-                    message[first] = self.cell / self.rate / (position + 1 / self.rate) ** 2
+                    message[first] = self._entry[np.searchsorted(self._ends, at[first])]
                 message *= self._like[at]
                 total = np.maximum(message.sum(1), TINY)
                 message /= total[:, None]
@@ -210,28 +234,19 @@ class GapChains:
 
     def _join(self, gains: FloatArray, mass: FloatArray) -> None:
         """Sets the distribution of the common square, from the evidence of both arms."""
-        # Relative to a chain that is positive everywhere, so that large entries cancel.
-        rows, columns = (
-            np.append(0.0, np.log(np.maximum(end, TINY)))
-            - np.append(np.cumsum(gain[::-1])[::-1], 0.0)
-            for end, gain in zip(self.by_arm(mass), self.by_arm(gains), strict=True)
-        )
-        # D rows with D or D - 1 columns.
-        size = min(len(rows), len(columns) + 1)
-        common = min(size, len(columns))
-        joint = np.full((2, size), -np.inf)
-        joint[0, :common] = rows[:common] + columns[:common]
-        joint[1, 1:] = rows[1:size] + columns[: size - 1]
-        needed = max(np.count_nonzero(arm.lowest) for arm in self.arms)
-        joint[:, : min(needed, size - 1)] = -np.inf
-        joint = np.exp(joint - joint.max())
-        self._squares = joint / joint.sum()
-        of_rows, of_columns = np.zeros(len(rows)), np.zeros(len(columns))
-        of_rows[:size] = self._squares.sum(0)
-        of_columns[:common] = self._squares[0, :common]
-        of_columns[: size - 1] += self._squares[1, 1:]
+        masses, evidence = self.by_arm(mass), self.by_arm(gains)
+        joined = [
+            _join_arms(
+                masses[which :: self._lists],
+                evidence[which :: self._lists],
+                self.arms[which :: self._lists],
+                self._few[:, which],
+            )
+            for which in range(self._lists)
+        ]
+        self._squares = joined[0][0]
         # The probabilities of being positive at each place, at the next one, and of ending there.
-        ends = [of_rows, of_columns]
+        ends = [joint[1 + arm] for arm in (0, 1) for joint in joined]
         from_on = [np.append(np.cumsum(end[::-1])[::-1], 0.0) for end in ends]
         self._alive, self._after = (
             np.concatenate(
@@ -242,7 +257,8 @@ class GapChains:
             )
             for begin in (1, 2)
         )
-        self._stop = np.concatenate([of_rows[1:], of_columns[1:], [0.0]]) / np.maximum(mass, TINY)
+        stop = np.concatenate([*(end[1:] for end in ends), [0.0]])
+        self._stop = stop / np.maximum(mass, TINY)
 
     def _backward(self) -> None:
         self._back = np.zeros_like(self._like)
@@ -294,13 +310,25 @@ class GapChains:
         state = np.minimum(below.sum(1), self.width - 1)
         return self.by_arm(np.where(dead >= level, 0, self._values(slice(None), state)))
 
+    def marginals(self) -> Iterator[tuple[tuple[IntArray, FloatArray], ...]]:
+        """Yields for each list the states and probabilities of rows, and of columns: places x
+        states. What is missing from 1 is the probability of 0."""
+        arms = [
+            (
+                np.maximum(np.rint(self._positions(slice(begin, end))).astype(np.int64), 1),
+                self.smoothed[begin:end],
+            )
+            for begin, end in pairwise(self._ends.tolist())
+        ]
+        yield from zip(arms[: self._lists], arms[self._lists :], strict=True)
+
     def _values(self, places: int | slice, states: IntArray) -> IntArray:
         shift = np.rint(self._share[places] + self.cell * states).astype(np.int64)
         values: IntArray = np.maximum(self._base[places] + shift, 1)
         return values
 
     def sample(self, number: int, seed: int) -> list[IntArray]:
-        """Draws from both arms: two arrays, draws x places."""
+        """Draws from both arms of the only list: two arrays, draws x places."""
         random = np.random.default_rng(seed)
         distribution = self._squares.ravel()
         more, size = np.divmod(
@@ -327,6 +355,35 @@ class GapChains:
             state = np.minimum((sums <= level[:, None]).sum(1), self.width - 1)
             values[:, index] = np.where(sizes > index, self._values(place, state), 0)
         return values
+
+
+def _join_arms(
+    masses: list[FloatArray], gains: list[FloatArray], arms: list[Arm], few: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns the distribution of the common square of rows and columns, and of the numbers of
+    positive rows and of positive columns, from the evidence of both arms."""
+    # Relative to a chain that is positive everywhere, so that large entries cancel.
+    rows, columns = (
+        np.append(0.0, np.log(np.maximum(end, TINY))) - np.append(np.cumsum(gain[::-1])[::-1], 0.0)
+        for end, gain in zip(masses, gains, strict=True)
+    )
+    # D rows with D or D - 1 columns.
+    size = min(len(rows), len(columns) + 1)
+    common = min(size, len(columns))
+    joint = np.full((2, size), -np.inf)
+    joint[0, :common] = rows[:common] + columns[:common]
+    joint[1, 1:] = rows[1:size] + columns[: size - 1]
+    joint[0, 0] += few[0]
+    joint[1, 1:2] += few[1]
+    needed = max(np.count_nonzero(arm.lowest) for arm in arms)
+    joint[:, : min(needed, size - 1)] = -np.inf
+    joint = np.exp(joint - joint.max())
+    squares = joint / joint.sum()
+    of_rows, of_columns = np.zeros(len(rows)), np.zeros(len(columns))
+    of_rows[:size] = squares.sum(0)
+    of_columns[:common] = squares[0, :common]
+    of_columns[: size - 1] += squares[1, 1:]
+    return squares, of_rows, of_columns
 
 
 def _fast_length(least: int) -> int:

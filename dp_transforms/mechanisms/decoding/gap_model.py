@@ -77,10 +77,12 @@ class SmoothGaps:
             self._coefficients = np.linalg.solve(matrix, right)
 
 
-def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatArray:
+def learned_weights(
+    used: FloatArray, shares: FloatArray, gaps: float, prior: FloatArray = PRIOR_WEIGHTS
+) -> FloatArray:
     """Returns the weights of the distributions after a pass of EM with the weights ``used``.
     ``shares`` are sums over ``gaps`` gaps of each distribution's probability over the mixture's."""
-    wide = PRIOR_GAPS * PRIOR_WEIGHTS[1:] + (1 - END) * used[1:] * shares[1:]
+    wide = PRIOR_GAPS * prior[1:] + (1 - END) * used[1:] * shares[1:]
     wide /= PRIOR_GAPS + gaps
     wide *= min(1.0, 0.99 / wide.sum())
     return np.append(1 - wide.sum(), wide)
@@ -100,14 +102,15 @@ def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -
 
 
 def end_probabilities(
-    states: FloatArray, means: FloatArray, weights: FloatArray, columns: bool
+    states: FloatArray, means: FloatArray, weights: FloatArray, columns: bool, end: float = END
 ) -> FloatArray:
-    """Returns the probability that the gap behind a state x is x - 1 or more, and ends the arm."""
+    """Returns the probability that the gap behind a state x is x - 1 or more, and ends the arm,
+    which it does with the probability ``end`` anyway."""
     mean, least = means[:, None], np.maximum(states - 1, 0)
     ends = weights[0] * _smooth_at_least(mean, least, columns)
     ends += weights[1] * _geometric(mean, least)
     ends += weights[2] * _heavy(mean, least)
-    probabilities: FloatArray = END + (1 - END) * ends
+    probabilities: FloatArray = end + (1 - end) * ends
     return probabilities
 
 
@@ -142,7 +145,7 @@ def _smooth(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> Flo
         gap = np.maximum(gaps[some], 0.0)
         scale, start = np.log(mean / (mean + SHAPE)), -SHAPE * np.log1p(mean / SHAPE)
         times = some.sum(1)
-        log = _log_gamma(gap + SHAPE) - _log_gamma(gap + 1) - math.lgamma(SHAPE)
+        log = log_gamma(gap + SHAPE) - log_gamma(gap + 1) - math.lgamma(SHAPE)
         log += gap * np.repeat(scale, times) + np.repeat(start, times)
         mass[some] = np.exp(log)
         return mass
@@ -173,7 +176,7 @@ def _coarse(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> Flo
     return np.where(variance < cell**2, narrow, wide)
 
 
-def _log_gamma(x: FloatArray) -> FloatArray:
+def log_gamma(x: FloatArray) -> FloatArray:
     """Returns ln Gamma(x) for x >= 1 by Stirling's series at x + 4, to 1e-8."""
     y = x + 4
     series = (1 - (1 / 30 - 2 / (210 * y**2)) / y**2) / (12 * y)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from dp_transforms.mechanisms.selection.count_strategies import (
     OptimalSelection,
     TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.selection.measured import MeasuredSelection
+from dp_transforms.mechanisms.selection.measured import LOOK_SHARE, MeasuredSelection
 from dp_transforms.mechanisms.selection.rounds import RenyiRoundsSelection
 from dp_transforms.mechanisms.selection.strategy import (
     REPLACE,
@@ -41,7 +40,6 @@ STRATEGIES: dict[str, type[SelectionStrategy]] = {
 }
 """Maps names to strategies. Of equally good ones ``choose_strategy`` takes the first."""
 
-_WORTH_ROUNDS = 1.5
 _ROWS = 16
 
 
@@ -75,12 +73,18 @@ def make_strategy(
             f"strategy must be {AUTO!r} or one of {list(STRATEGIES)}, got {shown(strategy)}"
         )
     chosen = STRATEGIES[strategy]
+    if chosen is MeasuredSelection:
+        return MeasuredSelection(epsilon, delta, counted=noisy_counts, **options)
     if noisy_counts and not chosen.has_noisy_counts:
-        able = [name for name, other in STRATEGIES.items() if other.has_noisy_counts]
+        able = [name for name in STRATEGIES if _may_count(name)]
         raise ValueError(
             f"strategy {strategy!r} has no noisy counts; take {AUTO!r} or one of {able}"
         )
     return chosen(epsilon, delta, **options)
+
+
+def _may_count(name: str) -> bool:
+    return name == MeasuredSelection.name or STRATEGIES[name].has_noisy_counts
 
 
 def choose_strategy(
@@ -92,13 +96,11 @@ def choose_strategy(
 ) -> SelectionStrategy:
     """Makes the strategy that should name the most partitions, by public parameters alone.
 
-    It compares rounds with the best single round: the strategy that needs the fewest users to keep
-    a partition half of the time. Rounds are ``measured``, or ``renyi_rounds`` if users are known to
-    have at most kappa partitions. From kappa = 2 on, rounds are taken if they need at most 1.5
-    times as many users in their worst case: every user has kappa partitions, and early rounds gain
-    nothing. At kappa = 1 ``measured`` is taken, but ``optimal`` if users are known to have one
-    partition. Rounds have no noisy counts. Strategies that refuse the parameters are left out. The
-    choice costs no privacy.
+    It is ``measured``, which chooses among rounds and single rounds by a look at the records, also
+    with noisy counts. If users are known to have at most kappa partitions, it is the strategy that
+    needs the fewest users to keep a partition half of the time, or ``renyi_rounds`` for kappa = 2
+    or more without noisy counts. The same holds without epsilon or delta, and where ``measured``
+    refuses the parameters. The choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
 
@@ -106,10 +108,13 @@ def choose_strategy(
     ('measured', 'optimal')
     >>> choose_strategy(1, 1e-5, max_partitions_per_user=10).name
     'measured'
-    >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
+    >>> choose_strategy(1, 1e-5, True, already_bounded=True, max_partitions_per_user=10).name
     'gaussian'
     """
     has_zero = 0 in (exact_fraction("epsilon", epsilon), exact_fraction("delta", delta))
+    if not has_zero and not already_bounded:
+        with contextlib.suppress(StrategyRefusal):
+            return MeasuredSelection(epsilon, delta, counted=noisy_counts, **options)
     medians: dict[SelectionStrategy, int] = {}
     for strategy in STRATEGIES.values():
         able = issubclass(strategy, NoisyCountStrategy if noisy_counts else CountStrategy)
@@ -124,16 +129,10 @@ def choose_strategy(
             f"positive, got epsilon={shown(epsilon)} and delta={shown(delta)}"
         )
     best = min(medians, key=medians.__getitem__)
-    is_single = best.max_partitions_per_user == 1
-    if noisy_counts or has_zero or (is_single and already_bounded):
-        return best
-    several = RenyiRoundsSelection if already_bounded else MeasuredSelection
-    try:
-        rounds = several(epsilon, delta, **options)
-    except StrategyRefusal:
-        return best
-    worth = is_single or (rounds.median_users or math.inf) <= _WORTH_ROUNDS * medians[best]
-    return rounds if worth else best
+    if not (noisy_counts or has_zero or best.max_partitions_per_user == 1):
+        with contextlib.suppress(StrategyRefusal):
+            return RenyiRoundsSelection(epsilon, delta, **options)
+    return best
 
 
 @dataclass(frozen=True)
@@ -176,16 +175,9 @@ class Explanation:
         """Explains why this strategy was chosen."""
         chosen = next(s for s in self.strategies if s.name == self.chosen)
         if isinstance(chosen, MeasuredSelection):
-            if chosen.max_partitions_per_user == 1:
-                share = float(chosen.tuning.statistic_share)
-                return (
-                    "optimal if most users have one partition, as in this table, and rounds if "
-                    f"they have more, which noisy counts tell for {share:.0%} of epsilon"
-                )
             return (
-                "the rounds, and how many of a user's partitions count in one, follow from noisy "
-                "numbers of users by how many partitions they have; this table is for users who "
-                "differ in that, and mostly have fewer than may count"
+                f"for {float(LOOK_SHARE):.0%} of epsilon a noisy look at users and partitions "
+                "predicts how many names each plan would find; the column shows one such plan"
             )
         if self.chosen == RenyiRoundsSelection.name:
             return "users may have several partitions, and later rounds gain from earlier ones"
@@ -230,21 +222,21 @@ def explain(
 
     >>> print(explain(1, 1e-5, users=[1, 12, 20], noisy_counts=True))
     Probability of keeping a partition; epsilon = 1, delta = 1e-05, 1 partition per user
-        users  truncated_geometric *  laplace  gaussian
-            1              7.718e-06    1e-05     1e-05
-           12                 0.7311   0.5987   0.08983
-           20                 0.9999   0.9999    0.7834
-    half from                     12       12        18
-    * is what strategy="auto" takes: it keeps a partition half of the time at the fewest users
+        users  truncated_geometric  laplace  gaussian  measured *
+            1            7.718e-06    1e-05     1e-05       1e-05
+           12               0.7311   0.5987   0.08983      0.7463
+           20               0.9999   0.9999    0.7834      0.9999
+    half from                   12       12        18          12
+    * is what strategy="auto" takes: for 1% of epsilon a noisy look at users and partitions ...
     """
     strategies: list[SelectionStrategy] = []
     refused: list[str] = []
-    for strategy in STRATEGIES.values():
-        if strategy.has_noisy_counts or not noisy_counts:
+    for name in STRATEGIES:
+        if not noisy_counts or _may_count(name):
             try:
-                strategies.append(strategy(epsilon, delta, **options))
+                strategies.append(make_strategy(name, epsilon, delta, noisy_counts, **options))
             except StrategyRefusal as refusal:
-                refused.append(f"{strategy.name}, since {refusal}")
+                refused.append(f"{name}, since {refusal}")
     chosen = choose_strategy(epsilon, delta, noisy_counts, **options).name
     if users is None:
         medians = [strategy.median_users or 1 for strategy in strategies]

@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 
 import gmpy2
 
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.discrete_noise import LARGEST_SCALE, DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import rounding_pair
@@ -160,21 +161,26 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
         release, and the count is private for any threshold.
 
         Args:
-          threshold: the noisy count must exceed this; from -k to k, k the noise's bound. At -k
-            every partition with a user is kept, and nearly every one without; at 0 a partition
-            without users is kept less than half of the time; at k never.
+          threshold: the noisy count must exceed this; from -k - 1 to k, k the noise's bound. At
+            -k - 1 every partition is kept; at 0 a partition without users is kept less than half of
+            the time; at k never.
 
         Raises:
           ValueError: the threshold is out of range.
         """
         noise = truncated_geometric_noise(*self.share)
-        if not isinstance(threshold, int) or not -noise.k <= threshold <= noise.k:
+        if not isinstance(threshold, int) or not -noise.k - 1 <= threshold <= noise.k:
             raise ValueError(
-                f"the threshold of public partitions must be an integer in [-{noise.k}, {noise.k}],"
-                f" got {threshold}"
+                "the threshold of public partitions must be an integer in "
+                f"[{-noise.k - 1}, {noise.k}], got {shown(threshold)}"
             )
         saturation = max(0, threshold + noise.k + 1)
         return ThresholdDistribution(noise, threshold, saturation=saturation, smallest=0)
+
+    @property
+    def lowest_public_threshold(self) -> int:
+        """Returns the threshold at which every public partition is kept."""
+        return -truncated_geometric_noise(*self.share).k - 1
 
     def _parameters(self) -> dict[str, Any]:
         return super()._parameters() | {"threshold": self._threshold}

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import gmpy2
 import numpy as np
@@ -20,7 +20,15 @@ from dp_transforms.mechanisms.enclosure import Enclosure, exactly, smallest_wher
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
 from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget, total_budget
 from dp_transforms.mechanisms.selection.renyi_distribution import RenyiDistribution
-from dp_transforms.mechanisms.selection.strategy import SelectionStrategy, StrategyRefusal
+from dp_transforms.mechanisms.selection.strategy import (
+    NoisyCountStrategy,
+    SelectionStrategy,
+    StrategyRefusal,
+)
+
+if TYPE_CHECKING:
+    from dp_transforms.mechanisms.selection.later_counts import LaterCounts
+    from dp_transforms.mechanisms.selection.measured import Choice
 
 _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
 """Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
@@ -38,13 +46,25 @@ _SEARCH_COARSER = 1
 
 
 class RoundPlan(NamedTuple):
-    """A measurement leads to these rounds: in each, this many partitions of a user count. A single
-    one is ``optimal``. The last one's steps are as d**(-1 / root) for users of d partitions."""
+    """A look leads to this plan.
+
+    Attributes:
+      partitions: the most partitions of a user that count in a round.
+      rounds, growth: see ``RenyiRoundsSelection``.
+      root: steps of the last round are as d**(-1 / root) for users of d partitions.
+      by: a strategy of single rounds that decides in place of these.
+      counted: after the rounds, so many of a user's named partitions count in noisy numbers of
+        users; 0 if these do not follow.
+      counts_share: the part of the Renyi divergence that the numbers of users get.
+    """
 
     partitions: int
-    rounds: int
-    growth: int
+    rounds: int = 1
+    growth: int = 1
     root: int = 6
+    by: str = ""
+    counted: int = 0
+    counts_share: Fraction = Fraction(0)
 
 
 class WeightedStrategy(SelectionStrategy):
@@ -62,9 +82,19 @@ class WeightedStrategy(SelectionStrategy):
         """Returns the number of rounds, or the largest number if a measurement decides."""
         return len(self.rounds)
 
-    def branch(self, measured: RoundPlan | None) -> WeightedStrategy:
-        """Returns the strategy to follow after a measurement, if there is one."""
+    def branch(self, choice: Choice | None) -> WeightedStrategy:
+        """Returns the strategy to follow after a choice, if there is one."""
         return self
+
+    @property
+    def counting(self) -> NoisyCountStrategy | None:
+        """Returns the strategy of a single round whose noisy counts are released, if it is one."""
+        return None
+
+    @property
+    def later_counts(self) -> LaterCounts | None:
+        """Returns the counts of named partitions that follow the last round, if they do."""
+        return None
 
     def shared_order(self, index: int) -> bool:
         """Tells whether one random order of all partitions chooses for every user of a round."""
@@ -141,7 +171,8 @@ class Calibration:
 
     Each round's share of the total divergence is ``growth`` times that of the round before, and its
     share of the exposure ``growth**2`` times: early rounds keep partitions of many users, for which
-    a small exposure is no loss.
+    a small exposure is no loss. ``counts_share`` of the divergence is left for a release without
+    exposure, such as noisy counts of what was named.
     """
 
     epsilon: Fraction
@@ -150,6 +181,7 @@ class Calibration:
     rounds: int = 1
     growth: int = 1
     users_changed: int = 1
+    counts_share: Fraction = Fraction(0)
 
     @cached_property
     def best(self) -> tuple[RenyiBudget, ...]:
@@ -179,8 +211,14 @@ class Calibration:
           StrategyRefusal: there is none, or they need more users than there are.
         """
         epsilon, delta = self.epsilon, self.delta
-        shares = [growing_shares(self.rounds, growth) for growth in (self.growth, self.growth**2)]
-        of_rounds = list(zip(*shares, strict=True))
+        divergences, exposures = (
+            growing_shares(self.rounds, growth) for growth in (self.growth, self.growth**2)
+        )
+        for_rounds = 1 - self.counts_share
+        of_rounds = [
+            (for_rounds * share, exposure)
+            for share, exposure in zip(divergences, exposures, strict=True)
+        ]
         scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
         orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
         rest = (delta * (1 - _UNSPENT), of_rounds[-1], self.users_changed)

@@ -127,6 +127,10 @@ class SelectionStrategy(ABC):
             **self._parameters(),
         }
 
+    def parameters(self) -> dict[str, Any]:
+        """Returns what ``describe`` adds to the parameters that all strategies have."""
+        return self._parameters()
+
     def _parameters(self) -> dict[str, Any]:
         return {}
 

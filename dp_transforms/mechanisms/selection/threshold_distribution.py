@@ -62,7 +62,8 @@ costs no privacy.
 
 Neither end falls as y grows. An n is left out only if enclosures prove that it may be, so that
 rounding widens intervals. Far above the threshold low(y) is computed once: an n with P[X >= y-n] <=
-a pi(n) is left out, and pi does not fall, so that y + 1 leaves out n + 1.
+a pi(n) is left out, and pi does not fall, so that y + 1 leaves out n + 1, and the smallest n too if
+y does.
 """
 
 from __future__ import annotations
@@ -238,7 +239,8 @@ def _lower_ends(distribution: ThresholdDistribution, miss: Fraction) -> tuple[in
         return bool(distribution.noise.tail(c - 1, _INTERVAL_PRECISION).upper <= at_most)
 
     beyond = smallest_where(is_rare, 1)
-    span = _FAR * beyond
+    # Only where the last end leaves out the smallest n does the next one leave out one more.
+    span = _FAR * beyond + max(0, distribution.smallest - distribution.threshold)
     shift = max(0, (span // _MOST_NODES).bit_length())
     lows = [distribution.smallest]
     for i in range(1, -(-span >> shift) + 1):

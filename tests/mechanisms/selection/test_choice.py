@@ -27,7 +27,7 @@ def test_at_a_delta_of_one_half_a_single_user_is_the_median():
     # With a tie of 1/2 the probability is exactly that, whatever epsilon is.
     made = make_strategy("laplace", 1, 0.5)
     assert made.distribution.tie == Fraction(1, 2) and made.median_users == 1
-    assert make_strategy("auto", 1, 0.5, noisy_counts=True).has_noisy_counts
+    assert make_strategy("auto", 1, 0.5, noisy_counts=True, already_bounded=True).has_noisy_counts
 
 
 # The rounds of "measured" are those of "renyi_rounds".
@@ -50,16 +50,16 @@ def test_extreme_budgets_make_a_strategy_or_are_refused(name, epsilon, delta):
 @pytest.mark.parametrize(
     ("epsilon", "delta", "max_partitions"), [(1.0, 1e-5, 1), (0.5, 1e-4, 3), (5.0, 1e-3, 20)]
 )
-def test_auto_takes_the_smallest_median_or_rounds(epsilon, delta, max_partitions):
+def test_auto_looks_at_records_or_takes_the_smallest_median(epsilon, delta, max_partitions):
+    options = {"max_partitions_per_user": max_partitions}
     for noisy, single in ((False, COUNTS), (True, NOISY)):
-        chosen = choose_strategy(epsilon, delta, noisy, max_partitions_per_user=max_partitions)
+        chosen = choose_strategy(epsilon, delta, noisy, **options)
+        assert chosen.name == "measured" and chosen.counted == noisy
         medians = [strategy(epsilon, delta, max_partitions).median_users for strategy in single]
-        assert chosen.has_noisy_counts or not noisy
-        if chosen.name == "measured":
-            assert chosen.usual.name == ("optimal" if max_partitions == 1 else "renyi_rounds")
-            assert max_partitions == 1 or chosen.median_users <= 1.5 * min(medians) + 2
-        else:
-            assert chosen.median_users == min(medians)
+        bounded = choose_strategy(epsilon, delta, noisy, already_bounded=True, **options)
+        rounds = bounded.name == "renyi_rounds"
+        assert rounds == (max_partitions > 1 and not noisy)
+        assert rounds or bounded.median_users == min(medians)
 
 
 def test_auto_leaves_out_what_refuses_a_tiny_epsilon():
@@ -179,9 +179,10 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
     for strategy, row in zip(explanation.strategies, explanation.probabilities, strict=True):
         assert row == (strategy.keep_probability(12), strategy.keep_probability(30))
     assert lines[4].split()[2:] == [str(s.median_users) for s in explanation.strategies]
-    reason = "the rounds, and how many of a user's partitions count in one, follow from noisy"
+    reason = "for 1% of epsilon a noisy look at users and partitions predicts how many names"
     assert lines[5].startswith(f'* is what strategy="auto" takes: {reason}')
-    assert str(explain(1, 1e-5, users=[30])).endswith("which noisy counts tell for 1% of epsilon")
+    counted = explain(1, 1e-5, users=[30], noisy_counts=True)
+    assert [strategy.name for strategy in counted.strategies] == [*NAMES[1:4], "measured"]
     whole = explain(1, 1e-5, max_partitions_per_user=3)
     assert whole.users[0] == 1
     assert all(row[0] <= 1e-5 and row[-1] > 0.999 for row in whole.probabilities)

@@ -1,4 +1,4 @@
-"""A choice by private numbers of users: what they cost, what they decide, and that it is exact."""
+"""A choice by a noisy look: what it costs and decides, and that counts after it are private."""
 
 import itertools
 import math
@@ -8,116 +8,308 @@ import numpy as np
 import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.engines.selection_kernels import users_by_partitions
-from dp_transforms.mechanisms.selection import MeasuredSelection
+from dp_transforms.engines import selection_kernels
+from dp_transforms.mechanisms.selection import MeasuredSelection, OptimalSelection
+from dp_transforms.mechanisms.selection import measured as module
+from dp_transforms.mechanisms.selection.later_counts import LaterCounts
+from dp_transforms.mechanisms.selection.measured import Choice, Compared
+from dp_transforms.mechanisms.selection.population import (
+    TAILS,
+    Look,
+    Population,
+    degree_cells,
+    tail_cells,
+)
+from dp_transforms.mechanisms.selection.prediction import of_distribution, predict
+from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from tests.beam_runs import table_of
 from tests.mechanisms.selection.shared import bound
+from tests.mechanisms.selection.test_audits import KINDS, ONE_MORE, transcript_distribution
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
 RECORDS = [(0, "a"), (1, "a"), (1, "b"), (2, "b"), (2, "b"), (3, "a"), (3, "b"), (3, "c")]
 
 
-class _NoisyCounts(MeasuredSelection):
-    """Shows the noisy counts instead of a plan."""
+class _Looking(MeasuredSelection):
+    """Shows the look instead of a choice."""
 
-    def plan_of(self, noisy):
-        return list(noisy)
+    def choice_of(self, look):
+        return look
 
 
 @pytest.mark.parametrize("neighbours", ["add_or_remove", REPLACE])
-@pytest.mark.parametrize("max_partitions", [1, 3])
-def test_every_count_has_the_noise_of_the_whole_statistic(max_partitions, neighbours):
-    strategy = _NoisyCounts(100, 1e-5, max_partitions, neighbours=neighbours)
-    assert strategy.statistic_epsilon == 1
-    exact = list(range(len(strategy.edges) + 1))
-    draws = 4000
-    noise = np.array([strategy.plan(exact, InsecureSeededTape(i)) for i in range(draws)]) - exact
-    q = math.exp(-1 / (2 if neighbours == REPLACE else 1))
-    expected = {x: (1 - q) / (1 + q) * q ** abs(x) for x in range(-50, 51)}
-    distributions.assert_follows(noise.ravel(), expected)
-    # No two counts share a draw: 5 standard errors.
-    assert np.all(np.abs(np.corrcoef(noise.T) - np.eye(len(exact))) < 5 / math.sqrt(draws))
+def test_every_cell_has_the_noise_of_its_part_of_the_look(neighbours):
+    strategy = _Looking(400, 1e-5, 3, neighbours=neighbours)
+    assert strategy.look_epsilon == 4
+    users, tails = range(len(strategy.edges) + 1), range(TAILS)
+    draws = 600
+    looks = [strategy.choose(users, tails, InsecureSeededTape(i)) for i in range(draws)]
+    # Three quarters are for users: rates of 3 and 1, or half of that for two users who change.
+    for cells, exact, rate in (("degrees", users, 3), ("tails", tails, 1)):
+        noise = np.array([getattr(look, cells) for look in looks]) - exact
+        q = math.exp(-rate / (2 if neighbours == REPLACE else 1))
+        expected = {x: (1 - q) / (1 + q) * q ** abs(x) for x in range(-80, 81)}
+        distributions.assert_follows(noise.ravel(), expected)
+        # No two cells share a draw: 5.5 standard errors.
+        off = np.abs(np.corrcoef(noise.T) - np.eye(len(exact)))
+        assert np.all(off < 5.5 / math.sqrt(draws))
+    # Nor does a tail share one with a number of users.
+    noise = np.array([look.degrees[:5] + look.tails[:5] for look in looks])
+    assert abs(np.corrcoef(noise[:, 0], noise[:, 5])[0, 1]) < 5 / math.sqrt(draws)
 
 
 def test_other_users_have_other_noise_on_the_same_tape():
-    counts, tape = _NoisyCounts(1, 1e-5, 3), InsecureSeededTape(0)
-    first, second = (counts.plan([n] + [0] * len(counts.edges), tape) for n in (0, 1))
-    assert first[1:] != second[1:]
+    strategy, tape = _Looking(1, 1e-5, 3), InsecureSeededTape(0)
+    looks = [
+        strategy.choose([n] + [0] * len(strategy.edges), [0] * TAILS, tape).degrees for n in (0, 1)
+    ]
+    assert looks[0][1:] != looks[1][1:]
+
+
+def test_one_user_moves_one_cell_and_one_tail_by_one():
+    key = bytes(32)
+
+    def look(records):
+        pairs = distinct_pairs(table_of(records))
+        first = selection_kernels._weigh_first(pairs, key)
+        users = selection_kernels.users_by_partitions(pairs, (1, 2))
+        return users, selection_kernels.partitions_by_users(first)
+
+    users, tails = look(RECORDS)
+    # One partition of each user counts: tails hold every user once.
+    assert users.tolist() == [2, 1, 1] and tails.sum() == 4
+    for user in range(4):
+        fewer = look([record for record in RECORDS if record[0] != user])
+        assert sorted(users - fewer[0]) == [0, 0, 1]
+        assert sorted(tails - fewer[1]) == [0] * (TAILS - 1) + [1]
+
+
+def test_tails_are_sums_of_numbers_of_partitions_of_at_least_so_many_users():
+    users = np.array([1, 1, 2, 5, 9])
+    reached = [int((users >= t).sum()) for t in range(1, 16)]
+    sums = [sum(reached[(1 << k) - 1 : (2 << k) - 1]) for k in range(4)]
+    assert tail_cells(users).tolist() == sums + [0] * (TAILS - 4)
 
 
 @pytest.mark.parametrize(
     ("epsilon", "max_partitions", "neighbours"),
-    [
-        (1, 1, REPLACE),
-        (1, 3, REPLACE),
-        (1, 100, "add_or_remove"),
-        (Fraction(1, 4), 10, REPLACE),
-        (4, 10, "add_or_remove"),
-    ],
+    [(1, 1, REPLACE), (1, 100, "add_or_remove"), (Fraction(1, 4), 10, REPLACE)],
 )
 def test_every_plan_stays_within_the_budget(epsilon, max_partitions, neighbours):
-    delta = Fraction(1, 10**5)
+    delta, users_changed = Fraction(1, 10**5), 2 if neighbours == REPLACE else 1
     strategy = MeasuredSelection(epsilon, delta, max_partitions, neighbours=neighbours)
     left = float(epsilon) * (1 - 0.01)
-    classes = range(len(strategy.edges) + 1)
-    some = [*itertools.combinations(classes[::5], 2), *itertools.combinations(classes, 1)]
-    plans = {
-        strategy.plan_of([size * (i in chosen) for i in classes])
-        for size in (100, 100_000)
-        for chosen in some
-    }
-    assert len(plans) > 5 or (max_partitions == 1 and len(plans) == 3)
-    for plan in plans | {RoundPlan(1, 1, 1)}:
-        branch = strategy.branch(plan)
-        assert len(branch.rounds) == plan.rounds <= strategy.most_rounds
-        assert plan.partitions == branch.max_partitions_per_user <= max_partitions
-        assert float(branch.epsilon) == pytest.approx(left) and branch.delta == delta
-        if plan.rounds > 1:
-            whole = bound(branch.budgets, left, 2 if neighbours == REPLACE else 1)
-            assert 0.9 * delta < whole <= delta
-
-
-def test_one_user_moves_one_count_by_one():
-    def counts(records, edges):
-        return users_by_partitions(distinct_pairs(table_of(records)), edges)
-
-    for edges, whole in (((1,), [2, 2]), ((1, 2), [2, 1, 1]), ((3, 7), [4, 0, 0])):
-        assert counts(RECORDS, edges) == whole
-        for user in range(4):
-            rest = [record for record in RECORDS if record[0] != user]
-            moved = np.subtract(whole, counts(rest, edges))
-            assert sorted(moved) == [0] * len(edges) + [1]
-
-
-def test_the_plan_follows_from_the_counts():
-    usual = RoundPlan(100, 3, 32, 6)
-    for max_partitions, users, plan in (
-        (1, {1: 4000}, RoundPlan(1, 1, 1)),
-        (1, {4: 4000}, RoundPlan(1, 3, 128)),
-        (1, {math.inf: 4000}, RoundPlan(1, 6, 1)),
-        (2, {2: 4000}, RoundPlan(2, 3, 16, 2)),
-        (2, {3: 4000}, RoundPlan(2, 3, 16, 2)),
-        (2, {math.inf: 4000}, RoundPlan(2, 6, 1)),
-        (9, {1: 4000}, RoundPlan(1, 1, 1)),
-        (9, {4: 4000}, RoundPlan(4, 3, 32)),
-        # Numbers that may all be noise.
-        (100, {}, usual),
-        (100, {1: 200, 100: 100}, usual),
-        (100, {math.inf: 1000}, RoundPlan(100, 6, 1, 6)),
-        (100, {400: 600, math.inf: 500}, RoundPlan(100, 6, 2, 6)),
-        (100, {250: 600, math.inf: 500}, RoundPlan(100, 6, 2, 6)),
-        # Equally many: 50 of 100, by few users and by many.
-        (100, {50: 1900}, RoundPlan(50, 3, 32, 6)),
-        (100, {50: 19_000}, RoundPlan(30, 3, 32, 3)),
-        (100, {175: 1900}, usual),
-        # Most have one or two, and then more and more.
-        (100, {1: 9_000, 2: 3_000, 8: 300}, RoundPlan(1, 1, 1)),
-        (100, {1: 9_000, 12: 30_000}, RoundPlan(8, 3, 32, 3)),
-        (100, {25: 3_000, 50: 3_000, 100: 3_000, 175: 9_000}, usual),
+    for (rounds, growth), share in itertools.product(
+        module._SCHEDULES, (Fraction(0), Fraction(1, 4))
     ):
-        strategy = MeasuredSelection(1, 1e-5, max_partitions)
-        counts = [users.get(edge, 0) for edge in (*strategy.edges, math.inf)]
-        assert strategy.plan_of(counts) == plan, users
+        counted = max_partitions if share else 0
+        plan = RoundPlan(max_partitions, rounds, growth, 6, "", counted, share)
+        branch = strategy.planned(plan)
+        assert float(branch.epsilon) == pytest.approx(left) and branch.delta == delta
+        assert len(branch.budgets) == rounds <= strategy.most_rounds
+        budgets = branch.budgets
+        if share:
+            # Counts are one more round, without exposure.
+            later = branch.later_counts
+            assert later.sigma2 == later.budget.order * counted / (2 * later.budget.divergence)
+            budgets = (later.budget, *budgets)
+        assert 0.9 * delta < bound(budgets, left, users_changed) <= delta
+    for by in ("optimal", "gaussian", "truncated_geometric"):
+        single = strategy.planned(RoundPlan(1, by=by)).single
+        assert float(single.epsilon) == pytest.approx(left) and single.delta == delta
+
+
+def _look(strategy, users, sizes):
+    """A look without noise, which is still said to have a scale."""
+    degrees = degree_cells(np.asarray(users), strategy.edges)
+    tails = tail_cells(np.asarray(sizes))
+    return Look(tuple(degrees.tolist()), tuple(tails.tolist()), strategy.edges, (133.0, 400.0))
+
+
+def _zipf(total, partitions=20_000):
+    sizes = total / np.arange(1, partitions + 1) / np.log(partitions)
+    return np.maximum(1, sizes.astype(int))
+
+
+def test_one_partition_each_takes_optimal_and_many_take_rounds():
+    for kappa, degree, by, rounds in (
+        (1, 1, {"optimal"}, {1}),
+        (10, 1, {"optimal"}, {1}),
+        (1, 3, {""}, {3}),
+        (1, 30, {""}, {6}),
+        (10, 30, {""}, {2, 3, 6}),
+    ):
+        strategy = MeasuredSelection(1, 1e-5, kappa)
+        plan = strategy.choice_of(_look(strategy, [degree] * 100_000, _zipf(100_000))).plan
+        assert plan.by in by and plan.rounds in rounds and plan.partitions <= kappa
+
+
+def test_counts_keep_names_by_a_plan_that_follows_from_the_look():
+    for kappa, degree in ((1, 1), (3, 10), (30, 30)):
+        with_counts = MeasuredSelection(1, 1e-5, kappa, counted=True)
+        look = _look(with_counts, [degree] * 100_000, _zipf(100_000))
+        best = MeasuredSelection(1, 1e-5, kappa).choice_of(look).chosen
+        chosen = with_counts.choice_of(look).chosen
+        assert chosen.names >= 0.75 * best.names
+        plan = chosen.plan
+        # One partition of each user: noisy counts decide nearly as well as anything does.
+        assert plan.by == "truncated_geometric" if degree == 1 else plan.counted <= kappa
+
+
+def test_noise_alone_is_a_choice_too():
+    strategy = MeasuredSelection(1, 1e-5, 10, counted=True)
+    for sign in (-1, 1):
+        look = _look(strategy, [], [])
+        noise = tuple(sign * 300 * (-1) ** i for i in range(len(look.degrees)))
+        tails = tuple(sign * 900 * (-1) ** i for i in range(TAILS))
+        plan = strategy.choice_of(look._replace(degrees=noise, tails=tails)).plan
+        assert 1 <= plan.partitions <= 10
+
+
+def test_a_single_round_is_predicted_by_the_sum_of_keep_probabilities():
+    sizes, partitions = np.array([5.0, 12, 14, 40]), np.array([100.0, 10, 10, 1])
+    population = Population(np.ones(1), np.array([1000.0]), sizes, partitions)
+    distribution = OptimalSelection(1, 1e-5).distribution
+    exact = partitions @ [distribution.keep_probability(int(size)) for size in sizes]
+    predicted = predict(population, [of_distribution(distribution, 1)])
+    assert predicted.names == pytest.approx(exact, rel=1e-3)
+
+
+# Counts, and the whole, by enumeration.
+
+EPSILON, DELTA = 1.5, 0.03
+FAR = 60
+
+
+def _noise_of(later):
+    """Probabilities of noise from -FAR to FAR."""
+    ends = np.array([float(later.noise.above(x, 60).lower) for x in range(-FAR - 1, FAR + 1)])
+    return -np.diff(ends)
+
+
+def _counts(users, named, counted):
+    """{numbers of users of the named partitions: probability}, if so many of a user's count."""
+    found = {(0,) * len(named): 1.0}
+    for kind, number in zip(KINDS, users, strict=True):
+        has = [place for place in kind if place in named]
+        choices = [*itertools.combinations(has, min(counted, len(has)))]
+        for _ in range(number):
+            following = {}
+            for (counts, probability), chosen in itertools.product(found.items(), choices):
+                more = tuple(n + (p in chosen) for n, p in zip(counts, named, strict=True))
+                following[more] = following.get(more, 0) + probability / len(choices)
+            found = following
+    return found
+
+
+def _outcomes(branch, users):
+    """{transcript: an array of probabilities of its noisy counts}."""
+    outcomes = {}
+    later = branch.later_counts
+    for state, probability in transcript_distribution(branch, users, KINDS).items():
+        named = [place for place, index in enumerate(state) if index is not None]
+        whole = np.zeros((1,) * len(named))
+        if later is not None and named:
+            noise = _noise_of(later)
+            whole = np.zeros((2 * FAR + 4,) * len(named))
+            for counts, chance in _counts(users, named, later.partitions).items():
+                part = np.array(chance)
+                for count in counts:
+                    part = np.multiply.outer(part, np.pad(noise, (count, 3 - count)))
+                whole += part
+        elif later is None or not named:
+            whole = np.ones(whole.shape)
+        outcomes[state] = float(probability) * whole
+    return outcomes
+
+
+def _whole_delta(strategy, plans, pairs):
+    """The smallest delta of a look, of the plan that its outcome leads to, names and counts.
+
+    A user who comes moves one number of users and one tail by one. Of a cell that goes from n to
+    n + 1 it is enough to know whether its noisy number is above n: the ratio of the probabilities
+    of all others is the same. Any plan may follow from this.
+    """
+    rates = [1 / float(scale) for scale in strategy._scales]
+    above = [math.exp(-rate) / (1 + math.exp(-rate)) for rate in rates]
+    worst = 0.0
+    made = {(plan, users): _outcomes(strategy.planned(plan), users)
+            for plan in plans for users in set(itertools.chain(*pairs))}  # fmt: skip
+    for before, after in pairs:
+        for order in ((before, after), (after, before)):
+            delta = 0.0
+            for seen in itertools.product((False, True), repeat=2):
+                plan = plans[seen[0]]
+                chances = [1.0, 1.0]
+                for side, users in enumerate(order):
+                    for is_above, chance in zip(seen, above, strict=True):
+                        likely = is_above == (users == after)
+                        chances[side] *= 1 - chance if likely else chance
+                here, there = (made[plan, users] for users in order)
+                for outcome, probabilities in here.items():
+                    other = there.get(outcome, np.zeros_like(probabilities))
+                    excess = chances[0] * probabilities - math.exp(EPSILON) * chances[1] * other
+                    delta += float(np.maximum(excess, 0).sum())
+            worst = max(worst, delta)
+    return worst
+
+
+@pytest.mark.parametrize("counted", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_look_choice_names_and_counts_are_private_together(monkeypatch, counted):
+    # A large part for the look: then it matters that it is paid for.
+    monkeypatch.setattr(module, "LOOK_SHARE", Fraction(1, 2))
+    strategy = MeasuredSelection(EPSILON, DELTA, 2, counted=True)
+    plans = [
+        RoundPlan(2, 2, 1, 6, "", counted, Fraction(1, 2)),
+        RoundPlan(2, 1, 1, 2, "", counted, Fraction(3, 4)),
+    ]
+    pairs = [pair for pair in ONE_MORE if max(map(sum, pair)) <= 3]
+    assert DELTA / 10 < _whole_delta(strategy, plans, pairs) <= DELTA
+
+
+def test_counts_follow_their_noise_and_intervals_hold_them():
+    later = LaterCounts(RenyiBudget(20, Fraction(1, 2), Fraction(0)), 2)
+    assert later.sigma2 == 40
+    users = np.full(20_000, 100)
+    tape = InsecureSeededTape(1)
+    words = tape.words("counts", len(users))
+    noisy = later.noisy(users, words, lambda i, bits: tape.prefix("counts", i, bits))
+    noise = _noise_of(later)
+    expected = dict(zip(range(-FAR, FAR + 1), noise.tolist(), strict=True))
+    distributions.assert_follows(noisy - users, expected)
+    low, high = later.intervals(noisy)
+    inside = float(((low <= users) & (users <= high)).mean())
+    # P[|X| <= q] exactly; 4 standard errors.
+    whole = noise[FAR - later.reach : FAR + later.reach + 1].sum()
+    assert 0.95 <= whole < 0.97 and abs(inside - whole) < 4 * math.sqrt(0.05 / len(users))
+    assert [end.tolist() for end in later.intervals(np.array([-50]))] == [[0], [0]]
+
+
+def test_one_user_moves_as_many_counts_of_named_partitions_as_the_plan_says():
+    strategy = MeasuredSelection(1, 1e-5, 3, counted=True)
+    plan = RoundPlan(3, 2, 16, 6, "", 2, Fraction(1, 4))
+    choice = Choice(Look((), (), (), (1, 1)), (), Compared(plan, 0.0))
+    records = [(user, name) for user in range(20) for name in "abcd"] + [(20, "x"), (21, "a")]
+    named = [table_of([(0, name)]).select(["partition"]) for name in ("a", "b", "c")]
+
+    def counts(records):
+        table = selection_kernels.weigh_named(
+            distinct_pairs(table_of(records)),
+            strategy,
+            lambda pairs, at_most: distinct_pairs(pairs, at_most=at_most, key=bytes(32)),
+            side_input=named,
+            choice=choice,
+        )
+        return dict(zip(table["partition"].to_pylist(), table["count"].to_pylist(), strict=True))
+
+    whole = counts(records)
+    # Names only, and not by order of names; the user of "a" alone counts there.
+    assert set(whole) == {"a", "b", "c"} and sum(whole.values()) == 2 * 20 + 1
+    assert min(whole.values()) > 5
+    for user, moved in ((0, 2), (20, 0), (21, 1)):
+        fewer = counts([record for record in records if record[0] != user])
+        changes = [whole[name] - fewer.get(name, 0) for name in whole]
+        assert sorted(changes) == [0] * (3 - moved) + [1] * moved

@@ -1,0 +1,150 @@
+"""Releases the lists of a public hierarchy, which add up: see ``dp_transforms.releases.hierarchy``
+for the privacy argument."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dp_transforms.beam.batching import ToTables
+from dp_transforms.beam.bounds import ReleaseTransform
+from dp_transforms.beam.contributions import CountDistinctUsers
+from dp_transforms.beam.pipeline_secret import secret_for
+from dp_transforms.beam.records import RecordKind, check_known_fields, refuse_windows, table_from
+from dp_transforms.beam.release import ON_ONE_WORKER
+from dp_transforms.beam.shuffle import ReduceByHash
+from dp_transforms.columnar import counting
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.engines import hierarchy_kernels
+from dp_transforms.engines.list_kernels import histograms
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.releases import HierarchySpec
+from dp_transforms.releases.hierarchy import PartitionGroups
+from dp_transforms.runtime.job_secret import JobSecret
+from dp_transforms.runtime.python_values import column_of
+
+
+class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
+    """Releases the lists of all groups of a public hierarchy; they add up exactly.
+
+    Returns (path, ReleasedList) from the top down: a group's path is a tuple of the names of its
+    groups at all levels down to its own, () for everything.
+
+    Takes Arrow tables with the columns ``user``, ``partition`` and one for each level; rows with
+    such fields; or tuples (user, partition, name, ...) in the order of the levels. Without
+    ``partition_groups`` alone: with them, records have no levels.
+
+    Args:
+      levels, groups, epsilon, max_partitions_per_user, shares: see ``release_hierarchy``; groups
+        are tuples.
+      partition_groups: a public table of the leaf group of each partition.
+      most_partitions: see ``release_hierarchy``.
+      secret, num_buckets: see ``BoundContributions``.
+
+    Attributes:
+      spec: the ``HierarchySpec`` with these arguments.
+
+    Raises:
+      ValueError, TypeError: as ``BoundContributions``; an argument is out of range; or, at run
+        time, names of groups have a type that cannot be used.
+
+    >>> records = [("ann", "jazz", "music"), ("bob", "jazz", "music"), ("cy", "chess", "games")]
+    >>> release = ReleaseHierarchy(
+    ...     levels=["topic"], groups=[("music",), ("games",)], epsilon=100,
+    ...     max_partitions_per_user=1,
+    ... )
+    >>> with beam.Pipeline() as pipeline:
+    ...     lists = pipeline | beam.Create(records) | release
+    ...     named = lists | beam.MapTuple(lambda path, released: (path, list(released)))
+    ...     _ = named | beam.combiners.ToList() | beam.Map(sorted) | beam.Map(print)
+    [((), [(2, 1), (1, 1)]), (('games',), [(1, 1)]), (('music',), [(2, 1)])]
+    """
+
+    def __init__(
+        self,
+        *,
+        levels: Sequence[str],
+        groups: Sequence[tuple[str, ...]],
+        epsilon: Number,
+        max_partitions_per_user: int,
+        shares: Sequence[Number] | None = None,
+        partition_groups: PartitionGroups | None = None,
+        most_partitions: Sequence[int] | None = None,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        self.spec = HierarchySpec(
+            levels=levels,
+            groups=groups,
+            epsilon=epsilon,
+            max_partitions_per_user=max_partitions_per_user,
+            shares=shares,
+            partition_groups=partition_groups,
+            most_partitions=most_partitions,
+        )
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        refuse_windows(records)
+        secret, spec = secret_for(records.pipeline, self._secret), self.spec
+        hierarchy_kernels.claim(spec, secret, records)
+        names = hierarchy_kernels.columns_of(spec)
+        if RecordKind.of(records) is RecordKind.TABLES:
+            check_known_fields(records, names)
+            tables = records | "Named" >> beam.Map(table_from, names)
+        else:
+            tables = records | "Batch" >> ToTables(names, column_of)
+        in_groups = functools.partial(hierarchy_kernels.in_leaf_groups, spec=spec)
+        bound = functools.partial(
+            distinct_pairs,
+            at_most=spec.max_partitions_per_user,
+            key=secret.key("bound contributions"),
+        )
+        count = CountDistinctUsers(
+            already_distinct=True, secret=secret, num_buckets=self._num_buckets
+        )
+        release = functools.partial(_release, spec=spec, secret=secret)
+        return (
+            tables
+            | "InGroups" >> beam.Map(in_groups).with_output_types(pa.Table)
+            | "ToTables" >> ToTables((USER, PARTITION))
+            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
+            | "Count" >> count
+            | "Histograms" >> beam.FlatMap(histograms)
+            | "Merge" >> beam.CombinePerKey(counting.add_histograms)
+            | "Gather" >> beam.combiners.ToDict()
+            | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
+            # Keeps later steps from being fused to this one.
+            | "Lists" >> beam.combiners.ToList()
+            | "InOrder"
+            >> beam.FlatMap(_in_order).with_output_types(tuple[tuple[str, ...], ReleasedList])
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        spec = self.spec
+        return {
+            "levels": ", ".join(spec.levels),
+            "groups": len(spec.groups),
+            "epsilon": float(spec.cost.epsilon),
+            "max_partitions_per_user": spec.max_partitions_per_user,
+        }
+
+
+def _release(
+    found: Mapping[str, Mapping[int, int]], spec: HierarchySpec, secret: JobSecret
+) -> list[tuple[tuple[str, ...], ReleasedList]]:
+    return hierarchy_kernels.release_histograms(found, spec, secret)
+
+
+def _in_order(
+    lists: list[tuple[tuple[str, ...], ReleasedList]],
+) -> list[tuple[tuple[str, ...], ReleasedList]]:
+    return sorted(lists, key=lambda labelled: (len(labelled[0]), labelled[0]))

@@ -1,0 +1,101 @@
+"""Reads the public groups of a hierarchy, and perhaps the partitions in each, from a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv
+
+from dp_transforms.columnar.attributes import attribute_text
+from dp_transforms.errors import InputError, as_input_error
+from dp_transforms.files.paths import as_filesystem_error, local_path, read_bytes
+
+Path = tuple[str, ...]
+
+
+def read_groups(
+    groups: Any, levels: Sequence[str], partition: Sequence[str | int]
+) -> tuple[list[Path], tuple[tuple[str, ...], tuple[int, ...]] | None]:
+    """Returns the paths of leaf groups, in order; and partitions, with the places of their groups,
+    if the table has the only column of partitions.
+
+    Args:
+      groups: an iterable of tuples; or the path of a CSV file with a header, a dictionary of
+        columns, or an object with ``__arrow_c_stream__``.
+      levels: the columns of a table.
+      partition: the records' columns of partitions.
+
+    Raises:
+      InputError: the table has no such columns, or cannot be read.
+      TypeError: there are no groups of these kinds.
+
+    >>> read_groups({"state": ["TX", "UT"], "county": ["Harris", "Utah"]}, ["state", "county"], [])
+    ([('TX', 'Harris'), ('UT', 'Utah')], None)
+    """
+    if not _is_table(groups):
+        if isinstance(groups, bytes) or not isinstance(groups, Iterable):
+            raise TypeError(
+                "groups must be a list of tuples with a name for each level, or a table with the "
+                f"columns of levels, got {type(groups).__name__}"
+            )
+        return [_path(group) for group in groups], None
+    table = _table(groups)
+    named = [name for name in map(str, partition) if name in table.column_names]
+    for name in levels:
+        if name not in table.column_names:
+            raise InputError(f"groups has no column {name!r}: name its columns as in levels")
+    columns = [attribute_text(table[name], name).to_pylist() for name in levels]
+    rows = list(zip(*columns, strict=True))
+    paths = list(dict.fromkeys(rows))
+    if not named:
+        return paths, None
+    if len(partition) > 1:
+        raise InputError(
+            "groups can name the partitions only if these have one column: leave the columns "
+            f"{', '.join(named)} out of groups, and give records columns of levels"
+        )
+    places = {path: place for place, path in enumerate(paths)}
+    names = attribute_text(table[named[0]], named[0]).to_pylist()
+    of_partition = dict(zip(names, rows, strict=True))
+    if len(of_partition) < len(set(zip(names, rows, strict=True))):
+        raise InputError("groups has a partition in two groups: each must be in one")
+    return paths, (tuple(of_partition), tuple(places[path] for path in of_partition.values()))
+
+
+def _is_table(groups: Any) -> bool:
+    is_path = isinstance(groups, (str, os.PathLike))
+    return is_path or isinstance(groups, Mapping) or hasattr(groups, "__arrow_c_stream__")
+
+
+def _table(groups: Any) -> pa.Table:
+    if isinstance(groups, (str, os.PathLike)):
+        path = local_path(os.fspath(groups))
+        with as_filesystem_error(f"{path} cannot be read"):
+            content = read_bytes(path)
+        with as_input_error(
+            f"{path} cannot be read as CSV in UTF-8 with a header: convert it",
+            (pa.ArrowInvalid, UnicodeDecodeError),
+        ):
+            header = csv.open_csv(pa.BufferReader(content)).schema.names
+            as_text = csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
+            return csv.read_csv(pa.BufferReader(content), convert_options=as_text)
+    with as_input_error("groups must be a table with columns of text or integers", (Exception,)):
+        return pa.table(dict(groups) if isinstance(groups, Mapping) else groups)
+
+
+def _path(group: Any) -> Any:
+    """Returns a path with the texts that values of columns have in records."""
+    if isinstance(group, (str, int)):
+        group = (group,)
+    if not isinstance(group, Iterable):
+        raise TypeError("each of groups must be a tuple with a name for each level")
+    return tuple(_text(name) for name in group)
+
+
+def _text(name: Any) -> Any:
+    if isinstance(name, bool):
+        return str(name).lower()
+    return str(name) if isinstance(name, int) else name

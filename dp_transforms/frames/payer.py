@@ -1,0 +1,22 @@
+"""States what pays for releases: a session, which this module's users need not import."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from dp_transforms.budget import Request
+
+
+class Payer(Protocol):
+    """A payer is a ``Session``: it pays for a release from its budget."""
+
+    def check(self, requests: Sequence[Request]) -> None:
+        """Checks, without spending, that a release could be paid for now."""
+
+    def spending(self, requests: Sequence[Request]) -> contextlib.AbstractContextManager[Any]:
+        """Spends the requests before its block is entered; yields what statements say of it."""
+
+    def note_release(self, *call: Any) -> None:
+        """Notes a call, and warns if it is the second one."""

@@ -1,0 +1,169 @@
+"""Makes several releases of names, or of names and a list, from one read of the records.
+
+All functions charge a session before a record is read, as those of ``frames.api`` do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.errors import hiding_originals
+from dp_transforms.files.filenames import period_names
+from dp_transforms.files.frame_records import Names
+from dp_transforms.frames.api import (
+    check_count_columns,
+    collect,
+    names_release,
+    run_spec,
+    strategy_name,
+)
+from dp_transforms.frames.payer import Payer
+from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
+from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.releases import (
+    ListAndNames,
+    ListAndNamesSpec,
+    ListRelease,
+    ListSpec,
+    NamesSpec,
+    PeriodNamesSpec,
+    Releases,
+)
+from dp_transforms.releases.periods import names_of_each
+from dp_transforms.runtime.job_secret import JobSecret
+
+
+@hiding_originals
+def select_by_period(
+    data: Any,
+    user: str | int,
+    partition: Names,
+    *,
+    time: str,
+    period: str,
+    periods: str,
+    epsilon: Number,
+    delta: Number,
+    max_periods_per_user: int,
+    max_partitions_per_user: int,
+    counts: bool = False,
+    strategy: str = AUTO,
+    pre_threshold: int = 1,
+    drop_nulls: bool = False,
+    session: Payer | None = None,
+    secret: JobSecret | None = None,
+) -> Releases:
+    """Selects the partitions that may be named in each hour, day, week or month.
+
+    All names together are (epsilon, delta)-DP for adding or removing all records of one user.
+
+    Args:
+      data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
+      time, period, periods, max_periods_per_user: see ``release_by_period``.
+      epsilon, delta: the cost of all periods together.
+      max_partitions_per_user: the most partitions in which one user counts in each period.
+      counts, strategy, pre_threshold: see ``select``.
+
+    Returns:
+      A mapping from the name of every period, even one without records, to its ``NamesRelease``.
+
+    >>> import dp_transforms as dp
+    >>> visits = {"who": list(range(200)), "page": ["home"] * 200, "when": ["2026-01-01"] * 200}
+    >>> days = dp.select_by_period(
+    ...     visits, "who", "page", time="when", period="day", periods="2026-01-01..2026-01-02",
+    ...     epsilon=2, delta=1e-9, max_periods_per_user=1, max_partitions_per_user=1,
+    ... )
+    >>> {day: names.to_arrow()["page"].to_pylist() for day, names in days.items()}
+    {'2026-01-01': ['home'], '2026-01-02': []}
+    """
+    spec = PeriodNamesSpec(
+        periods=period_names(period, periods),
+        epsilon=epsilon,
+        delta=delta,
+        max_periods_per_user=max_periods_per_user,
+        max_partitions_per_user=max_partitions_per_user,
+        kind=period,
+        span=periods,
+        strategy=strategy_name(strategy),
+        noisy_counts=counts,
+        intervals=counts,
+        pre_threshold=pre_threshold,
+    )
+    check_count_columns(counts, partition)
+    (selected,), statement = run_spec(
+        spec, session, secret, data, user, partition, drop_nulls, [time], period, periods
+    )
+    return Releases(names_of_each(spec.periods, selected, statement), period)
+
+
+@hiding_originals
+def release_and_select(
+    data: Any,
+    user: str | int,
+    partition: Names,
+    *,
+    epsilon: Number,
+    delta: Number,
+    max_partitions_per_user: int,
+    selection_share: Number = "0.5",
+    counts: bool = False,
+    mechanism: str = AUTO,
+    strategy: str = AUTO,
+    drop_nulls: bool = False,
+    session: Payer | None = None,
+    secret: JobSecret | None = None,
+) -> ListAndNames:
+    """Releases a frequency list, and the names that enough users have, of the same records.
+
+    Users are bounded once, and both releases are about the same bounded records. Together they are
+    (epsilon, delta)-DP for adding or removing all records of one user.
+
+    Args:
+      data, user, partition, max_partitions_per_user, mechanism, drop_nulls, session, secret: see
+        ``release``, also for errors.
+      epsilon, delta: the cost of both; all of delta is for the selection.
+      selection_share: the selection's part of epsilon, between 0 and 1; the list gets the rest.
+      counts, strategy: see ``select``.
+
+    Returns:
+      A named tuple of a ``ListRelease`` and a ``NamesRelease``.
+
+    >>> import dp_transforms as dp
+    >>> visits = {"who": list(range(100)), "page": ["home"] * 99 + ["diary"]}
+    >>> both = dp.release_and_select(
+    ...     visits, "who", "page", epsilon=100, delta=1e-9, max_partitions_per_user=1
+    ... )
+    >>> list(both.frequency_list.released), both.names.to_arrow()["page"].to_pylist()
+    ([(99, 1), (1, 1)], ['home'])
+    """
+    whole, share = PrivacyBudget(epsilon, delta), exact_fraction("selection_share", selection_share)
+    if not 0 < share < 1:
+        raise ValueError(f"selection_share must be between 0 and 1, got {shown(selection_share)}")
+    for_selection = PrivacyBudget(whole.epsilon * share, whole.delta)
+    for_list = whole - for_selection
+    kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
+    list_spec = ListSpec(partition_mechanism(for_list.epsilon, kappa, mechanism))
+    names_spec = NamesSpec.of(
+        strategy_name(strategy),
+        for_selection.epsilon,
+        for_selection.delta,
+        kappa,
+        noisy_counts=counts,
+        intervals=counts,
+        already_bounded=True,
+    )
+    check_count_columns(counts, partition)
+    both = ListAndNamesSpec(list_spec, names_spec)
+    ((released,), selected, *others), columns, about = collect(
+        both, session, secret, data, user, partition, drop_nulls
+    )
+    of_names = names_spec.statement(columns) | about
+    for entries in itertools.chain(*others):
+        of_names |= entries
+    return ListAndNames.of(
+        ListRelease(released, list_spec.statement(columns) | about),
+        names_release(selected, of_names),
+    )

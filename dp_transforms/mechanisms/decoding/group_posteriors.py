@@ -1,0 +1,187 @@
+"""Decodes the noisy coordinates of many groups side by side, by the shapes of their parents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.decoding.decoder import (
+    LARGEST,
+    MARGIN,
+    REACH,
+    falling_fit,
+    fitted_chains,
+)
+from dp_transforms.mechanisms.decoding.gap_chains import Arm, GapChains
+from dp_transforms.mechanisms.decoding.gap_model import learned_weights
+from dp_transforms.mechanisms.decoding.shapes import Curve, Shape
+from dp_transforms.mechanisms.decoding.shared_shapes import (
+    BentShapes,
+    Entries,
+    expected_gaps,
+    shares_of_parents,
+)
+from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
+
+PASSES = 1  # Of EM, before the last one.
+CELL = 0.2  # The number of integers in a state, times c.
+GROUP_WEIGHTS = np.array([0.98, 0.01, 0.01])
+"""Weights of the distributions of gaps. The parent's shape knows of heaped frequencies."""
+GROUP_END = 1e-6  # The probability that an arm ends anywhere, whatever its gaps.
+BATCH = 1 << 21  # The number of states in the windows of a batch of groups.
+NEGLIGIBLE = 1e-4  # Probabilities of states that curves leave out.
+
+
+def curve_alone(coordinates: NoisyCoordinates, most_partitions: int | None = None) -> Curve:
+    """Returns the curve of a list that is decoded from its own coordinates, and from a public upper
+    bound on its number of partitions if there is one."""
+    most = None if most_partitions is None else [most_partitions]
+    (curve,) = _curves(fitted_chains(_arms([coordinates], most), coordinates.rate))
+    return curve
+
+
+def curves_of_groups(
+    coordinates: Sequence[NoisyCoordinates],
+    shapes: Sequence[Shape],
+    parents: Sequence[int],
+    most_partitions: Sequence[int] | None = None,
+) -> list[Curve]:
+    """Returns the curves of the groups of a level, given the shapes of the level above, the place
+    of each group's parent there, and perhaps public bounds on numbers of partitions."""
+    if not coordinates:
+        return []
+    rate = coordinates[0].rate
+    cell = max(1, math.ceil(CELL / rate - 1e-9))
+    width = 2 * (REACH / rate + MARGIN) / cell + 2
+    sizes = [len(noisy.rows) + len(noisy.columns) for noisy in coordinates]
+    # Groups of one batch are of one size, as far as possible, since arms are padded.
+    order = sorted(range(len(sizes)), key=lambda group: -sizes[group])
+    if most_partitions is None:
+        shares = shares_of_parents(shapes, np.asarray(parents), coordinates)
+    else:
+        sums = np.bincount(parents, most_partitions, len(shapes))
+        shares = np.maximum(most_partitions, 1e-3) / np.maximum(sums, 1e-3)[np.asarray(parents)]
+    curves: dict[int, Curve] = {}
+    begin = 0
+    while begin < len(order):
+        end, states = begin, 0.0
+        while end < len(order) and (end == begin or states + sizes[order[end]] * width <= BATCH):
+            states += sizes[order[end]] * width
+            end += 1
+        batch = order[begin:end]
+        chains = _fitted_groups(
+            [coordinates[group] for group in batch],
+            [shapes[parents[group]] for group in batch],
+            shares[batch],
+            cell,
+            None if most_partitions is None else [most_partitions[group] for group in batch],
+        )
+        curves |= zip(batch, _curves(chains), strict=True)
+        begin = end
+    return [curves[group] for group in range(len(sizes))]
+
+
+def _arms(
+    coordinates: Sequence[NoisyCoordinates], most_partitions: Sequence[int] | None = None
+) -> list[Arm]:
+    arms = []
+    for is_row in (True, False):
+        for group, noisy in enumerate(coordinates):
+            values = np.clip(noisy.rows if is_row else noisy.columns, -LARGEST, LARGEST)
+            values = values if len(values) else np.zeros(1, np.int64)
+            zeros, most = np.zeros(len(values), np.int64), np.full(len(values), LARGEST)
+            if most_partitions is not None and not is_row:
+                limit = most_partitions[group] - np.arange(1, len(values) + 1)
+                most = np.clip(limit, 0, LARGEST)
+            arms.append(Arm(values, np.minimum(falling_fit(values), most), zeros, most))
+    return arms
+
+
+def _fitted_groups(
+    coordinates: Sequence[NoisyCoordinates],
+    shapes: Sequence[Shape],
+    shares: FloatArray,
+    cell: int,
+    most_partitions: Sequence[int] | None = None,
+) -> GapChains:
+    """Returns the chains of groups, with bends and weights of distributions fitted by EM, given the
+    shape of each one's parent and its share of it."""
+    groups, rate = len(coordinates), coordinates[0].rate
+    arms = _arms(coordinates, most_partitions)
+    entries = Entries(shapes, shares, rate)
+    expected = [
+        expected_gaps(shapes[i % groups], shares[i % groups], len(arm.values), i < groups)
+        for i, arm in enumerate(arms)
+    ]
+    bent = BentShapes([log for log, _ in expected], [users for _, users in expected])
+    weights = [GROUP_WEIGHTS] * len(arms)
+    reach = REACH / rate + MARGIN
+    for done in range(PASSES + 1):
+        last = done == PASSES
+        near = reach if last else reach / 2
+        chains = GapChains(
+            arms, bent.means(), weights, rate, cell, near, not last, entries, entries.few, GROUP_END
+        )
+        if last:
+            break
+        bent.fit(chains.gaps[:-1], chains.there[:-1])
+        weights = []
+        for arm in (0, 1):
+            alive, used = (
+                np.concatenate(chains.by_arm(lines)[arm * groups : (arm + 1) * groups])
+                for lines in (chains.there, chains.shares)
+            )
+            learned = learned_weights(GROUP_WEIGHTS, used.sum(0), alive.sum(), GROUP_WEIGHTS)
+            weights += [learned] * groups
+    return chains
+
+
+def _curves(chains: GapChains) -> Iterator[Curve]:
+    """Yields the curve of each group.
+
+    c_j is b_j plus the number of rows i <= j with f_i = a_i + i - 1 >= j. Its mean and variance are
+    sums over j' >= j of differences, which are gathered by j'. Rows count as independent.
+    """
+    for rows, columns in chains.marginals():
+        values, means, variances = [], [], []
+        # Rows: distributions of a_i at states, rising.
+        places, mass = rows
+        index = np.arange(len(places))[:, None]
+        some = mass > NEGLIGIBLE
+        tails = np.minimum(np.cumsum(mass[:, ::-1], 1)[:, ::-1], 1.0)
+        spread = tails * (1 - tails)
+        behind = np.append(spread[:, 1:], np.zeros((len(spread), 1)), 1)
+        at = np.maximum(places + index, 1)
+        values.append(at[some])
+        means.append(mass[some])
+        variances.append((spread - behind)[some])
+        # Row i is not in c_j for j < i.
+        values.append(np.arange(len(places)))
+        means.append(-(mass * some).sum(1))
+        variances.append(-((spread - behind) * some).sum(1))
+        # Columns.
+        places, mass = columns
+        mean = (places * mass).sum(1)
+        variance = np.maximum((places**2.0 * mass).sum(1) - mean**2, 0)
+        index = np.arange(1, len(places) + 1)
+        kept = mean > NEGLIGIBLE
+        for sign, shift in ((1, 0), (-1, 1)):
+            values.append(index[kept] - shift)
+            means.append(sign * mean[kept])
+            variances.append(sign * variance[kept])
+        yield _curve(*map(np.concatenate, (values, means, variances)))
+
+
+def _curve(values: IntArray, means: FloatArray, variances: FloatArray) -> Curve:
+    """Returns the curve whose differences are these."""
+    distinct, inverse = np.unique(values, return_inverse=True)
+    sums = []
+    for differences in (means, variances):
+        gathered = np.bincount(inverse, differences, len(distinct))
+        sums.append(np.maximum(np.cumsum(gathered[::-1])[::-1], 0))
+    kept = distinct >= 1
+    falling = np.maximum.accumulate(sums[0][kept][::-1])[::-1]
+    return Curve(distinct[kept].astype(np.int64), falling, sums[1][kept])

@@ -1,0 +1,66 @@
+"""Decodes the noisy coordinates of all groups of a hierarchy into lists that add up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dp_transforms.mechanisms.decoding.adding_up import combined, list_of_curve, parts_of
+from dp_transforms.mechanisms.decoding.group_posteriors import curve_alone, curves_of_groups
+from dp_transforms.mechanisms.decoding.shapes import Curve, Shape
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
+
+
+def decode_hierarchy(
+    levels: Sequence[Sequence[NoisyCoordinates]],
+    parents: Sequence[Sequence[int]],
+    most_partitions: Sequence[int] | None = None,
+) -> list[list[FrequencyList]]:
+    """Returns lists of all groups, each of which is the union of its children's.
+
+    Args:
+      levels: the coordinates of the groups of each level, from the only one at the top down.
+      parents: for each level below the top, the place of each group's parent in the level above.
+      most_partitions: public upper bounds on the numbers of partitions of the lowest groups. Curves
+        of groups keep them, but where lists must add up the released ones may exceed them.
+    """
+    most = _bounds_of_levels(parents, most_partitions)
+    curves: list[list[Curve]] = [
+        [curve_alone(levels[0][0], None if most[0] is None else most[0][0])]
+    ]
+    for depth, coordinates in enumerate(levels[1:], 1):
+        shapes = [Shape(curve) for curve in curves[-1]]
+        curves.append(curves_of_groups(coordinates, shapes, parents[depth - 1], most[depth]))
+    # From the bottom up.
+    for depth in range(len(levels) - 2, -1, -1):
+        children: list[list[Curve]] = [[] for _ in curves[depth]]
+        for parent, curve in zip(parents[depth], curves[depth + 1], strict=True):
+            children[parent].append(curve)
+        curves[depth] = [combined(*both) for both in zip(curves[depth], children, strict=True)]
+    lists = [[list_of_curve(curves[0][0])]]
+    for depth, above in enumerate(parents):
+        members: list[list[int]] = [[] for _ in lists[-1]]
+        for group, parent in enumerate(above):
+            members[parent].append(group)
+        of_level: list[FrequencyList] = [FrequencyList()] * len(above)
+        for whole, groups in zip(lists[-1], members, strict=True):
+            parts = parts_of(whole, [curves[depth + 1][group] for group in groups])
+            for group, part in zip(groups, parts, strict=True):
+                of_level[group] = part
+        lists.append(of_level)
+    return lists
+
+
+def _bounds_of_levels(
+    parents: Sequence[Sequence[int]], most_partitions: Sequence[int] | None
+) -> list[list[int] | None]:
+    """Returns the bounds of the groups of each level, from the top down."""
+    if most_partitions is None:
+        return [None] * (len(parents) + 1)
+    bounds = [[*most_partitions]]
+    for above in reversed(parents):
+        sums = [0] * (max(above) + 1)
+        for most, parent in zip(bounds[0], above, strict=True):
+            sums[parent] += most
+        bounds.insert(0, sums)
+    return [*bounds]

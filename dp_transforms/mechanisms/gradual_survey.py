@@ -1,0 +1,179 @@
+"""Releases users by degree in rounds, each with less noise, until there is enough to know.
+
+How much a survey of degrees should cost depends on the degrees. Where nobody has more than one
+partition, a rough one suffices; where few users have most of the pairs, an exact one pays. A rough
+release followed by an independent fine one would cost both. Here the rough noise contains the fine
+one, so that a round replaces the one before, and the cost is that of the last round alone
+(Koufogiannis, Han, Pappas 2015, "Gradual release of sensitive data under differential privacy").
+
+Rounds. Round j has epsilon_j, twice that of round j - 1; x are the true numbers of users by cell.
+The last one is X_m = x + noise of epsilon_m, discrete Laplace in each cell. Backwards,
+
+    X_(j-1) = X_j + R_j,      R_j = 0 if A > 0 and B <= 0, and C otherwise, in each cell,
+
+where A, B, C are independent discrete Laplace noise of epsilon_(j-1).
+
+1.  X_(j-1) has discrete Laplace noise of epsilon_(j-1). Let q = exp(-epsilon_(j-1)), so that
+    Pr[A = n] = (1 - q) / (1 + q) q^|n|, with the characteristic function (1 - q)^2 / (1 + q^2 -
+    2 q cos t). Then Pr[A > 0] = q / (1 + q), and R_j = 0 for the first reason with the probability
+    w = q / (1 + q)^2. The noise of X_j has q^2 in place of q. It is to be shown that the product of
+
+        (1 - q^2)^2 / (1 + q^4 - 2 q^2 cos t)   and   w + (1 - w) (1 - q)^2 / (1 + q^2 - 2 q cos t)
+
+    is (1 - q)^2 / (1 + q^2 - 2 q cos t). The second factor times (1 + q^2 - 2 q cos t) (1 + q)^2 is
+
+        q (1 + q^2 - 2 q cos t) + (1 + q + q^2) (1 - q)^2 = 1 + q^4 - 2 q^2 cos t,
+
+    as (1 + q + q^2) (1 - q)^2 = (1 - q^3) (1 - q) = 1 - q - q^3 + q^4. With (1 - q^2)^2 =
+    (1 - q)^2 (1 + q)^2 the product is what was claimed. QED.
+2.  Privacy. Neighbours differ by one user, who is in one cell. Whether round j is the last depends
+    on X_1, ..., X_j. Given X_j, rounds 1 to j - 1 are functions of it and of random numbers that do
+    not depend on data. So an outcome that ends with round j has, for neighbours, probabilities
+    whose ratio is that of X_j = x_j: at most exp(epsilon_j). What follows may cost the rest of a
+    budget: if it is (epsilon - epsilon_j)-DP for each X_j, all of it is epsilon-DP. QED.
+
+The noise of the last round made is NOT discrete Laplace given that it was the last one. Statements
+that shall hold for it are made for each round that there may be, so that all hold together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from dp_transforms.mechanisms.decimals import (
+    Number,
+    float_above,
+    positive_integer,
+    positive_rational,
+)
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.identifier import identifier
+from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, cells_of, checked_max_degree
+
+_CHANNEL = "gradual survey"
+
+Enough = Callable[[ReleasedDegrees], bool]
+"""Says whether a round is enough, from what it released alone."""
+
+
+@dataclass(frozen=True)
+class GradualSurvey:
+    """Releases how many users have how many partitions, in rounds.
+
+    Args:
+      epsilon: the cost if the first round is enough; a float stands for the decimal that it prints.
+      rounds: how many there may be. Each costs twice as much as the one before, and contains it.
+      max_degree: larger degrees count as this one. Public: choose it without looking at the data.
+
+    Raises:
+      ValueError: an argument is out of range.
+
+    >>> survey = GradualSurvey(epsilon=100, rounds=2, max_degree=9)
+    >>> survey.release({1: 40, 3: 2, 9: 7}, enough=lambda released: True)
+    ReleasedDegrees(lowest=(1, 2, 3, 4, 5, 6, 8, 9), users=(40, 0, 2, 0, 0, 0, 0, 7), epsilon=100.0)
+    """
+
+    stable_name: ClassVar[str] = "GradualSurvey"
+
+    epsilon: Number
+    rounds: int
+    max_degree: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive_rational("epsilon", self.epsilon))
+        object.__setattr__(self, "rounds", positive_integer("rounds", self.rounds))
+        object.__setattr__(self, "max_degree", checked_max_degree(self.max_degree))
+        # This refuses a scale out of range now.
+        _ = self.noises
+
+    @property
+    def epsilons(self) -> tuple[Fraction, ...]:
+        """Returns the cost of stopping after each round."""
+        return tuple(Fraction(self.epsilon) * 2**done for done in range(self.rounds))
+
+    @cached_property
+    def noises(self) -> tuple[DiscreteLaplace, ...]:
+        """Returns the noise of each round."""
+        return tuple(DiscreteLaplace(1 / epsilon) for epsilon in self.epsilons)
+
+    @property
+    def lowest(self) -> tuple[int, ...]:
+        """Returns the smallest degree of each cell."""
+        return survey_bounds(self.max_degree)
+
+    def release(
+        self,
+        users_by_degree: Mapping[int, int],
+        enough: Enough,
+        tape: RandomTape | None = None,
+    ) -> ReleasedDegrees:
+        """Releases one private histogram: that of the first round that is enough, or of the last.
+
+        Args:
+          users_by_degree: {degree: number of users}, private; empty is allowed.
+          enough: is asked about each round but the last.
+          tape: by default a fresh tape from the operating system.
+
+        Raises:
+          ValueError: a degree or a number is not a positive integer; the tape is claimed.
+        """
+        *earlier, last = self._rounds(users_by_degree, tape or RandomTape.from_os())
+        return next((released for released in earlier if enough(released)), last)
+
+    def release_under(
+        self,
+        users_by_degree: Mapping[int, int],
+        tape_of: Callable[[str], RandomTape],
+        enough: Enough,
+        context: str = "user degrees",
+    ) -> ReleasedDegrees:
+        """Releases under a job's secret, by ``JobSecret.tape``: a retry repeats the release, while
+        other data or another context give other noise."""
+        content = hashlib.sha256(json.dumps(self.cells(users_by_degree)).encode()).hexdigest()
+        tape = tape_of(f"{context} {content} by {identifier(self)}")
+        return self.release(users_by_degree, enough, tape)
+
+    def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:
+        """Returns the histogram without noise: PRIVATE. Raises as ``release``."""
+        return cells_of(users_by_degree, self.lowest)
+
+    def _rounds(
+        self, users_by_degree: Mapping[int, int], tape: RandomTape
+    ) -> Iterator[ReleasedDegrees]:
+        """Yields all rounds, the first one first: PRIVATE, for noise is drawn backwards."""
+        cells = np.array(self.cells(users_by_degree), dtype=object)
+        claimed, count = tape.claim(_CHANNEL), len(cells)
+        noisy = cells + self.noises[-1].sample(claimed, _CHANNEL, count)
+        rounds = [noisy]
+        for index in reversed(range(self.rounds - 1)):
+            a, b, c = (
+                self.noises[index].sample(claimed, f"{_CHANNEL} {index} {name}", count)
+                for name in "abc"
+            )
+            noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
+            rounds.append(noisy)
+        for epsilon, users in zip(self.epsilons, reversed(rounds), strict=True):
+            yield ReleasedDegrees(self.lowest, tuple(map(int, users)), float_above(epsilon))
+
+
+def survey_bounds(max_degree: int) -> tuple[int, ...]:
+    """Returns the smallest degree of each cell of a survey; that of the last one is ``max_degree``.
+    There are two cells for each doubling: with fewer, less noise hides tails, and with more, the
+    mean degree in each is better known.
+
+    >>> survey_bounds(40)
+    (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 40)
+    """
+    bounds = [1, 2, 3, 4, 5]
+    for power in range(max_degree.bit_length()):
+        bounds += [6 << power, 8 << power]
+    return (*(bound for bound in bounds if bound < max_degree), max_degree)

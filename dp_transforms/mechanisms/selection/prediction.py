@@ -1,0 +1,225 @@
+"""Predicts from a population how many names rounds would find; decides nothing about privacy.
+
+Everything here follows from public numbers and is computed with floats: it steers which plan is
+taken, and every plan is private. Users and partitions come in groups (``Population``); sums are
+taken at their means and deviations, and partitions named in a round are taken out of the population
+in proportion.
+
+The probabilities of ``renyi_distribution`` are approximated by a differential equation. Where the
+step s_d of a user may raise the log-odds by T_d at most, they rise with the statistic by the least
+of T_d / s_d over all d.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray
+from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
+from dp_transforms.mechanisms.selection.population import Population
+from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
+from dp_transforms.mechanisms.taylor import normal_tail
+
+_ODDS = np.concatenate(
+    [np.arange(-70.0, -6.0, 1.0), np.arange(-6.0, 6.0, 0.25), np.arange(6.0, 46.0, 1.0)]
+)
+_RATES = np.geomspace(1e-8, 1e3, 34)
+_STEPS = 5
+"""The numbers of partitions whose steps are looked at: from one to kappa, geometrically."""
+
+# Gauss-Hermite nodes of a normal distribution, and Gauss-Legendre ones of the unit interval.
+_FEW, _FEW_WEIGHTS = np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
+_SOME, _SOME_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+_SOME_WEIGHTS = _SOME_WEIGHTS / _SOME_WEIGHTS.sum()
+_ORDER, _ORDER_WEIGHTS = np.polynomial.legendre.leggauss(8)
+_ORDER, _ORDER_WEIGHTS = (_ORDER + 1) / 2, _ORDER_WEIGHTS / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """A round, as far as a prediction needs it.
+
+    Attributes:
+      partitions: the most partitions of a user that count.
+      step: the weight that users of so many partitions add to each.
+      keep: the probability that a sum of weights is kept.
+      shared_order: users of more partitions choose by one order of all partitions.
+    """
+
+    partitions: int
+    step: Callable[[FloatArray], FloatArray]
+    keep: Callable[[FloatArray], FloatArray]
+    shared_order: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What rounds are expected to name.
+
+    Attributes:
+      names: the expected number of named partitions.
+      records: the expected share of all pairs (user, partition) that they hold.
+      named: the probability to be named, by group of partitions.
+    """
+
+    names: float
+    records: float
+    named: FloatArray
+
+
+def predict(population: Population, rounds: Sequence[Round]) -> Prediction:
+    """Predicts what rounds name, by expectation."""
+    shares, degrees = population.shares, population.degrees
+    pairs = population.users[:, None] * shares
+    # Users have a few more or less than their own degree where partitions of nearly all count.
+    scale = degrees / np.maximum(shares @ population.partitions, 1e-9)
+    left = np.ones(len(population.sizes))
+    for of_round in rounds:
+        remaining = (shares @ (population.partitions * left)) * scale
+        rate = np.clip(remaining / degrees, 0, 1)
+        others = np.maximum(degrees - 1, 0)
+        deviation = np.sqrt(others * rate * (1 - rate))
+        has = 1 + np.maximum((others * rate)[:, None] + deviation[:, None] * _FEW, 0)
+        weights = of_round.step(np.minimum(has, of_round.partitions))
+        kept, shown = _kept(has, of_round)
+        means = (kept * weights) @ _FEW_WEIGHTS
+        squares = (kept * weights**2) @ _FEW_WEIGHTS
+        sums = means @ pairs
+        spread = np.sqrt(np.maximum(squares @ pairs - means**2 @ pairs, 0))
+        probability = of_round.keep(sums[..., None] + spread[..., None] * _SOME) @ _SOME_WEIGHTS
+        left = left * (1 - shown @ probability)
+    of_groups = population.partitions * (1 - left)
+    all_records = float(population.partitions @ population.sizes)
+    return Prediction(
+        float(of_groups.sum()), float(of_groups @ population.sizes) / all_records, 1 - left
+    )
+
+
+def _kept(has: FloatArray, of_round: Round) -> tuple[FloatArray, FloatArray]:
+    """Returns the probability that a partition of a user counts, at several places of the partition
+    in the order of all, and the weights of these places."""
+    most = of_round.partitions
+    if not of_round.shared_order:
+        return np.minimum(1.0, most / has)[None], np.ones(1)
+    before = (has - 1)[None] * _ORDER[:, None, None]
+    deviation = np.sqrt(before * (1 - _ORDER[:, None, None])) + 1e-6
+    kept = _tail((before - most + 0.5) / deviation)
+    return np.where(has <= most, 1.0, kept), _ORDER_WEIGHTS
+
+
+def kept_share(population: Population, named: FloatArray, most: int) -> float:
+    """Returns the expected part of the users of named partitions that count in them, if ``most``
+    of a user's named partitions do."""
+    shares, degrees = population.shares, population.degrees
+    has_named = shares @ (population.partitions * named)
+    rate = np.clip(has_named / np.maximum(shares @ population.partitions, 1e-9), 0, 1)
+    others = np.maximum(degrees - 1, 0)
+    deviation = np.sqrt(others * rate * (1 - rate))
+    has = 1 + np.maximum((others * rate)[:, None] + deviation[:, None] * _FEW, 0)
+    kept = np.minimum(1.0, most / has) @ _FEW_WEIGHTS
+    pairs = population.users * has_named
+    return float(kept @ pairs / max(float(pairs.sum()), 1e-9))
+
+
+def _tail(z: FloatArray) -> FloatArray:
+    """Returns the probability that a normal number exceeds z."""
+    tails = normal_tail(np.abs(z))
+    both: FloatArray = np.where(z >= 0, tails, 1 - tails)
+    return both
+
+
+def of_distribution(distribution: KeepDistribution, partitions: int) -> Round:
+    """Returns a round of a distribution, all of whose steps are one."""
+    reach = distribution.reach
+    if reach is None:
+        return Round(partitions, np.ones_like, np.zeros_like)
+    sums = np.unique(np.linspace(0, reach, min(reach + 1, 64)).astype(np.int64))
+    kept = np.array([distribution.keep_probability(int(x)) if x else 0.0 for x in sums])
+    return Round(partitions, np.ones_like, lambda s: np.interp(s, sums, kept))
+
+
+def of_normal(partitions: int, sigma: float, threshold: float) -> Round:
+    """Returns a round that compares counts plus normal noise with a threshold."""
+    return Round(
+        partitions,
+        np.ones_like,
+        lambda sums: np.where(sums < 0.5, 0.0, _tail((threshold - sums) / sigma)),
+    )
+
+
+def of_budget(budget: RenyiBudget, partitions: int, root: int, shared_order: bool) -> Round:
+    """Returns about the round of ``RenyiDistribution(budget, partitions, root=root)``; a root of 0
+    is for steps of one."""
+    curve = _curve(budget.order, float(budget.divergence), float(budget.exposure), partitions, root)
+    return Round(partitions, curve.step, curve.keep, shared_order)
+
+
+def kept_by(budget: RenyiBudget, partitions: int, root: int) -> float:
+    """Returns about ``RenyiDistribution.kept``, of steps in units of that of kappa partitions."""
+    curve = _curve(budget.order, float(budget.divergence), float(budget.exposure), partitions, root)
+    return float(-np.diff(1 / np.maximum(curve.sums, 1)) @ _probability(_ODDS[1:]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Curve:
+    partitions: int
+    root: int
+    first: float
+    sums: FloatArray
+
+    def step(self, partitions: FloatArray) -> FloatArray:
+        if not self.root:
+            return np.ones_like(partitions)
+        steps: FloatArray = (self.partitions / partitions) ** (1 / self.root)
+        return steps
+
+    def keep(self, sums: FloatArray) -> FloatArray:
+        odds = np.maximum(np.interp(sums, self.sums, _ODDS), self.first)
+        return np.where(sums < 0.5, 0.0, _probability(odds))
+
+
+@functools.lru_cache(maxsize=1024)
+def _curve(order: int, divergence: float, exposure: float, partitions: int, root: int) -> _Curve:
+    of_users = np.unique(np.rint(np.geomspace(1, partitions, _STEPS)))
+    steps = (partitions / of_users) ** (1 / root) if root else np.ones(len(of_users))
+    rates = divergence / of_users
+    table = _log_rises(order)
+    logs = np.log(np.clip(rates, _RATES[0], _RATES[-1]))
+    places = (logs - math.log(_RATES[0])) / math.log(_RATES[1] / _RATES[0])
+    left = np.minimum(places.astype(np.int64), len(_RATES) - 2)
+    part = places - left
+    rises = np.exp(table[left] * (1 - part)[:, None] + table[left + 1] * part[:, None])
+    slopes = (steps[:, None] / rises).max(0)
+    first = np.minimum(exposure / of_users, -np.expm1(-rates))
+    least = float(np.log(first / (1 - first)).min())
+    sums = np.append(0.0, np.cumsum(np.diff(_ODDS) * (slopes[1:] + slopes[:-1]) / 2))
+    return _Curve(partitions, root, least, 1 + sums - float(np.interp(least, _ODDS, sums)))
+
+
+@functools.lru_cache(maxsize=64)
+def _log_rises(order: int) -> FloatArray:
+    """Returns logarithms of the largest rises of log-odds with both divergences within a rate,
+    rates x log-odds."""
+    low, high = np.zeros((len(_RATES), len(_ODDS))), np.full((len(_RATES), len(_ODDS)), 100.0)
+    most = (order - 1) * _RATES[:, None]
+    p, q = -np.logaddexp(0, -_ODDS), -np.logaddexp(0, _ODDS)
+    for _ in range(26):
+        rise = (low + high) / 2
+        there = _ODDS + rise
+        p2, q2 = -np.logaddexp(0, -there), -np.logaddexp(0, there)
+        there_to_here = np.logaddexp(order * p2 + (1 - order) * p, order * q2 + (1 - order) * q)
+        here_to_there = np.logaddexp(order * p + (1 - order) * p2, order * q + (1 - order) * q2)
+        holds = np.maximum(there_to_here, here_to_there) <= most
+        low, high = np.where(holds, rise, low), np.where(holds, high, rise)
+    rises: FloatArray = np.log(np.maximum(low, 1e-12))
+    return rises
+
+
+def _probability(odds: FloatArray) -> FloatArray:
+    probability: FloatArray = 1 / (1 + np.exp(-odds))
+    return probability

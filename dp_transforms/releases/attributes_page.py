@@ -1,0 +1,154 @@
+"""Makes the page and the pictures of lists of attributes, ranked by how identifying they are."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.files.filenames import ATTRIBUTES_PICTURE, UNIQUE_PICTURE
+from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate, percents
+from dp_transforms.reports import page
+from dp_transforms.reports.phrases import Words, some, wording
+
+if TYPE_CHECKING:
+    from dp_transforms.releases.attributes import AttributeReleases
+
+_Ranking = Sequence[tuple[str, dict[str, Estimate]]]
+_LONGEST_LABEL, _FEWEST_LETTERS = 24, 3
+_BITS, _UNIQUE = "Shannon entropy (bits)", "unique"
+_EACH = (
+    "The interval below each number contains the number of the true list with "
+    f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
+)
+
+
+def attributes_page(release: AttributeReleases, words: Words) -> page.Page:
+    """Makes the page: attributes from the most identifying on, with intervals."""
+    users = wording(dict(release.statement), words).users
+    ranking = release.ranking()
+    pictures = {
+        ATTRIBUTES_PICTURE: page.png(entropy_figure(ranking)),
+        UNIQUE_PICTURE: page.png(_unique_figure(ranking, users)),
+    }
+    number = some(len(release), "attribute")
+    intro = f"""How {users} are distributed over the values of {number}, as released: the numbers of
+the true lists differ by the noise that makes them private. The release does not say which values
+there are, and {users} without a value of an attribute are not in its list."""
+    drawn = {
+        ATTRIBUTES_PICTURE: "The Shannon entropy of each attribute: on average, a value tells so "
+        f"many bits about which of the {users} it comes from. With n bits it tells as much as one "
+        "of 2^n equally large sets.",
+        UNIQUE_PICTURE: f"The part of {users} whose value nobody else has.",
+    }
+    bars = f" Bars hold the true numbers, each with {CONFIDENCE:.0%} confidence."
+    figures = "\n".join(page.figure(pictures[name], text + bars) for name, text in drawn.items())
+    content = f'<p>{html.escape(intro)}</p>\n<div class="plots">\n{figures}\n</div>\n'
+    content += _table(
+        "Attributes, from the most identifying on",
+        f"Ranked by their Shannon entropy; the order of attributes whose intervals overlap may be "
+        f"another one in the true lists. {_EACH}",
+        ranking,
+        {_BITS: ("Entropy, bits", page.bits_text), _UNIQUE: ("Unique", _share_text)},
+    )
+    content += _table(
+        f"How many {users} hide in small sets",
+        f"The part of {users} whose value fewer than 10, or 100, of them share.",
+        ranking,
+        {
+            "in sets below 10": ("Below 10", _share_text),
+            "in sets below 100": ("Below 100", _share_text),
+        },
+    )
+    content += _table(
+        f"{users.capitalize()} and values",
+        f"The {users} with a value, and the number of different values.",
+        ranking,
+        {
+            "users": (users.capitalize(), page.count_text),
+            "values": ("Values", page.count_text),
+        },
+    )
+    content += _table(
+        "Other measures",
+        "The normalized entropy is the Shannon entropy divided by the logarithm of the number of "
+        f"{users}: 1 if all are unique (Laperdrix, Rudametkin and Baudry, IEEE S&P 2016). The "
+        "min-entropy is that of the most frequent value alone. The Tsallis entropy of order 2 is "
+        "the probability that two draws have different values.",
+        ranking,
+        {
+            "normalized entropy": ("Normalized", _ratio_text),
+            "min-entropy (bits)": ("Min, bits", page.bits_text),
+            "Tsallis entropy": ("Tsallis", _ratio_text),
+        },
+    )
+    title = f"Differentially private ranking of identifying attributes{words.of_data}"
+    return page.document(title, words, content, {"": release}), pictures
+
+
+def entropy_figure(ranking: _Ranking) -> Any:
+    """Draws the Shannon entropy of each attribute, in the order of the ranking."""
+    bars = [(_short_label(label, row), numbers[_BITS]) for row, (label, numbers) in _rows(ranking)]
+    return page.interval_bars("Shannon entropy", "bits", bars)
+
+
+def _unique_figure(ranking: _Ranking, users: str) -> Any:
+    bars = [
+        (_short_label(label, row), numbers[_UNIQUE]) for row, (label, numbers) in _rows(ranking)
+    ]
+    return page.interval_bars(f"Unique {users}", f"part of {users}", bars, 1)
+
+
+def _rows(ranking: _Ranking) -> Iterator[tuple[int, tuple[str, dict[str, Estimate]]]]:
+    """Yields the entries of the ranking with their rows in tables, from 1 on."""
+    return enumerate(ranking, 1)
+
+
+def _short_label(label: str, row: int) -> str:
+    """Shortens the label of a combination for a picture: by the first letters of each column, or to
+    the number of columns and the row in the tables.
+
+    >>> _short_label("system + language + screen + fonts", 1)
+    'syste+langu+scree+fonts'
+    >>> _short_label(" + ".join("abcdefghij" * 2), 3)
+    '20 columns (row 3)'
+    """
+    columns = label.split(" + ")
+    if len(label) <= _LONGEST_LABEL or len(columns) == 1:
+        return label
+    letters = (_LONGEST_LABEL - len(columns) + 1) // len(columns)
+    if letters < _FEWEST_LETTERS:
+        return f"{len(columns)} columns (row {row})"
+    return "+".join(column[:letters] for column in columns)
+
+
+def _table(
+    title: str,
+    about: str,
+    ranking: _Ranking,
+    columns: dict[str, tuple[str, Callable[[Estimate], str]]],
+) -> str:
+    """Makes a section with a row for each attribute, and a column for each of some numbers."""
+    heads = ("Attribute", *(head for head, _ in columns.values()))
+    rows = [
+        # Labels break on a phone, and intervals do not.
+        (
+            label,
+            *(text(numbers[name]).replace(" ", "\u00a0") for name, (_, text) in columns.items()),
+        )
+        for label, numbers in ranking
+    ]
+    return page.section(title, about, [heads, *rows])
+
+
+def _share_text(estimate: Estimate) -> str:
+    """Formats a share, with its interval below it, short enough for a phone."""
+    low, high = percents(estimate.low, estimate.high, 1)
+    return f"{estimate.value:.1%}\n{low} to {high}"
+
+
+def _ratio_text(estimate: Estimate) -> str:
+    """Formats a number between 0 and 1, with its interval below it, rounded outwards."""
+    low, high = math.floor(estimate.low * 1e4) / 1e4, math.ceil(estimate.high * 1e4) / 1e4
+    return f"{estimate.value:.4f}\n{low:.4f} to {high:.4f}"

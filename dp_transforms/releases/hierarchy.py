@@ -1,0 +1,423 @@
+"""Releases the lists of all groups of a public hierarchy; parents are the unions of their children.
+
+Groups lie in levels, such as states and counties, below the list of everything. Each partition
+counts in one group of each level: one that appears in two counties is two partitions, named by the
+county and itself. So the list of a state has what the lists of its counties have together, and the
+released lists add up in the same way, exactly.
+
+Theorem. The release is epsilon-DP for adding or removing all records of one user, with epsilon the
+sum of the levels' epsilons. Proof, for any value of the secret that keys the bounding:
+
+1. The groups are public: which lists are released does not depend on the records. Records outside
+   of all groups are dropped, each by itself.
+2. A user's own records alone decide which pairs of a leaf group and a partition, at most kappa, are
+   kept. So the bounded inputs, which all levels read, are equal but for that user.
+3. At one level each pair counts in one list: that of the group above its leaf group. So adding the
+   user adds one to at most kappa counts in all lists of the level together, however they are spread
+   over groups. Sorting each list does not increase its L1 distance. Hence the sum over groups of
+   |X_g - Y_g|_1 is at most kappa.
+4. Each list's coordinates get independent noise (``mechanisms.partition.frobenius``) of one rate,
+   c = epsilon_level / kappa. The probability of all drawn coordinates of the level is the product
+   of those of its groups. For neighbours the ratio is at most the product of exp(c |X_g - Y_g|_1),
+   and so at most exp(c kappa) = exp(epsilon_level).
+5. Levels have independent noise, and their epsilons add up: sequential composition.
+6. The lists are computed from the noisy coordinates and public numbers: post-processing. QED.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.budget.budget import Cost
+from dp_transforms.budget.ledger import Request
+from dp_transforms.files.filenames import (
+    COORDINATES_FILE,
+    COORDINATES_HEADER,
+    FREQUENCIES_HEADER,
+    HIERARCHY_FILE,
+)
+from dp_transforms.files.output import csv_lines
+from dp_transforms.files.release_files import read_file, read_statement
+from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE, ReleasedList
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.postprocessing.estimates import Estimate
+from dp_transforms.releases import hierarchy_page
+from dp_transforms.releases.base import (
+    NEIGHBOURS,
+    ReleasedTables,
+    ReleaseSpec,
+    Statement,
+    Tables,
+    amount_entries,
+    bound_entries,
+)
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.lists import (
+    checked_coordinates,
+    list_guarantee,
+    parse_coordinates,
+    parse_lists,
+    price_entries,
+    price_of,
+)
+from dp_transforms.releases.series import Releases
+from dp_transforms.releases.tables import publish
+from dp_transforms.reports.page import Page
+from dp_transforms.reports.phrases import NO_WORDS, Words, amount, bound_words, mechanism_words
+
+if TYPE_CHECKING:
+    from dp_transforms.engines.base import Collections, Engine
+
+Path = tuple[str, ...]
+"""A group's name, after those of the groups above it; () for the list of everything."""
+EVERYTHING = "all"
+MOST_GROUPS = 100_000
+
+
+class PartitionGroups(NamedTuple):
+    """A public table says in which leaf group each partition is; others are in none.
+
+    Attributes:
+      partitions: as text.
+      groups: for each partition the place of its group in ``HierarchySpec.groups``.
+    """
+
+    partitions: tuple[str, ...]
+    groups: tuple[int, ...]
+
+
+def hierarchy_tables(lists: Iterable[tuple[Path, ReleasedList]], statement: Statement) -> Tables:
+    """Returns the tables of lists with their groups, from the top down. Levels below a group's own
+    are empty, and a list without partitions has the row 0,0, so that every group is named."""
+    levels = _level_names(statement)
+
+    def label(path: Path) -> Path:
+        return path + ("",) * (len(levels) - len(path))
+
+    lists = sorted(lists, key=lambda labelled: (len(labelled[0]), labelled[0]))
+    rows = ((*label(path), *row) for path, released in lists for row in list(released) or [(0, 0)])
+    coordinates = (
+        (*label(path), *row) for path, released in lists for row in released.coordinates or ()
+    )
+    columns = csv_lines([levels])[:-1] + b","
+    return {
+        HIERARCHY_FILE: columns + FREQUENCIES_HEADER + csv_lines(rows),
+        COORDINATES_FILE: columns + COORDINATES_HEADER + csv_lines(coordinates),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchySpec(ReleaseSpec):
+    """Specifies the lists of a hierarchy: see ``release_hierarchy`` for arguments and errors.
+
+    Attributes:
+      levels: names of the levels below everything, from the top down.
+      groups: the public leaf groups, each by the names of its groups at all levels.
+      shares: how epsilon is divided: among everything, and each level; equal by default.
+      partition_groups: the leaf group of each partition, if no columns of records say it.
+      most_partitions: public upper bounds on the numbers of partitions of the leaf groups.
+    """
+
+    tables = ReleasedTables(HIERARCHY_FILE, hierarchy_tables)
+
+    levels: Sequence[str]
+    groups: Sequence[Path]
+    epsilon: Number
+    max_partitions_per_user: int
+    shares: Sequence[Number] | None = None
+    partition_groups: PartitionGroups | None = None
+    most_partitions: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", _names("levels", self.levels))
+        object.__setattr__(self, "groups", _paths(self.groups, len(self.levels)))
+        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        if self.shares is not None:
+            object.__setattr__(self, "shares", tuple(self.shares))
+        _ = self.mechanisms
+        if self.partition_groups is not None:
+            _check_partitions(self.partition_groups, len(self.groups))
+            if self.most_partitions is None:
+                counts = Counter(self.partition_groups.groups)
+                most = tuple(counts[place] for place in range(len(self.groups)))
+                object.__setattr__(self, "most_partitions", most)
+        if self.most_partitions is not None:
+            most = tuple(self.most_partitions)
+            if len(most) != len(self.groups) or not all(
+                isinstance(number, int) and 0 <= number <= MAX_VALUE for number in most
+            ):
+                raise ValueError(
+                    "most_partitions must be integers from 0, one for each of the "
+                    f"{len(self.groups):,} groups"
+                )
+            object.__setattr__(self, "most_partitions", most)
+
+    @functools.cached_property
+    def level_epsilons(self) -> tuple[Fraction, ...]:
+        """Returns the cost of the list of everything, and of the lists of each level."""
+        number = len(self.levels) + 1
+        if self.shares is None:
+            shares = [Fraction(1)] * number
+        else:
+            shares = [exact_fraction("shares", share) for share in self.shares]
+        if len(shares) != number or min(shares) <= 0:
+            raise ValueError(
+                f"shares must be {number} positive numbers: for the list of everything, and for "
+                f"each of the {number - 1} levels"
+            )
+        whole = PrivacyBudget(self.epsilon).epsilon
+        return tuple(whole * share / sum(shares) for share in shares)
+
+    @functools.cached_property
+    def mechanisms(self) -> tuple[FrobeniusMechanism, ...]:
+        """Returns the mechanism of all lists of each level, everything first."""
+        return tuple(
+            FrobeniusMechanism(epsilon, self.max_partitions_per_user)
+            for epsilon in self.level_epsilons
+        )
+
+    @functools.cached_property
+    def paths(self) -> tuple[tuple[Path, ...], ...]:
+        """Returns the groups of each level in order, everything first."""
+        return tuple(
+            tuple(sorted({group[:depth] for group in self.groups}))
+            for depth in range(len(self.levels) + 1)
+        )
+
+    @functools.cached_property
+    def parents(self) -> tuple[tuple[int, ...], ...]:
+        """Returns for each level below everything the place of each group's parent in ``paths``."""
+        places = [{path: place for place, path in enumerate(level)} for level in self.paths]
+        return tuple(
+            tuple(above[path[:-1]] for path in level)
+            for above, level in zip(places, self.paths[1:], strict=False)
+        )
+
+    @property
+    def names_of_columns(self) -> list[Sequence[str]]:
+        """Returns the names of groups in each column of records that says in which one they are."""
+        if self.partition_groups is not None:
+            return []
+        return [tuple({path[-1] for path in level}) for level in self.paths[1:]]
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        # All lists of a level together have the range of one.
+        return tuple(
+            Request(title, Cost(price_of(mechanism), mechanism.loss_range))
+            for title, mechanism in zip(self._titles, self.mechanisms, strict=True)
+        )
+
+    @property
+    def _titles(self) -> list[str]:
+        return ["list of everything", *(f"lists by {level}" for level in self.levels)]
+
+    def release(self, engine: Engine) -> Collections:
+        return engine.hierarchy(self)
+
+    def guarantee(self, bounded_by_job: bool) -> Statement:
+        bound = bound_entries(self.max_partitions_per_user, bounded_by_job=True)
+        statement = list_guarantee(self.mechanisms[0], NEIGHBOURS, bound)
+        statement |= amount_entries("epsilon", self.cost.epsilon)
+        statement["composition"] = "parallel within a level, sequential otherwise"
+        statement["adds_up"] = "each list is the union of those of the groups below it"
+        statement["levels"] = [
+            {"level": level, "groups": len(paths), **price_entries(mechanism)}
+            for level, paths, mechanism in zip(
+                [EVERYTHING, *self.levels], self.paths, self.mechanisms, strict=True
+            )
+        ]
+        return statement
+
+
+def _names(what: str, names: Any) -> Path:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError(f"{what} must be several names, got {shown(names)}")
+    names = tuple(names)
+    named = all(isinstance(name, str) and name for name in names)
+    if not names or not named or len(set(names)) < len(names):
+        raise ValueError(f"{what} must be different names, as text, one at least")
+    taken = {"user", "partition", "list"} & set(names)
+    if taken:
+        raise ValueError(f"{what} cannot have the name {min(taken)!r}: rename the column")
+    return names
+
+
+def _paths(groups: Any, depth: int) -> tuple[Path, ...]:
+    if isinstance(groups, str) or not isinstance(groups, Iterable):
+        raise ValueError(f"groups must be several tuples of names, got {shown(groups)}")
+    paths = tuple(tuple(group) if not isinstance(group, str) else (group,) for group in groups)
+    if not 1 <= len(paths) <= MOST_GROUPS:
+        raise ValueError(f"groups must be 1 to {MOST_GROUPS:,}, got {len(paths):,}")
+    if not all(
+        len(path) == depth and all(isinstance(name, str) and name for name in path)
+        for path in paths
+    ):
+        raise ValueError(
+            f"each of groups must have a name, as text that is not empty, at each of the {depth} "
+            "levels"
+        )
+    if len(set(paths)) < len(paths):
+        raise ValueError("groups must be different: one is given twice")
+    return paths
+
+
+def _check_partitions(table: PartitionGroups, groups: int) -> None:
+    if len(set(table.partitions)) < len(table.partitions):
+        raise ValueError("each partition must be in one group: a partition is given twice")
+    if len(table.partitions) != len(table.groups) or not all(
+        0 <= group < groups for group in table.groups
+    ):
+        raise ValueError("partition_groups must give each partition the place of a group")
+
+
+class _AddedUp(ListRelease):
+    """A list that adds up with others. Its numbers are those of the list, and intervals are widened
+    to hold them where they do not."""
+
+    def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
+        low, high = super()._ends(name, index, value, confidence)
+        return min(low, value), max(high, value)
+
+
+class HierarchyReleases(Releases):
+    """Maps the path of each group, such as ("Texas", "Harris"), to its list; () is everything.
+
+    Lists add up exactly: the list of a group has the partitions of ``children(path)`` together.
+    Intervals are proved for each group, by the noise of its own coordinates.
+
+    Attributes:
+      statement: the joint guarantee, as in privacy.json.
+    """
+
+    _file_name = HIERARCHY_FILE
+
+    def __init__(self, lists: Mapping[Path, ReleasedList], statement: Mapping[str, Any]):
+        prices = statement["levels"]
+        common = {name: value for name, value in statement.items() if name not in _OF_ALL}
+        paths = sorted(lists, key=lambda path: (len(path), path))
+        releases = {
+            path: _AddedUp(lists[path], {**common, **prices[len(path)], "group": " / ".join(path)})
+            for path in paths
+        }
+        super().__init__(releases, "group")
+        self.statement = dict(statement)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Returns the names of the levels below everything."""
+        return tuple(_level_names(self.statement))
+
+    def children(self, path: Path) -> list[Path]:
+        """Returns the paths of the groups one level below a group."""
+        return [other for other in self if other[:-1] == tuple(path) and other]
+
+    def level(self, name: str) -> dict[Path, ListRelease]:
+        """Returns the lists of a level, such as "county", or of everything as "all".
+
+        Raises:
+          ValueError: there is no such level.
+        """
+        names = [EVERYTHING, *self.levels]
+        if name not in names:
+            raise ValueError(f"level must be one of {', '.join(names)}, got {shown(name)}")
+        depth = names.index(name)
+        return {path: release for path, release in self.items() if len(path) == depth}
+
+    @property
+    def labels(self) -> list[str]:
+        return [" / ".join(path) or "everything" for path in self]
+
+    def _label_columns(self, name: Path) -> dict[str, str]:
+        padded = name + ("",) * (len(self.levels) - len(name))
+        return dict(zip(self.levels, padded, strict=True))
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes the lists into a directory, as a job does: see ``ListRelease.save``."""
+        publish({directory: self}, overwrite)
+
+    def page(self, words: Words = NO_WORDS) -> Page:
+        return hierarchy_page.hierarchy_page(self, words)
+
+    def _figure(self) -> Any:
+        return hierarchy_page.hierarchy_figure(self, NO_WORDS)
+
+    def _columns(self) -> dict[str, Any]:
+        names = [self._label_columns(path) for path in self]
+        columns: dict[str, Any] = {level: [name[level] for name in names] for level in self.levels}
+        for number, method in _NUMBERS.items():
+            estimates = [method(release) for release in self.values()]
+            for end in ("value", "low", "high"):
+                label = number if end == "value" else f"{number}, {end}"
+                columns[label] = [getattr(estimate, end) for estimate in estimates]
+        return columns
+
+    @property
+    def _words(self) -> int:  # type: ignore[override]
+        return len(self.levels)
+
+    def statement_words(self) -> list[str]:
+        return statement_words(self.statement)
+
+    def _tables(self) -> Tables:
+        lists = ((path, release.released) for path, release in self.items())
+        return hierarchy_tables(lists, dict(self.statement))
+
+
+_OF_ALL = ("levels", "composition", "adds_up")
+"""These fields of a statement concern several groups together."""
+
+
+def statement_words(statement: Mapping[str, Any]) -> list[str]:
+    """Puts the privacy.json of a hierarchy into paragraphs that a publisher can paste."""
+    parts = [
+        f"{amount(entry['epsilon'])} for the "
+        + (f"lists by {entry['level']}" if place else "list of everything")
+        for place, entry in enumerate(statement["levels"])
+    ]
+    return [
+        "These lists were released together under pure epsilon-differential privacy with epsilon "
+        f"= {amount(statement['epsilon'])}. The privacy unit is one user; neighbouring data sets: "
+        f"{statement['neighbours']}.",
+        f"Epsilon adds up from: {', '.join(parts)}. A partition counts in one group of each level, "
+        "so one user moves all lists of a level together by no more than one list. The groups are "
+        "public. The list of each group has the partitions of the groups below it together.",
+        bound_words(statement),
+        mechanism_words((entry["mechanism"] for entry in statement["levels"]), "users"),
+    ]
+
+
+_NUMBERS: dict[str, Callable[[ListRelease], Estimate]] = {
+    "partitions": ListRelease.number_of_partitions,
+    "total": ListRelease.total,
+}
+
+
+def _level_names(statement: Mapping[str, Any]) -> list[str]:
+    return [entry["level"] for entry in statement["levels"][1:]]
+
+
+def read(directory: str) -> HierarchyReleases:
+    """Reads the lists of a hierarchy in a directory."""
+    statement = read_statement(directory)
+    columns = csv_lines([_level_names(statement)])[:-1] + b","
+    lists = parse_lists(read_file(directory, HIERARCHY_FILE), columns + FREQUENCIES_HEADER)
+    arms = parse_coordinates(read_file(directory, COORDINATES_FILE), columns + COORDINATES_HEADER)
+    released = {}
+    for label, frequency_list in lists.items():
+        path = tuple(name for name in label if name)
+        coordinates = checked_coordinates(
+            directory, arms[label], statement["levels"][len(path)], statement["sensitivity"]
+        )
+        columns_of_list = frequency_list.frequencies, frequency_list.multiplicities
+        released[path] = ReleasedList(*columns_of_list, None, coordinates)
+    return HierarchyReleases(released, statement)

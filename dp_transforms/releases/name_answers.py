@@ -1,0 +1,544 @@
+"""Answers about names: the users of each, what is not named, and how much is missing.
+
+All is computed from releases alone: the names, perhaps a list and a survey of degrees of the same
+records. ``postprocessing.name_counts`` estimates users, ``postprocessing.dropped_users`` and
+``postprocessing.unnamed`` prove intervals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from dp_transforms.files.filenames import COUNTS
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.decimals import positive_integer
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace, IntegerNoise
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.selection import (
+    MeasuredSelection,
+    NoisyCountStrategy,
+    SelectionStrategy,
+    make_strategy,
+)
+from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
+from dp_transforms.mechanisms.selection.rounds import RoundPlan
+from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.postprocessing.dropped_users import DroppedUsers
+from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
+    Estimate,
+    around,
+    failure_probability,
+)
+from dp_transforms.postprocessing.unnamed import UnnamedBound, most_unnamed_users
+from dp_transforms.releases.all_records import AllRecordsRelease, decoded_survey
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.reports.phrases import drops_records, some
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dp_transforms.postprocessing.name_counts import CountModel, CountNoise
+    from dp_transforms.releases.names import NamesRelease
+
+USERS = ("users", "low", "high")
+"""The last columns of a table of names with estimates."""
+COUNT_NOISE = "count_noise"
+"""The entry of a statement about the noise of counts that were made after the selection."""
+NOT_NAMED = "not_named"
+"""The entry of a statement about partitions that were not named."""
+
+
+@dataclass(frozen=True)
+class NameCount:
+    """What a release tells of the users of one partition.
+
+    Attributes:
+      is_named: whether the partition was named.
+      users: an estimate; None where there is none.
+      low, high: the ends of an interval, which belong to it; ``high`` is infinite if nothing is
+        known.
+      of: which users these are: "all" who have the partition, those whose records "count" after
+        bounding, or, if it is a number, those who have at most so many partitions.
+      confidence: of the interval by itself, for a partition that was chosen before the release was
+        seen; for a named one also given that it is named.
+
+    >>> print(NameCount(True, 169, 160, 177))
+    169 users (160 to 177, 95% confidence)
+    >>> print(NameCount(False, None, 0, 13, of="count"))
+    not named: at most 13 users that count (95% confidence)
+    """
+
+    is_named: bool
+    users: int | None
+    low: int
+    high: float
+    of: str | int = "all"
+    confidence: float = CONFIDENCE
+
+    def __str__(self) -> str:
+        which = {"all": "", "count": " that count"}.get(
+            str(self.of), f" of at most {self.of} partitions each"
+        )
+        sure = f"{100 * self.confidence:.15g}% confidence"
+        if self.users is not None:
+            high = "" if math.isinf(self.high) else f"{self.high:,.0f}"
+            ends = f"{self.low:,} to {high}" if high else f"{self.low:,} or more"
+            return f"{some(self.users, 'user')}{which} ({ends}, {sure})"
+        if self.is_named:
+            return "named: there is no count"
+        if math.isinf(self.high):
+            return "not named: nothing can be said about its users"
+        return f"not named: at most {some(int(self.high), 'user')}{which} ({sure})"
+
+
+class Missing(NamedTuple):
+    """How much the partitions hold that are not named: of all records if there is a survey beside
+    the list, otherwise of the records that count.
+
+    Attributes:
+      partitions: how many they are.
+      contributions: their users, added up over partitions.
+      share: the part of all contributions (0 to 1) that is theirs.
+    """
+
+    partitions: Estimate
+    contributions: Estimate
+    share: Estimate
+
+
+def strategy_of(statement: Mapping[str, Any]) -> SelectionStrategy | None:
+    """Returns the strategy of a privacy.json; None if this version of the library does not make
+    one with the same description, so that nothing can be said of its probabilities."""
+    replaces = statement.get("neighbours", "").startswith("replace")
+    options = {
+        "max_partitions_per_user": statement["max_partitions_per_user"],
+        "pre_threshold": statement["pre_threshold"],
+        "neighbours": REPLACE if replaces else ADD_OR_REMOVE,
+    }
+    if "composition" in statement:
+        options["composition"] = statement["composition"]
+    epsilon, delta = (Fraction(statement[f"{name}_exact"]) for name in ("epsilon", "delta"))
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        strategy = make_strategy(statement["strategy"], epsilon, delta, **options)
+        described = strategy.describe()
+        described.pop("neighbours")
+        if any(statement.get(name) != value for name, value in described.items()):
+            return None
+        plan = statement.get("plan")
+        if not isinstance(strategy, MeasuredSelection) or plan is None:
+            return strategy
+        parts = {name: plan[name] for name in RoundPlan._fields}
+        return strategy.planned(
+            RoundPlan(**parts | {"counts_share": Fraction(plan["counts_share"])})
+        )
+    return None
+
+
+def unnamed_entries(strategy: SelectionStrategy, bounded_before: bool) -> Mapping[str, Any]:
+    """Returns the entries of a statement about partitions that the strategy does not name."""
+    bound = most_unnamed_users(strategy, bounded_before=bounded_before)
+    if bound.users is None:
+        return {}
+    entry: dict[str, Any] = {"users_at_most": bound.users, "confidence": CONFIDENCE}
+    if bound.of_at_most is not None:
+        entry["of_users_with_at_most"] = bound.of_at_most
+    return {NOT_NAMED: entry}
+
+
+class NameAnswers:
+    """Answers of a release of names, see ``NamesRelease``."""
+
+    names: pa.Table
+    statement: Mapping[str, Any]
+    frequency_list: ListRelease | None
+    degrees: ReleasedDegrees | None
+
+    def beside(
+        self, frequency_list: ListRelease, degrees: ReleasedDegrees | None = None
+    ) -> NamesRelease:
+        """Returns the names with what a list, and a survey of degrees, of the same records tell of
+        them. It costs nothing.
+
+        Args:
+          frequency_list: a list of the same records.
+          degrees: degrees of the same users, as ``choose-kappa`` releases them, if the list has no
+            survey.
+
+        Raises:
+          ValueError: the list is of other columns, or it keeps other records, and no degrees say
+            which.
+        """
+        mine, others = self.statement, frequency_list.statement
+        if mine.get("partition_columns") != others.get("partition_columns"):
+            raise ValueError("frequency_list must be of the same partition columns as the names")
+        made = dataclasses.replace(
+            cast("NamesRelease", self), frequency_list=frequency_list, degrees=degrees
+        )
+        kappas = [statement["max_partitions_per_user"] for statement in (mine, others)]
+        if (self._drops or drops_records(others)) and made._survey is None:
+            if kappas[0] != kappas[1]:
+                raise ValueError(
+                    f"frequency_list keeps at most {kappas[1]} partitions of each user, and the "
+                    f"names {kappas[0]}: release both at one kappa, or the list with a survey"
+                )
+        return made
+
+    @cached_property
+    def list_that_agrees(self) -> ListRelease | None:
+        """Returns the list beside the names, raised where the names prove it too low; None without
+        a list. For every t it has at least as many partitions with t users as there are names
+        with that many, and its total is at least their sum."""
+        released = self.frequency_list
+        if released is None or not len(self):
+            return released
+        from dp_transforms.postprocessing.name_counts import agreeing
+
+        users = np.ones(len(self), np.int64) if self._table is None else self._table[0]
+        named = FrequencyList.from_counts(users)
+        if isinstance(released, AllRecordsRelease) and not self.is_about_all_records:
+            return released
+        if not isinstance(released, AllRecordsRelease) and self._drops and self._survey is not None:
+            # The estimates are about all records, and the list is about fewer.
+            named = FrequencyList.from_counts(np.ones(len(self), np.int64))
+            users = np.ones(len(self), np.int64)
+        _, raised = agreeing(users.astype(float), users, users.astype(float), released.released)
+        before = released.released
+        with_coordinates = ReleasedList(
+            raised.frequencies, raised.multiplicities, before.mechanism, before.coordinates
+        )
+        return dataclasses.replace(released, released=with_coordinates, named=named)
+
+    # Which records the numbers are about.
+
+    @property
+    def _drops(self) -> bool:
+        """Tells whether bounding may have dropped records, as far as the statement says."""
+        return drops_records(self.statement)
+
+    @property
+    def _survey(self) -> ReleasedDegrees | None:
+        """Returns the degrees of users in all records, if they are known."""
+        if self.degrees is not None:
+            return self.degrees
+        if isinstance(self.frequency_list, AllRecordsRelease):
+            return self.frequency_list.degrees
+        return None
+
+    @property
+    def is_about_all_records(self) -> bool:
+        """Tells whether the estimated users are those in all records, rather than those whose
+        records count after bounding."""
+        return not self._drops or self._survey is not None
+
+    @cached_property
+    def _counted(self) -> Mapping[str, Any] | None:
+        """Returns what the statement says of counts that were made after the selection."""
+        entry: Mapping[str, Any] | None = self.statement.get(COUNT_NOISE)
+        return entry
+
+    @property
+    def _bound_of_counts(self) -> int:
+        """Returns how many partitions of a user count in the noisy counts."""
+        entry = self._counted if self._counted is not None else self.statement
+        return int(entry["max_partitions_per_user"])
+
+    # The users of named partitions.
+
+    @cached_property
+    def _noise(self) -> CountNoise | None:
+        """Returns how the noisy counts came about; None if it is not known."""
+        if not self.statement["noisy_counts"] or "public_partitions" in self.statement:
+            return None
+        from dp_transforms.postprocessing.name_counts import (
+            CountsAfterSelection,
+            ThresholdedCounts,
+        )
+
+        if self._counted is not None:
+            if "sigma2_exact" in self._counted:
+                noise: IntegerNoise = RoundedGaussian(Fraction(self._counted["sigma2_exact"]))
+            else:
+                noise = DiscreteLaplace(Fraction(self._counted["scale_exact"]))
+            return CountsAfterSelection(noise)
+        strategy = strategy_of(self.statement)
+        return ThresholdedCounts(strategy) if isinstance(strategy, NoisyCountStrategy) else None
+
+    @cached_property
+    def _model(self) -> CountModel | None:
+        """Returns the model of the true numbers of users; None if nothing is known beyond the noisy
+        counts."""
+        from dp_transforms.postprocessing.name_counts import CountModel, Thinning
+
+        released, survey = self.frequency_list, self._survey
+        thins = self._drops and survey is not None
+        if released is None:
+            # Which part of the records counts hangs on what else was named, which a list tells.
+            if not thins or self._counted is not None:
+                return None
+            thinning = Thinning(decoded_survey(survey), self._bound_of_counts)
+            return CountModel.without_list(float(self._noisy.max(initial=0)), thinning)
+        bounded = released.bounded if isinstance(released, AllRecordsRelease) else released
+        of_list = int(released.statement["max_partitions_per_user"])
+        same = of_list == self._bound_of_counts and self._counted is None
+        if not thins:
+            # Then both are about the same records.
+            return CountModel.of_list(bounded.released, of_list) if same else None
+        decoded, named = decoded_survey(survey), None
+        if same:
+            return CountModel.of_list(bounded.released, of_list, decoded)
+        if self._counted is not None:
+            # The named partitions are about the largest.
+            named = self._list_of_counts.at_ranks(np.arange(1, len(self) + 1))
+        thinning = Thinning(decoded, self._bound_of_counts, named)
+        return CountModel.of_list(bounded.released, of_list, decoded, thinning)
+
+    @property
+    def _noisy(self) -> IntArray:
+        noisy: IntArray = self.names[COUNTS[0]].to_numpy().astype(np.int64)
+        return noisy
+
+    @property
+    def has_estimates(self) -> bool:
+        """Tells whether more than noisy counts is known of the users of each name."""
+        return self._table is not None
+
+    def _proved(self, confidence: float) -> tuple[IntArray, FloatArray]:
+        """Returns the ends of proved intervals, each with this confidence given that its partition
+        is named."""
+        noise = self._noise
+        assert noise is not None
+        failure = failure_probability(confidence)
+        low, high = noise.intervals(self._noisy, confidence)
+        if self._drops and self._survey is not None:
+            # Half of what the upper end may fail is for the noise, a quarter for the degrees, and a
+            # quarter for the random choice of what counts.
+            _, high = noise.intervals(self._noisy, 1 - failure / 2)
+            dropped = DroppedUsers(self._survey, self._bound_of_counts, failure / 8)
+            return np.maximum(low, 1), np.maximum(dropped.most_users(high, failure / 8), 1)
+        return np.maximum(low, 1), np.maximum(high, 1).astype(float)
+
+    @cached_property
+    def _table(self) -> tuple[IntArray, IntArray, FloatArray] | None:
+        """Returns the estimates and both ends of their intervals; None if there are none."""
+        if self._noise is None or self._model is None:
+            return None
+        from dp_transforms.postprocessing.name_counts import (
+            NameCounts,
+            agreeing,
+            noise_deviation,
+        )
+
+        means = NameCounts(self._noisy, self._noise, self._model).means()
+        low, high = self._proved(CONFIDENCE)
+        if self.frequency_list is None:
+            users = np.clip(np.rint(means), low, np.minimum(high, 2.0**53)).astype(np.int64)
+        else:
+            better = self._model.deviation < noise_deviation(self._noise.noise)
+            users, _ = agreeing(means, low, high, self._list_of_counts, better)
+        return users, low, high
+
+    @cached_property
+    def _list_of_counts(self) -> FrequencyList:
+        """Returns the list of the records that the estimates are about."""
+        released, survey = self.frequency_list, self._survey
+        assert released is not None
+        if isinstance(released, AllRecordsRelease):
+            return released.released if self._drops else released.bounded.released
+        if not self._drops or survey is None:
+            return released.released
+        from dp_transforms.postprocessing.all_records import estimate_all_records
+
+        kappa = int(released.statement["max_partitions_per_user"])
+        return estimate_all_records(released.released, kappa, decoded_survey(survey))
+
+    def model_intervals(self, confidence: float = CONFIDENCE) -> tuple[FloatArray, FloatArray]:
+        """Returns ends of intervals of the model for the users of each name, in the order of the
+        table: shorter than the proved ones, and as good as the model.
+
+        Raises:
+          ValueError: there are no estimates, see ``has_estimates``.
+        """
+        if self._noise is None or self._model is None:
+            raise ValueError(
+                "there are no estimates of users: they need noisy counts, and a list or a survey "
+                "of the same records"
+            )
+        from dp_transforms.postprocessing.name_counts import NameCounts
+
+        return NameCounts(self._noisy, self._noise, self._model).model_intervals(confidence)
+
+    # The names as a collection.
+
+    def _keys(self) -> list[Any]:
+        """Returns the names: values, or tuples of them if partitions have several columns."""
+        width = self.names.num_columns - (len(COUNTS) if self.statement["noisy_counts"] else 0)
+        columns = [self.names.column(place).to_pylist() for place in range(width)]
+        return columns[0] if width == 1 else list(zip(*columns, strict=True))
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        return {name: place for place, name in enumerate(self._keys())}
+
+    def __len__(self) -> int:
+        return int(self.names.num_rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __getitem__(self, name: Any) -> NameCount:
+        place = self._places.get(name)
+        return self.at_most(name) if place is None else self._count_at(place)
+
+    def top(self, k: int) -> list[tuple[Any, NameCount]]:
+        """Returns the k names with the most users, and what is known of each; fewer if there are
+        not so many. Each interval holds by itself.
+
+        Raises:
+          ValueError: k is not a positive integer, or the names have no counts.
+        """
+        k = positive_integer("k", k)
+        if not self.statement["noisy_counts"]:
+            raise ValueError("these names have no counts: release them with counts=True")
+        users = self._noisy if self._table is None else self._table[0]
+        order = np.argsort(-users, kind="stable")[:k].tolist()
+        keys = self._keys()
+        return [(keys[place], self._count_at(place)) for place in order]
+
+    def _count_at(self, place: int) -> NameCount:
+        of = "all" if self.is_about_all_records else "count"
+        if not self.statement["noisy_counts"]:
+            return NameCount(True, None, 1, math.inf, of)
+        if self._table is not None:
+            users, low, high = self._table
+            return NameCount(True, int(users[place]), int(low[place]), float(high[place]), of)
+        noisy, low_end, high_end = (self.names[name][place].as_py() for name in COUNTS)
+        of = "count" if self._drops else "all"
+        return NameCount(True, noisy, low_end, high_end, of)
+
+    # What is not named.
+
+    def at_most(self, name: Any, confidence: float = CONFIDENCE) -> NameCount:
+        """Tells how many users a partition has at most that is not in the table, whether it exists
+        or not. The confidence is over the randomness of the selection and, where numbers are about
+        all records, of the survey, for a partition that you chose before you saw the table.
+
+        Raises:
+          ValueError: the partition is named: ask for ``names[name]``; or the confidence is not
+            between 0 and 1.
+        """
+        if name in self:
+            raise ValueError("this partition is named: names[name] tells its users")
+        return self._unnamed(confidence)
+
+    def _unnamed(self, confidence: float = CONFIDENCE) -> NameCount:
+        failure = failure_probability(confidence)
+        survey = self._survey
+        if self._drops and survey is not None:
+            bound = self._unnamed_bound(1 - failure / 2)
+            if bound.users is None:
+                return NameCount(False, None, 0, math.inf, "all", confidence)
+            kept = self.statement["max_partitions_per_user"]
+            dropped = DroppedUsers(survey, bound.of_at_most or kept, failure / 4)
+            if bound.of_at_most is not None:
+                # Users of more partitions come on top, all of them.
+                high = bound.users + dropped.most_dropping
+            else:
+                (high,) = dropped.most_users(np.array([bound.users]), failure / 4).tolist()
+            return NameCount(False, None, 0, high, "all", confidence)
+        bound = self._unnamed_bound(confidence)
+        of: str | int = "count" if self._drops else "all"
+        if bound.of_at_most is not None:
+            of = bound.of_at_most
+        high = math.inf if bound.users is None else bound.users
+        return NameCount(False, None, 0, high, of, confidence)
+
+    def _unnamed_bound(self, confidence: float) -> UnnamedBound:
+        entry = self.statement.get(NOT_NAMED)
+        if entry is not None and entry["confidence"] == confidence:
+            return UnnamedBound(entry["users_at_most"], entry.get("of_users_with_at_most"))
+        strategy = strategy_of(self.statement)
+        if strategy is None:
+            return UnnamedBound(None)
+        # A plan may let fewer partitions count than users were bounded to.
+        before = "in each round" not in self.statement["max_partitions_per_user_is"] and (
+            strategy.max_partitions_per_user == self.statement["max_partitions_per_user"]
+        )
+        return most_unnamed_users(strategy, confidence, bounded_before=before)
+
+    def missing(self, confidence: float = CONFIDENCE) -> Missing | None:
+        """Tells how much the partitions hold that are not named, by the list beside the names; None
+        without a list. Intervals are proved: at most the largest frequencies of the list are named.
+        """
+        released = self.frequency_list
+        if released is None or not len(released.released):
+            return None
+        answers = released
+        if isinstance(released, AllRecordsRelease) and not self.is_about_all_records:
+            answers = released.bounded
+        number, each = len(self), 1 - failure_probability(confidence) / 3
+        partitions = answers.number_of_partitions(confidence)
+        total = answers.total(each)
+        named, named_low = self._sum_of_named(answers, failure_probability(confidence) / 3)
+        top = answers.sum_of_top(number, each).high if number else 0
+        low, high = max(total.low - top, 0), max(total.high - named_low, 0)
+        value = max(total.value - named, 0)
+        share = (value / total.value, low / total.high, 1.0)
+        if math.isinf(total.high):
+            share = (share[0], 0.0, 1.0)
+        elif total.high:
+            share = (*share[:2], min(high / max(high + named_low, 1), 1.0))
+        return Missing(
+            around(
+                max(partitions.value - number, 0),
+                max(partitions.low - number, 0),
+                max(partitions.high - number, 0),
+                confidence,
+            ),
+            around(value, low, high, confidence),
+            around(*share, confidence),
+        )
+
+    def _sum_of_named(self, answers: ListRelease, failure: float) -> tuple[float, float]:
+        """Returns the estimated sum of the users of named partitions, and a lower bound."""
+        if not len(self):
+            return 0, 0
+        of_all = isinstance(answers, AllRecordsRelease) or not self._drops
+        if self._table is None or of_all != self.is_about_all_records:
+            # The named ones are about the largest.
+            return answers.sum_of_top(len(self)).value, len(self)
+        low, _ = self._proved(1 - 2 * failure / len(self))
+        return int(self._table[0].sum()), int(low.sum())
+
+    def about_unnamed(self) -> list[str]:
+        """Returns sentences, without full stops, about the partitions that are not named."""
+        lines = []
+        if NOT_NAMED in self.statement or self.statement["strategy"] not in ROUNDS:
+            bound = self._unnamed()
+            if not math.isinf(bound.high):
+                text = str(bound).removeprefix("not named: ")
+                lines.append(f"A partition that is not named has {text}")
+        missing = self.missing()
+        if missing is not None:
+            lines.append(
+                f"Partitions that are not named: {missing.partitions}; their share of all "
+                f"contributions: {missing.share}"
+            )
+        return lines
+
+
+ROUNDS = ("renyi_rounds", "measured")
+"""Strategies that take seconds to make anew: what is not named is said if the statement says it."""

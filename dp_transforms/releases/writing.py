@@ -1,0 +1,85 @@
+"""Writes the elements of releases into directories.
+
+On Beam these functions travel to workers by the names of their modules: so they are in the library,
+which workers have under one name, however the job was started.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dp_transforms.budget.entry import BudgetEntry
+from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.releases.base import ReleasedTables, Statement
+from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.list_and_names import name_tables_beside
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes a release into a directory. On Beam it is pickled.
+
+    Attributes:
+      directory: receives the files.
+      statement: the privacy.json without what is known only when the release is made.
+      tables: makes the content of the files, see ``ReleasedTables``.
+      period: the name of the release's period, if it has one.
+    """
+
+    directory: ReleaseDirectory
+    statement: Statement
+    tables: ReleasedTables
+    period: str | None = None
+
+    def __call__(
+        self, budget_entry: BudgetEntry, released: Iterable[Any], others: Iterable[Statement] = ()
+    ) -> None:
+        """Writes the elements of a release and the statement, with entries of ``others``."""
+        statement = self.statement | budget_entry.statement
+        if self.period is not None:
+            statement["period"] = self.period
+        for entries in others:
+            statement |= entries
+        elements = list(released)
+        statement |= self.tables.entries(elements)
+        content = functools.partial(self.tables.make, elements, statement)
+        self.directory.publish(content, statement, budget_entry)
+
+
+def write_both(
+    writers: Sequence[Writer],
+    budget_entry: BudgetEntry,
+    lists: Iterable[Any],
+    selected: Iterable[Any],
+    *others: Iterable[Statement],
+) -> None:
+    """Writes the list and the names, with estimates of their users by the list."""
+    of_list, of_names = writers
+    (released_list,) = lists
+    of_list(budget_entry, [released_list])
+    released = ListRelease(released_list, of_list.statement | budget_entry.statement)
+    make = functools.partial(name_tables_beside, released)
+    of_names_beside = replace(of_names, tables=of_names.tables._replace(make=make))
+    of_names_beside(budget_entry, selected, *others)
+
+
+def write_periods(
+    writers: Mapping[str, Writer], budget_entry: BudgetEntry, elements: Iterable[Any]
+) -> None:
+    """Writes the release of each period, from pairs with its list, or from tables of names with the
+    period in the column ``list``."""
+    import pyarrow.compute as pc
+
+    released: dict[str, list[Any]] = {period: [] for period in writers}
+    for element in elements:
+        if isinstance(element, tuple):
+            period, released_list = element
+            released[period].append(released_list)
+        else:
+            for period in pc.unique(element["list"]).to_pylist():
+                released[period].append(element.filter(pc.equal(element["list"], period)))
+    for period, write in writers.items():
+        write(budget_entry, released[period])

@@ -1,0 +1,113 @@
+"""Releases frequency lists of a public hierarchy of groups, such as counties in states, which add
+up. See ``dp_transforms.releases.hierarchy`` for the privacy argument."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+
+from dp_transforms.files.filenames import HIERARCHY_FILE, REPORT_FILE
+from dp_transforms.mechanisms.decimals import ExactNumber
+from dp_transforms.releases import HierarchySpec
+from dp_transforms.releases.hierarchy import PartitionGroups
+from pipelines import job_flags
+from pipelines.command_line import JobParser, require
+from pipelines.release_job import PreparedRelease, release_command, release_of
+
+_EPILOG = f"""\
+The output directory receives {HIERARCHY_FILE} (the levels' columns, then
+frequency,multiplicity: in this group, multiplicity partitions have frequency users each) and
+privacy.json (the guarantee). Rows of a group leave the columns of lower levels empty, and rows of
+the list of everything leave all of them empty. An empty list has one row, with 0,0. The list of
+each group has exactly the partitions of the groups below it together.
+
+--groups is a CSV file with the levels' columns, and a line for each group of the lowest level. It
+is public: make it without looking at the records. Records of other groups are left out. If it also
+has the column of partitions, with a line for each partition, records need no columns of levels.
+
+example:
+  python -m pipelines.release_hierarchy --input='homes/*.csv' --user_column=person
+      --partition_column=home --levels=state,county --groups=counties.csv --epsilon=1
+      --max_partitions_per_user=1 --output=release
+"""
+
+
+def make_parser() -> JobParser:
+    parser = JobParser(
+        "pipelines.release_hierarchy",
+        "Release how many users partitions have, for all groups of a public hierarchy, in lists "
+        "that\nadd up exactly, under differential privacy for adding or removing all records of "
+        "one user.",
+        _EPILOG,
+    )
+    job_flags.add_input_flags(parser)
+    groups = parser.add_argument_group("hierarchy")
+    groups.add_argument(
+        "--levels",
+        type=_levels,
+        metavar="COLUMN,...",
+        help="the columns of groups, from the highest level to the lowest",
+    )
+    groups.add_argument(
+        "--groups", metavar="FILE", help="the public groups: a CSV file with a header, see below"
+    )
+    groups.add_argument(
+        "--shares",
+        type=_shares,
+        metavar="NUMBER,...",
+        help="how epsilon is divided: a number for the list of everything, and one for each level; "
+        "equal by default",
+    )
+    privacy = job_flags.add_release_flags(
+        parser,
+        cost="what all lists cost together",
+        max_partitions="keep at most KAPPA partitions of each user in all groups together, chosen "
+        "at random",
+        lists=False,
+    )
+    privacy.add_argument(
+        "--report",
+        action="store_true",
+        help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: report)",
+    )
+    parser.add_common_flags()
+    return parser
+
+
+@release_command(make_parser)
+def main(flags: argparse.Namespace) -> PreparedRelease:
+    # Readers need Arrow, which a command's help does not.
+    from dp_transforms.files.public_groups import read_groups
+
+    require(flags, "input", "user_column", "partition_column", "levels", "groups")
+    require(flags, "epsilon", "max_partitions_per_user", "output")
+    paths, of_partitions = read_groups(flags.groups, flags.levels, flags.partition_column)
+    spec = HierarchySpec(
+        levels=flags.levels,
+        groups=paths,
+        epsilon=flags.epsilon,
+        max_partitions_per_user=flags.max_partitions_per_user,
+        shares=flags.shares,
+        partition_groups=of_partitions and PartitionGroups(*of_partitions),
+    )
+    source = job_flags.records(flags, () if of_partitions else spec.levels)
+    source.check_groups(spec.names_of_columns)
+    return release_of(flags, spec, source, whole=spec.cost)
+
+
+def _levels(text: str) -> list[str]:
+    names = next(csv.reader([text]), [])
+    if not names or not all(names) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(
+            f"must be different columns with commas in between, got {text!r}"
+        )
+    return names
+
+
+def _shares(text: str) -> list[ExactNumber]:
+    return [job_flags.epsilon(share) for share in text.split(",")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""What is said of releases: as JSON, of a choice of kappa, of the time, and in the help."""
+
+import datetime
+import json
+import os
+
+import pytest
+
+import dp_transforms as dp
+from pipelines.__main__ import main
+from tests.jobs import job_flags, statement
+
+RECORDS = "\n".join(
+    ["user,page,at", *(f"{n % 40},p{n % 7},2026-01-0{n % 3 + 1}" for n in range(400))]
+)
+DAYS = "--period=day --time_column=at --periods=2026-01-01..2026-01-03 --max_periods_per_user=2"
+COMMANDS = {
+    "release": [],
+    "release, all records": [],
+    "release by day": DAYS.split(),
+    "select": ["--delta=1e-2", "--noisy_counts"],
+    "release-all": ["--delta=1e-2"],
+    "choose-kappa": ["--for_epsilon=1", "--max_degree=9"],
+}
+
+
+@pytest.fixture(params=COMMANDS)
+def job(request, tmp_path):
+    """A command with its flags, on records that are written."""
+    (tmp_path / "records.csv").write_text(RECORDS)
+    flags = [*job_flags(tmp_path, "--max_partitions_per_user=3"), *COMMANDS[request.param]]
+    if request.param in ("release, all records", "choose-kappa"):
+        flags = [flag for flag in flags if not flag.startswith("--max_partitions")]
+    return [request.param.partition(",")[0].partition(" ")[0], *flags]
+
+
+@pytest.fixture
+def released(job, tmp_path, capsys, monkeypatch):
+    """The directory of a job that was done."""
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    assert main(job) == 0
+    capsys.readouterr()
+    return tmp_path / "out"
+
+
+def test_jobs_say_as_json_what_they_did(job, released, capsys):
+    job = [*job, "--json"]
+    assert main([*job, "--overwrite"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["files"] and all(map(os.path.exists, told["files"]))
+    if "privacy" in told:
+        stated = [json.loads(path.read_text()) for path in sorted(released.rglob("privacy.json"))]
+        assert told["privacy"] == stated
+        assert main([*job, "--if_exists=skip"]) == 0
+        assert "skipped" in json.loads(capsys.readouterr().out)
+    assert main([*job, "--dry_run", "--overwrite"]) == 0
+    assert "dry run" in json.loads(capsys.readouterr().out)["dry_run"][-1]
+
+
+def no_constant(name):
+    raise AssertionError(f"{name} is no JSON")
+
+
+def test_json_says_what_show_prints(released, capsys):
+    assert main(["show", "--json", str(released)]) == 0
+    told = json.loads(capsys.readouterr().out, parse_constant=no_constant)
+    assert main(["show", str(released)]) == 0
+    text = capsys.readouterr().out
+    for one in told if isinstance(told, list) else [told]:
+        loaded = dp.load(one["directory"])
+        assert one["statement"] == json.loads(json.dumps(loaded.statement))
+        assert one["privacy"] == loaded.privacy and one["privacy"] in text
+        assert one["table"] == loaded.to_arrow().to_pylist()
+        if isinstance(loaded, dp.ListRelease):
+            total = loaded.total()
+            numbers = one["numbers"]["total"]
+            assert (numbers["value"], numbers["low"]) == (total.value, total.low)
+            assert numbers["high"] in (total.high, None)
+
+
+def test_a_statement_has_the_time_of_its_job(released):
+    # To the second, and rounded down.
+    now = datetime.datetime.now(datetime.timezone.utc)
+    times = {json.loads(path.read_text())["created"] for path in released.rglob("privacy.json")}
+    (time,) = times
+    created = datetime.datetime.strptime(f"{time}+0000", "%Y-%m-%dT%H:%M:%SZ%z")
+    assert now - datetime.timedelta(minutes=10) < created <= now
+
+
+def test_a_choice_of_kappa_is_shown_and_reported(tmp_path, capsys):
+    (tmp_path / "records.csv").write_text(RECORDS)
+    flags = [flag for flag in job_flags(tmp_path) if not flag.startswith("--max_partitions")]
+    flags += COMMANDS["choose-kappa"]
+    assert main(["choose-kappa", *flags]) == 0
+    out = str(tmp_path / "out")
+    loaded = dp.load(out)
+    assert isinstance(loaded, dp.DegreesOfUsers)
+    assert loaded.choose_kappa(1).recommended >= 1
+    loaded.save(tmp_path / "saved")
+    assert dp.load(tmp_path / "saved") == loaded
+    capsys.readouterr()
+    assert main(["show", out]) == 0
+    text = capsys.readouterr().out
+    assert "partitions_from" in text and "more than 9 partitions counts as having so many" in text
+    assert main(["report", out, "--users=visitors"]) == 0
+    page = (tmp_path / "out/report.html").read_text()
+    assert "9 or more" in page and "data:image/png" in page and "Visitors" in page
+    assert statement(tmp_path)["max_degree"] == 9
+
+
+@pytest.mark.parametrize("command", ["create", "show", "abandon"])
+def test_help_of_a_subcommand_names_it(command, capsys):
+    with pytest.raises(SystemExit):
+        main(["ledger", command, "--help-all"])
+    assert capsys.readouterr().out.startswith(f"usage: dp-frequency-lists ledger {command} ")

@@ -1,0 +1,250 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+import dp_transforms as dp
+from dp_transforms.files.filenames import NAMED_USERS_FILE
+from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
+from dp_transforms.releases.name_answers import NameCount, strategy_of
+from tests.postprocessing.test_all_records import random_pairs
+from tests.tapes import InsecureSeededTape
+
+PAIRS = random_pairs(7, users=1_500, things=800)
+KAPPA = 4
+TRUTH = np.bincount(PAIRS[:, 1])
+DATA = {"who": PAIRS[:, 0], "page": [f"/{page}" for page in PAIRS[:, 1]]}
+OF = {"user": "who", "partition": "page", "max_partitions_per_user": KAPPA}
+DEGREES = UserDegreeMechanism(2).release(
+    dict(
+        zip(
+            *np.unique(np.bincount(PAIRS[:, 0])[np.unique(PAIRS[:, 0])], return_counts=True),
+            strict=True,
+        )
+    ),
+    InsecureSeededTape(3),
+)
+
+
+def secret(number):
+    return dp.JobSecret(number.to_bytes(32, "big"))
+
+
+def select(number=1, **options):
+    options = {"epsilon": 1, "delta": 1e-5, "counts": True} | options
+    return dp.select(DATA, **OF, secret=secret(number), **options)
+
+
+@pytest.fixture(scope="module")
+def names():
+    return select(strategy="gaussian")
+
+
+@pytest.fixture(scope="module")
+def frequencies():
+    return dp.release(DATA, **OF, epsilon=1, secret=secret(2))
+
+
+@pytest.fixture(scope="module")
+def beside(names, frequencies):
+    return names.beside(frequencies)
+
+
+@pytest.fixture(scope="module")
+def of_all(names, frequencies):
+    return names.beside(frequencies, DEGREES)
+
+
+def of_name(name):
+    return int(TRUTH[int(name[1:])])
+
+
+def test_names_are_a_collection(names):
+    every = names.names["page"].to_pylist()
+    assert list(names) == every and len(names) == len(every) > 10
+    assert every[0] in names and "/none" not in names and None not in names
+    first = names[every[0]]
+    noisy, low, high = (names.names[name][0].as_py() for name in ("noisy_count", "low", "high"))
+    assert first == NameCount(True, noisy, low, high, of="count")
+    assert [name for name, _ in names.top(3)] == every[:3]
+    assert len(names.top(10_000)) == len(names)
+    for k in (0, -1, 1.5):
+        with pytest.raises(ValueError, match="k must be a positive integer"):
+            names.top(k)
+
+
+def test_names_of_several_columns_are_tuples():
+    many = {"who": list(range(300)), "page": ["a"] * 300, "day": [1] * 300}
+    names = dp.select(
+        many, user="who", partition=["page", "day"], epsilon=4, delta=1e-3,
+        max_partitions_per_user=1,
+    )  # fmt: skip
+    assert list(names) == [("a", 1)] and ("a", 1) in names
+    assert str(names["a", 1]) == "named: there is no count"
+    with pytest.raises(ValueError, match="have no counts: release them with counts=True"):
+        names.top(1)
+
+
+def test_what_is_not_named_has_at_most_so_many_users(names):
+    bound = names.at_most("/none")
+    strategy = strategy_of(names.statement)
+    assert not bound.is_named and bound.of == "count" and bound == names["/none"]
+    assert strategy.keep_probability(bound.high) < 0.95 <= strategy.keep_probability(bound.high + 1)
+    assert names.at_most("/none", 0.5).high < bound.high < names.at_most("/none", 0.999).high
+    assert f"not named has at most {bound.high} users that count (95% confidence)" in repr(names)
+    named = next(iter(names))
+    with pytest.raises(ValueError, match=r"is named: names\[name\] tells its users") as error:
+        names.at_most(named)
+    assert named not in str(error.value)
+
+
+def test_rounds_speak_of_users_with_few_partitions_or_not_at_all():
+    rounds = select(11, strategy="renyi_rounds", counts=False)
+    assert rounds["/none"].of == KAPPA and "users of at most 4 partitions each" in repr(rounds)
+    plan = select(12, strategy="measured", counts=False)
+    assert str(plan["/none"]) == "not named: nothing can be said about its users"
+    assert "not named" not in repr(plan)
+
+
+def test_another_librarys_strategy_is_not_taken_for_ours(names):
+    assert strategy_of(names.statement) is not None
+    for change in ({"sigma": 3.0}, {"strategy": "other"}, {"threshold": 1}):
+        changed = dict(names.statement) | change
+        changed.pop("not_named")
+        assert strategy_of(changed) is None
+        silent = dataclasses.replace(names, statement=changed)
+        assert silent["/none"].high == np.inf and not silent.has_estimates
+
+
+def test_a_list_gives_estimates_about_the_records_that_count(names, frequencies, beside):
+    assert not names.has_estimates and beside.has_estimates and not beside.is_about_all_records
+    table = beside.to_arrow()
+    assert table.column_names == ["page", "users", "low", "high"]
+    users = table["users"].to_numpy()
+    assert (np.diff(users) <= 0).all()
+    assert (table["low"].to_numpy() <= users).all() and (users <= table["high"].to_numpy()).all()
+    assert beside.names == names.names and "about the records that count" in repr(beside)
+    name, count = beside.top(1)[0]
+    assert (
+        beside[name]
+        == count
+        == NameCount(True, *(table[c][0].as_py() for c in table.column_names[1:]), of="count")
+    )
+    agreeing = beside.list_that_agrees
+    for t in range(1, int(users.max()) + 2):
+        assert (users >= t).sum() <= agreeing.partitions_with_at_least(t).value
+    assert users.sum() <= agreeing.total().value
+    for k in (1, 3, len(users)):
+        assert users[:k].sum() <= agreeing.sum_of_top(k).value
+        assert users[k - 1] <= agreeing.frequency_at(k).value
+
+
+def test_a_survey_gives_estimates_about_all_records(names, of_all):
+    assert of_all.is_about_all_records and "estimates about all records" in repr(of_all)
+    truth = np.array([of_name(name) for name in of_all])
+    errors = [
+        np.abs([count.users - of_name(name) for name, count in release.top(10**6)]).mean()
+        for release in (names, of_all)
+    ]
+    assert 3 * errors[1] < errors[0]
+    held = [of_all[name].low <= of_name(name) <= of_all[name].high for name in of_all]
+    assert all(held) and len(truth) == len(held)
+    unnamed = of_all.at_most("/none")
+    assert unnamed.of == "all" and unnamed.high > names.at_most("/none").high
+    low, high = of_all.model_intervals()
+    wide = np.array([of_all[name].high - of_all[name].low for name in of_all])
+    assert (high - low < wide).mean() > 0.9
+    with pytest.raises(ValueError, match="need noisy counts, and a list or a survey"):
+        names.model_intervals()
+
+
+def test_names_and_a_survey_need_no_list(names, of_all):
+    alone = dataclasses.replace(names, degrees=DEGREES)
+    assert alone.has_estimates and alone.missing() is None
+    for name, count in alone.top(5):
+        assert count.users == pytest.approx(of_name(name), rel=0.25)
+
+
+def test_counts_that_follow_the_selection_are_about_all_records_too(names, frequencies):
+    """Counts with noise of their own, of one of a user's named partitions. A list tells which."""
+    random = np.random.default_rng(1)
+    of_named = PAIRS[np.isin(PAIRS[:, 1], [int(name[1:]) for name in names])]
+    order = random.permutation(len(of_named))
+    counted = of_named[order][np.unique(of_named[order][:, 0], return_index=True)[1]]
+    counts = np.bincount(counted[:, 1], minlength=len(TRUTH))
+    noisy = [int(counts[int(name[1:])] + round(random.laplace(0, 2))) for name in names]
+    table = names.names.set_column(1, "noisy_count", [noisy])
+    noise = {"scale_exact": "2", "max_partitions_per_user": 1, "of": "named partitions"}
+    release = dataclasses.replace(
+        names, names=table, statement=names.statement | {"count_noise": noise}
+    ).beside(frequencies, DEGREES)
+    alone = dataclasses.replace(release, frequency_list=None, degrees=DEGREES)
+    assert not alone.has_estimates
+    errors = [abs(count.users - of_name(name)) for name, count in release.top(10**6)]
+    plain = [abs(y - of_name(name)) for y, name in zip(noisy, names, strict=True)]
+    assert 3 * np.mean(errors) < np.mean(plain)
+    assert np.mean([release[n].low <= of_name(n) <= release[n].high for n in names]) >= 0.95
+
+
+def test_what_is_missing_is_bounded_by_the_list(beside, of_all):
+    bounded = beside.missing()
+    everything = len(np.unique(PAIRS[:, 1]))
+    assert bounded.partitions.value == beside.list_that_agrees.number_of_partitions().value - len(
+        beside
+    )
+    assert bounded.share.low <= bounded.share.value <= bounded.share.high < 1
+    assert bounded.contributions.low <= bounded.contributions.value <= bounded.contributions.high
+    assert bounded.partitions.low <= everything - len(beside)
+    assert f"Partitions that are not named: {bounded.partitions}" in repr(beside)
+    of_survey = beside.beside(
+        dp.release(DATA, user="who", partition="page", epsilon=2, secret=secret(5))
+    )
+    share = 1 - sum(map(of_name, beside)) / len(PAIRS)
+    missing = of_survey.missing()
+    assert missing.share.low <= share <= missing.share.high
+    assert missing.share.value == pytest.approx(share, abs=0.1)
+
+
+def test_other_records_are_refused(names, frequencies):
+    other = dp.release(DATA, user="who", partition="page", epsilon=1, max_partitions_per_user=2)
+    with pytest.raises(ValueError, match="at most 2 partitions of each user, and the names 4"):
+        names.beside(other)
+    assert names.beside(other, DEGREES).has_estimates
+    columns = {"who": DATA["who"], "url": DATA["page"]}
+    renamed = dp.release(columns, user="who", partition="url", epsilon=1, max_partitions_per_user=4)
+    with pytest.raises(ValueError, match="of the same partition columns"):
+        names.beside(renamed)
+
+
+def test_the_estimates_are_saved_beside_the_noisy_counts(beside, tmp_path):
+    beside.save(tmp_path / "names")
+    lines = (tmp_path / "names" / NAMED_USERS_FILE).read_text().splitlines()
+    assert lines[0] == "partition,users,low,high" and len(lines) == len(beside) + 1
+    first = beside.to_arrow().slice(0, 1).to_pylist()[0]
+    assert lines[1] == ",".join(map(str, first.values()))
+    plain = dp.load(tmp_path / "names")
+    assert plain.names == beside.names and plain.beside(beside.frequency_list) == beside
+
+
+@pytest.mark.slow
+def test_intervals_about_all_records_hold_given_that_the_name_was_named():
+    """Of 60 selections, among the names of the smaller and of the larger counts: 95% in the mean at
+    least. Fewer than 93% of some 700 have probability 1% at most, if all were at 95%."""
+    held = {"small": [], "large": []}
+    for number in range(60):
+        names = select(100 + number, strategy="laplace", epsilon=2)
+        ranked = dataclasses.replace(names, degrees=DEGREES).top(10**6)
+        for place, (name, count) in enumerate(ranked):
+            kind = "large" if 2 * place < len(ranked) else "small"
+            held[kind].append(count.low <= of_name(name) <= count.high)
+    assert all(np.mean(those) >= 0.93 and len(those) > 500 for those in held.values())
+
+
+def test_both_releases_of_a_directory_agree(names, frequencies, tmp_path):
+    frequencies.save(tmp_path / "frequency_list")
+    names.save(tmp_path / "partitions")
+    both = dp.load(tmp_path)
+    assert both.names.has_estimates and both.names.frequency_list == frequencies
+    assert both.frequency_list == both.names.list_that_agrees
+    assert dp.load(tmp_path / "frequency_list") == frequencies
+    assert dp.load(tmp_path / "partitions") == names
