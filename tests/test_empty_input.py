@@ -124,7 +124,9 @@ CASES = [
 def test_records_in_memory(way, kind, tmp_path):
     shown = []
     for rows in (0, 1):
-        release = dp.select(IN_MEMORY[way](kind, rows), **COLUMNS, **NAMES, counts=True)
+        # Others state what they saw of the records, under noise.
+        data = IN_MEMORY[way](kind, rows)
+        release = dp.select(data, **COLUMNS, **NAMES, counts=True, strategy="laplace")
         release.save(tmp_path / f"{rows}")
         saved = sorted((tmp_path / f"{rows}").iterdir())
         shown.append([public_parts(release), *[path.read_bytes() for path in saved]])
@@ -187,6 +189,8 @@ def jobs_of_names(directory, capsys, public, *flags):
     for more in ([], [f"--public_partitions={directory}/public.csv", "--public_threshold=-200"]):
         usual = ["--user_column=who", "--partition_column=page", "--max_partitions_per_user=2"]
         usual += ["--epsilon=1", "--delta=1e-9", f"--output={directory}/out", "--overwrite"]
+        # Others state what they saw of the records, under noise.
+        usual += ["--strategy=optimal"] if not more else []
         shown.append((select_partitions.main([*flags, *usual, *more]), capsys.readouterr()))
         shown += [path.read_bytes() for path in sorted((directory / "out").iterdir())]
     return shown

@@ -58,7 +58,7 @@ def caught(monkeypatch):
         )
         return table.slice(0, 0)
 
-    def catch_tree(levels, parents, mechanisms, tapes):
+    def catch_tree(levels, parents, mechanisms, tapes, most_partitions):
         for depth, (lists, mechanism) in enumerate(zip(levels, mechanisms, strict=True)):
             found.update({(depth, i): (mechanism, private) for i, private in enumerate(lists)})
         return levels

@@ -63,12 +63,12 @@ def records_of(
     columns are kept; a ``period`` such as "day" replaces the times in the last of them, and
     records of days that are not in the ``span`` have none. The other arguments are those of
     ``dp_transforms.release``, and errors those of ``FrameRecords`` and ``RecordFiles``, or a
-    ValueError if there is no column for partitions. Without partitions, where these are None, the
+    ValueError if there is no column for partitions. Without partitions, where these are (), the
     ``more`` columns are attributes of users."""
-    partitions = [] if partition is None else several_names(partition)
+    partitions = [] if partition == () else several_names(partition)
     columns = str(column_name("user", user)), [*map(str, partitions)]
     of_more = "groups" if period is None else "time"
-    if partition is None:
+    if not partitions:
         of_more = "attributes"
     attributes = tuple(str(column_name(of_more, name)) for name in more)
     options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": attributes}

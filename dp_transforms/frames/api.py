@@ -550,7 +550,7 @@ def release_attributes(
         mechanism=mechanism,
     )
     (lists,), statement = run_spec(
-        spec, session, secret, data, user, None, drop_nulls, [*spec.columns]
+        spec, session, secret, data, user, (), drop_nulls, [*spec.columns]
     )
     return AttributeReleases(dict(lists), statement)
 

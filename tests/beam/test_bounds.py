@@ -65,7 +65,6 @@ REFUSED = {
     "declared less than it is": ((BOUND, dp.DeclareBounded(1)), "contradicts"),
     "declared less in a selection": ((BOUND, select(1, already_bounded=True)), "contradicts"),
     "declared less after counting": ((COUNTED, dp.DeclareBounded(1)), "contradicts"),
-    "a selection without any bound": ((select(),), "not known how many partitions"),
     "a selection from counts": ((COUNTED, select(2)), "SelectPartitions takes records"),
     "counts not bounded": ((COUNT, from_counts(1)), "not known how many partitions"),
     "counts bounded to more": ((COUNTED, from_counts(1)), "up to 2 of each user"),

@@ -31,6 +31,10 @@ LEFT_OUT = {
         "ListRelease",
         "NamesRelease",
         "GroupReleases",
+        "AttributeReleases",
+        "HierarchyReleases",
+        "ListAndNames",
+        "DegreesOfUsers",
     ],
     *["Releases", "Comparison", "Series"],
 }

@@ -76,7 +76,10 @@ PINNED = [
         RenyiRoundsSelection(1, 1e-5, **NAMED),
         f"RenyiRoundsSelection({OF_NAMES}ce', number_of_rounds=3, growth=16)",
     ),
-    (MeasuredSelection(1, 1e-5, **NAMED), f"MeasuredSelection({OF_NAMES}ce')"),
+    (
+        MeasuredSelection(1, 1e-5, **NAMED),
+        f"MeasuredSelection({OF_NAMES}ce', counted=False, declared=True)",
+    ),
 ]
 
 

@@ -169,7 +169,6 @@ FAULTS_OF_FLAGS = [
     by_period("release", "groups and times must be different columns", "--time_column=page"),
     by_period("select", "--already_bounded does not go with --period", "--already_bounded"),
     by_period("select", "--public_partitions does not", "--public_partitions=x.csv"),
-    usage("degrees", "--degree_bound is needed", "--privacy_unit=node"),
     usage("degrees", "--degree_bound is for --privacy_unit=node", "--degree_bound=3"),
     usage("degrees", COUNT, "--privacy_unit=node", "--degree_bound=0"),
     usage("degrees", "raise epsilon", "--privacy_unit=node", "--degree_bound=9999999"),
@@ -177,7 +176,7 @@ FAULTS_OF_FLAGS = [
     usage("degrees", "invalid choice: 'both'", "--degree=both"),
     usage("degrees", "there is no flag --user_column", "--user_column=user"),
     usage("degrees", "no error bars for --nodes", "--nodes=60", "--report", EXPONENTIAL),
-    usage("degrees", "privacy of edges", "--privacy_unit=node", "--degree_bound=3", "--nodes=5"),
+    usage("degrees", "is for --privacy_unit=edge", "--privacy_unit=node", "--nodes=5"),
     usage(GROUPS, "groups of age are not public: give their", "--group_by=device,age"),
     usage(GROUPS, "--epsilon_selection and --delta", "--group_by=device,age", "--delta=1e-6"),
     usage(GROUPS, "--delta is to select groups, but all", "--delta=1e-6"),
@@ -225,7 +224,7 @@ FAULTS_OF_FLAGS = [
 
 NEEDED = {
     "release": ["--input", "--user_column", "--partition_column", "--epsilon", "--output"],
-    "select": ["--epsilon", "--delta", "--max_partitions_per_user"],
+    "select": ["--epsilon", "--delta"],
     ALL: ["--delta", "--output"],
     "degrees": ["--source_column", "--target_column"],
     GROUPS: ["--group_by", "--epsilon_all", "--epsilon_groups"],
@@ -410,7 +409,8 @@ def test_a_fault_is_one_line_and_leaves_nothing(files, tmp_path, capfd, name, jo
     # What a job reserved it has given back, unless the fault depends on values. A fault of flags is
     # found before.
     ledgers = ("ledger", "large")
-    changed = ledgers if fault.code == FAILURE else ()
+    # A row says that first lines are read, which are records without a header; it is given back.
+    changed = ledgers if fault.code == FAILURE or name == "--no_header" else ()
     before = everything(files, *changed)
     spent = {name: Ledger.open(files / name).spent() for name in ledgers}
     flags = [flag.replace("{tmp}", str(files)) for flag in fault.flags]

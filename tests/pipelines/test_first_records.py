@@ -49,7 +49,7 @@ def test_a_row_stands_in_the_ledger_when_first_lines_are_read(tmp_path, monkeypa
     assert lines(ledger)[2:] == [(first[0], "failed")]
     (tmp_path / name).write_text(good)
     seen.clear()
-    failure(1, "has no free failures left", main, again)
+    failure(4, "has no free failures left", main, again)
     assert not seen
 
 

@@ -66,7 +66,7 @@ def adversaries(users, kappa):
 ROUNDS = {
     "three rounds": RenyiRoundsSelection(2, 1e-3, 4),
     "pre-threshold": RenyiRoundsSelection(2, 1e-3, 3, pre_threshold=12),
-    "many rounds": MeasuredSelection(2, 1e-3, 4).branch(RoundPlan(4, 6, 1)),
+    "many rounds": MeasuredSelection(2, 1e-3, 4).planned(RoundPlan(4, 6, 1)),
     "one round": RenyiRoundsSelection(2, 1e-3, 4, number_of_rounds=1),
 }
 

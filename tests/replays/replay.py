@@ -7,6 +7,7 @@ much. All else must be equal, since nothing bounds what it tells.
 import contextlib
 import csv
 import io
+import json
 import logging
 import re
 import stat
@@ -106,9 +107,19 @@ def replay(directory, rows, command, *flags, unit=PrivacyUnit.USER, answers=Fals
             noisy[name] = content
             content = pq.read_schema(path)
         elif path.suffix == ".json":
-            content = re.sub(_DRAWN, "", _without(directory, content.decode()))
+            content = re.sub(_DRAWN, "", _without(directory, _uncovered(content.decode())))
         bare[f"content of {name}"] = content
     return Left(bare | {"files": files}, noisy)
+
+
+def _uncovered(text):
+    """The statement without what follows from noisy numbers: a look, its choice, and its plan."""
+    statement = json.loads(text)
+    if not isinstance(statement, dict) or "choice" not in statement:
+        return text
+    for key in ("choice", "plan", "noisy_counts_are_of", "count_intervals"):
+        statement.pop(key, None)
+    return json.dumps(statement)
 
 
 def _without(directory, text):

@@ -181,9 +181,9 @@ def test_a_leak_in_each_channel_is_seen(leak, channel, run, monkeypatch):
     rows, others, _ = neighbours(0)
     publish, sizes = output.ReleaseDirectory.publish, iter((len(rows), len(others)))
 
-    def leaking(directory, tables, statement):
+    def leaking(directory, tables, statement, budget_entry):
         leak(directory, statement, next(sizes))
-        publish(directory, tables, statement)
+        publish(directory, tables, statement, budget_entry)
 
     monkeypatch.setattr(output.ReleaseDirectory, "publish", leaking)
     here, there = run("list", rows), run("list", others)

@@ -89,7 +89,7 @@ def _rounded(numbers: FloatArray, total: int) -> IntArray:
     remainders.
 
     >>> _rounded(np.array([0.6, 1.7, 2.6]), 5).tolist()
-    [1, 2, 2]
+    [0, 2, 3]
     """
     numbers = nearest_of_sum(numbers, np.maximum(numbers, LEAST_VARIANCE), float(total))
     parts = np.floor(numbers + 1e-9).astype(np.int64)

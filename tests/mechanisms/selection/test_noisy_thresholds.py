@@ -175,8 +175,8 @@ def test_thresholds_of_public_partitions():
     assert highest.keep_probability(0) == 0
     for n in range(1, 20):
         assert highest.keep_probability(n) == PUBLIC.keep_probability(n)
-    for threshold in (-K - 1, K + 1):
-        with pytest.raises(ValueError, match=rf"must be an integer in \[-{K}, {K}\]"):
+    for threshold in (-K - 2, K + 1):
+        with pytest.raises(ValueError, match=rf"must be an integer in \[-{K + 1}, {K}\]"):
             PUBLIC.public_distribution(threshold)
 
 
