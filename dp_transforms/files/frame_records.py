@@ -75,7 +75,7 @@ def records_of(
     source: RecordSource
     if isinstance(data, str) and (len(data) > 4096 or not data.isprintable()):
         raise _unknown(data)  # records as text, not a path
-    with _listed_names(() if isinstance(partition, str) else columns[1]):
+    with listed_names("partition", () if isinstance(partition, str) else columns[1]):
         if isinstance(data, (str, os.PathLike)):
             source = RecordFiles(os.fspath(data), *columns, **options)
         else:
@@ -86,17 +86,20 @@ def records_of(
 
 
 @contextlib.contextmanager
-def _listed_names(names: Sequence[str]) -> Iterator[None]:
-    """Replaces errors that show one of these names: a list may hold the values of a column."""
+def listed_names(argument: str, names: Sequence[str]) -> Iterator[None]:
+    """Replaces errors that show one of the names that ``argument`` lists by errors that give the
+    name's place in the list: a list may hold the values of a column."""
     try:
         yield
     except ValueError as error:
-        if not any(name in str(error) for name in names):
-            raise
-        raise InputError(
-            "partition lists a name that is no column of the data, or of one that cannot be used, "
-            "or one twice: give names of columns of text or integers"
-        ) from None
+        for place, name in enumerate(names, start=1):
+            if name in str(error):
+                raise InputError(
+                    f"{argument} lists a name (number {place} of {len(names)}) that is no column "
+                    "of the data, or of one that cannot be used, or one twice: give names of "
+                    "columns of text or integers"
+                ) from None
+        raise
 
 
 class FrameRecords(RecordSource):

@@ -19,7 +19,7 @@ from dp_transforms.engines.base import Collections
 from dp_transforms.engines.in_process import InProcess, enough_memory
 from dp_transforms.errors import hiding_originals
 from dp_transforms.files.filenames import COUNTS, period_names
-from dp_transforms.files.frame_records import Names, records_of
+from dp_transforms.files.frame_records import Names, listed_names, records_of
 from dp_transforms.frames.graphs import edges_of_graph
 from dp_transforms.frames.payer import Payer
 from dp_transforms.mechanisms.arguments import shown
@@ -549,9 +549,10 @@ def release_attributes(
         shares=shares and {_attribute(one): share for one, share in shares.items()},
         mechanism=mechanism,
     )
-    (lists,), statement = run_spec(
-        spec, session, secret, data, user, (), drop_nulls, [*spec.columns]
-    )
+    with listed_names("attributes", spec.columns):
+        (lists,), statement = run_spec(
+            spec, session, secret, data, user, (), drop_nulls, [*spec.columns]
+        )
     return AttributeReleases(dict(lists), statement)
 
 

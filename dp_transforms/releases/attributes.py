@@ -162,8 +162,9 @@ class AttributesSpec(ReleaseSpec):
             raise TypeError("shares must map attributes to numbers, such as {'fonts': 2}")
         for attribute in self.shares or {}:
             if attribute_columns(attribute) not in self.attributes:
+                released = ", ".join(map(repr, self.labels))
                 raise ValueError(
-                    f"shares has {shown(attribute)}, which is not among the attributes"
+                    f"shares has an attribute that is not released: these are {released}"
                 )
         _ = self.mechanisms
 

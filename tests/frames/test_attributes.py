@@ -139,12 +139,15 @@ def test_empty_lists_are_written_shown_and_drawn(tmp_path, epsilon):
     [
         ({"attributes": "os"}, "attributes must be a list of columns"),
         ({"attributes": []}, "attributes must be one at least"),
-        ({"attributes": ["os", "missing"]}, "has no column 'missing'"),
-        ({"attributes": ["id"]}, "must be different columns"),
+        (
+            {"attributes": ["os", "missing"]},
+            r"attributes lists a name \(number 2 of 2\) that is no",
+        ),
+        ({"attributes": ["id"]}, "number 1 of 1.*or one twice"),
         ({"attributes": [None]}, "attributes must name a column"),
-        ({"attributes": ["speed"]}, "holds floats"),
+        ({"attributes": ["speed"]}, "number 1 of 1.*or of one that cannot be used"),
         ({"shares": ["os"]}, "shares must map attributes"),
-        ({"shares": {"fonts": 2}}, "'fonts', which is not among the attributes"),
+        ({"shares": {"fonts": 2}}, "not released: these are 'os'"),
         ({"shares": {"os": -1}}, "must be positive"),
         ({"epsilon": 0}, "epsilon must be"),
         ({"user": "who"}, "has no column 'who'"),
@@ -167,7 +170,7 @@ def test_flags_are_checked(tmp_path, capsys):
         (["--combination=os"], "--combination=os is one column: give it to --attributes"),
         (["--attributes=os", "--share=os=1", "--share=os=2"], "--share is given twice"),
         (["--attributes=os", "--share=os"], "must be COLUMN[,COLUMN...]=WEIGHT"),
-        (["--attributes=os", "--share=fonts=1"], "not among the attributes"),
+        (["--attributes=os", "--share=fonts=1"], "not released: these are 'os'"),
         (["--attributes=os", "--share=os=0"], "must be a number above 0"),
         (["--attributes=os,os"], "must be different names"),
     ):

@@ -84,7 +84,9 @@ def test_public_names_with_counts_are_all_there():
     names = dp.select(VISITS, "who", "page", **options, counts=True)
     rows = {row.pop("page"): row for row in names.to_arrow().to_pylist()}
     counts = [rows[name] for name in empty]
-    assert {row["low"] for row in counts} == {0} and min(row["high"] for row in counts) < 3
+    # Each interval of 95% holds; of 30, fewer than 22 do once in 90,000 runs.
+    assert sum(row["low"] == 0 for row in counts) >= 22
+    assert min(row["high"] for row in counts) < 12
     assert min(row["noisy_count"] for row in counts) == 0 < max(r["noisy_count"] for r in counts)
     assert names.statement["epsilon"] == 1.5
     assert names.statement["other_partitions"]["epsilon"] == 0.5
@@ -102,7 +104,7 @@ def test_public_names_of_several_columns_are_tuples():
     options = NAMES | {"counts": True, "public_partitions": listed}
     names = dp.select(data, "who", ["day", "page"], **options)
     found = {(row["day"], row["page"]): row["low"] for row in names.to_arrow().to_pylist()}
-    assert found[1, "p0"] > 10 and found[9, "nobody"] == 0
+    assert found[1, "p0"] > 10 > found[9, "nobody"]
 
 
 @pytest.mark.parametrize(
