@@ -155,6 +155,7 @@ def check(place, hold, change, by_session):
 @example(("release", "user"), pd.Series, str, False)
 @example(("release", "epsilon"), pd.Series, str, False)
 @example(("release", "partition"), list, str, True)
+@example(("release", "partition"), lambda values: pl.DataFrame({values[0]: [1]}), str, False)
 @example(("degrees", "edges"), lambda values: Edges(), str, False)
 def test_any_argument_in_any_place(place, hold, change, by_session):
     check(place, hold, change, by_session)

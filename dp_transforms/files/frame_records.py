@@ -65,7 +65,9 @@ def records_of(
     ``dp_transforms.release``, and errors those of ``FrameRecords`` and ``RecordFiles``, or a
     ValueError if there is no column for partitions. Without partitions, where these are (), the
     ``more`` columns are attributes of users."""
-    partitions = [] if partition == () else several_names(partition)
+    # By the type first: to compare a frame with () is an error that shows its columns.
+    no_partitions = isinstance(partition, tuple) and not partition
+    partitions = [] if no_partitions else several_names(partition)
     columns = str(column_name("user", user)), [*map(str, partitions)]
     of_more = "groups" if period is None else "time"
     if not partitions:
