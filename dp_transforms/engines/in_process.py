@@ -152,11 +152,10 @@ class InProcess(Engine):
         # what bounding the records by it would.
         with SpillableTables(self._bounded(spec.most_partitions)) as pairs:
             users = counting.add_histograms(map_ahead(counting.user_degrees, pairs))
-            degrees = spec.survey_under(users, self._secret.tape)
-            kappa = spec.kappa_after(degrees)
-            kept = map_ahead(self._bound(kappa), pairs)
-            released = self._list(self._counts(kept), spec.list_mechanism(degrees, kappa))
-        return ([spec.surveyed(degrees, kappa, released)],)
+            survey = spec.survey_under(users, self._secret.tape)
+            kept = map_ahead(self._bound(survey.kappa), pairs)
+            released = self._list(self._counts(kept), spec.list_mechanism(survey))
+        return ([spec.surveyed(survey, released)],)
 
     def names(self, spec: NamesSpec) -> tuple[list[Any], ...]:
         weighted = isinstance(spec.strategy, WeightedStrategy)
