@@ -408,7 +408,7 @@ a user has as many names in all windows as in one
 users of other partitions are not paid for
 - names -= others
 + pass
-# dp_transforms/frames/several.py: frames/test_parity.py
+# dp_transforms/frames/names.py: frames/test_parity.py
 both releases of a function get the whole budget
 - for_list = whole - for_selection
 + for_list = whole
