@@ -99,7 +99,9 @@ def release_groups(
     (lists,), statement = run_spec(
         spec, session, secret, data, user, partition, drop_nulls, [*groups]
     )
-    return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
+    return GroupReleases(
+        {(attribute, group): released for attribute, group, released in lists}, statement
+    )
 
 
 def _group_name(value: Any) -> Any:
@@ -233,9 +235,9 @@ def release_attributes(
     if not isinstance(shares, Mapping | None):
         raise TypeError("shares must map attributes to numbers, such as {'fonts': 2}")
     spec = AttributesSpec(
-        attributes=[_attribute(one) for one in attributes],
+        attributes=[_attribute(columns) for columns in attributes],
         epsilon=epsilon,
-        shares=shares and {_attribute(one): share for one, share in shares.items()},
+        shares=shares and {_attribute(columns): share for columns, share in shares.items()},
         mechanism=mechanism,
     )
     with listed_names("attributes", spec.columns):

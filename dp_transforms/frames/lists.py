@@ -211,7 +211,7 @@ def release_by_period(
     ...     periods="2026-01-01..2026-01-02", epsilon=200, max_periods_per_user=2,
     ...     max_partitions_per_user=2,
     ... )
-    >>> {day: list(one.released) for day, one in days.items()}
+    >>> {day: list(release.released) for day, release in days.items()}
     {'2026-01-01': [(2, 1), (1, 1)], '2026-01-02': []}
     """
     spec = PeriodListsSpec(
@@ -227,5 +227,6 @@ def release_by_period(
         spec, session, secret, data, user, partition, drop_nulls, [time], period, periods
     )
     return Releases(
-        {name: ListRelease(one, statement | {"period": name}) for name, one in lists}, period
+        {name: ListRelease(released, statement | {"period": name}) for name, released in lists},
+        period,
     )
