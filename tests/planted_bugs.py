@@ -564,8 +564,8 @@ a ledger takes epsilon to be the range of every loss
 - cost = Cost(PrivacyBudget(epsilon, delta), loss_range)
 + cost = Cost(PrivacyBudget(epsilon, delta), epsilon)
 a release is begun under what was given back
-- if not found or found[0].state is not State.RESERVED:
-+ if not found:
+- if line.state is not State.RESERVED:
++ if False:
 a ledger takes losses of another unit
 - if request.unit is not self.unit:
 + if False:

@@ -6,7 +6,7 @@ import functools
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -129,9 +129,12 @@ class RecordSource(ABC):
             )
         self._period, self._span = period, span
 
-    def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
-        """Raises an InputError for a group that no record can have, whose list would be empty."""
-        for names, field in zip(groups, self.attribute_fields, strict=True):
+    def check_groups(self, groups: Mapping[str, Sequence[str]]) -> None:
+        """Raises an InputError for a group that no record can have, whose list would be empty.
+        ``groups`` are names of groups by columns, which must be attribute columns."""
+        fields = {field.name: field for field in self.attribute_fields}
+        for column, names in groups.items():
+            field = fields[column]
             for name in names:
                 try:
                     value = from_text(name, field)

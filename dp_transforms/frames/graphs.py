@@ -8,6 +8,7 @@ from typing import Any
 
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.errors import hiding_originals
+from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import callers_level, run_spec
 from dp_transforms.mechanisms.arguments import shown
@@ -73,11 +74,11 @@ def degrees(
         spec = NodeDegreesSpec(epsilon, degree, mechanism)
     else:
         spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
-    records = edges_of_graph(edges, degree)
-    if records is not None and (source, target) != (0, 1):
+    pairs = edges_of_graph(edges, degree)
+    if pairs is not None and (source, target) != (0, 1):
         raise ValueError("source and target are columns of records, and a graph has none")
-    arguments = (edges if records is None else records, source, target, drop_nulls)
-    ((element,),), statement = run_spec(spec, session, secret, *arguments, given=edges)
+    records = RecordArguments(edges if pairs is None else pairs, source, target, drop_nulls)
+    ((element,),), statement = run_spec(spec, session, secret, records, given=edges)
     if isinstance(element, ProjectedList):
         return ListRelease(element.released, statement | element.entries)
     release = ListRelease(element, statement)

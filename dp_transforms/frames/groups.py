@@ -7,7 +7,7 @@ from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import hiding_originals
-from dp_transforms.files.frame_records import Names, listed_names
+from dp_transforms.files.frame_records import Names, RecordArguments, listed_names
 from dp_transforms.files.public_groups import read_groups
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import run_spec
@@ -96,9 +96,8 @@ def release_groups(
         selection=selection,
         mechanism=mechanism,
     )
-    (lists,), statement = run_spec(
-        spec, session, secret, data, user, partition, drop_nulls, [*groups]
-    )
+    records = RecordArguments(data, user, partition, drop_nulls, groups=[*groups])
+    (lists,), statement = run_spec(spec, session, secret, records)
     return GroupReleases(
         {(attribute, group): released for attribute, group, released in lists}, statement
     )
@@ -184,8 +183,8 @@ def release_hierarchy(
         partition_groups=of_partitions and PartitionGroups(*of_partitions),
     )
     columns = [] if of_partitions else [*spec.levels]
-    records = data, user, partition, drop_nulls, columns
-    (lists,), statement = run_spec(spec, session, secret, *records)
+    records = RecordArguments(data, user, partition, drop_nulls, groups=columns)
+    (lists,), statement = run_spec(spec, session, secret, records)
     return HierarchyReleases(dict(lists), statement)
 
 
@@ -241,9 +240,8 @@ def release_attributes(
         mechanism=mechanism,
     )
     with listed_names("attributes", spec.columns):
-        (lists,), statement = run_spec(
-            spec, session, secret, data, user, (), drop_nulls, [*spec.columns]
-        )
+        records = RecordArguments(data, user, None, drop_nulls, attributes=spec.columns)
+        (lists,), statement = run_spec(spec, session, secret, records)
     return AttributeReleases(dict(lists), statement)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dp_transforms.errors import hiding_originals
 from dp_transforms.files.filenames import period_names
-from dp_transforms.files.frame_records import Names
+from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import charge, run_spec
 from dp_transforms.mechanisms.decimals import Number, positive_integer
@@ -90,12 +90,13 @@ def release(
             mechanism,
             session,
             secret,
-            (data, user, partition, drop_nulls),
+            RecordArguments(data, user, partition, drop_nulls),
         )
     if largest_degree is not None:
         raise ValueError("largest_degree goes with a survey: give survey=True, or leave it out")
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
-    ((released,),), statement = run_spec(spec, session, secret, data, user, partition, drop_nulls)
+    records = RecordArguments(data, user, partition, drop_nulls)
+    ((released,),), statement = run_spec(spec, session, secret, records)
     return ListRelease(released, statement)
 
 
@@ -107,7 +108,7 @@ def _release_all_records(
     mechanism: str,
     session: Payer | None,
     secret: JobSecret | None,
-    records: tuple[Any, ...],
+    records: RecordArguments,
 ) -> AllRecordsRelease:
     if survey is False:
         raise ValueError("survey=False goes with max_partitions_per_user, which is not given")
@@ -118,7 +119,7 @@ def _release_all_records(
         mechanism=mechanism,
         largest_degree=largest_degree,
     )
-    ((surveyed,),), statement = run_spec(spec, session, secret, *records)
+    ((surveyed,),), statement = run_spec(spec, session, secret, records)
     return AllRecordsRelease.of(surveyed, statement | surveyed.entries)
 
 
@@ -223,9 +224,10 @@ def release_by_period(
         kind=period,
         span=periods,
     )
-    (lists,), statement = run_spec(
-        spec, session, secret, data, user, partition, drop_nulls, [time], period, periods
+    records = RecordArguments(
+        data, user, partition, drop_nulls, time=time, period=period, span=periods
     )
+    (lists,), statement = run_spec(spec, session, secret, records)
     return Releases(
         {name: ListRelease(released, statement | {"period": name}) for name, released in lists},
         period,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import hiding_originals
 from dp_transforms.files.filenames import COUNTS, period_names
-from dp_transforms.files.frame_records import Names
+from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import collect, run_spec
 from dp_transforms.mechanisms.arguments import shown
@@ -96,9 +96,8 @@ def select(
         public_threshold=public_threshold,
     )
     check_count_columns(counts, partition)
-    (selected, *others), statement = run_spec(
-        spec, session, secret, data, user, partition, drop_nulls
-    )
+    records = RecordArguments(data, user, partition, drop_nulls)
+    (selected, *others), statement = run_spec(spec, session, secret, records)
     for entries in itertools.chain(*others):
         statement |= entries
     return names_release(selected, statement)
@@ -161,9 +160,10 @@ def select_by_period(
         pre_threshold=pre_threshold,
     )
     check_count_columns(counts, partition)
-    (selected,), statement = run_spec(
-        spec, session, secret, data, user, partition, drop_nulls, [time], period, periods
+    records = RecordArguments(
+        data, user, partition, drop_nulls, time=time, period=period, span=periods
     )
+    (selected,), statement = run_spec(spec, session, secret, records)
     return Releases(names_of_each(spec.periods, selected, statement), period)
 
 
@@ -225,9 +225,8 @@ def release_and_select(
     )
     check_count_columns(counts, partition)
     both = ListAndNamesSpec(list_spec, names_spec)
-    ((released,), selected, *others), columns, about = collect(
-        both, session, secret, data, user, partition, drop_nulls
-    )
+    records = RecordArguments(data, user, partition, drop_nulls)
+    ((released,), selected, *others), columns, about = collect(both, session, secret, records)
     of_names = names_spec.statement(columns) | about
     for entries in itertools.chain(*others):
         of_names |= entries

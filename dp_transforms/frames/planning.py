@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.errors import hiding_originals
-from dp_transforms.files.frame_records import Names
+from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import run_spec
 from dp_transforms.mechanisms.decimals import Number, positive_integer
@@ -65,7 +65,8 @@ def choose_kappa(
     spec = UserDegreesSpec(epsilon, max_degree)
     # A made-up user shows, before anything is spent, whether the later release has a mechanism.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
-    ((released,),), _ = run_spec(spec, session, secret, data, user, partition, drop_nulls)
+    records = RecordArguments(data, user, partition, drop_nulls)
+    ((released,),), _ = run_spec(spec, session, secret, records)
     return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
 
 

@@ -14,9 +14,9 @@ from dp_transforms.budget import Request
 from dp_transforms.budget.entry import NO_BUDGET, BudgetEntry
 from dp_transforms.engines.base import Collections
 from dp_transforms.engines.in_process import InProcess, enough_memory
-from dp_transforms.files.frame_records import records_of
+from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.frames.payer import Payer
-from dp_transforms.releases import GroupsSpec, HierarchySpec, ListAndNamesSpec, ReleaseSpec
+from dp_transforms.releases import ListAndNamesSpec, ReleaseSpec
 from dp_transforms.releases.base import time_entry
 from dp_transforms.runtime.job_secret import JobSecret, claimed
 
@@ -31,12 +31,12 @@ def run_spec(
     spec: ReleaseSpec,
     session: Payer | None,
     secret: JobSecret | None,
-    *records: Any,
+    records: RecordArguments,
     given: Any = None,
 ) -> tuple[Collections, dict[str, Any]]:
-    """Makes a release from the arguments of ``records_of``; returns the engine's collections and
-    the statement. ``given`` is what the caller gave, if the records were taken out of it."""
-    collections, columns, about = collect(spec, session, secret, *records, given=given)
+    """Makes a release; returns the engine's collections and the statement. ``given`` is what the
+    caller gave, if the records were taken out of it."""
+    collections, columns, about = collect(spec, session, secret, records, given)
     return collections, spec.statement(columns) | about
 
 
@@ -44,24 +44,20 @@ def collect(
     spec: ReleaseSpec | ListAndNamesSpec,
     session: Payer | None,
     secret: JobSecret | None,
-    *records: Any,
+    records: RecordArguments,
     given: Any = None,
 ) -> tuple[Collections, list[pa.Field], dict[str, Any]]:
     """Makes a release as ``run_spec``; returns the engine's collections, the columns of partitions,
     and what statements say of the time and the budget."""
     with enough_memory(), charge(session, spec.requests) as entry:
-        source = records_of(*records)
-        if isinstance(spec, GroupsSpec):
-            source.check_groups([attribute.groups or () for attribute in spec.attributes])
-        if isinstance(spec, HierarchySpec):
-            source.check_groups(spec.names_of_columns)
+        source = records.open()
+        source.check_groups(spec.public_groups)
         about = time_entry() | entry.statement
         engine = InProcess(source, claimed(secret, source))
         collections = spec.release(engine)
     if session is not None:
-        data, *arguments = records
-        data = data if given is None else given
-        session.note_release(spec, repr(arguments), data if isinstance(data, str) else id(data))
+        data = records.data if given is None else given
+        session.note_release(spec, repr(records), data if isinstance(data, str) else id(data))
     return collections, source.partition_fields, about
 
 

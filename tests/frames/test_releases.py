@@ -266,7 +266,8 @@ def test_a_want_of_memory_is_told_as_one():
     [
         ({"epsilon": 0}, "epsilon"),
         ({"max_partitions_per_user": 0}, "max_partitions_per_user"),
-        ({"partition": []}, "partition must name"),
+        ({"partition": []}, "partition must name at least one column"),
+        ({"partition": ()}, "partition must name at least one column"),
         ({"partition": None}, "partition must name a column, .* got None"),
         ({"user": None}, "user must name a column, .* got None"),
         ({"session": "budget.db"}, "must be a Session, .* got str"),
