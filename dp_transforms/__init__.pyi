@@ -26,13 +26,13 @@ from .frames.graphs import degrees as degrees
 from .frames.groups import release_attributes as release_attributes
 from .frames.groups import release_groups as release_groups
 from .frames.groups import release_hierarchy as release_hierarchy
+from .frames.kappa import choose_kappa as choose_kappa
 from .frames.lists import release as release
 from .frames.lists import release_by_period as release_by_period
 from .frames.lists import release_counts as release_counts
 from .frames.names import release_and_select as release_and_select
 from .frames.names import select as select
 from .frames.names import select_by_period as select_by_period
-from .frames.planning import choose_kappa as choose_kappa
 from .frames.planning import plan as plan
 from .frames.session import Session as Session
 from .releases.all_records import AllRecordsRelease as AllRecordsRelease

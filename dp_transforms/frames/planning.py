@@ -1,73 +1,16 @@
-"""Predicts the errors of releases, and chooses how many partitions of a user count."""
+"""Predicts the errors of releases, without data.
+
+This module needs neither the readers of records nor an engine, and so a plan is there sooner.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from dp_transforms.errors import hiding_originals
-from dp_transforms.files.frame_records import Names, RecordArguments
-from dp_transforms.frames.payer import Payer
-from dp_transforms.frames.run import run_spec
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
-from dp_transforms.releases import UserDegreesSpec
-from dp_transforms.runtime.job_secret import JobSecret
-
-if TYPE_CHECKING:
-    from dp_transforms.postprocessing.kappa_choice import KappaChoice
-    from dp_transforms.postprocessing.planning import ReleasePlan
-
-
-@hiding_originals
-def choose_kappa(
-    data: Any,
-    user: str | int,
-    partition: Names,
-    *,
-    epsilon: Number,
-    for_epsilon: Number,
-    for_delta: Number | None = None,
-    max_degree: int = MAX_DEGREE,
-    drop_nulls: bool = False,
-    session: Payer | None = None,
-    secret: JobSecret | None = None,
-) -> KappaChoice:
-    """Compares values of ``max_partitions_per_user`` for a later release.
-
-    It releases how many partitions users have, which is epsilon-DP and adds to the later cost.
-
-    Args:
-      data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
-      epsilon: the cost of this comparison; a tenth of ``for_epsilon`` is usually enough.
-      for_epsilon: the epsilon of the later release.
-      for_delta: the delta of a later selection of names; by default a list follows.
-      max_degree: the largest value to try; a user with more partitions counts as having so many.
-        With few users noise among large values passes for users. Public: choose it without looking
-        at the data.
-
-    Returns:
-      A choice whose ``recommended`` is the best value.
-
-    Raises:
-      ValueError: also if the noisy numbers show no user.
-
-    >>> import dp_transforms as dp
-    >>> visits = [(user, page) for user in range(2_000) for page in range(user % 4)]
-    >>> dp.choose_kappa(
-    ...     visits, user=0, partition=1, epsilon=1, for_epsilon=1, max_degree=8
-    ... ).recommended
-    3
-    """
-    from dp_transforms.postprocessing import kappa_choice
-
-    spec = UserDegreesSpec(epsilon, max_degree)
-    # A made-up user shows, before anything is spent, whether the later release has a mechanism.
-    kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
-    records = RecordArguments(data, user, partition, drop_nulls)
-    ((released,),), _ = run_spec(spec, session, secret, records)
-    return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
+from dp_transforms.postprocessing.planning import ReleasePlan, plan_releases, zipf_list
 
 
 @hiding_originals
@@ -100,9 +43,6 @@ def plan(
     >>> 20 < one.expected_dist < 40
     True
     """
-    from dp_transforms.postprocessing.attribute_plan import parts_of
-    from dp_transforms.postprocessing.planning import plan_releases, zipf_list
-
     if (users is None) == (reference is None):
         raise ValueError("give either users or reference")
     if isinstance(epsilons, str) or not isinstance(epsilons, Sequence):
@@ -115,5 +55,9 @@ def plan(
             "reference must be a FrequencyList, such as the attribute released of a release, got "
             f"{type(reference).__name__}"
         )
-    parts = epsilons if attributes == 1 else parts_of(epsilons, attributes)
+    parts = epsilons
+    if attributes != 1:
+        from dp_transforms.postprocessing.attribute_plan import parts_of
+
+        parts = parts_of(epsilons, attributes)
     return plan_releases(reference, parts, delta, kappa, users is not None)

@@ -28,7 +28,7 @@ from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is_charged
 from dp_transforms.budget.ledger import LEASE_SECONDS
 from dp_transforms.errors import without_originals
-from dp_transforms.frames import graphs, groups, lists, names, planning
+from dp_transforms.frames import graphs, groups, kappa, lists, names
 from dp_transforms.frames.run import callers_level
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.releases.tables import Table
@@ -241,7 +241,7 @@ class Session:
     """Releases lists of attributes: see ``dp_transforms.release_attributes``."""
     release_hierarchy = _paid_by_session(groups.release_hierarchy)
     """Releases lists that add up: see ``dp_transforms.release_hierarchy``."""
-    choose_kappa = _paid_by_session(planning.choose_kappa)
+    choose_kappa = _paid_by_session(kappa.choose_kappa)
     """Compares values of kappa: see ``dp_transforms.choose_kappa``."""
 
     def check(self, requests: Sequence[Request]) -> None:

@@ -330,6 +330,8 @@ def test_beam_is_not_imported(tmp_path):
     code = (
         "import sys, dp_transforms as dp\n"
         "assert not {'pyarrow', 'pipelines', 'numpy'} & set(sys.modules)\n"
+        "dp.plan(1, users=1_000)\n"
+        "assert not {'pyarrow', 'dp_transforms.releases'} & set(sys.modules)\n"
         "data = {'who': [1, 2], 'page': ['a', 'b']}\n"
         "options = dict(user='who', partition='page', epsilon=1, max_partitions_per_user=1)\n"
         "release = dp.release(data, **options); repr(release); release.save('list')\n"
