@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError, as_input_error
+from dp_transforms.errors import InputError, ValuesError, as_input_error
 from dp_transforms.files.logical_types import (
     fields_at,
     logical_name,
@@ -62,6 +62,7 @@ class RecordArguments:
       period: the kind of these periods, such as "day".
       span: the days of the periods, as ``filenames.days_of`` takes them.
       attributes: columns of attributes of users, in place of ``partition``.
+      public: public names of partitions, which must be of the types of these.
     """
 
     data: Any = dataclasses.field(repr=False)  # it may be private
@@ -73,10 +74,11 @@ class RecordArguments:
     period: str | None = None
     span: str | None = None
     attributes: Sequence[str] | None = None
+    public: pa.Array | None = dataclasses.field(default=None, repr=False)
 
     def open(self) -> RecordSource:
         """Returns the records, as a job reads them. Errors are those of ``FrameRecords`` and
-        ``RecordFiles``, or a ValueError if a column is not named."""
+        ``RecordFiles``, those of public names, or a ValueError if a column is not named."""
         data = self.data
         partitions = [] if self.attributes is not None else several_names(self.partition)
         columns = str(column_name("user", self.user)), [*map(str, partitions)]
@@ -96,6 +98,8 @@ class RecordArguments:
                 source = FrameRecords(data, *columns, **options)
         if self.period is not None:
             source.name_periods(self.period, self.span)
+        if self.public is not None:
+            source.check_public_partitions(self.public)
         return source
 
 
@@ -131,6 +135,7 @@ class FrameRecords(RecordSource):
     """
 
     _drop_option = "drop_nulls=True"
+    _public_error = ValuesError
     _index: Sequence[str] = ()  # the names of a frame's index
 
     def __init__(self, data: Any, *columns: Any, **options: Any):
@@ -138,7 +143,14 @@ class FrameRecords(RecordSource):
         self.estimated_rows, tables = self._read(data)
         # Without records there are no types to check.
         untyped = pa.schema([(name, pa.string()) for name in self._columns])
-        first = _typed(next(tables, untyped.empty_table()), untyped)
+        first = next(tables, None)
+        if first is None:
+            self._without_values = frozenset(self._columns)
+            first = untyped.empty_table()
+        else:
+            kinds = zip(first.schema.names, first.schema.types, strict=True)
+            self._without_values = frozenset(name for name, kind in kinds if pa.types.is_null(kind))
+        first = _typed(first, untyped)
         for column in self._columns:
             if any(pa.types.is_floating(field.type) for field in fields_at(first.schema, column)):
                 raise InputError(

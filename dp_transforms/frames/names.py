@@ -67,7 +67,8 @@ def select(
       strategy: see ``mechanisms.selection.make_strategy``.
       pre_threshold: never name a partition with fewer users than this.
       public_partitions: names that are public anyway, of the type of the column; tuples for several
-        columns. With ``counts`` each of them is in the release, also without users.
+        columns. In data in memory another type is an error that a session pays for. With ``counts``
+        each of the names is in the release, also without users.
       public_threshold: name public partitions whose noisy count exceeds this number alone; 0 by
         default without ``counts``.
       others_share: also release about how many users have partitions that are not named, for this
@@ -80,7 +81,7 @@ def select(
     ... ).to_arrow().to_pydict()
     {'page': ['home']}
     """
-    public: Any = ()
+    public = None
     if public_partitions is not None:
         public = public_names(public_partitions, several_names(partition))
     spec = NamesSpec.of_whole(
@@ -92,11 +93,11 @@ def select(
         pre_threshold=pre_threshold,
         noisy_counts=counts,
         intervals=counts,
-        public_partitions=public,
+        public_partitions=() if public is None else public,
         public_threshold=public_threshold,
     )
     check_count_columns(counts, partition)
-    records = RecordArguments(data, user, partition, drop_nulls)
+    records = RecordArguments(data, user, partition, drop_nulls, public=public)
     (selected, *others), statement = run_spec(spec, session, secret, records)
     for entries in itertools.chain(*others):
         statement |= entries
