@@ -449,7 +449,7 @@ JSON lines state the types of their values
 + return record_schema(path, pa.schema(fields), list(kinds))
 # dp_transforms/files/database.py: ./test_empty_input.py::test_queries
 a column of SQLite has the type that its values have
-- field if pa.types.is_null(declared[field.name]) else schema.field(field.name)
+- field if affinities[field.name] == _ANY else schema.field(field.name)
 + schema.field(field.name)
 # dp_transforms/files/database.py: ./test_empty_input.py::test_queries_of_files
 a query of DuckDB states the types that it has found in the rows of a file
