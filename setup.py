@@ -63,6 +63,7 @@ setup(
             "openpyxl",
             "pandas<2.4",
             "polars>=1",
+            "pyiceberg[pyarrow,sql-sqlite]>=0.7",
             "psycopg[binary]>=3.1",
             "pytest",
             "pytest-cov",

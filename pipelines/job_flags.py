@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,17 @@ if TYPE_CHECKING:
 
 PERIOD_FLAGS = ("time_column", "periods", "max_periods_per_user")
 """The flags that go with --period alone."""
+_COLUMN_FLAGS = (
+    "user_column",
+    "partition_column",
+    "source_column",
+    "target_column",
+    "time_column",
+    "group_by",
+    "attributes",
+    "combination",
+)
+"""The flags whose values are columns of records, or lists of columns, or lists of such lists."""
 _TEXT_FLAGS = ("delimiter", "no_header", "no_quotes", "multiline", "encoding")
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
 MAX_EPSILON = 100
@@ -39,6 +51,15 @@ def epsilon(text: str) -> ExactNumber:
             f"must be a number above 0 and at most {MAX_EPSILON}, got {text!r}"
         )
     return value
+
+
+def epsilons(text: str) -> list[ExactNumber]:
+    """Parses several of ``epsilon``, with commas in between.
+
+    >>> epsilons("0.5,1")
+    [0.5, 1]
+    """
+    return [epsilon(part) for part in text.split(",")]
 
 
 def proportion(text: str) -> ExactNumber:
@@ -224,6 +245,26 @@ def records(
             *_TEXT_FLAGS,
         )
     return RecordFiles(flags.input, *columns, file_format, **options)
+
+
+def check_positions(flags: argparse.Namespace) -> None:
+    """Raises a ValueError if --no_header is given, and a flag names a column of records. With that,
+    columns are positions.
+
+    The levels of a hierarchy are not checked: they may be columns of its groups alone.
+    """
+    if not flags.no_header:
+        return
+    from dp_transforms.files.delimited_text import check_positions as check
+
+    for name in _COLUMN_FLAGS:
+        value = getattr(flags, name, None) or []
+        values = [value] if isinstance(value, str) else value
+        columns = [[entry] if isinstance(entry, str) else entry for entry in values]
+        try:
+            check([*itertools.chain(*columns)])
+        except ValueError as error:
+            raise ValueError(f"--{name}: {error}") from None
 
 
 def reads_first_records(flags: argparse.Namespace) -> str:

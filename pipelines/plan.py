@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dp_transforms.engines.progress import duration_words
 from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.postprocessing.attribute_plan import (
@@ -85,7 +85,7 @@ def make_parser() -> OneLineParser:
     privacy = parser.add_argument_group("privacy")
     privacy.add_argument(
         "--epsilon",
-        type=_epsilons,
+        type=job_flags.epsilons,
         required=True,
         metavar="E[,E...]",
         help="budgets to compare; the list and the selection cost one of them each",
@@ -293,17 +293,12 @@ def _sizes(reference: FrequencyList, records: int | None) -> str:
     pairs = int(((8 * reference.total + 1) ** 0.5 - 1) // 2)
     text = f"The single worker of a job receives at most {pairs:,} pairs (frequency, multiplicity)."
     if records is not None:
-        seconds = records / _ROWS_PER_SECOND
+        duration = duration_words(records / _ROWS_PER_SECOND)
         text += (
-            f"\nReading, bounding and counting {records:,} records: about {seconds:,.0f} seconds "
-            "of one process at a million records a second (--progress of a "
-            "job tells yours)."
+            f"\nReading, bounding and counting {records:,} records: about {duration} of one "
+            "process at a million records a second (--progress of a job shows yours)."
         )
     return text
-
-
-def _epsilons(text: str) -> list[ExactNumber]:
-    return [job_flags.epsilon(part) for part in text.split(",")]
 
 
 if __name__ == "__main__":

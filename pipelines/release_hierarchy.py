@@ -4,11 +4,9 @@ up. See ``dp_transforms.releases.hierarchy`` for the privacy argument."""
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 
 from dp_transforms.files.filenames import HIERARCHY_FILE, REPORT_FILE
-from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.releases import HierarchySpec
 from dp_transforms.releases.hierarchy import PartitionGroups
 from pipelines import job_flags
@@ -45,7 +43,7 @@ def make_parser() -> JobParser:
     groups = parser.add_argument_group("hierarchy")
     groups.add_argument(
         "--levels",
-        type=_levels,
+        type=job_flags.names,
         metavar="COLUMN,...",
         help="the columns of groups, from the highest level to the lowest",
     )
@@ -54,7 +52,7 @@ def make_parser() -> JobParser:
     )
     groups.add_argument(
         "--shares",
-        type=_shares,
+        type=job_flags.epsilons,
         metavar="NUMBER,...",
         help="how epsilon is divided: a number for the list of everything, and one for each level; "
         "equal by default",
@@ -92,21 +90,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
         partition_groups=of_partitions and PartitionGroups(*of_partitions),
     )
     source = job_flags.records(flags, () if of_partitions else spec.levels)
-    source.check_groups(spec.names_of_columns)
     return release_of(flags, spec, source, whole=spec.cost)
-
-
-def _levels(text: str) -> list[str]:
-    names = next(csv.reader([text]), [])
-    if not names or not all(names) or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(
-            f"must be different columns with commas in between, got {text!r}"
-        )
-    return names
-
-
-def _shares(text: str) -> list[ExactNumber]:
-    return [job_flags.epsilon(share) for share in text.split(",")]
 
 
 if __name__ == "__main__":

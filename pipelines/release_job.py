@@ -98,7 +98,9 @@ def release_of(
     **more: Any,
 ) -> PreparedRelease:
     """Returns the release of these records that the flags specify. ``more`` are attributes
-    of ``PreparedRelease``."""
+    of ``PreparedRelease``. A public group that no record can have is an InputError."""
+    if source is not None:
+        source.check_groups(spec.public_groups)
     write = writer(flags, spec, source, bounded_by_job=bounded_by_job)
     may_fail = isinstance(spec, ListSpec) and spec.mechanism.may_fail
     return PreparedRelease(
@@ -151,6 +153,7 @@ def release_command(
     ) -> Callable[..., int]:
         def prepared(context: JobContext) -> Job:
             flags = context.flags
+            job_flags.check_positions(flags)
             doing = job_flags.reads_first_records(flags)
             with first_records(flags.ledger if doing else None, doing):
                 made = prepare(flags)

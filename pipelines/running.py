@@ -106,10 +106,14 @@ def _interrupts() -> Iterator[list[int]]:
         signals.append(number)
         signal.default_int_handler(signal.SIGINT, frame)
 
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     changed = {}
     if threading.current_thread() is threading.main_thread():
-        changed = {one: was for one, was in usual.items() if signal.getsignal(one) is was}
+        changed = {
+            number: handler
+            for number, handler in defaults.items()
+            if signal.getsignal(number) is handler
+        }
     for number in changed:
         signal.signal(number, note)
     try:

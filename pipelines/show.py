@@ -77,16 +77,16 @@ def shown(directory: str, release: Any) -> str:
 
 @command(make_parser)
 def main(flags: argparse.Namespace) -> None:
-    found = releases_in(flags.release, flags.degrees)
+    releases = releases_in(flags.release, flags.degrees)
     if flags.json:
-        values = [as_json(directory, release) for directory, release in found]
+        values = [as_json(directory, release) for directory, release in releases]
         for value in values if flags.degrees is not None else ():
             value["kept"] = kept(value["directory"], flags.degrees)
         content = values if len(values) > 1 else values[0]
         print(json.dumps(content, indent=2, ensure_ascii=False))
         return
-    for directory, release in found:
-        head = f"{directory}\n\n" if len(found) > 1 else ""
+    for directory, release in releases:
+        head = f"{directory}\n\n" if len(releases) > 1 else ""
         end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees is not None else ""
         print(f"{head}{shown(directory, release)}{end}")
 

@@ -422,7 +422,7 @@ a user has as many names in all windows as in one
 users of other partitions are not paid for
 - names -= others
 + pass
-# dp_transforms/frames/several.py: frames/test_parity.py
+# dp_transforms/frames/names.py: frames/test_parity.py
 both releases of a function get the whole budget
 - for_list = whole - for_selection
 + for_list = whole
@@ -463,7 +463,7 @@ JSON lines state the types of their values
 + return record_schema(path, pa.schema(fields), list(kinds))
 # dp_transforms/files/database.py: ./test_empty_input.py::test_queries
 a column of SQLite has the type that its values have
-- field if pa.types.is_null(declared[field.name]) else schema.field(field.name)
+- field if affinities[field.name] == _ANY else schema.field(field.name)
 + schema.field(field.name)
 # dp_transforms/files/database.py: ./test_empty_input.py::test_queries_of_files
 a query of DuckDB states the types that it has found in the rows of a file
@@ -578,8 +578,8 @@ a ledger takes epsilon to be the range of every loss
 - cost = Cost(PrivacyBudget(epsilon, delta), loss_range)
 + cost = Cost(PrivacyBudget(epsilon, delta), epsilon)
 a release is begun under what was given back
-- if not found or found[0].state is not State.RESERVED:
-+ if not found:
+- if line.state is not State.RESERVED:
++ if False:
 a ledger takes losses of another unit
 - if request.unit is not self.unit:
 + if False:

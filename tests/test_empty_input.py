@@ -217,7 +217,7 @@ def test_files(tmp_path, capsys, name, kind, files):
 
 
 def sqlite_file(path, kind, rows, declared):
-    value = str(DAY) if kind == "date" else VALUES[kind]
+    value = str(VALUES[kind]) if kind in ("date", "decimal") else VALUES[kind]
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"CREATE TABLE records (who {declared}, page {declared})")
         connection.executemany("INSERT INTO records VALUES (1, ?)", [(value,)] * rows)
@@ -245,6 +245,7 @@ GROUPED = "SELECT who, max(page) AS page FROM records GROUP BY who"
         (sqlite_file, "integer", ""),
         (sqlite_file, "integer", "INTEGER"),
         (sqlite_file, "integer", "NUMERIC"),
+        (sqlite_file, "decimal", "NUMERIC"),
         (sqlite_file, "date", "DATE"),
         (sqlite_file, "bytes", "BLOB"),
         (duckdb_file, "text", ""),

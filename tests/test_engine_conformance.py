@@ -28,7 +28,7 @@ from dp_transforms.engines.base import Engine
 from dp_transforms.engines.in_process import InProcess
 from dp_transforms.errors import input_error_message
 from dp_transforms.files.filenames import RELEASED_FILES
-from dp_transforms.files.frame_records import records_of
+from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.releases import ListAndNamesSpec, NamesSpec, ReleaseSpec
 from tests.release_cases import CASES
 
@@ -69,7 +69,11 @@ def directory(tmp_path_factory):
 
 
 def source_of(case, path):
-    return records_of(f"{path}/*.csv", "user", "page", False, case.columns, case.period)
+    if case.period is None:
+        columns = {"groups": case.columns}
+    else:
+        columns = {"time": "day", "period": case.period}
+    return RecordArguments(f"{path}/*.csv", "user", "page", False, **columns).open()
 
 
 def content(case, source, released):

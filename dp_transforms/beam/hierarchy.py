@@ -139,9 +139,9 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
 
 
 def _release(
-    found: Mapping[str, Mapping[int, int]], spec: HierarchySpec, secret: JobSecret
+    histograms: Mapping[str, Mapping[int, int]], spec: HierarchySpec, secret: JobSecret
 ) -> list[tuple[tuple[str, ...], ReleasedList]]:
-    return hierarchy_kernels.release_histograms(found, spec, secret)
+    return hierarchy_kernels.release_histograms(histograms, spec, secret)
 
 
 def _in_order(

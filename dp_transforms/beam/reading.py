@@ -11,7 +11,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io import fileio
 
-from dp_transforms.files.frame_records import Names, records_of
+from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.files.record_files import RecordFiles, RecordSource
 
 
@@ -76,7 +76,7 @@ class FromFrame(beam.PTransform):
 
     def __init__(self, data: Any, *, user: str | int, partition: Names, drop_nulls: bool = False):
         super().__init__()
-        records = records_of(data, user, partition, drop_nulls)
+        records = RecordArguments(data, user, partition, drop_nulls).open()
         self._held = _Held(list(records.tables()))
 
     def expand(self, start: beam.pvalue.PBegin) -> beam.PCollection[pa.Table]:

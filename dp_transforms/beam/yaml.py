@@ -6,8 +6,11 @@ secret.
 
 # Annotations are not deferred, since Beam YAML reads the types of these signatures.
 
+import datetime
+
 import apache_beam as beam
 from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.timestamp import Timestamp
 
 from dp_transforms.beam.contributions import (
     BoundContributions,
@@ -19,6 +22,7 @@ from dp_transforms.beam.grouped import ReleaseGroupedLists
 from dp_transforms.beam.records import ToRecords
 from dp_transforms.beam.release import ReleaseFrequencyList
 from dp_transforms.beam.selection import SelectPartitions
+from dp_transforms.beam.windowed import ReleaseWindowedLists, SelectWindowedPartitions
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
@@ -179,13 +183,112 @@ def release_degree_list(
     return count | "Release" >> release_frequency_list(epsilon)
 
 
+def release_windowed_lists(
+    epsilon: float,
+    start: str,
+    stop: str,
+    max_windows_per_user: int,
+    max_partitions_per_user: int,
+    num_buckets: int | None = None,
+) -> beam.PTransform:
+    """Releases a list for each fixed window; gives rows of window, frequency and multiplicity.
+
+    Takes rows with the fields user and partition, in windows of WindowInto. A window is named by
+    its start, such as 2026-01-31T00:00:00Z; one whose released list is empty has no rows.
+
+    Args:
+      epsilon: the privacy loss of all lists together.
+      start: the windows that begin from this day or time on are released, such as "2026-01-31".
+        Public, as stop: choose both without looking at the records.
+      stop: the windows that begin before this day or time are released.
+      max_windows_per_user: the most windows in which one user counts.
+      max_partitions_per_user: the most partitions in which one user counts in each window.
+      num_buckets: how many parts users, or partitions, are split into.
+    """
+    release = ReleaseWindowedLists(
+        epsilon=epsilon,
+        start=_time("start", start),
+        stop=_time("stop", stop),
+        max_windows_per_user=max_windows_per_user,
+        max_partitions_per_user=max_partitions_per_user,
+        num_buckets=num_buckets,
+    )
+    return release | "Rows" >> beam.FlatMapTuple(_windowed_rows).with_output_types(_WINDOWED)
+
+
+def select_windowed_partitions(
+    epsilon: float,
+    delta: float,
+    start: str,
+    stop: str,
+    max_windows_per_user: int,
+    max_partitions_per_user: int,
+    noisy_counts: bool = False,
+    num_buckets: int | None = None,
+) -> beam.PTransform:
+    """Selects the partitions that may be named in each fixed window; gives rows of window and
+    partition (and noisy_count), for partitions that are text.
+
+    Takes rows with the fields user and partition, in windows of WindowInto.
+
+    Args:
+      epsilon: the privacy loss of all windows together.
+      delta: the delta of all windows together.
+      start: see ReleaseWindowedLists, as for the arguments below.
+      stop: see there.
+      max_windows_per_user: see there.
+      max_partitions_per_user: see there.
+      noisy_counts: release noisy counts with the names.
+      num_buckets: see there.
+    """
+    select = SelectWindowedPartitions(
+        epsilon=epsilon,
+        delta=delta,
+        start=_time("start", start),
+        stop=_time("stop", stop),
+        max_windows_per_user=max_windows_per_user,
+        max_partitions_per_user=max_partitions_per_user,
+        noisy_counts=noisy_counts,
+        num_buckets=num_buckets,
+    )
+    fields: list[tuple[str, type]] = [("window", str), ("partition", str)]
+    if noisy_counts:
+        fields.append(("noisy_count", int))
+    row = beam.MapTuple(_named_row).with_output_types(RowTypeConstraint.from_fields(fields))
+    return select | "Rows" >> row
+
+
 _LIST = [("frequency", int), ("multiplicity", int)]
 _FREQUENCIES = RowTypeConstraint.from_fields(_LIST)
 _GROUPED = RowTypeConstraint.from_fields([("attribute", str), ("group", str), *_LIST])
+_WINDOWED = RowTypeConstraint.from_fields([("window", str), *_LIST])
+
+
+def _time(name: str, text: str) -> Timestamp:
+    """Parses a day or a time, which is in UTC unless it has a zone."""
+    try:
+        time = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except (AttributeError, ValueError):
+        raise ValueError(
+            f"{name} must be a text such as '2026-01-31' or '2026-01-31T12:00:00Z', in quotes"
+        ) from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=datetime.timezone.utc)
+    return Timestamp.from_utc_datetime(time.astimezone(datetime.timezone.utc))
 
 
 def _rows(released: FrequencyList) -> list[beam.Row]:
     return [beam.Row(frequency=f, multiplicity=m) for f, m in released]
+
+
+def _windowed_rows(window: str, released: FrequencyList) -> list[beam.Row]:
+    return [beam.Row(window=window, frequency=f, multiplicity=m) for f, m in released]
+
+
+def _named_row(window: str, partition: str, *noisy_count: int) -> beam.Row:
+    if noisy_count:
+        return beam.Row(window=window, partition=partition, noisy_count=noisy_count[0])
+    return beam.Row(window=window, partition=partition)
 
 
 def _grouped_rows(attribute: str, group: str, released: FrequencyList) -> list[beam.Row]:

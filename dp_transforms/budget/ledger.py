@@ -376,11 +376,12 @@ class Ledger:
             stored.write(line.closed(state, stored.time) for line in wanted)
 
     def _open_line(self, lines: Lines, number: int) -> LedgerLine:
-        found = [line for line in lines if line.id == number]
-        if not found or found[0].state is not State.RESERVED:
-            what = f"already {found[0].state.value}" if found else "not there"
-            raise ValueError(f"reservation {number} of {self.path} is {what}")
-        return found[0]
+        line = next((line for line in lines if line.id == number), None)
+        if line is None:
+            raise ValueError(f"reservation {number} of {self.path} is not there")
+        if line.state is not State.RESERVED:
+            raise ValueError(f"reservation {number} of {self.path} is already {line.state.value}")
+        return line
 
     def _stored(self) -> Contents:
         with self._store.transaction() as stored:

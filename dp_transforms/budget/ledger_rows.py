@@ -212,10 +212,10 @@ def header_row(header: Header) -> tuple[Any, ...]:
 def line_row(line: LedgerLine) -> tuple[Any, ...]:
     """Returns the row of a line, with its checksum."""
     amounts = line.cost.budget.epsilon, line.cost.budget.delta, line.cost.loss_range
-    told = (line.id, line.state.value, line.purpose, *map(str, amounts), *astuple(line.origin))
-    seen = (line.host, line.process, int(line.announces), int(line.begun))
+    cost = (line.id, line.state.value, line.purpose, *map(str, amounts), *astuple(line.origin))
+    writer = (line.host, line.process, int(line.announces), int(line.begun))
     times = (line.reserved_at, line.closed_at, line.leased_until)
-    return _with_checksum((*told, *seen, *times))
+    return _with_checksum((*cost, *writer, *times))
 
 
 def contents(

@@ -139,8 +139,16 @@ def _pace(rows: int, seconds: float, total: int) -> str:
     left = seconds * (total - rows) / max(rows, 1)
     if left <= 0:
         return f"{percent}%, {rate}"
-    whole = f"{left / 60:,.0f} minutes" if left > 90 else f"{left:.0f} seconds"
-    return f"{percent}%, {rate}, {whole} left"
+    return f"{percent}%, {rate}, {duration_words(left)} left"
+
+
+def duration_words(seconds: float) -> str:
+    """Words a duration, in minutes from a minute and a half on.
+
+    >>> duration_words(90), duration_words(3_600)
+    ('90 seconds', '60 minutes')
+    """
+    return f"{seconds / 60:,.0f} minutes" if seconds > 90 else f"{seconds:.0f} seconds"
 
 
 def _rate(per_second: float) -> str:

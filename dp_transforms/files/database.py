@@ -27,7 +27,6 @@ from dp_transforms.files.logical_types import (
     record_schema,
     record_table,
     schema_as_text,
-    typed_column,
     unstated,
 )
 from dp_transforms.files.paths import local_path
@@ -38,6 +37,22 @@ _DRIVERS = {
     "postgres": "adbc_driver_postgresql",
     "duckdb": "adbc_driver_duckdb",
 }
+_INTEGER, _TEXT, _ANY, _REAL, _NUMERIC = "integer", "text", "any", "real", "numeric"
+"""SQLite's affinities of columns; a column of the affinity "any" keeps all values as they are."""
+_WORDS_OF_AFFINITIES = {
+    _INTEGER: ("INT",),
+    _TEXT: ("CHAR", "CLOB", "TEXT"),
+    _ANY: ("BLOB",),
+    _REAL: ("REAL", "FLOA", "DOUB"),
+}
+"""The first affinity of which a declaration has a word is the column's."""
+_INTEGERS: frozenset[type] = frozenset({int})
+_NUMBERS: frozenset[type] = frozenset({int, float})
+_TEXTS: frozenset[type] = frozenset({str})
+_BYTES: frozenset[type] = frozenset({bytes})
+_KINDS = {_INTEGER: _INTEGERS, _TEXT: _TEXTS, _NUMERIC: _NUMBERS | _TEXTS, _ANY: None}
+"""The Python types of values in columns of an affinity; with None the first values decide."""
+_KINDS_OF_VALUES = (_NUMBERS, _TEXTS, _BYTES)
 _SAMPLE_ROWS, _BATCH_ROWS = 1000, 1 << 17
 _TYPED_SOURCES = {"SEQ_SCAN", "CTE_SCAN", "DUMMY_SCAN"}
 """The sources in DuckDB's plans whose types do not come from rows."""
@@ -159,10 +174,12 @@ def _reads_tables_alone(cursor: Any, query: str) -> bool:
 class SqliteQuery(_Query):
     """Reads the records of a query to a SQLite file, and does not change the file.
 
-    In SQLite each value has its own type. All values of a column must have the type of its
-    declaration, if that is one of integers or text, or else of the first value: integers, which
-    become text, text or bytes. No driver is needed. The rest is as for ``RecordQuery``, with a path
-    for the database.
+    In SQLite each value has its own type, and a column's declaration gives it an affinity. Values
+    of a column must be integers or text if these are its affinity. Numbers and text of a column of
+    numeric affinity, such as DECIMAL, become text; a column of floating-point numbers is refused by
+    its declaration, with or without records. Values of other columns, such as expressions, must all
+    be numbers, which become text, all text or all bytes. No driver is needed. The rest is as for
+    ``RecordQuery``, with a path for the database.
     """
 
     def __init__(self, path: str, query: str, *columns: Any, **options: Any):
@@ -175,28 +192,30 @@ class SqliteQuery(_Query):
         # SQLite reads the quoted name of a missing column as text.
         names = pa.schema([(name, pa.string()) for _, name, *_ in columns_of_view])
         self._schema_of(names)
-        declared = {
-            name: _declared_type(declaration) for _, name, declaration, *_ in columns_of_view
-        }
-        self._types = {name: declared[name] for name in self._columns}
+        affinities = {name: _affinity(declaration) for _, name, declaration, *_ in columns_of_view}
+        if real := [name for name in self._columns if affinities[name] == _REAL]:
+            raise InputError(
+                f"the --query: column {real[0]!r} has floating-point numbers by its declaration, "
+                "in which it is not clear which values are equal: CAST it in the query"
+            )
+        self._kinds = {name: _KINDS[affinities[name]] for name in self._columns}
         with as_input_error(_FAILED, error_type=ValuesError):
-            # Where the first rows have no value, the first one behind them tells the type.
+            # Where the first rows have no value, the first one behind them tells the kind.
             behind = (
                 f" WHERE {_quoted(name)} IS NOT NULL LIMIT 1"
                 for name in self._columns
-                if pa.types.is_null(self._types[name])
+                if self._kinds[name] is None
             )
             for end in itertools.chain([f" LIMIT {_SAMPLE_ROWS}"], behind):
-                for table in self._read(end):
-                    self._types = dict(zip(table.column_names, table.schema.types, strict=True))
-        for name, kind in self._types.items():
-            self._types[name] = pa.string() if pa.types.is_null(kind) else kind
-        schema = self._schema_of(pa.schema(self._types))
+                for _ in self._read(end):
+                    pass
+        types = {name: _type_of(kinds) for name, kinds in self._kinds.items()}
+        schema = self._schema_of(pa.schema(types))
         of_values = (
-            field if pa.types.is_null(declared[field.name]) else schema.field(field.name)
+            field if affinities[field.name] == _ANY else schema.field(field.name)
             for field in unstated(schema)
         )
-        self._schema = schema_as_text(pa.schema(of_values))
+        self._schema = pa.schema(of_values)
 
     def _connect(self) -> sqlite3.Connection:
         path = urllib.parse.quote(os.path.abspath(self._path))
@@ -211,20 +230,48 @@ class SqliteQuery(_Query):
                 yield pa.table({name: self._column(name, values) for name, values in columns})
 
     def _column(self, name: str, values: Sequence[Any]) -> pa.Array:
-        with as_input_error(
-            f"the --query: column {name!r} has values of several types, or numbers with a point: "
-            "CAST it in the query",
-            (TypeError, ValueError),
-        ):
-            return typed_column(values, name, self._types[name])
+        types = {*map(type, values)} - {type(None)}
+        if types and self._kinds[name] is None:
+            self._kinds[name] = next((kinds for kinds in _KINDS_OF_VALUES if types <= kinds), None)
+        kinds = self._kinds[name]
+        if types and (kinds is None or not types <= kinds):
+            raise InputError(
+                f"the --query: column {name!r} has values of several types: CAST it in the query"
+            )
+        kind = _type_of(kinds)
+        if pa.types.is_string(kind):
+            values = list(map(_text, values))
+        return pa.array(values, kind)
 
 
-def _declared_type(declaration: str) -> pa.DataType:
-    """Returns the type that a column's declaration gives it by SQLite's rules of affinity: integers
-    or text. Returns null if the column may hold anything, as blobs and expressions do."""
-    kinds = {"INT": pa.int64(), "CHAR": pa.string(), "CLOB": pa.string(), "TEXT": pa.string()}
-    named = (kind for part, kind in kinds.items() if part in declaration.upper())
-    return next(named, pa.null())
+def _type_of(kinds: frozenset[type] | None) -> pa.DataType:
+    """Returns the type in which values of these Python types are read; text if none are known."""
+    if kinds == _INTEGERS:
+        return pa.int64()
+    return pa.binary() if kinds == _BYTES else pa.string()
+
+
+def _affinity(declaration: str) -> str:
+    """Returns the affinity that a column's declaration gives it, by SQLite's rules.
+
+    >>> _affinity("varchar(20)"), _affinity("DECIMAL(10, 2)"), _affinity("DATE"), _affinity("")
+    ('text', 'numeric', 'numeric', 'any')
+    """
+    for affinity, words in _WORDS_OF_AFFINITIES.items():
+        if any(word in declaration.upper() for word in words):
+            return affinity
+    return _NUMERIC if declaration else _ANY
+
+
+def _text(value: Any) -> Any:
+    """Returns the text of a number, which is the same for equal numbers; text and None stay.
+
+    >>> _text(1.50), _text(2.0), _text(2), _text("2026-01-31")
+    ('1.5', '2', '2', '2026-01-31')
+    """
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return str(value) if isinstance(value, int) else value
 
 
 def query_of(database: str, *arguments: Any, **options: Any) -> RecordSource:

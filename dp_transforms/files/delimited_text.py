@@ -121,12 +121,8 @@ class DelimitedText(text_lines.TextFormat):
                 raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
 
     def _layout(self, path: str, columns: Sequence[str]) -> _Layout:
-        for column in () if self.header else columns:
-            if not (column.isascii() and column.isdigit() and 1 <= int(column) <= 1_000_000):
-                raise ValueError(
-                    "columns must be positions counted from 1 when there is no header, got "
-                    f"{column!r}"
-                )
+        if not self.header:
+            check_positions(columns)
         with text_lines.text_bytes(path) as file:
             line = text_lines.line(path, file)
             for signature, fault in _SIGNATURES.items():
@@ -315,6 +311,18 @@ class _StrictQuotes:
             raise InputError(f"{self._path} {_CARRIAGE_RETURNS}")
         self._quotes += len(quotes)
         self._last = window[-2:].tobytes()
+
+
+def check_positions(columns: Sequence[str]) -> None:
+    """Raises a ValueError if one of the columns is not a position, as text without a header needs.
+
+    >>> check_positions(["1", "12"])
+    """
+    for column in columns:
+        if not (column.isascii() and column.isdigit() and 1 <= int(column) <= 1_000_000):
+            raise ValueError(
+                f"columns must be positions counted from 1 when there is no header, got {column!r}"
+            )
 
 
 def _records_if_lines(block: bytes) -> int:

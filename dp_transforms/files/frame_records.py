@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import numbers
 import operator
@@ -13,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.errors import InputError, as_input_error
+from dp_transforms.errors import InputError, ValuesError, as_input_error
 from dp_transforms.files.logical_types import (
     fields_at,
     logical_name,
@@ -50,41 +51,56 @@ Names = str | int | Sequence[str | int]
 """One column, or several."""
 
 
-def records_of(
-    data: Any,
-    user: str | int,
-    partition: Names | None,
-    drop_nulls: bool,
-    more: Sequence[str] = (),
-    period: str | None = None,
-    span: str | None = None,
-) -> RecordSource:
-    """Returns the records of an object in memory, or of a path, as a job reads them. ``more``
-    columns are kept; a ``period`` such as "day" replaces the times in the last of them, and
-    records of days that are not in the ``span`` have none. The other arguments are those of
-    ``dp_transforms.release``, and errors those of ``FrameRecords`` and ``RecordFiles``, or a
-    ValueError if there is no column for partitions. Without partitions, where these are (), the
-    ``more`` columns are attributes of users."""
-    # By the type first: to compare a frame with () is an error that shows its columns.
-    no_partitions = isinstance(partition, tuple) and not partition
-    partitions = [] if no_partitions else several_names(partition)
-    columns = str(column_name("user", user)), [*map(str, partitions)]
-    of_more = "groups" if period is None else "time"
-    if not partitions:
-        of_more = "attributes"
-    attributes = tuple(str(column_name(of_more, name)) for name in more)
-    options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": attributes}
-    source: RecordSource
-    if isinstance(data, str) and (len(data) > 4096 or not data.isprintable()):
-        raise _unknown(data)  # records as text, not a path
-    with listed_names("partition", () if isinstance(partition, str) else columns[1]):
-        if isinstance(data, (str, os.PathLike)):
-            source = RecordFiles(os.fspath(data), *columns, **options)
-        else:
-            source = FrameRecords(data, *columns, **options)
-    if period is not None:
-        source.name_periods(period, span)
-    return source
+@dataclasses.dataclass(frozen=True, eq=False)
+class RecordArguments:
+    """The arguments by which functions name records: an object in memory or a path, and columns.
+
+    Attributes:
+      data, user, partition, drop_nulls: see ``dp_transforms.release``.
+      groups: columns that are read too, of groups of users or levels of a hierarchy.
+      time: a column that is read too, of times, which are replaced by periods.
+      period: the kind of these periods, such as "day".
+      span: the days of the periods, as ``filenames.days_of`` takes them.
+      attributes: columns of attributes of users, in place of ``partition``.
+      public: public names of partitions, which must be of the types of these.
+    """
+
+    data: Any = dataclasses.field(repr=False)  # it may be private
+    user: str | int
+    partition: Names | None
+    drop_nulls: bool
+    groups: Sequence[str] = ()
+    time: str | None = None
+    period: str | None = None
+    span: str | None = None
+    attributes: Sequence[str] | None = None
+    public: pa.Array | None = dataclasses.field(default=None, repr=False)
+
+    def open(self) -> RecordSource:
+        """Returns the records, as a job reads them. Errors are those of ``FrameRecords`` and
+        ``RecordFiles``, those of public names, or a ValueError if a column is not named."""
+        data = self.data
+        partitions = [] if self.attributes is not None else several_names(self.partition)
+        columns = str(column_name("user", self.user)), [*map(str, partitions)]
+        named: list[tuple[str, Any]] = [("groups", name) for name in self.groups]
+        named += [("attributes", name) for name in self.attributes or ()]
+        if self.period is not None:
+            named.append(("time", self.time))
+        others = tuple(str(column_name(argument, name)) for argument, name in named)
+        options: dict[str, Any] = {"drop_nulls": self.drop_nulls, "attribute_columns": others}
+        source: RecordSource
+        if isinstance(data, str) and (len(data) > 4096 or not data.isprintable()):
+            raise _unknown(data)  # records as text, not a path
+        with listed_names("partition", () if isinstance(self.partition, str) else columns[1]):
+            if isinstance(data, (str, os.PathLike)):
+                source = RecordFiles(os.fspath(data), *columns, **options)
+            else:
+                source = FrameRecords(data, *columns, **options)
+        if self.period is not None:
+            source.name_periods(self.period, self.span)
+        if self.public is not None:
+            source.check_public_partitions(self.public)
+        return source
 
 
 @contextlib.contextmanager
@@ -119,6 +135,7 @@ class FrameRecords(RecordSource):
     """
 
     _drop_option = "drop_nulls=True"
+    _public_error = ValuesError
     _index: Sequence[str] = ()  # the names of a frame's index
 
     def __init__(self, data: Any, *columns: Any, **options: Any):
@@ -126,7 +143,14 @@ class FrameRecords(RecordSource):
         self.estimated_rows, tables = self._read(data)
         # Without records there are no types to check.
         untyped = pa.schema([(name, pa.string()) for name in self._columns])
-        first = _typed(next(tables, untyped.empty_table()), untyped)
+        first = next(tables, None)
+        if first is None:
+            self._without_values = frozenset(self._columns)
+            first = untyped.empty_table()
+        else:
+            kinds = zip(first.schema.names, first.schema.types, strict=True)
+            self._without_values = frozenset(name for name, kind in kinds if pa.types.is_null(kind))
+        first = _typed(first, untyped)
         for column in self._columns:
             if any(pa.types.is_floating(field.type) for field in fields_at(first.schema, column)):
                 raise InputError(

@@ -6,13 +6,13 @@ import functools
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from dp_transforms.columnar.attributes import LIST, attribute_text
-from dp_transforms.columnar.columns import PARTITION, USER, single, without_nulls
+from dp_transforms.columnar.columns import PARTITION, USER, plain_type, single, without_nulls
 from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FORMATS, periods_of
@@ -66,6 +66,8 @@ class RecordSource(ABC):
     """The approximate number of records; 0 if it is not known."""
     _schema: pa.Schema  # of these columns, as the source has them
     _drop_option = "--drop_nulls"
+    _public_error: type[InputError] = InputError
+    _without_values: frozenset[str] = frozenset()  # columns that have no type for this reason
     _period: str | None = None
     _span: str | None = None
 
@@ -129,9 +131,12 @@ class RecordSource(ABC):
             )
         self._period, self._span = period, span
 
-    def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
-        """Raises an InputError for a group that no record can have, whose list would be empty."""
-        for names, field in zip(groups, self.attribute_fields, strict=True):
+    def check_groups(self, groups: Mapping[str, Sequence[str]]) -> None:
+        """Raises an InputError for a group that no record can have, whose list would be empty.
+        ``groups`` are names of groups by columns, which must be attribute columns."""
+        fields = {field.name: field for field in self.attribute_fields}
+        for column, names in groups.items():
+            field = fields[column]
             for name in names:
                 try:
                     value = from_text(name, field)
@@ -143,6 +148,22 @@ class RecordSource(ABC):
                         f"groups: {name!r} has the text {text!r} in column {field.name!r} of the "
                         "records: name it so"
                     )
+
+    def check_public_partitions(self, names: pa.Array) -> None:
+        """Raises an InputError unless the names, of ``runtime.python_values.public_names``, are of
+        the types of the partitions; a ValuesError if these types may come from values of records.
+
+        Without a record there are no such types, and no error. So the error tells that there is
+        one: it must not be free (see ``budget.failures``).
+        """
+        columns = names.flatten() if pa.types.is_struct(names.type) else [names]
+        for column, field in zip(columns, self.partition_fields, strict=True):
+            kind = plain_type(column.type)
+            if kind not in (None, field.type) and field.name not in self._without_values:
+                raise self._public_error(
+                    f"public_partitions are of the type {kind}, but column {field.name!r} of "
+                    f"{self.pattern} is read as {field.type}: give names of this type"
+                )
 
     def _records(self, path: str, table: pa.Table) -> pa.Table:
         needed, more = self._columns[: self._needed], self._columns[self._needed :]

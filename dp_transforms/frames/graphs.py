@@ -1,11 +1,90 @@
-"""Takes the edges out of graphs of networkx and igraph, as pairs of nodes."""
+"""Releases the degrees of graphs of networkx and igraph, or of records of edges."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from dp_transforms.budget import PrivacyUnit
+from dp_transforms.errors import hiding_originals
+from dp_transforms.files.frame_records import RecordArguments
+from dp_transforms.frames.payer import Payer
+from dp_transforms.frames.run import callers_level, run_spec
+from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
+from dp_transforms.mechanisms.partition.registry import AUTO
+from dp_transforms.releases import DegreesSpec, ListRelease, NodeDegreesSpec
+from dp_transforms.releases.node_degrees import ProjectedList
+from dp_transforms.runtime.job_secret import JobSecret
+
+
+@hiding_originals
+def degrees(
+    edges: Any,
+    source: str | int = 0,
+    target: str | int = 1,
+    *,
+    epsilon: Number,
+    degree: str = "undirected",
+    privacy_unit: str | None = None,
+    degree_bound: int | None = None,
+    nodes: int | None = None,
+    mechanism: str = AUTO,
+    drop_nulls: bool = False,
+    session: Payer | None = None,
+    secret: JobSecret | None = None,
+) -> ListRelease:
+    """Releases how many nodes of a graph have each degree.
+
+    It is epsilon-DP for adding or removing an edge, or a node with all its edges.
+
+    Args:
+      edges: a graph of networkx or igraph, or data as ``release`` takes them, with a record for
+        each edge.
+      source, target: the columns of an edge's two ends; by default the first two positions. Graphs
+        have none.
+      epsilon: the cost of the release.
+      degree: "undirected", "in" or "out".
+      privacy_unit: "edge" or "node"; by default "edge", or "node" with a ``degree_bound``.
+      degree_bound: the most edges that are kept at a node; further ones are dropped. Public: choose
+        it without looking at the graph. By default, if nodes are protected, it is chosen from the
+        graph at a tenth of epsilon.
+      nodes: the number of nodes, if it is public and edges are protected. A warning says if the
+        release shows that there are more.
+      mechanism, drop_nulls, session, secret: see ``release``, also for errors. The session's unit
+        is "edge" or "node".
+
+    >>> import dp_transforms as dp
+    >>> edges = [("hub", leaf) for leaf in "abcd"]
+    >>> list(dp.degrees(edges, epsilon=150).released)
+    [(4, 1), (1, 4)]
+    """
+    units = (PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value)
+    if privacy_unit is not None and privacy_unit not in units:
+        raise ValueError(f"privacy_unit must be edge or node, got {shown(privacy_unit)}")
+    if privacy_unit == PrivacyUnit.EDGE.value and degree_bound is not None:
+        raise ValueError("degree_bound protects nodes: leave it out, or privacy_unit")
+    chooses_bound = privacy_unit == PrivacyUnit.NODE.value and degree_bound is None
+    if chooses_bound and nodes is not None:
+        raise ValueError("nodes is for the privacy of edges: a node more changes their number")
+    spec: DegreesSpec | NodeDegreesSpec
+    if chooses_bound:
+        spec = NodeDegreesSpec(epsilon, degree, mechanism)
+    else:
+        spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
+    pairs = edges_of_graph(edges, degree)
+    if pairs is not None and (source, target) != (0, 1):
+        raise ValueError("source and target are columns of records, and a graph has none")
+    records = RecordArguments(edges if pairs is None else pairs, source, target, drop_nulls)
+    ((element,),), statement = run_spec(spec, session, secret, records, given=edges)
+    if isinstance(element, ProjectedList):
+        return ListRelease(element.released, statement | element.entries)
+    release = ListRelease(element, statement)
+    if nodes is not None and release.contradiction:
+        warnings.warn(release.contradiction, stacklevel=callers_level())
+    return release
 
 
 def edges_of_graph(graph: Any, degree: str) -> Iterable[tuple[Any, Any]] | None:
@@ -13,8 +92,7 @@ def edges_of_graph(graph: Any, degree: str) -> Iterable[tuple[Any, Any]] | None:
 
     Args:
       graph: a ``networkx`` graph of any kind, its view of edges, or an ``igraph.Graph``, whose
-      nodes
-        are the numbers of its vertices.
+        nodes are the numbers of its vertices.
       degree: the degree that is asked for.
 
     Raises:

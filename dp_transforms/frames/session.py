@@ -28,18 +28,8 @@ from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is_charged
 from dp_transforms.budget.ledger import LEASE_SECONDS
 from dp_transforms.errors import without_originals
-from dp_transforms.frames.api import callers_level
-from dp_transforms.frames.api import choose_kappa as _choose_kappa
-from dp_transforms.frames.api import degrees as _degrees
-from dp_transforms.frames.api import release as _release
-from dp_transforms.frames.api import release_attributes as _release_attributes
-from dp_transforms.frames.api import release_by_period as _release_by_period
-from dp_transforms.frames.api import release_counts as _release_counts
-from dp_transforms.frames.api import release_groups as _release_groups
-from dp_transforms.frames.api import select as _select
-from dp_transforms.frames.hierarchy import release_hierarchy as _release_hierarchy
-from dp_transforms.frames.several import release_and_select as _release_and_select
-from dp_transforms.frames.several import select_by_period as _select_by_period
+from dp_transforms.frames import graphs, groups, kappa, lists, names
+from dp_transforms.frames.run import callers_level
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.releases.tables import Table
 
@@ -231,27 +221,27 @@ class Session:
                 stacklevel=callers_level(),
             )
 
-    release = _paid_by_session(_release)
+    release = _paid_by_session(lists.release)
     """Releases a frequency list: see ``dp_transforms.release``."""
-    select = _paid_by_session(_select)
+    select = _paid_by_session(names.select)
     """Selects names: see ``dp_transforms.select``."""
-    release_and_select = _paid_by_session(_release_and_select)
+    release_and_select = _paid_by_session(names.release_and_select)
     """Releases a list and names: see ``dp_transforms.release_and_select``."""
-    release_by_period = _paid_by_session(_release_by_period)
+    release_by_period = _paid_by_session(lists.release_by_period)
     """Releases a list for each period: see ``dp_transforms.release_by_period``."""
-    select_by_period = _paid_by_session(_select_by_period)
+    select_by_period = _paid_by_session(names.select_by_period)
     """Selects names in each period: see ``dp_transforms.select_by_period``."""
-    release_counts = _paid_by_session(_release_counts)
+    release_counts = _paid_by_session(lists.release_counts)
     """Releases counts that were made elsewhere: see ``dp_transforms.release_counts``."""
-    degrees = _paid_by_session(_degrees)
+    degrees = _paid_by_session(graphs.degrees)
     """Releases the degrees of a graph: see ``dp_transforms.degrees``."""
-    release_groups = _paid_by_session(_release_groups)
+    release_groups = _paid_by_session(groups.release_groups)
     """Releases lists of groups: see ``dp_transforms.release_groups``."""
-    release_attributes = _paid_by_session(_release_attributes)
+    release_attributes = _paid_by_session(groups.release_attributes)
     """Releases lists of attributes: see ``dp_transforms.release_attributes``."""
-    release_hierarchy = _paid_by_session(_release_hierarchy)
+    release_hierarchy = _paid_by_session(groups.release_hierarchy)
     """Releases lists that add up: see ``dp_transforms.release_hierarchy``."""
-    choose_kappa = _paid_by_session(_choose_kappa)
+    choose_kappa = _paid_by_session(kappa.choose_kappa)
     """Compares values of kappa: see ``dp_transforms.choose_kappa``."""
 
     def check(self, requests: Sequence[Request]) -> None:

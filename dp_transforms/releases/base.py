@@ -10,8 +10,7 @@ import abc
 import datetime
 import os
 import platform
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from importlib import metadata
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from dp_transforms import __version__
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.ledger import Request
+from dp_transforms.budget.ledger_rows import now, text_of_time
 from dp_transforms.mechanisms.decimals import decimal_text, float_above
 
 if TYPE_CHECKING:
@@ -85,6 +85,12 @@ class ReleaseSpec(abc.ABC):
         """Returns how many last columns of each table hold integers. The others hold text."""
         return 2
 
+    @property
+    def public_groups(self) -> Mapping[str, Sequence[str]]:
+        """Returns the public names of groups in each column of records that has some, which records
+        must be able to have: see ``RecordSource.check_groups``. Most kinds have none."""
+        return {}
+
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
         """Returns the part of the statement about the columns of partitions."""
         return {"partition_columns": [column.name for column in columns]}
@@ -129,9 +135,10 @@ def time_entry() -> Statement:
     (seconds since 1970) replaces it, for files that are to be equal byte by byte."""
     seconds = os.environ.get("SOURCE_DATE_EPOCH", "")
     is_fixed = seconds.isascii() and seconds.isdigit() and len(seconds) <= _MOST_DIGITS
-    now = int(seconds) if is_fixed else time.time()
-    moment = datetime.datetime.fromtimestamp(now, datetime.timezone.utc)
-    return {"created": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    if not is_fixed:
+        return {"created": now()}
+    moment = datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc)
+    return {"created": text_of_time(moment)}
 
 
 def library_versions() -> dict[str, str]:

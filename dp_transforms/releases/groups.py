@@ -103,7 +103,7 @@ class Attribute:
 @dataclass(frozen=True, kw_only=True)
 class GroupsSpec(ReleaseSpec):
     """Specifies the list of all users and those of groups: see ``ReleaseGroupedLists`` for
-    arguments and errors, and ``transforms.grouped`` for the guarantee and its proof."""
+    arguments and errors, and ``beam.grouped`` for the guarantee and its proof."""
 
     tables = ReleasedTables(LISTS_FILE, grouped_tables)
 
@@ -155,6 +155,10 @@ class GroupsSpec(ReleaseSpec):
         return NamesSpec.of(
             AUTO, budget.epsilon, budget.delta, each, already_bounded=True, context=SELECTION
         )
+
+    @property
+    def public_groups(self) -> dict[str, Sequence[str]]:
+        return {attribute.name: attribute.groups or () for attribute in self.attributes}
 
     @property
     def requests(self) -> tuple[Request, ...]:

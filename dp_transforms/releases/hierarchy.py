@@ -203,11 +203,11 @@ class HierarchySpec(ReleaseSpec):
         )
 
     @property
-    def names_of_columns(self) -> list[Sequence[str]]:
-        """Returns the names of groups in each column of records that says in which one they are."""
+    def public_groups(self) -> dict[str, Sequence[str]]:
         if self.partition_groups is not None:
-            return []
-        return [tuple({path[-1] for path in level}) for level in self.paths[1:]]
+            return {}
+        names = (tuple({path[-1] for path in level}) for level in self.paths[1:])
+        return dict(zip(self.levels, names, strict=True))
 
     @property
     def requests(self) -> tuple[Request, ...]:

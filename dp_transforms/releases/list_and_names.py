@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,6 +42,11 @@ class ListAndNamesSpec:
     def requests(self) -> tuple[Request, ...]:
         """Returns the parts of the budget that both releases need."""
         return (*self.frequency_list.requests, *self.names.requests)
+
+    @property
+    def public_groups(self) -> dict[str, Sequence[str]]:
+        """Returns the public names of groups, of which there are none."""
+        return {}
 
     def release(self, engine: Engine) -> Collections:
         """Makes both releases, and returns the collections of the list, then those of the names."""

@@ -200,8 +200,11 @@ def choice_words(statement: Mapping[str, Any]) -> list[str]:
     counts = ""
     if "predicted_count_error" in chosen:
         counts = f", with counts that err by about {chosen['predicted_count_error']:,g} users"
-    beside = {_plan_words(row): row["predicted_names"] for row in reversed(others)}
-    compared = "; ".join(f"{plan} {number:,}" for plan, number in reversed(beside.items()))
+    # Of plans of the same words the first is shown.
+    predicted: dict[str, int] = {}
+    for row in others:
+        predicted.setdefault(_plan_words(row), row["predicted_names"])
+    compared = "; ".join(f"{plan} {number:,}" for plan, number in predicted.items())
     return [
         f"A noisy look at the records, for epsilon = {epsilon} of the whole, predicted about "
         f"{chosen['predicted_names']:,} names by {_plan_words(chosen)}{counts}. It was taken "

@@ -76,6 +76,45 @@ def test_lists_of_groups(tmp_path):
     assert lists == of_all | {("size", group, USERS // 2, 1) for group in "01"}
 
 
+DAY = 24 * 60 * 60
+DAYS = {"start": "2026-01-30", "stop": "2026-02-01T00:00:00Z"}
+FIRST = 1769731200  # 2026-01-30T00:00:00Z
+IN_WINDOWS = [
+    step("AssignTimestamps", timestamp="size"),
+    NAMED,
+    step("WindowInto", windowing={"type": "fixed", "size": "1d"}),
+]
+# On the first day each user has two items, on the second one half has one; a day later all do.
+VISITS = [(f"user{u}", f"item{i}", FIRST + u) for u in range(USERS) for i in range(2)]
+VISITS += [(f"user{u}", "item0", FIRST + DAY) for u in range(USERS // 2)]
+VISITS += [(f"user{u}", "late", FIRST + 2 * DAY) for u in range(USERS)]
+
+
+def test_a_list_for_each_window(tmp_path):
+    """At 50 for each partition of a window a frequency changes with a probability below 1e-9."""
+    bounds = {"max_windows_per_user": 2, "max_partitions_per_user": 2}
+    release = step("ReleaseWindowedLists", epsilon=200.0, **DAYS, **bounds)
+    rows = run([*IN_WINDOWS, release], tmp_path, VISITS)
+    found = {(row["window"], row["frequency"], row["multiplicity"]) for row in rows}
+    first, second = ("2026-01-30T00:00:00Z", USERS, 2), ("2026-01-31T00:00:00Z", USERS // 2, 1)
+    assert found == {first, second}
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_names_of_each_window(counts, tmp_path):
+    budget = {"epsilon": 8.0, "delta": 1e-6, "max_windows_per_user": 2}
+    select = step(
+        "SelectWindowedPartitions",
+        **budget, **DAYS, max_partitions_per_user=2, noisy_counts=counts,
+    )  # fmt: skip
+    rows = run([*IN_WINDOWS, select], tmp_path, [*VISITS, ("hermit", "cave", FIRST)])
+    # At an epsilon of 2 for each pair, 150 users are missed with a probability below e**-250.
+    assert {(row["window"][:10], row["partition"]) for row in rows} == {
+        ("2026-01-30", "item0"), ("2026-01-30", "item1"), ("2026-01-31", "item0"),
+    }  # fmt: skip
+    assert all(isinstance(row.get("noisy_count"), int if counts else type(None)) for row in rows)
+
+
 @pytest.mark.parametrize(
     ("epsilon", "bound", "degrees"),
     # A hub and its 300 neighbours; of 5 edges at the hub, each has a neighbour of its own.
@@ -118,10 +157,13 @@ def build(*steps):
 def test_wrong_parameters_are_named():
     sizes = {"attributes": ["size"], "epsilon_all": 1.0, "epsilon_groups": 1.0}
     one = {"max_partitions_per_user": 1}
+    windowed = DAYS | one | {"epsilon": 1.0, "max_windows_per_user": 1}
     for name, config, message in (
         ("ReleaseGroupedLists", sizes | one | {"groups": {"gender": ["f"]}}, "not one of attrib"),
         ("ReleaseGroupedLists", sizes | one | {"delta": 1e-6}, "epsilon_selection and delta"),
         ("BoundContributions", {"max_partitions_per_user": 0}, "must be a positive integer"),
+        ("ReleaseWindowedLists", windowed | {"stop": "tomorrow"}, "stop must be a text such as"),
+        ("ReleaseWindowedLists", windowed, "must be in beam.window.FixedWindows"),
         ("BoundContributions", one | {"secret": "x"}, "secret"),
     ):
         with pytest.raises(Exception, match=message):

@@ -15,7 +15,7 @@ from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.errors import InputError
 from dp_transforms.files import avro_files, json_lines
 from dp_transforms.files.avro_files import AvroFiles
-from dp_transforms.files.frame_records import records_of
+from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.files.json_lines import JsonLines
 from dp_transforms.files.logical_types import logical_name, stated_type
 from dp_transforms.files.parquet_files import ParquetFiles
@@ -256,7 +256,7 @@ def test_structs_that_are_null_have_null_fields(tmp_path):
     rows = [{"user": user, "page": "x"} for user in ({"id": "a"}, None)]
     kinds = {"user": ["null", avro_record("u", {"id": "string"})], "page": "string"}
     for data in (write(tmp_path / "a.avro", rows, kinds), rows):
-        (table,) = records_of(data, "user.id", "page", drop_nulls=True).tables()
+        (table,) = RecordArguments(data, "user.id", "page", drop_nulls=True).open().tables()
         assert table["user"].to_pylist() == ["a"]
     mask = pa.array([False, True, False])
     users = pa.StructArray.from_arrays([pa.array(["a", "b", "c"])], names=["id"], mask=mask)

@@ -107,6 +107,28 @@ def test_public_names_of_several_columns_are_tuples():
     assert found[1, "p0"] > 10 > found[9, "nobody"]
 
 
+@pytest.mark.parametrize("public", [[1, 2], [b"p0"]])
+def test_public_names_of_another_type_are_no_free_answer(public, tmp_path):
+    """Such an error says that there is a record, unless a schema has the type without records."""
+    options = NAMES | {"public_partitions": public}
+
+    def spent(data):
+        session = dp.Session(epsilon=2, delta="1e-3")
+        with pytest.raises(ValueError, match="public_partitions are of the type") as error:
+            session.select(data, "who", "page", **options)
+        return session.spent.epsilon, str(error.value)
+
+    assert spent({"who": [1], "page": ["a"]})[0] == NAMES["epsilon"]
+    schema = pa.schema({"who": pa.int64(), "page": pa.string()})
+    frames = [pa.table({"who": [1] * rows, "page": ["a"] * rows}, schema) for rows in (0, 1)]
+    assert spent(frames[0]) == spent(frames[1])
+    texts = []
+    for rows in (0, 1):
+        (tmp_path / "visits.csv").write_text("who,page\n" + "1,a\n" * rows)
+        texts.append(spent(str(tmp_path / "visits.csv")))
+    assert texts[0] == texts[1] and texts[0][0] == 0
+
+
 @pytest.mark.parametrize(
     ("names", "says"),
     [
@@ -115,7 +137,7 @@ def test_public_names_of_several_columns_are_tuples():
         (["ann.smith", None], "a name that is None"),
         (["ann.smith", 1], "of one type"),
         ([("ann.smith", "b")], "must be names"),
-        ([7], "one type"),
+        ([7], "of the type int64, but column 'page' of the table is read as string"),
     ],
 )
 def test_public_names_that_cannot_be_are_refused(names, says):

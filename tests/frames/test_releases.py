@@ -266,7 +266,8 @@ def test_a_want_of_memory_is_told_as_one():
     [
         ({"epsilon": 0}, "epsilon"),
         ({"max_partitions_per_user": 0}, "max_partitions_per_user"),
-        ({"partition": []}, "partition must name"),
+        ({"partition": []}, "partition must name at least one column"),
+        ({"partition": ()}, "partition must name at least one column"),
         ({"partition": None}, "partition must name a column, .* got None"),
         ({"user": None}, "user must name a column, .* got None"),
         ({"session": "budget.db"}, "must be a Session, .* got str"),
@@ -329,6 +330,8 @@ def test_beam_is_not_imported(tmp_path):
     code = (
         "import sys, dp_transforms as dp\n"
         "assert not {'pyarrow', 'pipelines', 'numpy'} & set(sys.modules)\n"
+        "dp.plan(1, users=1_000)\n"
+        "assert not {'pyarrow', 'dp_transforms.releases'} & set(sys.modules)\n"
         "data = {'who': [1, 2], 'page': ['a', 'b']}\n"
         "options = dict(user='who', partition='page', epsilon=1, max_partitions_per_user=1)\n"
         "release = dp.release(data, **options); repr(release); release.save('list')\n"

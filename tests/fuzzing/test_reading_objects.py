@@ -27,7 +27,7 @@ from dp_transforms.beam.records import RecordKind, ToRecords
 from dp_transforms.columnar.columns import check_alike, types_of
 from dp_transforms.files import database, frame_records
 from dp_transforms.files.database import query_of
-from dp_transforms.files.frame_records import records_of
+from dp_transforms.files.frame_records import RecordArguments
 from tests.fuzzing.shared import MARKER, fuzz
 from tests.fuzzing.test_reading import DAY, NOON, OSLO, USERS, UTC, agree, held, one_value, pairs
 
@@ -149,7 +149,7 @@ def test_frames(data, made):
 
     def read(rows):
         with mock.patch.multiple(frame_records, _CHUNK_RECORDS=chunk, _BATCH_ROWS=batch):
-            return pairs(records_of(made_of(rows), *names, drop_nulls=True).tables())
+            return pairs(RecordArguments(made_of(rows), *names, drop_nulls=True).open().tables())
 
     def made_of(rows):
         try:

@@ -5,8 +5,15 @@ import pytest
 from dp_transforms.budget import Ledger
 from dp_transforms.files.delimited_text import DelimitedText
 from dp_transforms.files.json_lines import JsonLines
+from pipelines import (
+    release_attributes,
+    release_degree_list,
+    release_frequency_list,
+    release_grouped_lists,
+    select_partitions,
+)
 from pipelines.release_frequency_list import main
-from tests.jobs import job_flags
+from tests.jobs import flags_over, job_flags
 
 KINDS = {
     "lines.jsonl": ([], JsonLines, '{"user": "1", "page": "a"}\n', '{"user": 1.5}\n'),
@@ -51,6 +58,38 @@ def test_a_row_stands_in_the_ledger_when_first_lines_are_read(tmp_path, monkeypa
     seen.clear()
     failure(4, "has no free failures left", main, again)
     assert not seen
+
+
+COLUMNS = [
+    (release_frequency_list, ["--user_column=who"]),
+    (release_frequency_list, ["--partition_column=what"]),
+    (select_partitions, ["--delta=1e-6", "--period=day", "--time_column=when"]),
+    (release_degree_list, ["--source_column=1", "--target_column=to"]),
+    (release_grouped_lists, ["--epsilon_all=1", "--epsilon_groups=1", "--group_by=3,sex"]),
+    (release_attributes, ["--attributes=2,os"]),
+    (release_attributes, ["--combination=2,3", "--combination=2,os"]),
+]
+
+
+@pytest.mark.parametrize("job, flags", COLUMNS)
+def test_a_name_of_a_column_without_a_header_leaves_no_row(tmp_path, failure, job, flags):
+    Ledger.create(tmp_path / "ledger", 1)
+    usual = {
+        "--input": f"{tmp_path}/records.csv",
+        "--user_column": "1",
+        "--partition_column": "2",
+        "--epsilon": "1",
+        "--max_partitions_per_user": "1",
+        "--output": f"{tmp_path}/out",
+    }
+    known = {action.option_strings[0] for action in job.make_parser()._actions}
+    usual = {flag: value for flag, value in usual.items() if flag in known}
+    (tmp_path / "records.csv").write_text("1,2,3\n")
+    flag = flags[-1].partition("=")[0]
+    more = ["--no_header", f"--ledger={tmp_path}/ledger"]
+    message = f"{flag}: columns must be positions counted from 1"
+    failure(2, message, job.main, [*flags_over(usual, *flags), *more])
+    assert not lines(tmp_path / "ledger")
 
 
 def test_only_a_header_is_read_of_other_files(tmp_path):

@@ -61,7 +61,7 @@ def test_what_is_wrong_is_named_before_records_are_read(tmp_path, capsys):
     assert "groups has no column 'county'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         command(tmp_path, "--levels=state,state")
-    assert "--levels: must be different columns" in capsys.readouterr().err
+    assert "--levels: must be different names" in capsys.readouterr().err
     assert command(tmp_path, "--shares=1,1") != 0
     assert "shares must be 3 positive numbers" in capsys.readouterr().err
     assert command(tmp_path, f"--groups={tmp_path}/none.csv") != 0

@@ -1,25 +1,17 @@
-"""Makes several releases of names, or of names and a list, from one read of the records.
-
-All functions charge a session before a record is read, as those of ``frames.api`` do.
-"""
+"""Selects names: of all records, in each period, or beside a list of the same records."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import hiding_originals
-from dp_transforms.files.filenames import period_names
-from dp_transforms.files.frame_records import Names
-from dp_transforms.frames.api import (
-    check_count_columns,
-    collect,
-    names_release,
-    run_spec,
-    strategy_name,
-)
+from dp_transforms.files.filenames import COUNTS, period_names
+from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
+from dp_transforms.frames.run import collect, run_spec
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
@@ -28,12 +20,88 @@ from dp_transforms.releases import (
     ListAndNamesSpec,
     ListRelease,
     ListSpec,
+    NamesRelease,
     NamesSpec,
     PeriodNamesSpec,
     Releases,
 )
+from dp_transforms.releases.names import names_table, statement_with_types
 from dp_transforms.releases.periods import names_of_each
 from dp_transforms.runtime.job_secret import JobSecret
+from dp_transforms.runtime.python_values import public_names, several_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@hiding_originals
+def select(
+    data: Any,
+    user: str | int,
+    partition: Names,
+    *,
+    epsilon: Number,
+    delta: Number,
+    max_partitions_per_user: int | None = None,
+    counts: bool = False,
+    strategy: str = AUTO,
+    pre_threshold: int = 1,
+    public_partitions: Iterable[Any] | None = None,
+    public_threshold: int | None = None,
+    others_share: Number | None = None,
+    drop_nulls: bool = False,
+    session: Payer | None = None,
+    secret: JobSecret | None = None,
+) -> NamesRelease:
+    """Selects the partitions that may be named.
+
+    It is (epsilon, delta)-DP for adding or removing all records of one user.
+
+    Args:
+      data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
+      epsilon, delta: the cost of the selection; take a delta far below 1 / number of users.
+      max_partitions_per_user: kappa, the most partitions in which one user counts at once. By
+        default a small private look at the data chooses it, and how names are found.
+      counts: also release noisy numbers of users, with intervals. Names and counts cost epsilon and
+        delta together: with counts there are fewer names, but at least about three quarters.
+      strategy: see ``mechanisms.selection.make_strategy``.
+      pre_threshold: never name a partition with fewer users than this.
+      public_partitions: names that are public anyway, of the type of the column; tuples for several
+        columns. In data in memory another type is an error that a session pays for. With ``counts``
+        each of the names is in the release, also without users.
+      public_threshold: name public partitions whose noisy count exceeds this number alone; 0 by
+        default without ``counts``.
+      others_share: also release about how many users have partitions that are not named, for this
+        part of epsilon: ``users_of_other_partitions`` in the statement.
+
+    >>> import dp_transforms as dp
+    >>> visits = {"who": list(range(100)), "page": ["home"] * 99 + ["diary"]}
+    >>> dp.select(
+    ...     visits, user="who", partition="page", epsilon=1, delta=1e-9, max_partitions_per_user=1
+    ... ).to_arrow().to_pydict()
+    {'page': ['home']}
+    """
+    public = None
+    if public_partitions is not None:
+        public = public_names(public_partitions, several_names(partition))
+    spec = NamesSpec.of_whole(
+        strategy_name(strategy),
+        epsilon,
+        delta,
+        max_partitions_per_user,
+        others_share,
+        pre_threshold=pre_threshold,
+        noisy_counts=counts,
+        intervals=counts,
+        public_partitions=() if public is None else public,
+        public_threshold=public_threshold,
+    )
+    check_count_columns(counts, partition)
+    records = RecordArguments(data, user, partition, drop_nulls, public=public)
+    (selected, *others), statement = run_spec(spec, session, secret, records)
+    for entries in itertools.chain(*others):
+        statement |= entries
+    return names_release(selected, statement)
 
 
 @hiding_originals
@@ -93,9 +161,10 @@ def select_by_period(
         pre_threshold=pre_threshold,
     )
     check_count_columns(counts, partition)
-    (selected,), statement = run_spec(
-        spec, session, secret, data, user, partition, drop_nulls, [time], period, periods
+    records = RecordArguments(
+        data, user, partition, drop_nulls, time=time, period=period, span=periods
     )
+    (selected,), statement = run_spec(spec, session, secret, records)
     return Releases(names_of_each(spec.periods, selected, statement), period)
 
 
@@ -157,9 +226,8 @@ def release_and_select(
     )
     check_count_columns(counts, partition)
     both = ListAndNamesSpec(list_spec, names_spec)
-    ((released,), selected, *others), columns, about = collect(
-        both, session, secret, data, user, partition, drop_nulls
-    )
+    records = RecordArguments(data, user, partition, drop_nulls)
+    ((released,), selected, *others), columns, about = collect(both, session, secret, records)
     of_names = names_spec.statement(columns) | about
     for entries in itertools.chain(*others):
         of_names |= entries
@@ -167,3 +235,23 @@ def release_and_select(
         ListRelease(released, list_spec.statement(columns) | about),
         names_release(selected, of_names),
     )
+
+
+def names_release(selected: Sequence[pa.Table], statement: dict[str, Any]) -> NamesRelease:
+    """Returns the names that an engine has selected, and their statement, as a release."""
+    names = names_table(selected, statement)
+    return NamesRelease(names, statement_with_types(names, statement))
+
+
+def strategy_name(strategy: object) -> str:
+    """Returns the name of a strategy, or raises a TypeError."""
+    if not isinstance(strategy, str):
+        raise TypeError(f"strategy must be a name, got {type(strategy).__name__}")
+    return strategy
+
+
+def check_count_columns(counts: bool, partition: Names) -> None:
+    """Raises a ValueError if a column of partitions has the name of one that counts add."""
+    added = {*COUNTS} & {*map(str, several_names(partition))}
+    if counts and added:
+        raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")

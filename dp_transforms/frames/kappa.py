@@ -1,0 +1,63 @@
+"""Compares values of ``max_partitions_per_user`` by a private look at the records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dp_transforms.errors import hiding_originals
+from dp_transforms.files.frame_records import Names, RecordArguments
+from dp_transforms.frames.payer import Payer
+from dp_transforms.frames.run import run_spec
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
+from dp_transforms.postprocessing import kappa_choice
+from dp_transforms.releases import UserDegreesSpec
+from dp_transforms.runtime.job_secret import JobSecret
+
+
+@hiding_originals
+def choose_kappa(
+    data: Any,
+    user: str | int,
+    partition: Names,
+    *,
+    epsilon: Number,
+    for_epsilon: Number,
+    for_delta: Number | None = None,
+    max_degree: int = MAX_DEGREE,
+    drop_nulls: bool = False,
+    session: Payer | None = None,
+    secret: JobSecret | None = None,
+) -> kappa_choice.KappaChoice:
+    """Compares values of ``max_partitions_per_user`` for a later release.
+
+    It releases how many partitions users have, which is epsilon-DP and adds to the later cost.
+
+    Args:
+      data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
+      epsilon: the cost of this comparison; a tenth of ``for_epsilon`` is usually enough.
+      for_epsilon: the epsilon of the later release.
+      for_delta: the delta of a later selection of names; by default a list follows.
+      max_degree: the largest value to try; a user with more partitions counts as having so many.
+        With few users noise among large values passes for users. Public: choose it without looking
+        at the data.
+
+    Returns:
+      A choice whose ``recommended`` is the best value.
+
+    Raises:
+      ValueError: also if the noisy numbers show no user.
+
+    >>> import dp_transforms as dp
+    >>> visits = [(user, page) for user in range(2_000) for page in range(user % 4)]
+    >>> dp.choose_kappa(
+    ...     visits, user=0, partition=1, epsilon=1, for_epsilon=1, max_degree=8
+    ... ).recommended
+    3
+    """
+    spec = UserDegreesSpec(epsilon, max_degree)
+    # A made-up user shows, before anything is spent, whether the later release has a mechanism.
+    kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
+    records = RecordArguments(data, user, partition, drop_nulls)
+    ((released,),), _ = run_spec(spec, session, secret, records)
+    return kappa_choice.choose_kappa(released, for_epsilon, for_delta)

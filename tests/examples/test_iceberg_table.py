@@ -1,0 +1,33 @@
+import pytest
+
+pytest.importorskip("pyiceberg", reason="needs pyiceberg")
+
+from pyiceberg.catalog import load_catalog
+
+from examples.iceberg_table import NAME, made_up_shop, release_here, release_in_pipeline
+from tests.quick_beam import IN_PROCESS
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    return made_up_shop(str(tmp_path_factory.mktemp("shop")))
+
+
+def test_a_scan_is_released_without_deleted_rows(shop):
+    catalog = load_catalog(**shop)
+    # 3,000 visitors, some of them twice, and one more; the third page is deleted.
+    assert catalog.load_table(NAME).scan().count() == 2_000 + 667 + 1
+    release = release_here(catalog)
+    # At epsilon / kappa = 1/2 noise of 100 has a probability below 1e-9.
+    assert abs(release.released.total - 2_001) < 200
+    assert all(abs(users - 1_000) < 200 for users, _ in list(release.released)[:2])
+
+
+def test_a_pipeline_reads_every_data_file_of_the_snapshot(shop, tmp_path):
+    release_in_pipeline(shop, str(tmp_path), runner=IN_PROCESS)
+    (names,) = tmp_path.glob("pages*.txt")
+    (frequencies,) = tmp_path.glob("frequencies*.csv")
+    # A thousand visitors are missed, and one is named, with a probability below 1e-5.
+    assert sorted(names.read_text().split()) == ["/0", "/1"]
+    counts = [int(line.split(",")[0]) for line in frequencies.read_text().split()]
+    assert all(abs(count - 1_000) < 200 for count in counts[:2])
