@@ -63,6 +63,20 @@ each level of a hierarchy is released with the whole epsilon
 a user counts in kappa partitions of each group
 - return listed(kept, place.filter(is_known).cast(pa.string()))
 + return listed(kept.set_column(0, USER, pc.binary_join_element_wise(kept[USER].cast(pa.string()), place.filter(is_known).cast(pa.string()), " ")), place.filter(is_known).cast(pa.string()))
+# dp_transforms/engines/hierarchy_kernels.py: releases/test_hierarchy.py::test_equal_lists_of_a_hierarchy_have_independent_noise
+groups of a level with equal lists have the same noise
+- tape_of_list(frequency_list, mechanism, secret, purpose_of_group(depth, path))
++ tape_of_list(frequency_list, mechanism, secret, purpose_of_level(depth))
+levels of a hierarchy with equal lists have the same noise
+- tape_of_list(frequency_list, mechanism, secret, purpose_of_group(depth, path))
++ tape_of_list(frequency_list, mechanism, secret, purpose_of_group(0, path[:1]))
+# dp_transforms/mechanisms/tape_contexts.py
+a survey of other data has the same noise
+- _context(purpose, json.dumps(list(numbers)).encode(), mechanism)
++ _context(purpose, b"", mechanism)
+a survey and a choice of a degree bound have the same noise as others of their content
+- return f"{purpose} {hashlib.sha256(content).hexdigest()} by {identifier(mechanism)}"
++ return f"{hashlib.sha256(content).hexdigest()} by {identifier(mechanism)}"
 # dp_transforms/mechanisms/identifier.py: test_identifier.py
 mechanisms that differ in their last parameter alone share their noise
 - for field in dataclasses.fields(mechanism)
@@ -278,8 +292,8 @@ the number of users beyond kappa has half the noise
 - DiscreteLaplace(1 / Fraction(self.epsilon))
 + DiscreteLaplace(1 / Fraction(self.epsilon) / 2)
 another bound has the same noise
-- tape = tape_of(f"{context} {self.count(users_by_degree)} by {identifier(self)}")
-+ tape = tape_of(f"{context} {self.count(users_by_degree)}")
+- context = context_of_numbers(USERS_BEYOND, numbers, self)
++ context = context_of_numbers(USERS_BEYOND, numbers, 0)
 # dp_transforms/mechanisms/gradual_survey.py: test_gradual_survey.py
 rounds of a survey are independent, so that each costs epsilon
 - noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
@@ -531,7 +545,7 @@ records of others decide which value of a user counts
 + kept = decoded(distinct_pairs(valued))
 # dp_transforms/engines/attribute_kernels.py: ./test_every_job_is_private.py::test_lists_of_attributes_cost_the_sum_of_their_prices
 lists of attributes share their random numbers
-- f"list of attribute {label!r}")
+- purpose_of_attribute(label))
 + "list of an attribute")
 a user counts with every value of an attribute
 - return functools.partial(keep_one_value, keys=keys)

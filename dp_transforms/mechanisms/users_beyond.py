@@ -24,8 +24,8 @@ from dp_transforms.mechanisms.decimals import (
     positive_rational,
 )
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
-from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.tape_contexts import USERS_BEYOND, context_of_numbers
 
 _CHANNEL = "users beyond a bound"
 
@@ -114,9 +114,9 @@ class UsersBeyondMechanism:
         self,
         users_by_degree: Mapping[int, int],
         tape_of: Callable[[str], RandomTape],
-        context: str = _CHANNEL,
     ) -> UsersBeyond:
         """Releases under a job's secret, by ``JobSecret.tape``: a retry repeats the release, while
-        other data or another context give other noise."""
-        tape = tape_of(f"{context} {self.count(users_by_degree)} by {identifier(self)}")
-        return self.release(users_by_degree, tape)
+        other data or another kappa give other noise."""
+        numbers = [self.count(users_by_degree)]
+        context = context_of_numbers(USERS_BEYOND, numbers, self)
+        return self.release(users_by_degree, tape_of(context))

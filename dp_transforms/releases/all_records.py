@@ -82,7 +82,7 @@ from dp_transforms.releases.base import (
     amount_entries,
 )
 from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.releases.lists import list_guarantee, list_tables, read_lists
+from dp_transforms.releases.lists import list_guarantee, list_tables, parse_lists, read_lists
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words
 
@@ -151,8 +151,12 @@ def surveyed_tables(released: Iterable[SurveyedList], statement: Statement) -> T
     """Returns the tables of the only element: the bounded list with its noisy coordinates, the
     survey, and the estimated list of all records that follows from them."""
     (surveyed,) = released
+    return _tables_with(surveyed, _estimate(surveyed, statement), statement)
+
+
+def _tables_with(surveyed: SurveyedList, estimate: FrequencyList, statement: Statement) -> Tables:
+    """Returns the tables, given the estimated list of all records."""
     degrees = surveyed.survey.degrees
-    estimate = _estimate(surveyed, statement)
     return {
         **list_tables([surveyed.released], statement),
         SURVEY_FILE: DEGREES_HEADER + csv_lines(zip(degrees.lowest, degrees.users, strict=True)),
@@ -384,9 +388,16 @@ class AllRecordsRelease(ListRelease):
     users_beyond: UsersBeyond | None
 
     @classmethod
-    def of(cls, surveyed: SurveyedList, statement: Mapping[str, Any]) -> AllRecordsRelease:
-        """Makes a release from what an engine has made, and its whole statement."""
-        estimate = _estimate(surveyed, statement)
+    def of(
+        cls,
+        surveyed: SurveyedList,
+        statement: Mapping[str, Any],
+        estimate: FrequencyList | None = None,
+    ) -> AllRecordsRelease:
+        """Makes a release from what an engine has made, and its whole statement. The estimated list
+        of all records follows from these, and takes a second unless it is given."""
+        if estimate is None:
+            estimate = _estimate(surveyed, statement)
         of_all = ReleasedList(estimate.frequencies, estimate.multiplicities, None, None)
         bounded = ListRelease(surveyed.released, statement)
         degrees, _, users_beyond = surveyed.survey
@@ -437,7 +448,7 @@ class AllRecordsRelease(ListRelease):
     def _tables(self) -> Tables:
         survey = Survey(self.degrees, self.kappa, self.users_beyond)
         surveyed = SurveyedList(survey, self.bounded.released, {})
-        return surveyed_tables([surveyed], dict(self.statement))
+        return _tables_with(surveyed, self.released, dict(self.statement))
 
     def _summary(self) -> list[str]:
         (of_all,), (of_kept,) = super()._summary(), self.bounded._summary()
@@ -448,7 +459,7 @@ class AllRecordsRelease(ListRelease):
 
 
 def read(directory: str) -> AllRecordsRelease:
-    """Reads the list and the survey in a directory."""
+    """Reads the list, the survey and the estimate in a directory."""
     lists, statement = read_lists(
         directory, FREQUENCIES_FILE, FREQUENCIES_HEADER, COORDINATES_HEADER
     )
@@ -460,4 +471,5 @@ def read(directory: str) -> AllRecordsRelease:
         entry = statement[BEYOND]
         users_beyond = UsersBeyond(int(entry["noisy_users"]), float(entry["epsilon"]))
     survey = Survey(degrees, int(statement["max_partitions_per_user"]), users_beyond)
-    return AllRecordsRelease.of(SurveyedList(survey, lists[()], {}), statement)
+    estimate = parse_lists(read_file(directory, ALL_RECORDS_FILE), FREQUENCIES_HEADER)[()]
+    return AllRecordsRelease.of(SurveyedList(survey, lists[()], {}), statement, estimate)

@@ -10,6 +10,7 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.postprocessing import all_records
 from dp_transforms.postprocessing.survey_plan import candidates
 from dp_transforms.releases import AllRecordsSpec, ListSpec
 from pipelines.release_frequency_list import main
@@ -193,6 +194,16 @@ def test_what_is_saved_is_what_was_returned(tmp_path):
     release.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert page.index("<h2>All records</h2>") < page.index("<h2>What bounding kept</h2>")
+
+
+def test_the_estimate_is_made_once_and_follows_from_the_other_files(tmp_path, monkeypatch):
+    release = dp.release(DATA, **COLUMNS, epsilon=1, secret=secret(6))
+    with monkeypatch.context() as patched:
+        patched.setattr(all_records, "estimate_all_records", None)
+        release.save(tmp_path / "out")
+        loaded = dp.load(tmp_path / "out")
+    again = all_records.estimate_all_records(loaded.bounded.released, loaded.kappa, loaded.survey)
+    assert loaded.released == release.released == again
 
 
 def test_a_job_makes_the_same_files(tmp_path):
