@@ -14,6 +14,7 @@
 # make coverage  branches of the mechanisms that the tests do not take
 # make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; less than an hour on two quiet cores
 # make bench-large  jobs of hundreds of millions of records; half an hour, and 15 GB of disk
+# make dist  builds the packages into out/dist, and tries the wheel with PYTHONS="python3.10 python3.13"
 # make lint  formatting, style and types;  make docs  the documentation as a site, in out/docs
 # make notebook  runs the notebook of the documentation, and stores its outputs in it
 
@@ -28,7 +29,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-slow test-laws mutants kills stress-ledger fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down proof replays lint docs notebook clean
+.PHONY: run test test-long test-slow test-laws mutants kills stress-ledger fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down proof replays dist lint docs notebook clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE) --overwrite
@@ -107,6 +108,10 @@ bench-large: .venv-bench/installed
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet pipeline-dp==0.3.1 python-dp apache-beam opendp
 	@touch $@
+
+dist: .venv/installed-test
+	$(BIN)/python -m pip install --quiet build twine
+	$(BIN)/python -m tests.try_package $(if $(PYTHONS),--pythons $(PYTHONS))
 
 coverage: .venv/installed-test
 	$(BIN)/python -m pytest -q tests/mechanisms tests/statistical tests/test_evaluation.py dp_transforms/mechanisms \

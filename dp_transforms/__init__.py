@@ -8,7 +8,7 @@ Apache Beam ``BoundContributions``, ``CountDistinctUsers``, ``ReleaseFrequencyLi
 
 from dp_transforms.public_names import lazy_exports
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Names are loaded when first used, so that dp_transforms.mechanisms does not import Beam.
 __all__, __getattr__ = lazy_exports(__name__, __file__)

@@ -132,6 +132,27 @@ def distinct_pairs(
     return pa.table({USER: columns[USER], PARTITION: columns[PARTITION]})
 
 
+def bounded_again(pairs: pa.Table, at_most: int, key: bytes) -> pa.Table:
+    """Returns what ``distinct_pairs`` returns for its own result, in a part of the time: these
+    pairs are distinct, and grouped by user.
+
+    Args:
+      pairs: a result of ``distinct_pairs``, with a limit for each user or without one.
+      at_most: kappa, no larger than that limit.
+      key: that of the limit.
+
+    Raises:
+      ValueError: the pairs are not grouped by user.
+    """
+    owners, members = group(single(pairs[USER])), group(single(pairs[PARTITION]))
+    if (owners.codes[1:] < owners.codes[:-1]).any():
+        raise ValueError("pairs must be grouped by user, as distinct_pairs returns them")
+    rule = _Rule(owners.values, key, shared_order=False)
+    keep, *_ = _smallest(owners.codes, members.codes, members, at_most, rule)
+    columns = {USER: (owners, owners.codes[keep]), PARTITION: (members, members.codes[keep])}
+    return pa.table({name: groups.encoded(codes) for name, (groups, codes) in columns.items()})
+
+
 @dataclass(frozen=True)
 class _Rule:
     """Determines the priorities of pairs: each owner keeps the smallest."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.attributes import LIST
-from dp_transforms.columnar.bounding import Limits, distinct_pairs
+from dp_transforms.columnar.bounding import Limits, bounded_again, distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, decoded
 from dp_transforms.columnar.scattering import Reduce
 from dp_transforms.engines import (
@@ -129,7 +129,9 @@ class InProcess(Engine):
         with SpillableTables(self._bounded(spec.most_partitions)) as pairs:
             users = counting.add_histograms(map_ahead(counting.user_degrees, pairs))
             survey = spec.survey_under(users, self._secret.tape)
-            kept = map_ahead(self._bound(survey.kappa), pairs)
+            key = self._secret.key("bound contributions")
+            bound = functools.partial(bounded_again, at_most=survey.kappa, key=key)
+            kept = map_ahead(bound, pairs)
             released = self._list(self._counts(kept), spec.list_mechanism(survey))
         return ([spec.surveyed(survey, released)],)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.columnar import bounding
-from dp_transforms.columnar.bounding import Limits, distinct_pairs
+from dp_transforms.columnar.bounding import Limits, bounded_again, distinct_pairs
 from dp_transforms.columnar.columns import concat, decoded
 from dp_transforms.columnar.grouping import group
 from dp_transforms.runtime.job_secret import JobSecret
@@ -91,6 +91,15 @@ def test_bounding_can_be_done_in_parts(some, others, max_partitions):
     one, other, whole = (joined(table_of(r)) for r in (some, others, some + others))
     assert set(rows_of([joined(one, other)])) == set(rows_of([whole]))
     assert sorted(rows_of([joined(whole)])) == sorted(rows_of([whole]))
+
+
+@given(RECORDS, st.sampled_from([None, 5]), st.integers(1, 5))
+def test_what_is_bounded_can_be_bounded_again(records, first, then):
+    once = distinct_pairs(table_of(records), first, KEY)
+    again = rows_of([bounded_again(once, then, KEY)])
+    assert sorted(again) == sorted(reference.bound(records, then, KEY))
+    with pytest.raises(ValueError, match="grouped by user"):
+        bounded_again(table_of([(1, 2), (2, 2), (1, 3)]), then, KEY)
 
 
 @pytest.mark.parametrize("coded", [False, True])
