@@ -25,6 +25,7 @@ from dp_transforms.releases import (
     PeriodNamesSpec,
     Releases,
 )
+from dp_transforms.releases.base import Statement
 from dp_transforms.releases.names import (
     check_column_names,
     names_table,
@@ -241,7 +242,7 @@ def release_and_select(
     )
 
 
-def names_release(selected: Sequence[pa.Table], statement: dict[str, Any]) -> NamesRelease:
+def names_release(selected: Sequence[pa.Table], statement: Statement) -> NamesRelease:
     """Returns the names that an engine has selected, and their statement, as a release."""
     names = names_table(selected, statement)
     return NamesRelease(names, statement_with_types(names, statement))
