@@ -62,11 +62,11 @@ class Pairs:
 
     def estimated(self, spec: AllRecordsSpec, tapes: Iterator[RandomTape]) -> float:
         """dist of the estimate of a release with a survey."""
-        tape = next(tapes)
-        degrees = spec.survey.release(self.users_by_degree, spec.is_enough, tape)
-        kappa = spec.kappa_after(degrees)
-        released = spec.list_mechanism(degrees, kappa).release(self.bounded(kappa), next(tapes))
-        return self.dist(estimate_all_records(released, kappa, decoded_survey(degrees)))
+        survey = spec.survey_under(self.users_by_degree, lambda context: next(tapes))
+        bounded = self.bounded(survey.kappa)
+        released = spec.list_mechanism(survey).release(bounded, next(tapes))
+        decoded = decoded_survey(survey.degrees)
+        return self.dist(estimate_all_records(released, survey.kappa, decoded))
 
     def dist(self, estimate: FrequencyList) -> float:
         """Half the L1 distance to the list of all records."""

@@ -41,8 +41,8 @@ an enclosure's product is rounded up at both ends
 + return Enclosure(up.mul(x.lower, y.lower), up.mul(x.upper, y.upper))
 # dp_transforms/postprocessing/all_records_bounds.py: test_all_records_bounds.py
 of a cell in which some users have more than kappa partitions nobody lost records
-- most_users = self._sum([int(end > kappa) for end in ends], failure, 1)
-+ most_users = self._sum([int(degree > kappa) for degree in lowest], failure, 1)
+- beyond = [int(end > kappa) for end in ends]
++ beyond = [int(degree > kappa) for degree in lowest]
 noise among numbers of users moves no proved interval about all records
 - noise = sum_of_noises(rate, np.array(weights, np.float64), failure * _ROUNDING)
 + noise = 0.0
@@ -63,6 +63,20 @@ each level of a hierarchy is released with the whole epsilon
 a user counts in kappa partitions of each group
 - return listed(kept, place.filter(is_known).cast(pa.string()))
 + return listed(kept.set_column(0, USER, pc.binary_join_element_wise(kept[USER].cast(pa.string()), place.filter(is_known).cast(pa.string()), " ")), place.filter(is_known).cast(pa.string()))
+# dp_transforms/engines/hierarchy_kernels.py: releases/test_hierarchy.py::test_equal_lists_of_a_hierarchy_have_independent_noise
+groups of a level with equal lists have the same noise
+- tape_of_list(frequency_list, mechanism, secret, purpose_of_group(depth, path))
++ tape_of_list(frequency_list, mechanism, secret, purpose_of_level(depth))
+levels of a hierarchy with equal lists have the same noise
+- tape_of_list(frequency_list, mechanism, secret, purpose_of_group(depth, path))
++ tape_of_list(frequency_list, mechanism, secret, purpose_of_group(0, path[:1]))
+# dp_transforms/mechanisms/tape_contexts.py
+a survey of other data has the same noise
+- _context(purpose, json.dumps(list(numbers)).encode(), mechanism)
++ _context(purpose, b"", mechanism)
+a survey and a choice of a degree bound have the same noise as others of their content
+- return f"{purpose} {hashlib.sha256(content).hexdigest()} by {identifier(mechanism)}"
++ return f"{hashlib.sha256(content).hexdigest()} by {identifier(mechanism)}"
 # dp_transforms/mechanisms/identifier.py: test_identifier.py
 mechanisms that differ in their last parameter alone share their noise
 - for field in dataclasses.fields(mechanism)
@@ -243,7 +257,7 @@ kappa is not enforced where a user's records are bounded for a frequency list
 + distinct_pairs, key=secret.key("bound contributions")
 # dp_transforms/engines/in_process.py: releases/test_all_records.py::test_the_list_is_that_of_records_bounded_by_the_chosen_kappa
 the list that follows a survey has users with more than kappa partitions
-- kept = map_ahead(self._bound(kappa), pairs)
+- kept = map_ahead(self._bound(survey.kappa), pairs)
 + kept = pairs
 fewer ranks of a user are kept than kappa may take
 - self._bounded(spec.most_partitions)
@@ -252,16 +266,34 @@ fewer ranks of a user are kept than kappa may take
 a survey costs nothing
 - cost = Cost(PrivacyBudget(self.epsilon))
 + cost = Cost(PrivacyBudget(self.epsilon - self.survey.epsilons[0]))
+# dp_transforms/releases/all_records.py: releases/test_all_records.py::test_kappa_and_cost_follow_from_public_numbers_alone
+kappa is chosen by the true degrees
+- kappa = self.kappa_after(degrees)
++ kappa = max(users_by_degree)
 # dp_transforms/releases/all_records.py: ./test_every_job_is_private.py::test_a_survey_and_a_list_cost_epsilon_at_every_kappa
+the number of users beyond kappa is not paid by the list
+-         return left * (1 - BEYOND_SHARE)
++         return left
 a list costs what the first round of a survey leaves, however many there were
-- left = positive_rational("epsilon", self.epsilon) - spent
-+ left = positive_rational("epsilon", self.epsilon) - self.survey.epsilons[0]
+- return positive_rational("epsilon", self.epsilon) - spent
++ return positive_rational("epsilon", self.epsilon) - self.survey.epsilons[0]
 # dp_transforms/releases/all_records.py: releases/test_all_records.py::test_a_largest_degree_is_enforced_also_on_the_survey
 a largest degree is believed and not enforced
 -         if self.largest_degree is not None:
 -             return self.largest_degree
 -         return max
 +         return max
+# dp_transforms/releases/all_records.py: releases/test_all_records.py::test_users_beyond_the_bound_are_counted_up_to_any_kappa
+users with more partitions than a large kappa are not seen to have more
+- max(self._possible_kappas) + 1
++ max(self._possible_kappas)
+# dp_transforms/mechanisms/users_beyond.py: mechanisms/test_users_beyond.py
+the number of users beyond kappa has half the noise
+- DiscreteLaplace(1 / Fraction(self.epsilon))
++ DiscreteLaplace(1 / Fraction(self.epsilon) / 2)
+another bound has the same noise
+- context = context_of_numbers(USERS_BEYOND, numbers, self)
++ context = context_of_numbers(USERS_BEYOND, numbers, 0)
 # dp_transforms/mechanisms/gradual_survey.py: test_gradual_survey.py
 rounds of a survey are independent, so that each costs epsilon
 - noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
@@ -269,10 +301,6 @@ rounds of a survey are independent, so that each costs epsilon
 a round of a survey is the one before and a little noise
 - noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
 + noisy = noisy + np.where((a > 0), 0, c)
-# dp_transforms/engines/in_process.py: releases/test_all_records.py::test_kappa_and_cost_follow_from_public_numbers_alone
-kappa is chosen by the true degrees
-- kappa = spec.kappa_after(degrees)
-+ kappa = max(users)
 # dp_transforms/engines/in_process.py: pipelines/test_release_frequency_list.py
 kappa is not enforced in process
 - distinct_pairs, at_most=max_partitions, key=key
@@ -517,7 +545,7 @@ records of others decide which value of a user counts
 + kept = decoded(distinct_pairs(valued))
 # dp_transforms/engines/attribute_kernels.py: ./test_every_job_is_private.py::test_lists_of_attributes_cost_the_sum_of_their_prices
 lists of attributes share their random numbers
-- f"list of attribute {label!r}")
+- purpose_of_attribute(label))
 + "list of an attribute")
 a user counts with every value of an attribute
 - return functools.partial(keep_one_value, keys=keys)

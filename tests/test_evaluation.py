@@ -145,6 +145,7 @@ test_arguments_are_checked = refused(
 )
 
 
+@pytest.mark.slow
 def test_noisy_coordinates_cost_epsilon_exactly_and_draws_certify_much_of_it():
     """Seeded by nothing: the bound is too large in one of a million runs, and was 0.62 in the mean
     of some with a standard deviation of 0.06."""

@@ -24,6 +24,8 @@ from dp_transforms.mechanisms.degree_projection import IN, OUT, UNDIRECTED
 from dp_transforms.mechanisms.gradual_survey import GradualSurvey
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
+from dp_transforms.mechanisms.users_beyond import UsersBeyondMechanism
+from dp_transforms.releases import all_records
 from dp_transforms.releases.hierarchy import PartitionGroups
 from tests.cases import slow_unless
 from tests.in_process_engine import in_process as engine_of
@@ -108,11 +110,18 @@ def users_of(own, users):
 
 
 @pytest.mark.parametrize(
-    ("rounds", "kappa"), slow_unless([(1, 1), (2, 3), (3, 2), (4, 3)], [(3, 2)])
+    ("rounds", "kappa", "counted"),
+    slow_unless(
+        [(1, 1, True), (2, 3, False), (3, 2, True), (3, 2, False), (4, 3, True)], [(3, 2, True)]
+    ),
 )
-def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(caught, monkeypatch, rounds, kappa):
+def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(
+    caught, monkeypatch, rounds, kappa, counted
+):
     # After each number of rounds, whose cost is that of the last one. The survey sees users with
-    # more partitions than kappa, and the list does not.
+    # more partitions than kappa, and the list does not. The number of users beyond kappa is
+    # released or not, whichever is worth more.
+    monkeypatch.setattr(all_records, "margin_of_count", lambda *_: 0 if counted else math.inf)
     spec = releases.AllRecordsSpec(epsilon=5, max_degree=3)
     spent = spec.survey.epsilons[rounds - 1]
     monkeypatch.setattr(releases.AllRecordsSpec, "kappa_after", lambda *_: kappa)
@@ -121,7 +130,12 @@ def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(caught, monkeypatch, ro
         caught["degrees"] = collections.Counter(degrees)
         return ReleasedDegrees((1, 2, 3), (0, 0, 0), float(spent))
 
+    def catch_users_beyond(mechanism, degrees, tape_of):
+        caught["users beyond"] = mechanism, mechanism.count(degrees)
+        return mechanism.release(degrees)
+
     monkeypatch.setattr(GradualSurvey, "release_under", catch_survey)
+    monkeypatch.setattr(UsersBeyondMechanism, "release_under", catch_users_beyond)
     price = functools.cache(exact_partition_epsilon)
     dearest = 0
     for one, other in inputs(
@@ -132,6 +146,10 @@ def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(caught, monkeypatch, ro
         (mechanism, f), (_, g) = one["frequency list"], other["frequency list"]
         assert mechanism.sensitivity == kappa
         loss = moved * float(spent) + price(mechanism, f, g)
+        assert ("users beyond" in one) == counted
+        if counted:
+            (beyond, h), (_, without_user) = one["users beyond"], other["users beyond"]
+            loss += abs(h - without_user) * float(beyond.epsilon)
         dearest = max(dearest, loss)
     assert dearest == pytest.approx(5, abs=1e-9)
 
@@ -141,8 +159,9 @@ def test_a_list_costs_epsilon(caught):
     assert max(found) == pytest.approx(1, abs=1e-9)
 
 
-def test_lists_of_groups_cost_the_sum_of_their_prices(caught):
-    own = [(0, "red", "s"), (1, "red", "m"), (2, "blue", "s"), (2, "red", "s")]
+@pytest.mark.parametrize("rows", slow_unless([3, 4], [3]))
+def test_lists_of_groups_cost_the_sum_of_their_prices(caught, rows):
+    own = [(2, "blue", "s"), (2, "red", "s"), (1, "red", "m"), (0, "red", "s")][:rows]
     columns = ("user", "partition", "colour", "size")
     pairs = users_of(own, users=2)
     found = losses(caught, lambda engine: engine.grouped_lists(GROUPS), pairs, columns=columns)

@@ -19,9 +19,8 @@ from dp_transforms.columnar import counting
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition.registry import AUTO
-from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.survey_plan import MAX_DEGREE
-from dp_transforms.releases.all_records import AllRecordsSpec, SurveyedList
+from dp_transforms.releases.all_records import AllRecordsSpec, Survey, SurveyedList
 from dp_transforms.runtime.job_secret import JobSecret, release_histogram
 
 
@@ -46,8 +45,8 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
     >>> with beam.Pipeline() as pipeline:
     ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "rock"), ("bob", "jazz")])
     ...     surveyed = records | ReleaseAllRecords(epsilon=200, max_degree=3)
-    ...     _ = surveyed | beam.Map(lambda made: print(made.degrees.users, list(made.released)))
-    (1, 1, 0) [(2, 1), (1, 1)]
+    ...     _ = surveyed | beam.Map(lambda made: print(made.survey.kappa, list(made.released)))
+    2 [(2, 1), (1, 1)]
     """
 
     def __init__(
@@ -87,18 +86,17 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
             | "ToTables" >> ToTables()
             | "Bound" >> BoundContributions(spec.most_partitions, **shared)
         )
-        degrees = (
+        survey = (
             pairs
             | "Degrees" >> beam.Map(counting.user_degrees)
             | "MergeDegrees" >> beam.CombineGlobally(counting.add_histograms)
             | "Survey" >> beam.Map(spec.survey_under, tape_of=secret.tape)
         )
-        kappa = degrees | "Kappa" >> beam.Map(spec.kappa_after)
         bound = functools.partial(
             _bounded_again, bound=functools.partial(distinct_pairs, key=secret.key(_BOUND))
         )
         kept = pairs | "BoundByKappa" >> beam.Map(
-            bound, kappa=beam.pvalue.AsSingleton(kappa)
+            bound, survey=beam.pvalue.AsSingleton(survey)
         ).with_output_types(pa.Table)
         release = functools.partial(_surveyed, spec=spec, secret=secret)
         return (
@@ -107,11 +105,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
             | "Histogram" >> beam.Map(counting.histogram)
             | "Merge" >> beam.CombineGlobally(counting.add_histograms)
             | "Release"
-            >> beam.Map(
-                release,
-                degrees=beam.pvalue.AsSingleton(degrees),
-                kappa=beam.pvalue.AsSingleton(kappa),
-            )
+            >> beam.Map(release, survey=beam.pvalue.AsSingleton(survey))
             .with_output_types(SurveyedList)
             .with_resource_hints(**ON_ONE_WORKER)
             # Keeps later steps from being fused to this one and its hints.
@@ -125,16 +119,15 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
 _BOUND = "bound contributions"
 
 
-def _bounded_again(pairs: pa.Table, bound: Any, kappa: int) -> pa.Table:
-    return bound(pairs, at_most=kappa)
+def _bounded_again(pairs: pa.Table, bound: Any, survey: Survey) -> pa.Table:
+    return bound(pairs, at_most=survey.kappa)
 
 
 def _surveyed(
     histogram: Mapping[int, int],
     spec: AllRecordsSpec,
     secret: JobSecret,
-    degrees: ReleasedDegrees,
-    kappa: int,
+    survey: Survey,
 ) -> SurveyedList:
-    released = release_histogram(histogram, spec.list_mechanism(degrees, kappa), secret)
-    return spec.surveyed(degrees, kappa, released)
+    released = release_histogram(histogram, spec.list_mechanism(survey), secret)
+    return spec.surveyed(survey, released)

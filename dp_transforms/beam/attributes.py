@@ -10,10 +10,10 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dp_transforms.beam.batching import ToTables
+from dp_transforms.beam.batching import ToNamedTables, ToTables
 from dp_transforms.beam.bounds import ReleaseTransform
 from dp_transforms.beam.pipeline_secret import secret_for
-from dp_transforms.beam.records import RecordKind, check_known_fields, refuse_windows, table_from
+from dp_transforms.beam.records import refuse_windows
 from dp_transforms.beam.release import release_named_lists
 from dp_transforms.beam.shuffle import OnThreads, ReduceByHash
 from dp_transforms.columnar.columns import USER
@@ -23,7 +23,6 @@ from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.releases import AttributesSpec
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.runtime.python_values import column_of
 
 
 class ReleaseAttributes(ReleaseTransform, beam.PTransform):
@@ -81,15 +80,11 @@ class ReleaseAttributes(ReleaseTransform, beam.PTransform):
         refuse_windows(records)
         secret, spec = secret_for(records.pipeline, self._secret), self.spec
         names = (USER, *spec.columns)
-        if RecordKind.of(records) is RecordKind.TABLES:
-            check_known_fields(records, names)
-            tables = records | "Named" >> beam.Map(table_from, names)
-        else:
-            tables = records | "Batch" >> ToTables(names, column_of)
         values = functools.partial(attribute_kernels.value_table, spec=spec)
         keep = attribute_kernels.one_value_rule(spec, secret)
         bounded = (
-            tables
+            records
+            | "Named" >> ToNamedTables(names)
             | "Values" >> beam.Map(values).with_output_types(pa.Table)
             | "ToTables" >> ToTables(attribute_kernels.columns_of(spec))
             | "Bound" >> ReduceByHash(keep, (USER,), secret.key("route users"), self._num_buckets)

@@ -61,6 +61,24 @@ class ToTables(BoundAware, beam.PTransform):
         return pcoll | "Batch" >> beam.ParDo(batch).with_output_types(pa.Table)
 
 
+class ToNamedTables(beam.PTransform):
+    """Turns records of any kind into tables with named columns of any types; tables stay as many.
+
+    Args:
+      names: the columns to take of tables and rows, or the parts of tuples in order.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        super().__init__()
+        self._names = tuple(names)
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        if RecordKind.of(records) is not RecordKind.TABLES:
+            return records | "Batch" >> ToTables(self._names, column_of)
+        check_known_fields(records, self._names)
+        return records | "Select" >> beam.Map(table_from, self._names).with_output_types(pa.Table)
+
+
 class FromTables(BoundAware, beam.PTransform):
     """Takes tables apart into records of the same kind as others.
 

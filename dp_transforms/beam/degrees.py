@@ -20,11 +20,7 @@ from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET, neighbours
-from dp_transforms.engines.in_process import (
-    ORDER_OF_EDGES,
-    projected_degrees,
-    release_node_degrees,
-)
+from dp_transforms.engines import degree_kernels
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.degree_projection import (
     OUT,
@@ -145,7 +141,7 @@ class CountProjectedDegrees(BoundAware, beam.PTransform):
             _projected,
             degree_bound=self._degree_bound,
             degree=self._degree,
-            order_key=secret.key(ORDER_OF_EDGES),
+            key=degree_kernels.order_key(secret),
         )
         return _on_one_worker(edges, "Project", project, pa.Table, secret, self._num_buckets)
 
@@ -247,12 +243,11 @@ def _refuse_part(edges: beam.PCollection, transform: str) -> None:
         )
 
 
-def _projected(
-    edges: Iterable[pa.Table], degree_bound: int, degree: str, order_key: bytes
-) -> pa.Table:
-    projected = projected_degrees(edges, [degree_bound], degree, order_key)[degree_bound]
+def _projected(edges: Iterable[pa.Table], degree_bound: int, degree: str, key: bytes) -> pa.Table:
+    lists = degree_kernels.projected_degrees(edges, [degree_bound], degree, key)
+    projected = lists[degree_bound]
     return pa.table({COUNT: projected.frequencies.repeat(projected.multiplicities)})
 
 
 def _released(edges: Iterable[pa.Table], spec: NodeDegreesSpec, secret: JobSecret) -> ProjectedList:
-    return release_node_degrees(edges, spec, secret)
+    return degree_kernels.release_node_degrees(edges, spec, secret)

@@ -31,10 +31,10 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dp_transforms.beam.batching import ToTables
+from dp_transforms.beam.batching import ToNamedTables, ToTables
 from dp_transforms.beam.bounds import ReleaseTransform
 from dp_transforms.beam.pipeline_secret import secret_for
-from dp_transforms.beam.records import RecordKind, check_known_fields, refuse_windows, table_from
+from dp_transforms.beam.records import refuse_windows
 from dp_transforms.beam.release import release_named_lists
 from dp_transforms.beam.selection import SelectPartitions
 from dp_transforms.beam.shuffle import OnThreads, ReduceByHash, on_threads
@@ -47,7 +47,6 @@ from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.releases import Attribute, GroupsSpec
 from dp_transforms.releases.base import arguments
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.runtime.python_values import column_of
 
 
 class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
@@ -117,16 +116,12 @@ class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
         secret, spec = secret_for(records.pipeline, self._secret), self.spec
         bound = list_kernels.bounds_of_groups(spec, secret)
         names = list_kernels.columns_of(spec)
-        if RecordKind.of(records) is RecordKind.TABLES:
-            check_known_fields(records, names)
-            tables = records | "Named" >> beam.Map(table_from, names)
-        else:
-            tables = records | "Batch" >> ToTables(names, column_of)
         attribute_table = functools.partial(
             list_kernels.attribute_table, attributes=spec.attributes
         )
         bounded = (
-            tables
+            records
+            | "Named" >> ToNamedTables(names)
             | "Attributes" >> beam.Map(attribute_table).with_output_types(pa.Table)
             | "ToTables" >> ToTables(names)
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)

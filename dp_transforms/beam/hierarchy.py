@@ -10,11 +10,11 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dp_transforms.beam.batching import ToTables
+from dp_transforms.beam.batching import ToNamedTables, ToTables
 from dp_transforms.beam.bounds import ReleaseTransform
 from dp_transforms.beam.contributions import CountDistinctUsers
 from dp_transforms.beam.pipeline_secret import secret_for
-from dp_transforms.beam.records import RecordKind, check_known_fields, refuse_windows, table_from
+from dp_transforms.beam.records import refuse_windows
 from dp_transforms.beam.release import ON_ONE_WORKER
 from dp_transforms.beam.shuffle import ReduceByHash
 from dp_transforms.columnar import counting
@@ -27,7 +27,6 @@ from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.releases import HierarchySpec
 from dp_transforms.releases.hierarchy import PartitionGroups
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.runtime.python_values import column_of
 
 
 class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
@@ -97,12 +96,7 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
         secret, spec = secret_for(records.pipeline, self._secret), self.spec
         hierarchy_kernels.claim(spec, secret, records)
         names = hierarchy_kernels.columns_of(spec)
-        if RecordKind.of(records) is RecordKind.TABLES:
-            check_known_fields(records, names)
-            tables = records | "Named" >> beam.Map(table_from, names)
-        else:
-            tables = records | "Batch" >> ToTables(names, column_of)
-        in_groups = functools.partial(hierarchy_kernels.in_leaf_groups, spec=spec)
+        in_groups = hierarchy_kernels.LeafGroups(spec)
         bound = functools.partial(
             distinct_pairs,
             at_most=spec.max_partitions_per_user,
@@ -113,7 +107,8 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
         )
         release = functools.partial(_release, spec=spec, secret=secret)
         return (
-            tables
+            records
+            | "Named" >> ToNamedTables(names)
             | "InGroups" >> beam.Map(in_groups).with_output_types(pa.Table)
             | "ToTables" >> ToTables((USER, PARTITION))
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
@@ -139,9 +134,9 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
 
 
 def _release(
-    histograms: Mapping[str, Mapping[int, int]], spec: HierarchySpec, secret: JobSecret
+    histograms_of_groups: Mapping[str, Mapping[int, int]], spec: HierarchySpec, secret: JobSecret
 ) -> list[tuple[tuple[str, ...], ReleasedList]]:
-    return hierarchy_kernels.release_histograms(histograms, spec, secret)
+    return hierarchy_kernels.release_histograms(histograms_of_groups, spec, secret)
 
 
 def _in_order(

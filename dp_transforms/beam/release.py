@@ -27,6 +27,7 @@ from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.mechanisms.tape_contexts import FREQUENCY_LIST, USER_DEGREES
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.releases import UserDegreesSpec
 from dp_transforms.runtime.job_secret import JobSecret, release_histogram
@@ -69,7 +70,7 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
         *,
         mechanism: PartitionMechanism | None = None,
         secret: JobSecret | None = None,
-        context: str = "frequency list",
+        context: str = FREQUENCY_LIST,
     ):
         super().__init__()
         if max_partitions_per_user is not None:
@@ -161,7 +162,7 @@ class ReleaseUserDegrees(ReleaseTransform, beam.PTransform):
         *,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
-        context: str = "user degrees",
+        context: str = USER_DEGREES,
     ):
         super().__init__()
         self._mechanism = UserDegreesSpec(epsilon, max_degree).mechanism

@@ -21,6 +21,7 @@ from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.hashing import to_arrow
 from dp_transforms.columnar.scattering import Reduce
 from dp_transforms.engines.list_kernels import NamedList, listed
+from dp_transforms.mechanisms.tape_contexts import purpose_of_attribute
 from dp_transforms.releases import AttributesSpec
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 def lists_of(spec: AttributesSpec) -> dict[str, NamedList]:
     """Returns the lists of all attributes, in order, by the names of their columns of values."""
     return {
-        str(place): NamedList(place, (label,), mechanism, f"list of attribute {label!r}")
+        str(place): NamedList(place, (label,), mechanism, purpose_of_attribute(label))
         for place, (label, mechanism) in enumerate(zip(spec.labels, spec.mechanisms, strict=True))
     }
 

@@ -7,7 +7,8 @@ Beam and the engine of one process share these kernels. A leaf group is named by
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from dp_transforms.errors import without_originals
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.partition.hierarchy import release_lists_of_tree
+from dp_transforms.mechanisms.tape_contexts import purpose_of_group, purpose_of_level
 from dp_transforms.releases import HierarchySpec
 from dp_transforms.releases.hierarchy import Path
 from dp_transforms.runtime.job_secret import JobSecret, tape_of_list
@@ -29,41 +31,82 @@ def columns_of(spec: HierarchySpec) -> tuple[str, ...]:
     return USER, PARTITION, *(() if spec.partition_groups else spec.levels)
 
 
-def in_leaf_groups(table: pa.Table, spec: HierarchySpec) -> pa.Table:
-    """Returns the pairs of users and partitions, as by ``listed``, in their leaf groups.
+class LeafGroups:
+    """Puts records into the leaf groups of a hierarchy.
 
-    A record outside of all groups is dropped, before it can take the place of another one when
-    users are bounded. Two groups that have a partition make two pairs of it.
+    The names of groups are turned into arrays here, once: for many groups that takes longer than to
+    look up a batch of records.
     """
-    columns = {name: plain(table[name], name) for name in (USER, PARTITION)}
-    if spec.partition_groups is not None:
-        text = attribute_text(columns[PARTITION], "partition")
-        known = pa.array(spec.partition_groups.partitions, pa.string())
-        row = pc.index_in(text, value_set=known)
-        place = pa.array(spec.partition_groups.groups, pa.int64()).take(row)
-    else:
-        # Level by level: the place of a record's path among those of the level.
-        place = pa.repeat(0, table.num_rows)
-        for depth, level in enumerate(spec.levels, 1):
-            named = [
-                f"{parent} {path[-1]}"
-                for parent, path in zip(spec.parents[depth - 1], spec.paths[depth], strict=True)
-            ]
-            text = attribute_text(table[level], level)
-            found = pc.binary_join_element_wise(place.cast(pa.string()), text, " ")
-            place = pc.index_in(found, value_set=pa.array(named, pa.string()))
-        order = {path: place for place, path in enumerate(spec.groups)}
-        given = pa.array([order[path] for path in spec.paths[-1]], pa.int64())
-        place = given.take(place)
-    is_known = place.is_valid()
-    kept = pa.table(columns).filter(is_known)
-    return listed(kept, place.filter(is_known).cast(pa.string()))
+
+    def __init__(self, spec: HierarchySpec):
+        self._partitions: _PlaceOf | None = None
+        self._levels: list[_Level] = []
+        if spec.partition_groups is not None:
+            partitions, groups = spec.partition_groups
+            self._partitions = _PlaceOf(
+                pa.array(partitions, pa.string()), pa.array(groups, pa.int64())
+            )
+            return
+        self._levels = [
+            _Level(level, parents, [path[-1] for path in paths])
+            for level, parents, paths in zip(spec.levels, spec.parents, spec.paths[1:], strict=True)
+        ]
+        place_of_path = {path: place for place, path in enumerate(spec.groups)}
+        self._leaves = pa.array([place_of_path[path] for path in spec.paths[-1]], pa.int64())
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """Returns the pairs of users and partitions, as by ``listed``, in their leaf groups.
+
+        A record outside of all groups is dropped, before it can take the place of another one when
+        users are bounded. Two groups that have a partition make two pairs of it.
+        """
+        columns = {name: plain(table[name], name) for name in (USER, PARTITION)}
+        if self._partitions is not None:
+            place = self._partitions(attribute_text(columns[PARTITION], "partition"))
+        else:
+            place = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
+            for level in self._levels:
+                place = level.places(attribute_text(table[level.column], level.column), place)
+            place = self._leaves.take(place)
+        is_known = place.is_valid()
+        kept = pa.table(columns).filter(is_known)
+        return listed(kept, place.filter(is_known).cast(pa.string()))
+
+
+class _PlaceOf(NamedTuple):
+    """Maps keys to places in a list of groups; others to null."""
+
+    keys: pa.Array
+    place: pa.Array
+
+    def __call__(self, keys: pa.Array) -> pa.Array:
+        return self.place.take(pc.index_in(keys, value_set=self.keys))
+
+
+class _Level:
+    """One level of a hierarchy: its groups are known by their name and the group above."""
+
+    def __init__(self, column: str, parents: Sequence[int], names: Sequence[str]):
+        self.column = column
+        self._names = pa.array(sorted(set(names)), pa.string())
+        codes = pc.index_in(pa.array(names, pa.string()), value_set=self._names)
+        self._groups = self._keys(pa.array(parents, pa.int64()), codes)
+
+    def places(self, names: pa.Array, parents: pa.Array) -> pa.Array:
+        """Returns the places of groups at this level, given their names and the places of the
+        groups above; null where there is no such group."""
+        codes = pc.index_in(names, value_set=self._names)
+        return pc.index_in(self._keys(parents, codes), value_set=self._groups)
+
+    def _keys(self, parents: pa.Array, codes: pa.Array) -> pa.Array:
+        """Returns a number for each pair of a group above and the code of a name."""
+        return pc.add(pc.multiply(parents.cast(pa.int64()), len(self._names)), codes)
 
 
 def claim(spec: HierarchySpec, secret: JobSecret, data: object) -> None:
     """Notes that the secret serves the lists of a hierarchy of some data: see ``JobSecret``."""
     for depth, mechanism in enumerate(spec.mechanisms):
-        secret.claim(data, f"{_purpose(depth)} by {identifier(mechanism)}")
+        secret.claim(data, f"{purpose_of_level(depth)} by {identifier(mechanism)}")
 
 
 @without_originals()
@@ -81,7 +124,7 @@ def release_histograms(
     lists = [[FrequencyList.from_histogram(level[path]) for path in level] for level in sums]
     tapes = [
         [
-            tape_of_list(frequency_list, mechanism, secret, f"{_purpose(depth)} {path!r}")
+            tape_of_list(frequency_list, mechanism, secret, purpose_of_group(depth, path))
             for path, frequency_list in zip(paths[depth], lists[depth], strict=True)
         ]
         for depth, mechanism in enumerate(spec.mechanisms)
@@ -96,7 +139,3 @@ def release_histograms(
         for level, of_level in zip(paths, released, strict=True)
         for labelled in zip(level, of_level, strict=True)
     ]
-
-
-def _purpose(depth: int) -> str:
-    return f"lists of level {depth} of a hierarchy"

@@ -22,14 +22,15 @@ from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, 
 from dp_transforms.columnar.scattering import Reduce
 from dp_transforms.engines import (
     attribute_kernels,
+    degree_kernels,
     hierarchy_kernels,
     list_kernels,
     selection_kernels,
 )
 from dp_transforms.engines.base import Engine
 from dp_transforms.engines.local_shuffle import SpillableTables, reduced
-from dp_transforms.mechanisms.degree_projection import OUT, projections
-from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.degree_projection import OUT
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.selection import MeasuredSelection, WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
@@ -95,31 +96,6 @@ def enough_memory() -> Iterator[None]:
         ) from None
 
 
-ORDER_OF_EDGES = "order of edges"
-
-
-def projected_degrees(
-    edges: Tables, degree_bounds: Iterable[int], degree: str, order_key: bytes
-) -> dict[int, FrequencyList]:
-    """Returns the degrees in projections of a graph (see ``mechanisms.degree_projection``) by their
-    bounds, from distinct edges, whose sources are the column ``partition``."""
-    pairs = itertools.chain.from_iterable(
-        zip(table[PARTITION].to_pylist(), table[USER].to_pylist(), strict=True)
-        for table in map(decoded, edges)
-    )
-    return projections(pairs, degree_bounds, degree, order_key)
-
-
-def release_node_degrees(edges: Tables, spec: NodeDegreesSpec, secret: JobSecret) -> ProjectedList:
-    """Chooses a bound on degrees and releases the list in its projection, from distinct edges,
-    whose
-    sources are the column ``partition``."""
-    lists = projected_degrees(edges, spec.candidates, spec.degree, secret.key(ORDER_OF_EDGES))
-    bound = spec.choice.choose_under(spec.kept(lists), secret.tape)
-    released = release_frequency_list(lists[bound], spec.list_mechanism(bound), secret)
-    return spec.projected(bound, released)
-
-
 class InProcess(Engine):
     """An engine of this process: its collections are lists.
 
@@ -152,11 +128,10 @@ class InProcess(Engine):
         # what bounding the records by it would.
         with SpillableTables(self._bounded(spec.most_partitions)) as pairs:
             users = counting.add_histograms(map_ahead(counting.user_degrees, pairs))
-            degrees = spec.survey_under(users, self._secret.tape)
-            kappa = spec.kappa_after(degrees)
-            kept = map_ahead(self._bound(kappa), pairs)
-            released = self._list(self._counts(kept), spec.list_mechanism(degrees, kappa))
-        return ([spec.surveyed(degrees, kappa, released)],)
+            survey = spec.survey_under(users, self._secret.tape)
+            kept = map_ahead(self._bound(survey.kappa), pairs)
+            released = self._list(self._counts(kept), spec.list_mechanism(survey))
+        return ([spec.surveyed(survey, released)],)
 
     def names(self, spec: NamesSpec) -> tuple[list[Any], ...]:
         weighted = isinstance(spec.strategy, WeightedStrategy)
@@ -173,8 +148,8 @@ class InProcess(Engine):
             others = functools.partial(selection_kernels.users_of_others, side_input=selected)
             users = sum(table.num_rows for table in map_ahead(others, map(decoded, pairs)))
             noisy = selection_kernels.noisy_users(users, spec, self._secret)
-            told = selection_kernels.entries_of_others(noisy)
-            return selected, [*itertools.chain(*entries), told]
+            of_others = selection_kernels.entries_of_others(noisy)
+            return selected, [*itertools.chain(*entries), of_others]
 
     def list_and_names(self, spec: ListAndNamesSpec) -> tuple[list[Any], ...]:
         mechanism, names = spec.frequency_list.mechanism, spec.names
@@ -224,7 +199,7 @@ class InProcess(Engine):
         return (released,)
 
     def hierarchy(self, spec: HierarchySpec) -> tuple[list[tuple[Path, ReleasedList]]]:
-        tables = (hierarchy_kernels.in_leaf_groups(table, spec) for table in self._records())
+        tables = map(hierarchy_kernels.LeafGroups(spec), self._records())
         bound = self._bound(spec.max_partitions_per_user)
         pairs = self._bounding(self._reduced(tables, (USER, PARTITION), bound))
         histograms = self._histograms(map(decoded, pairs))
@@ -250,13 +225,15 @@ class InProcess(Engine):
         if spec.degree_bound is None:
             counts = self._watch(self._added(pairs), "counting degrees", "nodes")
             return ([self._list(counts, spec.mechanism)],)
-        key = self._secret.key(ORDER_OF_EDGES)
-        lists = projected_degrees(pairs, [spec.degree_bound], spec.degree, key)
+        key = degree_kernels.order_key(self._secret)
+        bounds = [spec.degree_bound]
+        lists = degree_kernels.projected_degrees(pairs, bounds, spec.degree, key)
         degrees = lists[spec.degree_bound]
         return ([release_frequency_list(degrees, spec.mechanism, self._secret)],)
 
     def node_degrees(self, spec: NodeDegreesSpec) -> tuple[list[ProjectedList]]:
-        return ([release_node_degrees(self._edges(OUT), spec, self._secret)],)
+        edges = self._edges(OUT)
+        return ([degree_kernels.release_node_degrees(edges, spec, self._secret)],)
 
     def _edges(self, degree: str) -> Tables:
         """Returns distinct pairs of a node, as the partition, and its neighbour."""

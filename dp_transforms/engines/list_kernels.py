@@ -29,6 +29,7 @@ from dp_transforms.columnar.columns import (
 )
 from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.scattering import Reduce
+from dp_transforms.mechanisms.tape_contexts import purpose_of_period, purpose_of_users
 from dp_transforms.releases import (
     Attribute,
     GroupsSpec,
@@ -51,7 +52,7 @@ class NamedList(NamedTuple):
 
 def lists_of_periods(spec: PeriodListsSpec) -> dict[str, NamedList]:
     return {
-        name: NamedList(place, (name,), spec.of_each, f"list of period {name!r}")
+        name: NamedList(place, (name,), spec.of_each, purpose_of_period(name))
         for place, name in enumerate(spec.periods)
     }
 
@@ -151,7 +152,7 @@ def list_of_group(name: str, spec: GroupsSpec) -> NamedList:
         index, _, group = name.partition("=")
         attribute, mechanism = spec.attributes[int(index)].name, spec.for_group
     label = attribute, group
-    return NamedList(label, label, mechanism, f"frequency list of {attribute!r} {group!r}")
+    return NamedList(label, label, mechanism, purpose_of_users(attribute, group))
 
 
 def _list_name(index: int, group: str) -> str:

@@ -140,15 +140,14 @@ class ReleaseDirectory:
         this step, which leaves untouched what is there already.
         """
         token = uuid.uuid4().hex
-        with (
-            as_filesystem_error(f"{self.path} cannot be written"),
-            contextlib.ExitStack() as at_end,
-        ):
+        failed = f"{self.path} cannot be written"
+        with as_filesystem_error(failed):
             if self._files is LocalFiles:
                 # A full disk fails before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
             budget_entry.begin()
-            contents = self._contents(tables(), statement)
+        contents = self._contents(tables(), statement)
+        with as_filesystem_error(failed), contextlib.ExitStack() as at_end:
             parts = {name: self.file(f".{name}.{token}.part") for name in contents}
             at_end.callback(_remove, parts.values())
             for name, content in contents.items():

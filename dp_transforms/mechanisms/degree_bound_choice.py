@@ -27,8 +27,6 @@ It depends on the graph through e(D) alone.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,8 +35,8 @@ from typing import ClassVar
 
 from dp_transforms.mechanisms.decimals import Number, positive_integer, positive_rational
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
-from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.tape_contexts import DEGREE_BOUND, context_of_numbers
 
 _CHANNEL = "scores of degree bounds"
 
@@ -122,6 +120,5 @@ class DegreeBoundMechanism:
     def choose_under(self, kept: Mapping[int, int], tape_of: Callable[[str], RandomTape]) -> int:
         """Chooses under a job's secret, by ``JobSecret.tape``: a retry repeats the choice, while
         other data give other noise."""
-        content = hashlib.sha256(json.dumps([kept[bound] for bound in self.bounds]).encode())
-        context = f"degree bound {content.hexdigest()} by {identifier(self)}"
-        return self.choose(kept, tape_of(context))
+        numbers = [kept[bound] for bound in self.bounds]
+        return self.choose(kept, tape_of(context_of_numbers(DEGREE_BOUND, numbers, self)))

@@ -38,8 +38,6 @@ that shall hold for it are made for each round that there may be, so that all ho
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -55,8 +53,8 @@ from dp_transforms.mechanisms.decimals import (
     positive_rational,
 )
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
-from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.tape_contexts import USER_DEGREES, context_of_numbers
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, cells_of, checked_max_degree
 
 _CHANNEL = "gradual survey"
@@ -134,12 +132,11 @@ class GradualSurvey:
         users_by_degree: Mapping[int, int],
         tape_of: Callable[[str], RandomTape],
         enough: Enough,
-        context: str = "user degrees",
+        context: str = USER_DEGREES,
     ) -> ReleasedDegrees:
         """Releases under a job's secret, by ``JobSecret.tape``: a retry repeats the release, while
         other data or another context give other noise."""
-        content = hashlib.sha256(json.dumps(self.cells(users_by_degree)).encode()).hexdigest()
-        tape = tape_of(f"{context} {content} by {identifier(self)}")
+        tape = tape_of(context_of_numbers(context, self.cells(users_by_degree), self))
         return self.release(users_by_degree, enough, tape)
 
     def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:

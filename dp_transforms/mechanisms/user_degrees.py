@@ -14,8 +14,6 @@ releases about the same users add to its cost.
 from __future__ import annotations
 
 import bisect
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,8 +27,8 @@ from dp_transforms.mechanisms.decimals import (
     positive_rational,
 )
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
-from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.tape_contexts import USER_DEGREES, context_of_numbers
 
 MAX_DEGREE = 1_000  # the largest degree with a cell, by default
 
@@ -126,12 +124,12 @@ class UserDegreeMechanism:
         self,
         users_by_degree: Mapping[int, int],
         tape_of: Callable[[str], RandomTape],
-        context: str = "user degrees",
+        context: str = USER_DEGREES,
     ) -> ReleasedDegrees:
         """Releases under a job's secret, by ``JobSecret.tape``: a retry repeats the release, while
         other data or another context give other noise."""
-        content = hashlib.sha256(json.dumps(self.cells(users_by_degree)).encode()).hexdigest()
-        return self.release(users_by_degree, tape_of(f"{context} {content} by {identifier(self)}"))
+        tape = tape_of(context_of_numbers(context, self.cells(users_by_degree), self))
+        return self.release(users_by_degree, tape)
 
     def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:
         """Returns the histogram without noise: PRIVATE. Raises as ``release``."""

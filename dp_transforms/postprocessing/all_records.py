@@ -228,24 +228,24 @@ def _bin_probabilities(edges: FloatArray, means: FloatArray) -> FloatArray:
     """Returns Pr[edges[0] <= a Poisson number < edges[1]]: bins x means."""
     low, high = edges
     single = high - low < 1.5
-    found = np.empty((len(low), len(means)))
+    probabilities = np.empty((len(low), len(means)))
     value = low[single][:, None]
-    found[single] = np.exp(value * np.log(means) - means - gammaln(value + 1.0))
+    probabilities[single] = np.exp(value * np.log(means) - means - gammaln(value + 1.0))
     if not single.all():
-        found[~single] = _tails(low[~single], means) - _tails(high[~single], means)
-    return np.maximum(found, 0.0)
+        probabilities[~single] = _tails(low[~single], means) - _tails(high[~single], means)
+    return np.maximum(probabilities, 0.0)
 
 
 def _tails(values: FloatArray, means: FloatArray) -> FloatArray:
     """Returns Pr[a Poisson number >= value]: values x means."""
     deviation = np.sqrt(means)
     off = (values[:, None] - 0.5 - means) / deviation
-    found: FloatArray = ndtr(-off)
+    tails: FloatArray = ndtr(-off)
     near = (np.abs(off) < 9) & (means < _LARGE_MEAN)
     # pdtrc(k, m) is the probability of more than k.
     rows, columns = np.nonzero(near)
-    found[rows, columns] = pdtrc(values[rows] - 1, means[columns])
-    return found
+    tails[rows, columns] = pdtrc(values[rows] - 1, means[columns])
+    return tails
 
 
 def _value_grid(top: int) -> FloatArray:
@@ -264,5 +264,7 @@ def _log_at_least(bounded: FrequencyList, users: FloatArray) -> FloatArray:
     here, behind = (
         np.log(np.maximum(bounded.at_least(x.astype(np.int64)), 0.5)) for x in (low, low + 1)
     )
-    found: FloatArray = here + (behind - here) * (np.log(users) - np.log(low)) / np.log1p(1 / low)
-    return found
+    log_number: FloatArray = here + (behind - here) * (np.log(users) - np.log(low)) / np.log1p(
+        1 / low
+    )
+    return log_number

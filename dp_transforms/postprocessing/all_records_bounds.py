@@ -38,22 +38,25 @@ by the largest of four sums, which count the lost pairs of a user up to several 
 fewer count, the less noise. Each weighted sum of
 noise exceeds ``sum_of_noises`` with the stated probability at most (Chernoff).
 
-Errors. An answer of confidence 1 - a fails with probability at most a. Half of a is for degrees:
-a sixth for H from above, a sixth for M from below, of which each of the four sums has a quarter,
-and a sixth for M from above. If kappa was chosen by the same noisy degrees, each of these is
-divided by the number of kappas that could have been chosen, which are the lower ends of cells or
-the degrees before them: then the bounds for all kappas hold together, whichever was chosen. They
-are divided by the number of rounds that the survey may have had, for the same reason: each round's
-noise is discrete Laplace, but given that it was the last one it is not. The other half is for the
-list, in equal parts for the statements about y that an answer uses. Which these are depends on the
-degrees, and so may kappa. The noise of the list is independent of both, so each statement holds
-with its probability given the degrees.
+Errors. An answer of confidence 1 - a fails with probability at most a. Half of a is for degrees: a
+sixth for H from above, a sixth for M from below, of which each of the four sums has a quarter, and
+a sixth for M from above. Where the number of users beyond kappa was released too, half of H's sixth
+is for each of the two bounds of H, and the smaller one is taken. If kappa was chosen by the same
+noisy degrees, each of these is divided by the number of kappas that could have been chosen, which
+are the lower ends of cells or the degrees before them: then the bounds for all kappas hold
+together, whichever was chosen. They are divided by the number of rounds that the survey may have
+had, for the same reason: each round's noise is discrete Laplace, but given that it was the last one
+it is not. The other half is for the list, in equal parts for the statements about y that an answer
+uses. Which these are depends on the degrees, and so may kappa. The noise of the list, and of the
+number of users beyond kappa, is independent of both, so that each statement holds with its
+probability given the degrees.
 """
 
 from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +65,7 @@ from dp_transforms.mechanisms import noisy_coordinates
 from dp_transforms.mechanisms.decimals import positive_integer
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.mechanisms.users_beyond import UsersBeyond
 from dp_transforms.postprocessing import estimates
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
@@ -129,6 +133,8 @@ class AllRecordsBounds:
         the data; None if there is none.
       kappa_from_degrees: whether kappa was chosen by these degrees, as ``choose_kappa`` does.
       rounds: how many rounds the survey may have had, see ``mechanisms.gradual_survey``.
+      users_beyond: the number of users with more than kappa partitions, if it was released, with
+        noise of its own.
 
     Raises:
       ValueError: kappa or largest_degree is not a positive integer, or kappa cannot have been
@@ -152,9 +158,11 @@ class AllRecordsBounds:
         largest_degree: int | None = None,
         kappa_from_degrees: bool = False,
         rounds: int = 1,
+        users_beyond: UsersBeyond | None = None,
     ):
         self._intervals = intervals
         self._degrees = degrees
+        self._users_beyond = users_beyond
         self._kappa = positive_integer("kappa", kappa)
         if largest_degree is not None:
             largest_degree = positive_integer("largest_degree", largest_degree)
@@ -171,7 +179,7 @@ class AllRecordsBounds:
     def dropped(self, confidence: float = CONFIDENCE) -> DroppedRecords:
         """Bounds what bounding dropped; all bounds hold together with the confidence."""
         failure = failure_probability(confidence)
-        return self._dropped(failure / (_STATEMENTS_OF_DEGREES * self._possibilities))
+        return self._dropped(failure / _STATEMENTS_OF_DEGREES)
 
     def number_of_partitions(self, confidence: float = CONFIDENCE) -> Bounds:
         """Bounds the number of partitions."""
@@ -270,11 +278,13 @@ class AllRecordsBounds:
     def _split(self, confidence: float) -> tuple[DroppedRecords, float]:
         """Returns bounds from the degrees, and the probability of failure left for the list."""
         failure = failure_probability(confidence)
-        each = failure * _OF_DEGREES / (_STATEMENTS_OF_DEGREES * self._possibilities)
+        each = _failure_of_users_beyond(confidence)
         return self._dropped(each), failure * (1 - _OF_DEGREES)
 
     def _dropped(self, failure: float) -> DroppedRecords:
-        """Bounds what was dropped; each bound fails with at most this probability."""
+        """Bounds what was dropped; each bound fails with at most this probability, for whichever
+        kappa and number of rounds the survey chose."""
+        of_cells = failure / self._possibilities
         kappa, declared = self._kappa, self._largest_degree
         if declared is not None and declared <= kappa:
             return DroppedRecords(0, 0, 0)
@@ -284,18 +294,23 @@ class AllRecordsBounds:
             lowest = [degree for degree in lowest if degree <= declared]
         ends: list[float] = [degree - 1 for degree in self._degrees.lowest[1 : len(lowest)]]
         ends.append(math.inf if declared is None else declared)
-        most_users = self._sum([int(end > kappa) for end in ends], failure, 1)
+        beyond = [int(end > kappa) for end in ends]
+        if self._users_beyond is None:
+            most_users = self._sum(beyond, of_cells, 1)
+        else:
+            by_cells = self._sum(beyond, of_cells / 2, 1)
+            most_users = min(by_cells, self._users_beyond.at_most(failure / 2))
         fewest_pairs = max(
             self._sum(
                 [min(max(degree - kappa, 0), most * kappa) for degree in lowest],
-                failure / len(_MOST_LOST),
+                of_cells / len(_MOST_LOST),
                 -1,
             )
             for most in _MOST_LOST
         )
         most_pairs = math.inf
         if declared is not None:
-            most_pairs = self._sum([max(int(end) - kappa, 0) for end in ends], failure, 1)
+            most_pairs = self._sum([max(int(end) - kappa, 0) for end in ends], of_cells, 1)
         if most_users == 0:
             return DroppedRecords(0, 0, 0)
         return DroppedRecords(most_users, fewest_pairs, max(most_pairs, fewest_pairs))
@@ -307,6 +322,33 @@ class AllRecordsBounds:
         rate = self._degrees.epsilon * _ROUNDING
         noise = sum_of_noises(rate, np.array(weights, np.float64), failure * _ROUNDING)
         return max(sum(weight * users for weight, users in noisy) + sign * math.floor(noise), 0)
+
+
+def margin_of_users_beyond(
+    lowest: Sequence[int], epsilon: float, kappa: int, choices: int, confidence: float = CONFIDENCE
+) -> float:
+    """Returns by how many users a survey alone may miss the number of users with more than kappa
+    partitions, in an interval about all records.
+
+    Args:
+      lowest: the smallest degree of each cell.
+      epsilon: of the survey.
+      kappa: the bound.
+      choices: how many kappas and numbers of rounds the survey may have chosen.
+      confidence: of the interval.
+    """
+    cells = len(lowest) - max(bisect.bisect_right(lowest, kappa + 1) - 1, 0)
+    failure = _failure_of_users_beyond(confidence) / choices
+    return sum_of_noises(epsilon, np.ones(cells), failure)
+
+
+def margin_of_count(epsilon: float, confidence: float = CONFIDENCE) -> float:
+    """Returns by how many users a count of epsilon alone may miss that number."""
+    return float(UsersBeyond(0, epsilon).at_most(_failure_of_users_beyond(confidence) / 2))
+
+
+def _failure_of_users_beyond(confidence: float) -> float:
+    return failure_probability(confidence) * _OF_DEGREES / _STATEMENTS_OF_DEGREES
 
 
 class AllRecordsIntervals(ReleaseIntervals):

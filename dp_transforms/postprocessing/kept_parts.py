@@ -61,8 +61,8 @@ class KeptParts:
         number = has @ self._users
         kept = has @ (self._users * self._parts) / np.maximum(number, 1e-300)
         logs = np.maximum.accumulate(np.log(np.maximum(number, 1e-300)))
-        found: FloatArray = np.interp(np.log(means), logs, kept)
-        return np.clip(found, 1e-9, 1.0)
+        parts: FloatArray = np.interp(np.log(means), logs, kept)
+        return np.clip(parts, 1e-9, 1.0)
 
     def centre(self, means: FloatArray, pairs: FloatArray, share: float) -> float:
         """Returns the centre with which partitions with these numbers of users, and of pairs

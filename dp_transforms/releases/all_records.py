@@ -4,15 +4,22 @@ A list is about the records that bounding kept, while people ask about the recor
 release begins with a survey: how many users have how many partitions. It tells what bounding drops,
 and kappa is chosen by it unless it is declared.
 
+Intervals about all records need the number of users with more than kappa partitions. The survey has
+it as a sum of many cells, each with noise, and for a kappa that it has chosen itself. Where this
+number alone, at 1/25 of what the survey left of epsilon, has less than half the margin of that sum,
+it is released once more, for that kappa. The list's noise grows by 4%.
+
 Privacy. Neighbours differ by all records of one user. The survey has rounds, and costs the
-epsilon_1 of its last one (``mechanisms.gradual_survey``), whichever that is. The list gets the
-rest, epsilon_2 = epsilon - epsilon_1. For each kappa, the list of the records that bounding by
-kappa keeps costs epsilon_2: the bound is enforced by an order of each user's own pairs, which
-depends on a key and on no other user, and the noise is that of the mechanism at sensitivity kappa.
-Which kappa is taken is a function of the survey's output and of public numbers, as is the number of
-rounds. So for each outcome of the survey both together cost epsilon, for users with more partitions
-than every kappa too. What follows (the estimate of all records, its intervals) is computed from the
-two outputs alone.
+epsilon_1 of its last one (``mechanisms.gradual_survey``), whichever that is. The number of users
+beyond kappa costs epsilon_2 = (epsilon - epsilon_1) / 25 (``mechanisms.users_beyond``), and nothing
+if it is not released, which depends on the survey's output and on public numbers alone. The list
+gets the rest, epsilon_3. For each kappa, the list of the records that bounding by kappa keeps costs
+epsilon_3: the bound is enforced by an order of each user's own pairs, which depends on a key and on
+no other user, and the noise is that of the mechanism at sensitivity kappa. Which kappa is taken is
+a function of the survey's output and of public numbers, as is the number of rounds. So for each
+outcome of the survey all three together cost epsilon, for users with more partitions than every
+kappa too. What follows (the estimate of all records, its intervals) is computed from the outputs
+alone.
 """
 
 from __future__ import annotations
@@ -51,7 +58,13 @@ from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
-from dp_transforms.postprocessing.all_records_bounds import AllRecordsBounds, AllRecordsIntervals
+from dp_transforms.mechanisms.users_beyond import UsersBeyond, UsersBeyondMechanism
+from dp_transforms.postprocessing.all_records_bounds import (
+    AllRecordsBounds,
+    AllRecordsIntervals,
+    margin_of_count,
+    margin_of_users_beyond,
+)
 from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 from dp_transforms.postprocessing.survey_plan import (
     MAX_DEGREE,
@@ -69,7 +82,7 @@ from dp_transforms.releases.base import (
     amount_entries,
 )
 from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.releases.lists import list_guarantee, list_tables, read_lists
+from dp_transforms.releases.lists import list_guarantee, list_tables, parse_lists, read_lists
 from dp_transforms.reports.page import Page
 from dp_transforms.reports.phrases import NO_WORDS, Words
 
@@ -79,19 +92,38 @@ if TYPE_CHECKING:
 
 SURVEY = "survey"
 """The entry of a statement about the survey."""
+BEYOND = "users_beyond_the_bound"
+"""The entry of a statement about users with more than kappa partitions."""
 CHOSEN = "chosen by the survey, and enforced"
+BEYOND_SHARE = Fraction(1, 25)
+"""The part of what the survey leaves of epsilon that the number of users beyond kappa costs."""
+
+
+class Survey(NamedTuple):
+    """What is known of users before their records are bounded.
+
+    Attributes:
+      degrees: how many users have how many partitions.
+      kappa: the bound, declared or chosen by the degrees.
+      users_beyond: how many users have more than kappa partitions; None where the survey tells it
+        well enough, or it is public that there are none.
+    """
+
+    degrees: ReleasedDegrees
+    kappa: int
+    users_beyond: UsersBeyond | None
 
 
 class SurveyedList(NamedTuple):
     """A survey and the list that followed it, as an engine makes them.
 
     Attributes:
-      degrees: the survey.
+      survey: what was released before the list.
       released: the list of the records that bounding kept.
       entries: the part of the statement that follows from the survey.
     """
 
-    degrees: ReleasedDegrees
+    survey: Survey
     released: ReleasedList
     entries: Statement
 
@@ -110,8 +142,8 @@ def _estimate(surveyed: SurveyedList, statement: Mapping[str, Any]) -> Frequency
     """Returns the estimated list of all records."""
     from dp_transforms.postprocessing.all_records import estimate_all_records
 
-    kappa = statement["max_partitions_per_user"]
-    survey = decoded_survey(surveyed.degrees, statement[SURVEY]["largest_degree"])
+    degrees, kappa, _ = surveyed.survey
+    survey = decoded_survey(degrees, statement[SURVEY]["largest_degree"])
     return estimate_all_records(surveyed.released, kappa, survey)
 
 
@@ -119,8 +151,12 @@ def surveyed_tables(released: Iterable[SurveyedList], statement: Statement) -> T
     """Returns the tables of the only element: the bounded list with its noisy coordinates, the
     survey, and the estimated list of all records that follows from them."""
     (surveyed,) = released
-    degrees = surveyed.degrees
-    estimate = _estimate(surveyed, statement)
+    return _tables_with(surveyed, _estimate(surveyed, statement), statement)
+
+
+def _tables_with(surveyed: SurveyedList, estimate: FrequencyList, statement: Statement) -> Tables:
+    """Returns the tables, given the estimated list of all records."""
+    degrees = surveyed.survey.degrees
     survey = list(zip(degrees.lowest, degrees.users, strict=True))
     return {
         **list_tables([surveyed.released], statement),
@@ -194,21 +230,28 @@ class AllRecordsSpec(ReleaseSpec):
     def _possible_kappas(self) -> tuple[int, ...]:
         if self.max_partitions_per_user is not None:
             return (self.max_partitions_per_user,)
-        most = positive_rational("epsilon", self.epsilon) - self.survey.epsilons[0]
-        return candidates(most, self.survey.max_degree)
+        return candidates(self._list_epsilon(self.survey.epsilons[0]), self.survey.max_degree)
 
     @property
     def most_partitions(self) -> int:
-        """Returns how many partitions of each user the survey and the list look at."""
+        """Returns how many partitions of each user the survey and the list look at: more than each
+        kappa, so that users beyond it are seen to be."""
         if self.largest_degree is not None:
             return self.largest_degree
-        return max(self.survey.max_degree, *self._possible_kappas)
+        return max(self.survey.max_degree, max(self._possible_kappas) + 1)
 
     def survey_under(
         self, users_by_degree: Mapping[int, int], tape_of: Callable[[str], RandomTape]
-    ) -> ReleasedDegrees:
-        """Returns the survey, released under a job's secret; the degrees are PRIVATE."""
-        return self.survey.release_under(users_by_degree, tape_of, self.is_enough)
+    ) -> Survey:
+        """Returns what is released before the list, under a job's secret; {degree: number of users}
+        is PRIVATE."""
+        degrees = self.survey.release_under(users_by_degree, tape_of, self.is_enough)
+        kappa = self.kappa_after(degrees)
+        mechanism = self._beyond_mechanism(self.spent_on(degrees), kappa)
+        users_beyond = None
+        if mechanism is not None:
+            users_beyond = mechanism.release_under(users_by_degree, tape_of)
+        return Survey(degrees, kappa, users_beyond)
 
     def is_enough(self, degrees: ReleasedDegrees) -> bool:
         """Says whether a round of the survey is enough: a function of its output alone."""
@@ -228,38 +271,69 @@ class AllRecordsSpec(ReleaseSpec):
         """Returns kappa: a function of the released survey alone."""
         if self.max_partitions_per_user is not None:
             return self.max_partitions_per_user
-        left = positive_rational("epsilon", self.epsilon) - self.spent_on(degrees)
+        left = self._list_epsilon(self.spent_on(degrees))
         return choose_bound(self._decoded(degrees), left).kappa
 
     def _decoded(self, degrees: ReleasedDegrees) -> DegreeSurvey:
         return decoded_survey(degrees, self.largest_degree)
 
-    def list_mechanism(self, degrees: ReleasedDegrees, kappa: int) -> PartitionMechanism:
-        """Returns the mechanism of the list at a kappa, after a survey."""
-        return self._list_mechanism(self.spent_on(degrees), kappa)
+    def list_mechanism(self, survey: Survey) -> PartitionMechanism:
+        """Returns the mechanism of the list after a survey."""
+        return self._list_mechanism(self.spent_on(survey.degrees), survey.kappa)
+
+    def _beyond_mechanism(self, spent: Fraction, kappa: int) -> UsersBeyondMechanism | None:
+        """Returns the mechanism of the number of users beyond kappa, if it is worth its cost: a
+        function of public numbers."""
+        if self.largest_degree is not None and self.largest_degree <= kappa:
+            return None
+        left = self._left_by_survey(spent)
+        mechanism = UsersBeyondMechanism(left * BEYOND_SHARE, kappa)
+        by_survey = margin_of_users_beyond(
+            self.survey.lowest, float(spent), kappa, self._possible_choices
+        )
+        if margin_of_count(float_above(left * BEYOND_SHARE)) < by_survey / 2:
+            return mechanism
+        return None
+
+    @property
+    def _possible_choices(self) -> int:
+        """Returns how many kappas and numbers of rounds the survey may have chosen."""
+        kappas = 1 if self.max_partitions_per_user is not None else len(self.survey.lowest)
+        return kappas * self.survey.rounds
 
     def _list_mechanism(self, spent: Fraction, kappa: int) -> PartitionMechanism:
-        left = positive_rational("epsilon", self.epsilon) - spent
-        return partition_mechanism(left, kappa, self.mechanism)
+        return partition_mechanism(self._list_epsilon(spent, kappa), kappa, self.mechanism)
 
-    def surveyed(
-        self, degrees: ReleasedDegrees, kappa: int, released: ReleasedList
-    ) -> SurveyedList:
+    def _left_by_survey(self, spent: Fraction) -> Fraction:
+        return positive_rational("epsilon", self.epsilon) - spent
+
+    def _list_epsilon(self, spent: Fraction, kappa: int | None = None) -> Fraction:
+        """Returns what is left for the list; without a kappa, the least that may be."""
+        left = self._left_by_survey(spent)
+        if kappa is not None and self._beyond_mechanism(spent, kappa) is None:
+            return left
+        return left * (1 - BEYOND_SHARE)
+
+    def surveyed(self, survey: Survey, released: ReleasedList) -> SurveyedList:
         """Returns what an engine has made, with the entries of the statement that follow."""
         declared = self.max_partitions_per_user is not None
         bound = {
-            "max_partitions_per_user": kappa,
+            "max_partitions_per_user": survey.kappa,
             "max_partitions_per_user_is": "enforced" if declared else CHOSEN,
         }
-        spent = self.spent_on(degrees)
-        whole = positive_rational("epsilon", self.epsilon)
-        parts = {
-            SURVEY: self._survey_entry | amount_entries("epsilon", spent),
-            "list": amount_entries("epsilon", whole - spent),
-        }
-        entries = list_guarantee(self.list_mechanism(degrees, kappa), NEIGHBOURS, bound)
+        spent = self.spent_on(survey.degrees)
+        parts = {SURVEY: self._survey_entry | amount_entries("epsilon", spent)}
+        beyond = self._beyond_mechanism(spent, survey.kappa)
+        if beyond is not None and survey.users_beyond is not None:
+            parts[BEYOND] = {
+                "noisy_users": survey.users_beyond.users,
+                "noise": "discrete Laplace, Pr[n] proportional to exp(-epsilon |n|)",
+                **amount_entries("epsilon", Fraction(beyond.epsilon)),
+            }
+        parts["list"] = amount_entries("epsilon", self._list_epsilon(spent, survey.kappa))
+        entries = list_guarantee(self.list_mechanism(survey), NEIGHBOURS, bound)
         of_all = amount_entries("epsilon", PrivacyBudget(self.epsilon).epsilon)
-        return SurveyedList(degrees, released, entries | of_all | parts)
+        return SurveyedList(survey, released, entries | of_all | parts)
 
     @property
     def requests(self) -> tuple[Request, ...]:
@@ -297,6 +371,8 @@ class AllRecordsRelease(ListRelease):
       statement: the guarantee, as in privacy.json.
       bounded: the list of the records that bounding kept, which answers about these.
       degrees: the survey, see ``ReleasedDegrees``.
+      users_beyond: the noisy number of users with more than kappa partitions, where it was released
+        beside the survey.
 
     Intervals are proved (``all_records_bounds``), over the noise of both releases. The values are
     those of a model, moved into the intervals.
@@ -310,14 +386,23 @@ class AllRecordsRelease(ListRelease):
 
     bounded: ListRelease
     degrees: ReleasedDegrees
+    users_beyond: UsersBeyond | None
 
     @classmethod
-    def of(cls, surveyed: SurveyedList, statement: Mapping[str, Any]) -> AllRecordsRelease:
-        """Makes a release from what an engine has made, and its whole statement."""
-        estimate = _estimate(surveyed, statement)
+    def of(
+        cls,
+        surveyed: SurveyedList,
+        statement: Mapping[str, Any],
+        estimate: FrequencyList | None = None,
+    ) -> AllRecordsRelease:
+        """Makes a release from what an engine has made, and its whole statement. The estimated list
+        of all records follows from these, and takes a second unless it is given."""
+        if estimate is None:
+            estimate = _estimate(surveyed, statement)
         of_all = ReleasedList(estimate.frequencies, estimate.multiplicities, None, None)
         bounded = ListRelease(surveyed.released, statement)
-        return cls(of_all, statement, bounded, surveyed.degrees)
+        degrees, _, users_beyond = surveyed.survey
+        return cls(of_all, statement, bounded, degrees, users_beyond)
 
     @property
     def kappa(self) -> int:
@@ -344,6 +429,7 @@ class AllRecordsRelease(ListRelease):
             largest_degree=self.statement[SURVEY]["largest_degree"],
             kappa_from_degrees=self.statement["max_partitions_per_user_is"] == CHOSEN,
             rounds=len(self.statement[SURVEY]["epsilon_of_rounds"]),
+            users_beyond=self.users_beyond,
         )
         return AllRecordsIntervals(self.released, bounds)
 
@@ -361,8 +447,9 @@ class AllRecordsRelease(ListRelease):
         return all_records_page(self, words)
 
     def _tables(self) -> Tables:
-        surveyed = SurveyedList(self.degrees, self.bounded.released, {})
-        return surveyed_tables([surveyed], dict(self.statement))
+        survey = Survey(self.degrees, self.kappa, self.users_beyond)
+        surveyed = SurveyedList(survey, self.bounded.released, {})
+        return _tables_with(surveyed, self.released, dict(self.statement))
 
     def _summary(self) -> list[str]:
         (of_all,), (of_kept,) = super()._summary(), self.bounded._summary()
@@ -373,11 +460,17 @@ class AllRecordsRelease(ListRelease):
 
 
 def read(directory: str) -> AllRecordsRelease:
-    """Reads the list and the survey in a directory."""
+    """Reads the list, the survey and the estimate in a directory."""
     lists, statement = read_lists(
         directory, FREQUENCIES_FILE, FREQUENCIES_HEADER, COORDINATES_HEADER
     )
     rows = parse_rows(read_file(directory, SURVEY_FILE), DEGREES_HEADER)
     lowest, users = zip(*(map(int, row) for row in rows), strict=True)
     degrees = ReleasedDegrees(lowest, users, float(statement[SURVEY]["epsilon"]))
-    return AllRecordsRelease.of(SurveyedList(degrees, lists[()], {}), statement)
+    users_beyond = None
+    if BEYOND in statement:
+        entry = statement[BEYOND]
+        users_beyond = UsersBeyond(int(entry["noisy_users"]), float(entry["epsilon"]))
+    survey = Survey(degrees, int(statement["max_partitions_per_user"]), users_beyond)
+    estimate = parse_lists(read_file(directory, ALL_RECORDS_FILE), FREQUENCIES_HEADER)[()]
+    return AllRecordsRelease.of(SurveyedList(survey, lists[()], {}), statement, estimate)

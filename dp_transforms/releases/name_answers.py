@@ -289,6 +289,9 @@ class NameAnswers:
             thinning = Thinning(decoded_survey(survey), self._bound_of_counts)
             return CountModel.without_list(float(self._noisy.max(initial=0)), thinning)
         bounded = released.bounded if isinstance(released, AllRecordsRelease) else released
+        if not len(bounded.released):
+            # As noise may leave it. It tells nothing of the numbers of users.
+            return None
         of_list = int(released.statement["max_partitions_per_user"])
         same = of_list == self._bound_of_counts and self._counted is None
         if not thins:

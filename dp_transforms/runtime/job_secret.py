@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.errors import without_originals
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.randomness import RandomTape, tape_key
+from dp_transforms.mechanisms.tape_contexts import FREQUENCY_LIST, context_of_list
 from dp_transforms.runtime.sealing import SecretBytes
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def release_frequency_list(
     frequency_list: FrequencyList,
     mechanism: PartitionMechanism,
     secret: JobSecret,
-    context: str = "frequency list",
+    context: str = FREQUENCY_LIST,
 ) -> ReleasedList:
     """Releases one list under a job's secret, as ``ReleaseFrequencyList`` does.
 
@@ -162,10 +162,7 @@ def tape_of_list(
     frequency_list: FrequencyList, mechanism: PartitionMechanism, secret: JobSecret, context: str
 ) -> RandomTape:
     """Returns the tape of a release: see ``release_frequency_list``."""
-    content = hashlib.sha256()
-    for array in (frequency_list.frequencies, frequency_list.multiplicities):
-        content.update(array.astype("<i8").tobytes())
-    return secret.tape(f"{context} {content.hexdigest()} by {identifier(mechanism)}")
+    return secret.tape(context_of_list(context, frequency_list, mechanism))
 
 
 @without_originals()
@@ -173,7 +170,7 @@ def release_histogram(
     histogram: Mapping[int, int],
     mechanism: PartitionMechanism,
     secret: JobSecret,
-    context: str = "frequency list",
+    context: str = FREQUENCY_LIST,
 ) -> ReleasedList:
     """Releases the list of a histogram {count: number of partitions} by ``release_frequency_list``;
     raises a ValueError if a count is not a positive integer."""

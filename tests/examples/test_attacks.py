@@ -32,6 +32,7 @@ def test_truncated_addition_breaks_floats(dtype):
     assert 0 < exact[1] / exact[0] <= LOSS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", [False, True])
 def test_truncated_addition_is_resisted(record):
     choices, tape = 100, InsecureSeededTape(2)

@@ -233,19 +233,25 @@ def test_standard_output_that_cannot_be_written(tmp_path, release):
     told = "error: standard output cannot be written: no space left on device\n"
     for command in (plan, show, ["--help"], ["--version"], ["plan", "--help"]):
         assert printed_to("/dev/full", *command) == (1, told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["", "unbuffered"])
+def test_standard_output_of_each_job_that_cannot_be_written(tmp_path, release, environment):
+    refused = "error: standard output cannot be written: no space left on device\n"
     explain = ["--explain", "--epsilon=1", "--delta=1e-5", "--max_partitions_per_user=1"]
+    # Where nothing is buffered, argparse itself drops what it cannot print.
+    expected = [(1, refused), (0, "")] if environment else [(1, refused)]
     for module, *command in (
-        ("plan", *plan[1:]),
+        ("plan", "--users=10", "--epsilon=4"),
         ("plan", "--version"),
         ("release_all", "--help-all"),
         ("release_frequency_list", *release("--dry_run", f"--output={tmp_path}/none")[1:]),
         ("select_partitions", *explain),
         ("worker_pool", "--port=0"),
     ):
-        for more in ({}, {"PYTHONUNBUFFERED": "1"}):
-            # Where nothing is buffered, argparse itself drops what it cannot print.
-            found = printed_to("/dev/full", *command, module=f"pipelines.{module}", **more)
-            assert found in [(1, told), (0, "")][: 1 + ("PYTHONUNBUFFERED" in more)]
+        printed = printed_to("/dev/full", *command, module=f"pipelines.{module}", **environment)
+        assert printed in expected
 
 
 def test_standard_error_that_cannot_be_written(tmp_path):

@@ -34,6 +34,7 @@ def test_a_users_package_is_not_loaded(beside):
     assert beside("-m", "dp_transforms", "--version").stdout.startswith("dp-frequency-lists ")
 
 
+@pytest.mark.slow
 def test_a_release_on_beam_with_a_process_of_its_own(beside, tmp_path):
     (tmp_path / "records.csv").write_text("user,page\n" + "".join(f"{i},a\n" for i in range(50)))
     flags = job_flags(".", "--config=direct/two_processes.yaml", "--direct_num_workers=1")

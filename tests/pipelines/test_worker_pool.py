@@ -74,6 +74,7 @@ def pool_in_a_process():
             yield process, fn_grpc.BeamFnExternalWorkerPoolStub(channel)
 
 
+@pytest.mark.slow
 def test_nodes_can_share_a_pool(pool, nodes):
     # What workers are copied from may end; there is another one then.
     pool._warm.kill()
@@ -110,6 +111,7 @@ def test_a_runner_hears_of_a_worker_that_ends_before_it_is_ready(pool):
     assert answer.error == "the worker ended before it was ready"
 
 
+@pytest.mark.slow
 def test_a_runner_hears_of_a_pool_that_ends_before_its_worker_is_ready():
     # A node that does not answer keeps the worker from being ready.
     with socket.create_server(("localhost", 0)) as node, pool_in_a_process() as (process, pool):

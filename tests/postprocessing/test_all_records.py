@@ -111,7 +111,7 @@ def test_more_dropped_pairs_give_a_longer_list():
     assert bounded.total < totals[0] < totals[1] < totals[2]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     frequency_lists(),
     st.sampled_from([1, 3, 100]),

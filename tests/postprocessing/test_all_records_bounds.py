@@ -10,6 +10,7 @@ from scipy import stats
 
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
+from dp_transforms.mechanisms.users_beyond import UsersBeyondMechanism
 from dp_transforms.postprocessing.all_records_bounds import AllRecordsBounds, Bounds
 from dp_transforms.postprocessing.estimates import ReleaseIntervals
 from dp_transforms.postprocessing.intervals import CoordinateIntervals
@@ -156,11 +157,12 @@ def true_answer(question, everything):
     return int(everything.at_least(argument or [1])[0])
 
 
+@pytest.mark.parametrize("counted", [False, True], ids=["by the survey", "counted"])
 @pytest.mark.parametrize("largest", [10**6, None], ids=["declared", "unbounded"])
 @pytest.mark.parametrize(
     "make", [heavy_with_the_same, heavy_with_different, a_user_of_a_million, skewed]
 )
-def test_intervals_hold_over_the_noise_of_both_releases(make, largest):
+def test_intervals_hold_over_the_noise_of_all_releases(make, largest, counted):
     """At 80% confidence each question fails in at most a fifth of 60 runs; a run too many than
     chance allows in one of 10**6 tests is an error (one-sided binomial)."""
     records = make(np.random.default_rng(1))
@@ -168,6 +170,7 @@ def test_intervals_hold_over_the_noise_of_both_releases(make, largest):
     kept, degrees = bounded_records(records, kappa)
     bounded, everything = frequency_list(kept), frequency_list(records)
     lists, users = FrobeniusMechanism(1, kappa), UserDegreeMechanism(0.5, 100)
+    beyond = UsersBeyondMechanism(0.5, kappa)
     failures = Counter()
     for run in range(runs):
         coordinates = lists.noisy_coordinates(bounded, InsecureSeededTape(run))
@@ -176,6 +179,9 @@ def test_intervals_hold_over_the_noise_of_both_releases(make, largest):
             users.release(degrees, InsecureSeededTape(1000 + run)),
             kappa,
             largest_degree=largest,
+            users_beyond=beyond.release(degrees, InsecureSeededTape(2000 + run))
+            if counted
+            else None,
         )
         for question in QUESTIONS:
             found = ask(bounds, question, confidence)
@@ -218,7 +224,7 @@ def test_a_kappa_that_the_degrees_chose_widens_what_they_say():
     """The kappa whose H is most underestimated by chance may be the one that is chosen: over all
     kappas together the bounds fail in at most a tenth of the runs."""
     users, degrees = UserDegreeMechanism(0.2, 60), Counter({1: 300, 7: 40, 60: 5})
-    runs, failures = 200, 0
+    runs, failures = 60, 0
     for run in range(runs):
         released = users.release(degrees, InsecureSeededTape(run))
         fails = False

@@ -87,7 +87,7 @@ def test_users_of_the_largest_degree_make_every_part_one_at_most():
     kept at kappa 100, where it looks like everything."""
     degrees = Counter({2: 90_000, 900: 300})
     true = (2 * 90_000 + 100 * 300) / (2 * 90_000 + 900 * 300)
-    for seed in range(5):
+    for seed in range(2):
         mechanism = UserDegreeMechanism("0.5", max_degree=100)
         released = mechanism.release(degrees, InsecureSeededTape(seed))
         part = kept_part(released, 100)
@@ -101,6 +101,7 @@ def test_users_of_the_largest_degree_make_every_part_one_at_most():
     assert users_of_no_end(ReleasedDegrees((1, 2), (500, 1), 1.0)) is None
 
 
+@pytest.mark.slow
 def test_noise_among_many_partitions_passes_for_no_users():
     """Of 2,000 users, with 1 to 6 partitions each; a few users of 1,000 would have most pairs.
     About one release in ten finds such ones; more than five of twenty, one run in a hundred."""

@@ -1,6 +1,7 @@
 """Lists with a survey: kappa follows from the survey, and answers are about all records."""
 
 import collections
+import dataclasses
 import json
 from fractions import Fraction
 
@@ -9,6 +10,7 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.postprocessing import all_records
 from dp_transforms.postprocessing.survey_plan import candidates
 from dp_transforms.releases import AllRecordsSpec, ListSpec
 from pipelines.release_frequency_list import main
@@ -51,9 +53,7 @@ def test_the_list_is_that_of_records_bounded_by_the_chosen_kappa(monkeypatch, ka
     monkeypatch.setattr(AllRecordsSpec, "most_partitions", 40)
     table = table_of(list(zip(DATA["user"], DATA["item"], strict=True)))
     ((surveyed,),) = in_process([table]).all_records(spec)
-    ((alone,),) = in_process([table]).frequency_list(
-        ListSpec(spec.list_mechanism(surveyed.degrees, kappa))
-    )
+    ((alone,),) = in_process([table]).frequency_list(ListSpec(spec.list_mechanism(surveyed.survey)))
     assert list(surveyed.released) == list(alone)
     assert surveyed.entries["max_partitions_per_user"] == kappa
 
@@ -73,6 +73,47 @@ def test_kappa_and_cost_follow_from_public_numbers_alone():
     assert statement["epsilon"] == 2
     assert Fraction(statement["survey"]["epsilon_exact"]) == spent
     assert Fraction(statement["list"]["epsilon_exact"]) == 2 - spent
+
+
+@pytest.mark.parametrize("kappa", [1, 3, 12, 60])
+def test_users_beyond_the_bound_are_counted_up_to_any_kappa(kappa):
+    # With next to no noise, after a rough survey. Of users with more partitions than that looks at,
+    # too.
+    spec = AllRecordsSpec(
+        epsilon=3000, max_partitions_per_user=kappa, max_degree=10, survey_share="0.0001"
+    )
+    table = table_of(list(zip(DATA["user"], DATA["item"], strict=True)))
+    ((surveyed,),) = in_process([table]).all_records(spec)
+    degrees = np.unique(DATA["user"], return_counts=True)[1]
+    assert surveyed.survey.users_beyond.users == (degrees > kappa).sum()
+
+
+def test_no_users_are_beyond_a_bound_that_is_the_largest_degree(tmp_path):
+    release = dp.release(
+        DATA, **COLUMNS, epsilon=1, max_partitions_per_user=5, survey=True, largest_degree=5
+    )
+    assert release.users_beyond is None
+    costs = [Fraction(release.statement[part]["epsilon_exact"]) for part in ("survey", "list")]
+    assert sum(costs) == 1 and "users_beyond_the_bound" not in release.statement
+    release.save(tmp_path / "release")
+    assert dp.load(tmp_path / "release").users_beyond is None
+
+
+def test_where_a_rough_survey_is_enough_users_beyond_the_bound_are_counted(tmp_path):
+    # Nobody has more than three things: one number tells better than a sum of many cells that
+    # hardly anybody has more.
+    data = {"user": [n // 3 for n in range(30_000)], "item": [n * n % 997 for n in range(30_000)]}
+    release = dp.release(data, **COLUMNS, epsilon=1, secret=secret(5))
+    release.save(tmp_path / "release")
+    assert dp.load(tmp_path / "release").users_beyond == release.users_beyond
+    costs = [
+        Fraction(release.statement[part]["epsilon_exact"])
+        for part in ("survey", "users_beyond_the_bound", "list")
+    ]
+    assert sum(costs) == 1 and costs[1] == (1 - costs[0]) / 25
+    without = dataclasses.replace(release, users_beyond=None)
+    short, long = release.frequency_at(20), without.frequency_at(20)
+    assert short.low == long.low and short.high < long.high - 200
 
 
 def test_a_release_is_about_all_records_and_errs_less():
@@ -128,7 +169,8 @@ def test_a_largest_degree_is_enforced_also_on_the_survey():
     table = table_of(list(zip(DATA["user"], DATA["item"], strict=True)))
     ((surveyed,),) = in_process([table]).all_records(spec)
     degrees = np.unique(DATA["user"], return_counts=True)[1]
-    seen = zip(surveyed.degrees.lowest, surveyed.degrees.users, strict=True)
+    survey = surveyed.survey
+    seen = zip(survey.degrees.lowest, survey.degrees.users, strict=True)
     assert dict(seen)[5] == (degrees >= 5).sum()
     assert surveyed.released.total <= np.minimum(degrees, 5).sum()
 
@@ -152,6 +194,16 @@ def test_what_is_saved_is_what_was_returned(tmp_path):
     release.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert page.index("<h2>All records</h2>") < page.index("<h2>What bounding kept</h2>")
+
+
+def test_the_estimate_is_made_once_and_follows_from_the_other_files(tmp_path, monkeypatch):
+    release = dp.release(DATA, **COLUMNS, epsilon=1, secret=secret(6))
+    with monkeypatch.context() as patched:
+        patched.setattr(all_records, "estimate_all_records", None)
+        release.save(tmp_path / "out")
+        loaded = dp.load(tmp_path / "out")
+    again = all_records.estimate_all_records(loaded.bounded.released, loaded.kappa, loaded.survey)
+    assert loaded.released == release.released == again
 
 
 def test_a_job_makes_the_same_files(tmp_path):
@@ -200,5 +252,8 @@ def test_arguments_are_refused_before_anything_is_spent(options, words):
 def test_empty_data_and_one_user_are_released_alike():
     for data in ({"user": [], "item": []}, {"user": [1], "item": [2]}):
         release = dp.release(data, **COLUMNS, epsilon="0.5", secret=secret(1))
-        assert {*release.statement} == {*dp.release(DATA, **COLUMNS, epsilon="0.5").statement}
+        statement = dp.release(DATA, **COLUMNS, epsilon="0.5").statement
+        # The survey's noise decides whether this number is released.
+        sometimes = {"users_beyond_the_bound"}
+        assert {*release.statement} | sometimes == {*statement} | sometimes
         assert repr(release)

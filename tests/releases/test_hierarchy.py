@@ -91,11 +91,10 @@ def test_every_record_is_in_the_group_of_its_path_or_dropped():
     columns = dict(
         zip(("user", "partition", "state", "county"), zip(*rows, strict=True), strict=True)
     )
-    found = hierarchy_kernels.in_leaf_groups(
-        pa.table({k: list(v) for k, v in columns.items()}), spec
-    )
-    pairs = [(row["list"], row["partition"]) for row in found["partition"].to_pylist()]
-    assert found["user"].to_pylist() == [1, 2, 5]
+    table = pa.table({name: list(values) for name, values in columns.items()})
+    in_groups = hierarchy_kernels.LeafGroups(spec)(table)
+    pairs = [(row["list"], row["partition"]) for row in in_groups["partition"].to_pylist()]
+    assert in_groups["user"].to_pylist() == [1, 2, 5]
     assert pairs == [("0", 7), ("2", 7), ("3", 9)]
 
 
@@ -175,3 +174,31 @@ def test_a_session_pays_for_all_levels_together():
     session = dp.Session(epsilon=2)
     session.release_hierarchy(records(), user="user", partition="home", **ARGUMENTS)
     assert session.remaining.epsilon == 0
+
+
+def test_equal_lists_of_a_hierarchy_have_independent_noise(monkeypatch):
+    # Everything, a state with one county, and another state with two equal counties: of equal
+    # lists, coordinates and tapes must differ. Two lists of 30 partitions have more than 30
+    # coordinates, each of them equal by chance with probability below 1/8.
+    contexts = []
+    tape = JobSecret.tape
+
+    def recorded(secret, context):
+        contexts.append(context)
+        return tape(secret, context)
+
+    monkeypatch.setattr(JobSecret, "tape", recorded)
+    spec = HierarchySpec(
+        levels=["state", "county"],
+        groups=[("a", "x"), ("b", "x"), ("b", "y")],
+        epsilon="0.3",
+        max_partitions_per_user=1,
+    )
+    histogram = {500 + 7 * place: 1 for place in range(30)}
+    histograms = {place: histogram for place in "012"}
+    secret = JobSecret.insecure_for_testing(4)
+    lists = dict(hierarchy_kernels.release_histograms(histograms, spec, secret))
+    equal = [("a",), ("a", "x"), ("b", "x"), ("b", "y")]
+    drawn = {tuple(lists[path].coordinates) for path in equal}
+    assert len(drawn) == 4
+    assert len(set(contexts)) == len(contexts) == len(lists) == 6

@@ -207,6 +207,37 @@ def test_what_is_missing_is_bounded_by_the_list(beside, of_all):
     assert missing.share.value == pytest.approx(share, abs=0.1)
 
 
+def test_a_selection_that_names_nothing_is_saved_beside_a_list(tmp_path):
+    # Two users of each page are too few to be named.
+    data = {"who": list(range(60)), "page": [f"/{user // 2}" for user in range(60)]}
+    columns = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
+    both = dp.release_and_select(data, **columns, epsilon=1, delta=1e-9, counts=True)
+    assert len(both.names) == 0
+    both.save(tmp_path / "both")
+    assert len(dp.load(tmp_path / "both").names) == 0
+    assert (tmp_path / "both/partitions" / NAMED_USERS_FILE).read_text().count("\n") == 1
+
+
+def test_names_beside_a_list_that_noise_left_empty_are_saved(tmp_path):
+    # Of one user the list is empty in about half of all releases.
+    columns = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
+    lengths = set()
+    for seed in range(12):
+        both = dp.release_and_select(
+            {"who": [1], "page": ["/a"]},
+            **columns,
+            epsilon="0.05",
+            delta=1e-2,
+            counts=True,
+            secret=dp.JobSecret.insecure_for_testing(seed),
+        )
+        both.save(tmp_path / str(seed))
+        loaded = dp.load(tmp_path / str(seed))
+        assert repr(loaded.names) == repr(both.names)
+        lengths.add(len(loaded.frequency_list.released))
+    assert 0 in lengths and len(lengths) > 1
+
+
 def test_other_records_are_refused(names, frequencies):
     other = dp.release(DATA, user="who", partition="page", epsilon=1, max_partitions_per_user=2)
     with pytest.raises(ValueError, match="at most 2 partitions of each user, and the names 4"):

@@ -1,0 +1,255 @@
+"""Models how many users have how many partitions, and how a noisy histogram shows it.
+
+The number of users with degree d is about exp(t(log d)), where t is smooth: its slope changes from
+cell to cell by a Student distribution, whose heavy tails allow cliffs (all users have one
+partition, or ten at least) and spikes. So a tail is a Pareto law whose exponent is unknown and may
+drift. Slopes are softly expected to be falling, most of all where degrees are large. A cell holds a
+number of users that is Poisson around the model's, with a tenth as extra deviation, and is seen
+with discrete Laplace noise of a known scale.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import gammaln
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.postprocessing.normal_and_laplace import (
+    log_density_of_sum,
+    quantiles_given_sum,
+)
+
+FREEDOM, KINK, PERSISTENCE = 3.0, 0.3, 0.8
+STEP = math.log(2) / 3
+"""The distance of log degrees that these, ``CONVEX`` and ``HAZARD`` are about.
+Of the Student distribution of the change of slope (kink) between neighbouring cells, around this
+part of the kink before."""
+CONVEX = 0.2
+"""Scale of the Student distribution of kinks upwards where degrees are large: tails do not often
+become heavier the farther they are looked at."""
+SLOPE, SLOPE_SCALE = -2.0, 2.0
+"""Of the Student distribution of slopes themselves: log users by log degree."""
+FALLING_FROM, LEAST_FALL, RISE = 20.0, -1.5, 0.5
+"""From this degree on, the excess of slopes above ``LEAST_FALL`` has a Student distribution of the
+scale ``RISE``."""
+SPREAD = 0.1  # Relative deviation of the users in a cell from a smooth density.
+STEEPEST, FLATTEST = 6.0, 2.5
+"""Limits of the exponent of the Pareto law behind the largest degree."""
+FEW = 64  # Numbers of users below this are summed over one by one.
+FEW_EXPECTED = 12.0
+SPIKE = 0.003  # The probability that a cell has users of its own, apart from any density.
+HAZARD = 0.06
+"""The probability that a cell is the first behind the largest degree there is. A smooth density
+ends by itself where it expects nobody; a larger hazard makes heavy tails end where noise hides
+them, and intervals miss the truth."""
+PARTS = 4  # of a wide cell, in the grid of degrees
+
+_LOWEST, _HIGHEST, _STEP = -16.0, 46.0, 0.1
+"""Logarithms of the expected users of a cell at which its likelihood is tabulated."""
+
+
+class DegreeModel:
+    """The cells of a release, with the likelihood and prior of log densities in them."""
+
+    def __init__(self, released: ReleasedDegrees):
+        self.low = np.array(released.lowest, float)
+        # The last cell has no end; the density in it is that of degrees up to twice its start.
+        self.high = np.append(self.low[1:] - 1, 2 * self.low[-1])
+        self.log_width = np.log(self.high - self.low + 1)
+        self.place = np.log(self.low + self.high) - math.log(2)
+        self.noisy = np.array(released.users, float)
+        self.epsilon = released.epsilon
+        count = len(self.low)
+        step = np.diff(self.place)
+        self.slopes = (np.eye(count)[1:] - np.eye(count)[:-1]) / step[:, None]
+        self.kinks = np.diff(self.slopes, axis=0)
+        between = (step[1:] + step[:-1]) / 2
+        self.kink_scale = KINK * np.sqrt(np.maximum(between / STEP, 1.0))
+        self.convex_scale = CONVEX * np.sqrt(np.maximum(between / STEP, 1.0))
+        self.hazard = 1 - (1 - HAZARD) ** (step / STEP)
+        self.is_tail = self.place[1:] > math.log(FALLING_FROM)
+        self.changes = self.kinks.copy()
+        self.changes[1:] -= PERSISTENCE ** (between[1:, None] / STEP) * self.kinks[:-1]
+        self._tabulate()
+
+    def _tabulate(self) -> None:
+        """Tabulates the log likelihood of each cell over the log of its expected users."""
+        grid = np.arange(_LOWEST, _HIGHEST, _STEP)
+        mean = np.exp(grid)
+        wide = log_density_of_sum(self.noisy[:, None], mean, _variance(mean), self.epsilon)
+        few = mean < FEW_EXPECTED
+        number = np.arange(FEW)
+        poisson = number[:, None] * grid[few] - mean[few] - gammaln(number + 1.0)[:, None]
+        noise = np.exp(-np.minimum(self.epsilon * np.abs(self.noisy[:, None] - number), 600))
+        scale = math.tanh(self.epsilon / 2)
+        exact = np.log(scale * (noise @ np.exp(poisson)) + 1e-290)
+        # Poisson sums do not reach far larger numbers; there, both are hopeless.
+        reached = self.noisy < FEW / 2
+        wide[np.ix_(reached, few)] = exact[reached]
+        nobody = np.exp(-np.minimum(self.epsilon * np.abs(self.noisy), 600))
+        alone = self._log_spikes()
+        self._nobody = np.logaddexp(np.log(scale * nobody + 1e-290), alone)
+        # Given no users of a density, and given the density at each point of the table.
+        self._spike_share = np.exp(alone - self._nobody)
+        wide = np.logaddexp(wide, alone[:, None])
+        self._spike_shares = np.exp(alone[:, None] - wide)
+        # Cubics through the values and derivatives at the points of the table, by powers.
+        slope = np.gradient(wide, axis=1)
+        rise, left, right = np.diff(wide, axis=1), slope[:, :-1], slope[:, 1:]
+        bend, turn = 3 * rise - 2 * left - right, left + right - 2 * rise
+        self._cubics = np.stack([wide[:, :-1], left, bend, turn], axis=-1)
+
+    def _log_spikes(self) -> FloatArray:
+        """Returns log probabilities that a cell has users of its own and shows what it shows: their
+        number n has the density s / (n + s) ** 2, for the scale s of the noise, or 1 if that is
+        less."""
+        scale = max(1 / self.epsilon, 1.0)
+        part = (np.arange(400) + 0.5) / 400
+        number = scale * part / (1 - part)
+        # Far above the noise, the released number is nearly the true one.
+        far = scale / (self.noisy.clip(0) + scale) ** 2
+        off = np.minimum(self.epsilon * np.abs(self.noisy[:, None] - number), 600)
+        near = (math.tanh(self.epsilon / 2) * np.exp(-off)).mean(1)
+        density = np.where(self.noisy * self.epsilon > 5, far, near)
+        return np.log(SPIKE * density + 1e-280)
+
+    def log_likelihood(self, density: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns log likelihoods and their derivatives, cubic between the table's points."""
+        pieces = self._cubics.shape[1]
+        scaled = np.clip((density + self.log_width - _LOWEST) / _STEP, 0, pieces - 0.01)
+        piece = scaled.astype(np.int64)
+        u = scaled - piece
+        cubics = self._cubics[np.arange(len(self.low)), piece]
+        value, first, second, third = (cubics[..., power] for power in range(4))
+        derivative = (first + u * (2 * second + 3 * u * third)) / _STEP
+        return value + u * (first + u * (second + u * third)), derivative
+
+    def log_posterior(
+        self, density: FloatArray, ends: IntArray | int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Returns log posteriors and gradients of densities, an array of chains x cells, if there
+        is nobody in the cells from ``ends`` on."""
+        value, gradient = self.log_likelihood(density)
+        populated = np.arange(len(self.low)) < np.asarray(ends)[..., None]
+        value = np.where(populated, value, self._nobody).sum(-1)
+        gradient = np.where(populated, gradient, 0.0)
+        slope = density @ self.slopes.T
+        kink = density @ self.kinks.T
+        off = (slope - SLOPE) / SLOPE_SCALE
+        bent = (density @ self.changes.T) / self.kink_scale
+        convex = np.maximum(kink, 0) * self.is_tail[1:] / self.convex_scale
+        rising = np.maximum(slope - LEAST_FALL, 0) * self.is_tail / RISE
+        weight = FREEDOM + 1
+        by_slope, by_kink, by_convex, by_rise = (
+            x**2 + FREEDOM for x in (off, bent, convex, rising)
+        )
+        # One logarithm of a product for each slope: each factor is below 1e60.
+        value -= weight / 2 * np.log(by_slope * by_rise / FREEDOM**2).sum(-1)
+        value -= weight / 2 * np.log(by_kink * by_convex / FREEDOM**2).sum(-1)
+        by_slope = -weight * (off / by_slope / SLOPE_SCALE + rising / by_rise / RISE)
+        by_kink = -weight * bent / by_kink / self.kink_scale
+        by_convex = -weight * convex / by_convex / self.convex_scale
+        gradient = gradient + by_slope @ self.slopes + by_kink @ self.changes
+        return value, gradient + by_convex @ self.kinks
+
+    def draw_ends(self, density: FloatArray, random: np.random.Generator) -> IntArray:
+        """Draws the first cell from which on there is nobody, given densities."""
+        value, _ = self.log_likelihood(density)
+        log = np.cumsum(value - self._nobody, axis=1)
+        log[:, 1:] += np.cumsum(np.log1p(-self.hazard))
+        log[:, :-1] += np.log(self.hazard)
+        weights = np.exp(log - log.max(1, keepdims=True)).cumsum(1)
+        rank = random.random((len(density), 1)) * weights[:, -1:]
+        ends: IntArray = np.minimum((weights < rank).sum(1), len(self.low) - 1) + 1
+        return ends
+
+    def metric(self, density: FloatArray) -> FloatArray:
+        """Returns a positive definite approximation of the Hessian at the mode."""
+        mean = np.exp(np.clip(density + self.log_width, _LOWEST, _HIGHEST))
+        fisher = mean**2 / (_variance(mean) + 2 / self.epsilon**2)
+        off = (self.slopes @ density - SLOPE) / SLOPE_SCALE
+        bent = self.changes @ density / self.kink_scale
+        by_slope = (FREEDOM + 1) / (FREEDOM + off**2) / SLOPE_SCALE**2
+        rising = np.maximum(self.slopes @ density - LEAST_FALL, 0) * self.is_tail / RISE
+        by_slope += (rising > 0) * (FREEDOM + 1) / (FREEDOM + rising**2) / RISE**2
+        by_kink = (FREEDOM + 1) / (FREEDOM + bent**2) / self.kink_scale**2
+        convex = np.maximum(self.kinks @ density, 0) * self.is_tail[1:] / self.convex_scale
+        by_convex = (convex > 0) * (FREEDOM + 1) / (FREEDOM + convex**2) / self.convex_scale**2
+        hessian: FloatArray = (
+            np.diag(fisher + 1e-3)
+            + self.slopes.T @ (by_slope[:, None] * self.slopes)
+            + self.changes.T @ (by_kink[:, None] * self.changes)
+            + self.kinks.T @ (by_convex[:, None] * self.kinks)
+        )
+        return hessian
+
+    def start(self) -> FloatArray:
+        """Returns a first guess of the log densities: falling far away from the data."""
+        users = np.maximum(self.noisy, 0.5 / self.epsilon if self.epsilon < 1 else 0.1)
+        log_densities: FloatArray = np.log(users) - self.log_width
+        return log_densities
+
+    def users_given(self, density: FloatArray, ends: IntArray) -> FloatArray:
+        """Draws the number of users in each cell, given log densities, the first cells from which
+        on there is nobody, and released numbers."""
+        random = np.random.default_rng(1)
+        mean = np.exp(np.clip(density + self.log_width, _LOWEST, _HIGHEST))
+        rank = random.random(mean.shape)
+        number = np.arange(FEW)
+        users = quantiles_given_sum(self.noisy, mean, _variance(mean), self.epsilon, rank)
+        few = (mean < FEW_EXPECTED) & (self.noisy < FEW / 2)
+        expected, seen = mean[few], np.broadcast_to(self.noisy, mean.shape)[few]
+        log = number * np.log(expected)[:, None] - gammaln(number + 1.0)
+        log -= self.epsilon * np.abs(seen[:, None] - number)
+        weights = np.exp(log - log.max(1, keepdims=True))
+        sums = weights.cumsum(1)
+        users[few] = (sums < rank[few][:, None] * sums[:, -1:]).sum(1)
+        cell = np.arange(len(self.low))
+        beyond = cell >= ends[:, None]
+        users[beyond] = 0
+        scaled = np.rint((np.log(mean) - _LOWEST) / _STEP).astype(np.int64)
+        spike_share = self._spike_shares[cell, scaled.clip(0, self._spike_shares.shape[1] - 1)]
+        spike_share = np.where(beyond, self._spike_share, spike_share)
+        alone = random.random(mean.shape) < spike_share
+        noise = random.laplace(0, 1 / self.epsilon, mean.shape) * (self.epsilon < FEW_EXPECTED)
+        return np.where(alone, np.maximum(self.noisy + noise, 0), users)
+
+    def last_degrees(self, density: FloatArray) -> FloatArray:
+        """Returns the mean degree of users in the last cell, by the slope of the density there."""
+        if len(self.low) < 4:
+            exponent = np.full(len(density), -SLOPE + 1)
+        else:
+            exponent = -(density[:, -1] - density[:, -4]) / (self.place[-1] - self.place[-4])
+        exponent = np.clip(exponent, FLATTEST, STEEPEST)
+        means: FloatArray = self.low[-1] * (exponent - 1) / (exponent - 2)
+        return means
+
+    def grid(self, density: FloatArray) -> tuple[FloatArray, np.ndarray, FloatArray]:
+        """Returns representative degrees, the cell of each, and its share of the cell's users, by
+        a density that is a power law between the middles of cells."""
+        degrees, owner, shares = [], [], []
+        slope = np.gradient(density, self.place) if len(density) > 1 else np.zeros(1)
+        slope = np.clip(slope, -8, 4)
+        last = len(self.low) - 1
+        for cell, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            if cell == last:
+                points, weights = np.array([low]), np.ones(1)
+            elif high - low < 2 * PARTS:
+                points = np.arange(low, high + 1)
+                weights = (points / low) ** slope[cell]
+            else:
+                cuts = np.geomspace(low - 0.5, high + 0.5, PARTS + 1)
+                inner = np.sqrt(cuts[1:] * cuts[:-1])
+                points = inner
+                weights = np.diff(cuts) * (inner / low) ** slope[cell]
+            degrees.append(points)
+            owner.append(np.full(len(points), cell))
+            shares.append(weights / weights.sum())
+        return np.concatenate(degrees), np.concatenate(owner), np.concatenate(shares)
+
+
+def _variance(mean: FloatArray) -> FloatArray:
+    return mean + (SPREAD * mean) ** 2 + 0.1
