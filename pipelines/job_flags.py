@@ -201,6 +201,7 @@ def records(
     Raises:
       InputError, ValueError: see ``RecordFiles`` and ``RecordQuery``.
     """
+    from dp_transforms.files.delimited_text import DelimitedText
     from dp_transforms.files.paths import local_path, match_files
     from dp_transforms.files.record_files import RecordFiles, format_name, format_of, reader_of
 
@@ -228,9 +229,9 @@ def records(
         name, file_format = format_name(first), format_of(first)
     else:
         file_format = reader_of(name)()
-    if name == "csv":
+    if isinstance(file_format, DelimitedText):
         delimiter = flags.delimiter or file_format.delimiter
-        file_format = reader_of(name)(
+        file_format = DelimitedText(
             delimiter=_NAMED_DELIMITERS.get(delimiter, delimiter),
             header=not flags.no_header,
             quotes=not flags.no_quotes,
@@ -248,12 +249,14 @@ def records(
 
 
 def check_positions(flags: argparse.Namespace) -> None:
-    """Raises a ValueError if --no_header is given, and a flag names a column of records. With that,
-    columns are positions.
+    """Raises a ValueError if --no_header is given for delimited text, and a flag names a column of
+    records. With that, columns are positions.
 
     The levels of a hierarchy are not checked: they may be columns of its groups alone.
     """
-    if not flags.no_header:
+    if not flags.no_header or flags.input is None or flags.query is not None:
+        return
+    if "csv" not in (flags.input_format, *_formats_by_name(flags)):
         return
     from dp_transforms.files.delimited_text import check_positions as check
 

@@ -25,6 +25,7 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.releases import ListAndNamesSpec, ListSpec, NamesSpec
+from dp_transforms.releases.names import check_column_names
 from dp_transforms.releases.writing import write_both
 from pipelines import job_flags
 from pipelines.command_line import JobParser, require, warn_of_delta
@@ -79,6 +80,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     warn_of_delta(flags.delta)
+    check_column_names(flags.partition_column, flags.noisy_counts, beside_list=True)
     whole = PrivacyBudget(flags.epsilon, flags.delta)
     for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
     for_list = whole - for_selection

@@ -14,6 +14,7 @@ from dp_transforms.mechanisms.selection import STRATEGIES, MeasuredSelection, ex
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.releases import NamesSpec, PeriodNamesSpec
+from dp_transforms.releases.names import check_column_names
 from dp_transforms.reports.page import plot_explanation
 from pipelines import job_flags
 from pipelines.command_line import JobParser, draw, refuse, require, warn_of_delta
@@ -129,6 +130,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
     if not chooses or flags.already_bounded or flags.period is not None or flags.public_partitions:
         require(flags, "max_partitions_per_user")
     warn_of_delta(flags.delta)
+    check_column_names(flags.partition_column, flags.noisy_counts, period=flags.period)
     if flags.period is not None:
         of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
         refuse(flags, "does not go with --period", *of_one)

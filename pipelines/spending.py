@@ -90,7 +90,7 @@ def spending(
             ledger = Ledger.create(own, whole.epsilon, whole.delta, unit=requests[0].unit)
         else:
             ledger = _opened(path)
-        with _faults_in_words():
+        with _as_job_errors():
             reservations = ledger.reserve_all(requests, origin, True, LEASE_SECONDS)
         ids = tuple(reservation.id for reservation in reservations)
         entry = BudgetEntry.of(ledger.budget, requests[0].unit, ledger.lines(), ids)
@@ -139,7 +139,7 @@ def first_records(path: str | None, doing: str) -> Iterator[None]:
         yield
         return
     ledger = _opened(path)
-    with _faults_in_words():
+    with _as_job_errors():
         if not ledger.free_failures_left():
             raise NoBudgetError(
                 f"{path} has no free failures left, and the {doing} may fail by what is in the "
@@ -158,7 +158,7 @@ def first_records(path: str | None, doing: str) -> Iterator[None]:
             else:
                 ledger.give_back([planned.id])
         raise
-    with _faults_in_words():
+    with _as_job_errors():
         planned.abandon()
 
 
@@ -267,7 +267,8 @@ def _commit(ledger: Ledger, ids: Sequence[int]) -> None:
 
 
 @contextlib.contextmanager
-def _faults_in_words() -> Iterator[None]:
+def _as_job_errors() -> Iterator[None]:
+    """Raises the errors of a ledger that is read or written as those of a job, see ``spending``."""
     try:
         yield
     except BudgetExceededError as error:

@@ -82,7 +82,8 @@ def content(case, source, released):
     for spec, elements, entries in case.parts(case.spec, released):
         statement = spec.statement(source.partition_fields) | entries
         statement |= spec.tables.entries(elements)
-        written.append(spec.tables.make(elements, statement))
+        tables = spec.tables.make(elements, statement)
+        written.append({name: table.content() for name, table in tables.items()})
         written.append({"privacy.json": json.dumps(statement).encode()})
     return written
 

@@ -32,9 +32,9 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.transforms.trigger import DefaultTrigger
+from apache_beam.transforms.trigger import AfterWatermark, DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
-from apache_beam.utils.timestamp import Timestamp, TimestampTypes
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp, TimestampTypes
 
 from dp_transforms.beam.batching import ToTables, objects, parts_of
 from dp_transforms.beam.bounds import ReleaseTransform, refuse_counts
@@ -52,6 +52,7 @@ from dp_transforms.beam.shuffle import ReduceByHash, on_threads
 from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.engines import list_kernels
+from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import MOST_PERIODS
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -224,8 +225,8 @@ class ReleaseWindowedLists(_ByWindow):
       mechanism, secret, num_buckets: see ``ReleaseListsByPeriod``.
 
     Raises:
-      ValueError: an argument is out of range, the input is unbounded, is not in fixed windows or
-        has another trigger, or holds counts.
+      ValueError: an argument is out of range, the input is unbounded, is not in fixed windows, has
+        a trigger that fires again, holds counts or a record without an event time.
 
     >>> day = 24 * 60 * 60
     >>> visits = [("ann", "home", 5), ("bob", "home", 7), ("bob", "home", day + 1)]
@@ -323,7 +324,18 @@ class _Label(beam.DoFn):
     def __init__(self, names: Mapping[int, str]):
         self._names = names
 
-    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[Any]:
+    def process(
+        self,
+        element: Any,
+        window: Any = beam.DoFn.WindowParam,
+        timestamp: Any = beam.DoFn.TimestampParam,
+    ) -> Iterator[Any]:
+        if timestamp == MIN_TIMESTAMP:
+            # All lists would be empty, at the full price.
+            raise InputError(
+                "a record has no event time: give records their times before WindowInto, by "
+                "beam.window.TimestampedValue"
+            )
         name = self._names.get(window.start.micros)
         if name is None:
             return
@@ -347,6 +359,13 @@ def _windows_of(records: beam.PCollection) -> FixedWindows:
             "records must be in beam.window.FixedWindows: sliding windows would release a record "
             "several times, and sessions tell by where they begin when a user was there"
         )
-    if not isinstance(windowing.triggerfn, DefaultTrigger):
+    if not _fires_once(windowing.triggerfn):
         raise ValueError("a trigger that fires again would release the same records again")
     return windowing.windowfn
+
+
+def _fires_once(trigger: Any) -> bool:
+    """Tells whether a trigger fires once in each window of bounded input."""
+    if isinstance(trigger, AfterWatermark):
+        return trigger.early is None and trigger.late is None
+    return isinstance(trigger, DefaultTrigger)

@@ -37,16 +37,16 @@ REPORT_FILES = (
 """The pages and pictures of a release, beside it."""
 
 FREQUENCIES_FILE = "released_frequencies.csv"
-FREQUENCIES_HEADER = b"frequency,multiplicity\n"
+FREQUENCIES_HEADER = ("frequency", "multiplicity")
 
 LISTS_FILE = "released_lists.csv"
-LISTS_HEADER = b"attribute,group,frequency,multiplicity\n"
+LISTS_HEADER = ("attribute", "group", *FREQUENCIES_HEADER)
 
 HIERARCHY_FILE = "released_hierarchy.csv"
 """The lists of a hierarchy; its columns are the levels, and those of ``FREQUENCIES_HEADER``."""
 
 ATTRIBUTES_FILE = "released_attributes.csv"
-ATTRIBUTES_HEADER = b"attribute,frequency,multiplicity\n"
+ATTRIBUTES_HEADER = ("attribute", *FREQUENCIES_HEADER)
 
 SURVEY_FILE = "survey_of_degrees.csv"
 """The survey beside a list, in the format of ``DEGREES_FILE``."""
@@ -54,9 +54,9 @@ ALL_RECORDS_FILE = "all_records.csv"
 """The estimated list of all records, beside a bounded list and its survey."""
 
 COORDINATES_FILE = "noisy_coordinates.csv"
-COORDINATES_HEADER = b"arm,index,value\n"
-GROUPED_COORDINATES_HEADER = b"attribute,group,arm,index,value\n"
-ATTRIBUTE_COORDINATES_HEADER = b"attribute,arm,index,value\n"
+COORDINATES_HEADER = ("arm", "index", "value")
+GROUPED_COORDINATES_HEADER = ("attribute", "group", *COORDINATES_HEADER)
+ATTRIBUTE_COORDINATES_HEADER = ("attribute", *COORDINATES_HEADER)
 """The noisy numbers from which lists are decoded, beside them."""
 
 PARTITIONS_FILE = "released_partitions.csv"
@@ -67,7 +67,7 @@ NAMED_USERS_FILE = "named_users.csv"
 """Estimated users of named partitions, beside ``PARTITIONS_FILE``, if a list tells more of them."""
 
 DEGREES_FILE = "released_user_degrees.csv"
-DEGREES_HEADER = b"partitions_from,users\n"
+DEGREES_HEADER = ("partitions_from", "users")
 
 ALL_PERIODS_FILE = "all_periods.csv"
 """The releases of all periods in one table, in the directory that holds their directories."""

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import InputError
@@ -39,6 +39,43 @@ JSON_LINES = "jsonl"
 FORMATS = ("parquet", JSON_LINES)
 
 _PROBE_BYTES = 1 << 18
+
+
+class CsvTable(NamedTuple):
+    """A table of a release: a header, and rows of text and, in the last columns, of integers."""
+
+    header: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+
+    def content(self) -> bytes:
+        """Returns the bytes of its CSV file.
+
+        >>> CsvTable(("page", "users"), [("home", 7)]).content()
+        b'page,users\\nhome,7\\n'
+        """
+        return csv_lines([self.header, *self.rows])
+
+    def converted(self, name: str, integer_columns: int) -> bytes:
+        """Returns the bytes of its file in another of ``FORMATS``, in which so many last columns
+        are integers, and the others text.
+
+        >>> table = CsvTable(("page", "users"), [("home", 7)])
+        >>> print(table.converted("jsonl", 1).decode(), end="")
+        {"page": "home", "users": 7}
+        """
+        texts = len(self.header) - integer_columns
+        rows = [(*map(str, row[:texts]), *map(int, row[texts:])) for row in self.rows]
+        if name == JSON_LINES:
+            objects = (dict(zip(self.header, row, strict=True)) for row in rows)
+            return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in objects).encode()
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        types = [pa.string()] * texts + [pa.int64()] * integer_columns
+        columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(columns, list(self.header)), sink)
+        return sink.getvalue().to_pybytes()
 
 
 @dataclass(frozen=True)
@@ -89,7 +126,7 @@ class ReleaseDirectory:
 
     def publish(
         self,
-        tables: Callable[[], Mapping[str, bytes]],
+        tables: Callable[[], Mapping[str, CsvTable]],
         statement: dict[str, Any],
         budget_entry: BudgetEntry,
     ) -> None:
@@ -97,7 +134,7 @@ class ReleaseDirectory:
         InputError if that fails, or another release is there.
 
         The ledger of ``budget_entry`` notes that the release begins before ``tables`` makes the
-        content of the files: a failure that depends on noise is paid for. The statement is renamed
+        tables of the files: a failure that depends on noise is paid for. The statement is renamed
         first. Where an earlier release is replaced, that one and the files made from it are removed
         before: no release is ever seen with another one's statement or report. A runner may repeat
         this step, which leaves untouched what is there already.
@@ -132,14 +169,16 @@ class ReleaseDirectory:
                 elif self.overwrite and (name not in done or name != PRIVACY_FILE):
                     self._files.rename([part], [self.file(name)])
 
-    def _contents(self, tables: Mapping[str, bytes], statement: dict[str, Any]) -> dict[str, bytes]:
+    def _contents(
+        self, tables: Mapping[str, CsvTable], statement: dict[str, Any]
+    ) -> dict[str, bytes]:
         contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
         # The main table is the last to appear.
         others = [name for name in tables if name != self.file_name]
         for table in [*others, self.file_name]:
-            contents[table] = tables[table]
+            contents[table] = tables[table].content()
             for name, other in zip(self.formats, names_beside(table, self.formats), strict=True):
-                contents[other] = converted(tables[table], name, self.integer_columns)
+                contents[other] = tables[table].converted(name, self.integer_columns)
         return contents
 
     def _claim(self, name: str, part: str, content: bytes) -> None:
@@ -235,28 +274,6 @@ def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str
     ['list.parquet', 'list.jsonl']
     """
     return [f"{file_name.removesuffix('.csv')}.{name}" for name in formats]
-
-
-def converted(text: bytes, name: str, integer_columns: int) -> bytes:
-    """Converts a CSV file to another of ``FORMATS``; the last columns are integers.
-
-    >>> print(converted(b"page,users\\nhome,7\\n", "jsonl", 1).decode(), end="")
-    {"page": "home", "users": 7}
-    """
-    header, *rows = csv_rows(text.decode())
-    texts = len(header) - integer_columns
-    records = [(*row[:texts], *map(int, row[texts:])) for row in rows]
-    if name == JSON_LINES:
-        objects = (dict(zip(header, record, strict=True)) for record in records)
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in objects).encode()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    types = [pa.string()] * texts + [pa.int64()] * integer_columns
-    columns = [pa.array([record[i] for record in records], kind) for i, kind in enumerate(types)]
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns, header), sink)
-    return sink.getvalue().to_pybytes()
 
 
 def _first_there(path: str) -> str:

@@ -6,7 +6,7 @@ import functools
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -295,7 +295,7 @@ def format_name(path: str) -> str:
     return "csv"
 
 
-def format_of(path: str) -> Any:
+def format_of(path: str) -> RecordFormat:
     """Returns the reader for a file name: see ``format_name``.
 
     >>> format_of("users.tsv.gz").delimiter
@@ -306,7 +306,10 @@ def format_of(path: str) -> Any:
     return reader(delimiter="\t") if tabs else reader()
 
 
-def reader_of(name: str) -> Any:
+def reader_of(name: str) -> Callable[..., RecordFormat]:
     """Imports and returns the reader class of a format."""
     module, _, reader = FORMATS[name].reader.partition(".")
-    return getattr(importlib.import_module(f"dp_transforms.files.{module}"), reader)
+    made: Callable[..., RecordFormat] = getattr(
+        importlib.import_module(f"dp_transforms.files.{module}"), reader
+    )
+    return made

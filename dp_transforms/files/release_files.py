@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dp_transforms.errors import InputError, as_input_error
 from dp_transforms.files.filenames import PRIVACY_FILE
-from dp_transforms.files.output import csv_lines, csv_rows
+from dp_transforms.files.output import csv_rows
 from dp_transforms.files.paths import (
     as_filesystem_error,
     filesystem,
@@ -51,12 +51,12 @@ def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> Fr
         raise InputError(str(error) if public else fault) from None
 
 
-def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
+def parse_rows(content: bytes, header: Sequence[str]) -> list[list[str]]:
     """Parses the rows below the header of a job's file; raises a ValueError or csv.Error if these
     are not the bytes of one."""
     names, *rows = csv_rows(content.decode())
-    if csv_lines([names]) != header:
-        raise ValueError(f"the file must begin with the line {header.decode().strip()}")
+    if names != [*header]:
+        raise ValueError(f"the file must begin with the line {','.join(header)}")
     return rows
 
 

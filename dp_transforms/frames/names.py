@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import hiding_originals
-from dp_transforms.files.filenames import COUNTS, period_names
+from dp_transforms.files.filenames import period_names
 from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import collect, run_spec
@@ -25,7 +25,12 @@ from dp_transforms.releases import (
     PeriodNamesSpec,
     Releases,
 )
-from dp_transforms.releases.names import names_table, statement_with_types
+from dp_transforms.releases.base import Statement
+from dp_transforms.releases.names import (
+    check_column_names,
+    names_table,
+    statement_with_types,
+)
 from dp_transforms.releases.periods import names_of_each
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.python_values import public_names, several_names
@@ -96,7 +101,7 @@ def select(
         public_partitions=() if public is None else public,
         public_threshold=public_threshold,
     )
-    check_count_columns(counts, partition)
+    check_column_names(_columns(partition), counts)
     records = RecordArguments(data, user, partition, drop_nulls, public=public)
     (selected, *others), statement = run_spec(spec, session, secret, records)
     for entries in itertools.chain(*others):
@@ -160,7 +165,7 @@ def select_by_period(
         intervals=counts,
         pre_threshold=pre_threshold,
     )
-    check_count_columns(counts, partition)
+    check_column_names(_columns(partition), counts, period=period)
     records = RecordArguments(
         data, user, partition, drop_nulls, time=time, period=period, span=periods
     )
@@ -224,7 +229,7 @@ def release_and_select(
         intervals=counts,
         already_bounded=True,
     )
-    check_count_columns(counts, partition)
+    check_column_names(_columns(partition), counts, beside_list=True)
     both = ListAndNamesSpec(list_spec, names_spec)
     records = RecordArguments(data, user, partition, drop_nulls)
     ((released,), selected, *others), columns, about = collect(both, session, secret, records)
@@ -237,7 +242,7 @@ def release_and_select(
     )
 
 
-def names_release(selected: Sequence[pa.Table], statement: dict[str, Any]) -> NamesRelease:
+def names_release(selected: Sequence[pa.Table], statement: Statement) -> NamesRelease:
     """Returns the names that an engine has selected, and their statement, as a release."""
     names = names_table(selected, statement)
     return NamesRelease(names, statement_with_types(names, statement))
@@ -250,8 +255,5 @@ def strategy_name(strategy: object) -> str:
     return strategy
 
 
-def check_count_columns(counts: bool, partition: Names) -> None:
-    """Raises a ValueError if a column of partitions has the name of one that counts add."""
-    added = {*COUNTS} & {*map(str, several_names(partition))}
-    if counts and added:
-        raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
+def _columns(partition: Names) -> list[str]:
+    return [*map(str, several_names(partition))]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from dp_transforms.budget import Request
+from dp_transforms.budget.entry import BudgetEntry
 
 
 class Payer(Protocol):
@@ -15,7 +16,7 @@ class Payer(Protocol):
     def check(self, requests: Sequence[Request]) -> None:
         """Checks, without spending, that a release could be paid for now."""
 
-    def spending(self, requests: Sequence[Request]) -> contextlib.AbstractContextManager[Any]:
+    def spending(self, requests: Sequence[Request]) -> AbstractContextManager[BudgetEntry]:
         """Spends the requests before its block is entered; yields what statements say of it."""
 
     def note_release(self, *call: Any) -> None:

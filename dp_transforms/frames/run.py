@@ -17,7 +17,7 @@ from dp_transforms.engines.in_process import InProcess, enough_memory
 from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.releases import ListAndNamesSpec, ReleaseSpec
-from dp_transforms.releases.base import time_entry
+from dp_transforms.releases.base import Statement, time_entry
 from dp_transforms.runtime.job_secret import JobSecret, claimed
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def run_spec(
     secret: JobSecret | None,
     records: RecordArguments,
     given: Any = None,
-) -> tuple[Collections, dict[str, Any]]:
+) -> tuple[Collections, Statement]:
     """Makes a release; returns the engine's collections and the statement. ``given`` is what the
     caller gave, if the records were taken out of it."""
     collections, columns, about = collect(spec, session, secret, records, given)
@@ -46,7 +46,7 @@ def collect(
     secret: JobSecret | None,
     records: RecordArguments,
     given: Any = None,
-) -> tuple[Collections, list[pa.Field], dict[str, Any]]:
+) -> tuple[Collections, list[pa.Field], Statement]:
     """Makes a release as ``run_spec``; returns the engine's collections, the columns of partitions,
     and what statements say of the time and the budget."""
     with enough_memory(), charge(session, spec.requests) as entry:

@@ -43,7 +43,7 @@ from dp_transforms.files.filenames import (
     FREQUENCIES_HEADER,
     SURVEY_FILE,
 )
-from dp_transforms.files.output import csv_lines
+from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import parse_rows, read_file
 from dp_transforms.mechanisms.decimals import (
     Number,
@@ -157,10 +157,11 @@ def surveyed_tables(released: Iterable[SurveyedList], statement: Statement) -> T
 def _tables_with(surveyed: SurveyedList, estimate: FrequencyList, statement: Statement) -> Tables:
     """Returns the tables, given the estimated list of all records."""
     degrees = surveyed.survey.degrees
+    survey = list(zip(degrees.lowest, degrees.users, strict=True))
     return {
         **list_tables([surveyed.released], statement),
-        SURVEY_FILE: DEGREES_HEADER + csv_lines(zip(degrees.lowest, degrees.users, strict=True)),
-        ALL_RECORDS_FILE: FREQUENCIES_HEADER + csv_lines(estimate),
+        SURVEY_FILE: CsvTable(DEGREES_HEADER, survey),
+        ALL_RECORDS_FILE: CsvTable(FREQUENCIES_HEADER, list(estimate)),
     }
 
 

@@ -40,7 +40,7 @@ from dp_transforms.files.filenames import (
     ATTRIBUTES_HEADER,
     COORDINATES_FILE,
 )
-from dp_transforms.files.output import csv_lines
+from dp_transforms.files.output import CsvTable
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -110,13 +110,13 @@ def attribute_tables(
     """Returns the tables of the lists, in the order of attributes. A list without partitions has
     the row 0,0, so that every attribute is named."""
     lists = list(lists)
-    rows = ((label, *row) for label, released in lists for row in list(released) or [(0, 0)])
-    tables = {ATTRIBUTES_FILE: ATTRIBUTES_HEADER + csv_lines(rows)}
+    rows = [(label, *row) for label, released in lists for row in list(released) or [(0, 0)]]
+    tables = {ATTRIBUTES_FILE: CsvTable(ATTRIBUTES_HEADER, rows)}
     if is_decoded(statement):
-        coordinates = (
+        coordinates = [
             (label, *row) for label, released in lists for row in released.coordinates or ()
-        )
-        tables[COORDINATES_FILE] = ATTRIBUTE_COORDINATES_HEADER + csv_lines(coordinates)
+        ]
+        tables[COORDINATES_FILE] = CsvTable(ATTRIBUTE_COORDINATES_HEADER, coordinates)
     return tables
 
 

@@ -20,6 +20,7 @@ from dp_transforms import __version__
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.ledger import Request
 from dp_transforms.budget.ledger_rows import now, text_of_time
+from dp_transforms.files.output import CsvTable
 from dp_transforms.mechanisms.decimals import decimal_text, float_above
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     from dp_transforms.engines.base import Collections, Engine
 
-Tables = dict[str, bytes]
-"""The content of files, by their names."""
+Tables = dict[str, CsvTable]
+"""Tables, by the names of their files."""
 Statement = dict[str, Any]
 """The content of a privacy.json."""
 
@@ -48,7 +49,7 @@ class ReleasedTables(NamedTuple):
 
     Attributes:
       file_name: of the main table.
-      make: makes the content of all tables from the released elements and the statement.
+      make: makes all tables from the released elements and the statement.
       entries: returns the part of the statement that follows from the released elements.
     """
 

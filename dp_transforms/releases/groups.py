@@ -17,7 +17,7 @@ from dp_transforms.files.filenames import (
     LISTS_FILE,
     LISTS_HEADER,
 )
-from dp_transforms.files.output import csv_lines
+from dp_transforms.files.output import CsvTable
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -52,13 +52,13 @@ def grouped_tables(
     """Returns the tables of lists with their attributes and groups, by which they are sorted. A
     list without partitions has the row 0,0, so that every group is named."""
     lists = sorted(lists, key=lambda labelled: labelled[:2])
-    rows = ((*label, *row) for *label, released in lists for row in list(released) or [(0, 0)])
-    tables = {LISTS_FILE: LISTS_HEADER + csv_lines(rows)}
+    rows = [(*label, *row) for *label, released in lists for row in list(released) or [(0, 0)]]
+    tables = {LISTS_FILE: CsvTable(LISTS_HEADER, rows)}
     if is_decoded(statement):
-        coordinates = (
+        coordinates = [
             (*label, *row) for *label, released in lists for row in released.coordinates or ()
-        )
-        tables[COORDINATES_FILE] = GROUPED_COORDINATES_HEADER + csv_lines(coordinates)
+        ]
+        tables[COORDINATES_FILE] = CsvTable(GROUPED_COORDINATES_HEADER, coordinates)
     return tables
 
 

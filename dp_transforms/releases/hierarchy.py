@@ -43,7 +43,7 @@ from dp_transforms.files.filenames import (
     FREQUENCIES_HEADER,
     HIERARCHY_FILE,
 )
-from dp_transforms.files.output import csv_lines
+from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import read_file, read_statement
 from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
@@ -104,14 +104,13 @@ def hierarchy_tables(lists: Iterable[tuple[Path, ReleasedList]], statement: Stat
         return path + ("",) * (len(levels) - len(path))
 
     lists = sorted(lists, key=lambda labelled: (len(labelled[0]), labelled[0]))
-    rows = ((*label(path), *row) for path, released in lists for row in list(released) or [(0, 0)])
-    coordinates = (
+    rows = [(*label(path), *row) for path, released in lists for row in list(released) or [(0, 0)]]
+    coordinates = [
         (*label(path), *row) for path, released in lists for row in released.coordinates or ()
-    )
-    columns = csv_lines([levels])[:-1] + b","
+    ]
     return {
-        HIERARCHY_FILE: columns + FREQUENCIES_HEADER + csv_lines(rows),
-        COORDINATES_FILE: columns + COORDINATES_HEADER + csv_lines(coordinates),
+        HIERARCHY_FILE: CsvTable((*levels, *FREQUENCIES_HEADER), rows),
+        COORDINATES_FILE: CsvTable((*levels, *COORDINATES_HEADER), coordinates),
     }
 
 
@@ -409,9 +408,10 @@ def _level_names(statement: Mapping[str, Any]) -> list[str]:
 def read(directory: str) -> HierarchyReleases:
     """Reads the lists of a hierarchy in a directory."""
     statement = read_statement(directory)
-    columns = csv_lines([_level_names(statement)])[:-1] + b","
-    lists = parse_lists(read_file(directory, HIERARCHY_FILE), columns + FREQUENCIES_HEADER)
-    arms = parse_coordinates(read_file(directory, COORDINATES_FILE), columns + COORDINATES_HEADER)
+    levels = _level_names(statement)
+    lists = parse_lists(read_file(directory, HIERARCHY_FILE), (*levels, *FREQUENCIES_HEADER))
+    content = read_file(directory, COORDINATES_FILE)
+    arms = parse_coordinates(content, (*levels, *COORDINATES_HEADER))
     released = {}
     for label, frequency_list in lists.items():
         path = tuple(name for name in label if name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +17,7 @@ from dp_transforms.files.filenames import (
     FREQUENCIES_FILE,
     FREQUENCIES_HEADER,
 )
-from dp_transforms.files.output import csv_lines
+from dp_transforms.files.output import CsvTable
 from dp_transforms.files.paths import join
 from dp_transforms.files.release_files import parse_rows, read_file, read_statement
 from dp_transforms.mechanisms.arrays import IntArray
@@ -113,17 +113,18 @@ def is_decoded(statement: Mapping[str, Any]) -> bool:
 def list_tables(lists: Iterable[ReleasedList], statement: Mapping[str, Any]) -> Tables:
     """Returns the tables of the only list: itself, and its noisy coordinates if it has them."""
     (released,) = lists
-    tables = {FREQUENCIES_FILE: FREQUENCIES_HEADER + csv_lines(released)}
+    tables = {FREQUENCIES_FILE: CsvTable(FREQUENCIES_HEADER, list(released))}
     if is_decoded(statement):
-        tables[COORDINATES_FILE] = COORDINATES_HEADER + csv_lines(released.coordinates or ())
+        rows = list(released.coordinates or ())
+        tables[COORDINATES_FILE] = CsvTable(COORDINATES_HEADER, rows)
     return tables
 
 
-def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], FrequencyList]:
+def parse_lists(content: bytes, header: Sequence[str]) -> dict[tuple[str, ...], FrequencyList]:
     """Parses lists by (attribute, group), or one list by () if the file has no such columns. Errors
     are those of ``parse_rows``."""
     pairs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
-    if header == FREQUENCIES_HEADER:
+    if tuple(header) == FREQUENCIES_HEADER:
         pairs[()] = []
     for *label, frequency, multiplicity in parse_rows(content, header):
         here = pairs.setdefault(tuple(label), [])
@@ -132,7 +133,7 @@ def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], Frequenc
     return {name: FrequencyList(*zip(*rows, strict=True)) for name, rows in pairs.items()}
 
 
-def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Arms]:
+def parse_coordinates(content: bytes, header: Sequence[str]) -> dict[tuple[str, ...], Arms]:
     """Parses noisy rows and columns; keys are those of ``parse_lists``."""
     values: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for *label, arm, index, value in parse_rows(content, header):
@@ -147,7 +148,7 @@ def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Ar
 
 
 def read_lists(
-    directory: str, file_name: str, header: bytes, coordinates_header: bytes
+    directory: str, file_name: str, header: Sequence[str], coordinates_header: Sequence[str]
 ) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
     """Returns the lists of a file, sorted, with their noisy coordinates if they have any."""
     lists = parse_lists(read_file(directory, file_name), header)

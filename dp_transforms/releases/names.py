@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import COUNTS, NAMED_USERS_FILE, PARTITIONS_FILE
-from dp_transforms.files.output import csv_lines, csv_rows
+from dp_transforms.files.output import CsvTable, csv_lines, csv_rows
 from dp_transforms.files.release_files import read_file, read_statement
 from dp_transforms.mechanisms import DiscreteLaplace
 from dp_transforms.mechanisms.arguments import shown
@@ -61,8 +61,22 @@ if TYPE_CHECKING:
 
 # Functions import Arrow themselves: a command's help needs only the specification.
 
-_PARTITION = "partition"
-"""The header of a single column of names."""
+
+def check_column_names(
+    columns: Iterable[str],
+    noisy_counts: bool,
+    beside_list: bool = False,
+    period: str | None = None,
+) -> None:
+    """Raises a ValueError if a column of partitions has the name of one that tables of names have
+    too: of noisy counts, of estimates beside a list, or of periods such as "day"."""
+    added = set(COUNTS if noisy_counts else ())
+    if beside_list:
+        added.update(USERS)
+    if period is not None:
+        added |= {"period", period}
+    if both := added.intersection(columns):
+        raise ValueError(f"the release adds a column {min(both)!r}: rename that of the partitions")
 
 
 def name_tables(selected: Iterable[pa.Table], statement: Mapping[str, Any]) -> Tables:
@@ -72,12 +86,12 @@ def name_tables(selected: Iterable[pa.Table], statement: Mapping[str, Any]) -> T
     >>> import pyarrow as pa
     >>> counts = {"noisy_count": [9, 12], "low": [4, 7], "high": [14, 17]}
     >>> selected = pa.table({"partition": ["a", "b, c"], **counts})
-    >>> name_tables([selected], {"noisy_counts": True})
-    {'released_partitions.csv': b'partition,noisy_count,low,high\\n"b, c",12,7,17\\na,9,4,14\\n'}
+    >>> statement = {"noisy_counts": True, "partition_columns": ["page"]}
+    >>> name_tables([selected], statement)["released_partitions.csv"].content()
+    b'page,noisy_count,low,high\\n"b, c",12,7,17\\na,9,4,14\\n'
     """
-    lines = [line for table in selected for line in _lines(_columns(table))]
-    columns = statement.get("partition_columns", ())
-    return {PARTITIONS_FILE: _content(columns, _in_order(lines, statement), statement)}
+    rows = [row for table in selected for row in _rows(_columns(table))]
+    return {PARTITIONS_FILE: CsvTable(_header(statement), sorted(rows, key=_order(statement)))}
 
 
 def names_table(tables: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.Table:
@@ -87,12 +101,13 @@ def names_table(tables: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.
     from dp_transforms.columnar.columns import concat
 
     selected = concat(list(tables))
-    rows = {line: row for row, line in enumerate(_lines(_columns(selected)))}
-    names = [*statement["partition_columns"], *_count_columns(statement)]
+    rows = list(_rows(_columns(selected)))
+    names = _header(statement)
     if not rows:  # there is no type to keep
         return read_names(csv_lines([names]), statement)
-    order = pa.array([rows[line] for line in _in_order(rows, statement)], pa.int64())
-    return pa.table(_columns(selected.take(order)), names)
+    key = _order(statement)
+    order = pa.array(sorted(range(len(rows)), key=lambda place: key(rows[place])), pa.int64())
+    return pa.table(_columns(selected.take(order)), list(names))
 
 
 def statement_with_types(names: pa.Table, statement: Mapping[str, Any]) -> Statement:
@@ -109,12 +124,6 @@ def statement_with_types(names: pa.Table, statement: Mapping[str, Any]) -> State
     return {**statement, "partition_types": types}
 
 
-def names_content(names: pa.Table, statement: Mapping[str, Any]) -> bytes:
-    """Returns the bytes of the job's file for a table of ``read_names``."""
-    width = names.num_columns - len(_count_columns(statement))
-    return _content(names.column_names[:width], _lines(names.columns), statement)
-
-
 def _count_columns(statement: Mapping[str, Any]) -> tuple[str, ...]:
     return COUNTS if statement["noisy_counts"] else ()
 
@@ -129,22 +138,21 @@ def _columns(selected: pa.Table) -> list[pa.Array]:
     return [*parts, *(single(selected[name]) for name in COUNTS if name in selected.column_names)]
 
 
-def _lines(columns: Sequence[Any]) -> Iterator[bytes]:
-    for values in zip(*map(_texts, columns), strict=True):
-        yield csv_lines([values])
+def _rows(columns: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yields the rows of a text file with these columns."""
+    return zip(*map(_texts, columns), strict=True)
 
 
-def _in_order(lines: Iterable[bytes], statement: Mapping[str, Any]) -> list[bytes]:
+def _header(statement: Mapping[str, Any]) -> tuple[str, ...]:
+    return (*statement["partition_columns"], *_count_columns(statement))
+
+
+def _order(statement: Mapping[str, Any]) -> Callable[[Sequence[Any]], tuple[int, bytes]]:
+    """Returns a key by which rows are sorted: by noisy count, if there are any, and by text."""
     if not statement["noisy_counts"]:
-        return sorted(lines)
-    return sorted(lines, key=lambda line: (-int(line.rsplit(b",", 3)[1]), line))
-
-
-def _content(names: Sequence[str], lines: Iterable[bytes], statement: Mapping[str, Any]) -> bytes:
-    # A composite partition's columns keep their names.
-    partition = list(names) if len(names) > 1 else [_PARTITION]
-    header = [*partition, *_count_columns(statement)]
-    return b"".join([csv_lines([header]), *lines])
+        return lambda row: (0, csv_lines([row]))
+    place = len(statement["partition_columns"])
+    return lambda row: (-row[place], csv_lines([row]))
 
 
 def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
@@ -477,9 +485,11 @@ class NamesRelease(NameAnswers, Release):
         return names_words(self.statement)
 
     def _tables(self) -> Tables:
-        tables = {PARTITIONS_FILE: names_content(self.names, self.statement)}
+        rows = list(_rows(self.names.columns))
+        tables = {PARTITIONS_FILE: CsvTable(tuple(self.names.column_names), rows)}
         if self.has_estimates:
-            tables[NAMED_USERS_FILE] = self._estimates_content()
+            columns = self._columns()
+            tables[NAMED_USERS_FILE] = CsvTable(tuple(columns), list(_rows([*columns.values()])))
         return tables
 
     def _columns(self) -> dict[str, Any]:
@@ -496,13 +506,6 @@ class NamesRelease(NameAnswers, Release):
             name: pa.array(values[order])
             for name, values in zip(USERS, (users, low, ends), strict=True)
         }
-
-    def _estimates_content(self) -> bytes:
-        """Returns the bytes of the file of estimates."""
-        columns = self._columns()
-        names = [*columns][: self._words]
-        header = [*(names if len(names) > 1 else [_PARTITION]), *USERS]
-        return b"".join([csv_lines([header]), *_lines([*columns.values()])])
 
     def _summary(self) -> list[str]:
         about = ""

@@ -20,7 +20,7 @@ from dp_transforms.files.filenames import (
     PRIVACY_FILE,
     period_names,
 )
-from dp_transforms.files.output import csv_lines, csv_rows
+from dp_transforms.files.output import CsvTable, csv_rows
 from dp_transforms.files.paths import filesystem, join, local_path, read_bytes
 from dp_transforms.files.release_files import (
     as_malformed,
@@ -214,13 +214,13 @@ def write_all_periods(
     """Writes the releases of all periods into one file beside their directories, with the period as
     the first column; returns its path. It may ``keep`` a file that is there."""
     directory = local_path(directory)
-    header, table = b"", []
+    header, table = ("period",), []
     with as_malformed(directory, "a release for each period"):
         for period in periods:
             head, *rows = csv_rows(read_file(join(directory, period), file_name).decode())
-            header = csv_lines([("period", *head)])
+            header = ("period", *head)
             table += [(period, *row) for row in rows]
-    content, path = header + csv_lines(table), join(directory, ALL_PERIODS_FILE)
+    content, path = CsvTable(header, table).content(), join(directory, ALL_PERIODS_FILE)
     if is_there(directory, ALL_PERIODS_FILE) and (keep or read_bytes(path) == content):
         return path
     return write_files(directory, {ALL_PERIODS_FILE: content})

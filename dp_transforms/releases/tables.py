@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget.entry import NO_BUDGET
-from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.output import CsvTable, ReleaseDirectory
 from dp_transforms.reports.page import Page, text_table
 from dp_transforms.reports.page import table as html_table
 from dp_transforms.reports.phrases import NO_WORDS, Words, cost_words
@@ -123,7 +123,7 @@ class Release(PagedTable):
     statement: Mapping[str, Any]
     _file_name: str
 
-    def _tables(self) -> dict[str, bytes]:
+    def _tables(self) -> dict[str, CsvTable]:
         raise NotImplementedError
 
     @property

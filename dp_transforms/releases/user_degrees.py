@@ -12,7 +12,7 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.budget.budget import Cost
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import DEGREES_FILE, DEGREES_HEADER
-from dp_transforms.files.output import csv_lines
+from dp_transforms.files.output import CsvTable
 from dp_transforms.files.paths import local_path
 from dp_transforms.files.release_files import as_malformed, parse_rows, read_file, read_statement
 from dp_transforms.mechanisms.decimals import Number
@@ -38,11 +38,11 @@ def degree_tables(released: Iterable[ReleasedDegrees], _: Statement) -> Tables:
     """Returns the table of the numbers of partitions of users.
 
     >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)], {})
-    {'released_user_degrees.csv': b'partitions_from,users\\n1,40\\n2,-3\\n'}
+    {'released_user_degrees.csv': CsvTable(header=('partitions_from', 'users'), rows=[(1, 40), ...
     """
     (degrees,) = released
-    rows = zip(degrees.lowest, degrees.users, strict=True)
-    return {DEGREES_FILE: DEGREES_HEADER + csv_lines(rows)}
+    rows = list(zip(degrees.lowest, degrees.users, strict=True))
+    return {DEGREES_FILE: CsvTable(DEGREES_HEADER, rows)}
 
 
 _MECHANISM = "histogram of users by their numbers of partitions, discrete Laplace noise"

@@ -147,6 +147,14 @@ REFUSED = {
     "sliding": (beam.WindowInto(window.SlidingWindows(60, 30)), "release a record several times"),
     "sessions": (beam.WindowInto(window.Sessions(60)), "sessions tell by where they begin"),
     "triggered": (beam.WindowInto(window.FixedWindows(60), *EARLY), "a trigger that fires again"),
+    "late": (
+        beam.WindowInto(
+            window.FixedWindows(60),
+            trigger.AfterWatermark(late=trigger.AfterCount(1)),
+            trigger.AccumulationMode.DISCARDING,
+        ),
+        "a trigger that fires again",
+    ),
 }
 
 
@@ -167,6 +175,22 @@ def test_other_windows_are_refused_with_the_reason(transform, name):
     records.is_bounded = False
     with pytest.raises(ValueError, match="unbounded input has no last window"):
         _ = records | "Unbounded" >> release
+
+
+def test_a_trigger_at_the_end_of_a_window_fires_once():
+    at_end = trigger.AfterWatermark(), trigger.AccumulationMode.DISCARDING
+    (released,) = run(
+        lambda p: p | timed([(1, "a", 5), (2, "a", 6)])
+        | beam.WindowInto(window.FixedWindows(60), *at_end),
+        dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60}),
+    )  # fmt: skip
+    assert list(released[1]) == [(2, 1)]
+
+
+def test_records_without_event_times_are_refused():
+    release = dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60})
+    with pytest.raises(ValueError, match="a record has no event time: give records their times"):
+        run([("ann", "secret")], beam.WindowInto(window.FixedWindows(60)), release)
 
 
 def test_lists_by_period_are_of_tables_in_the_global_window():

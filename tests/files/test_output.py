@@ -16,11 +16,11 @@ from dp_transforms.files.filenames import (
     PRIVACY_FILE,
     REPORT_FILES,
 )
-from dp_transforms.files.output import ReleaseDirectory, csv_lines
+from dp_transforms.files.output import CsvTable, ReleaseDirectory, csv_lines
 from dp_transforms.files.paths import LocalFiles
 
 STATEMENT = {"epsilon": 1.0}
-ONE, TWO = (functools.partial(dict, {"list.csv": text}) for text in (b"one", b"two"))
+ONE, TWO = (functools.partial(dict, {"list.csv": CsvTable((text,), [])}) for text in ("one", "two"))
 
 
 def contents(directory):
@@ -47,7 +47,7 @@ def test_a_release_and_its_statement_appear(tmp_path):
     directory.check()
     assert not (tmp_path / "a").exists(), "a check leaves nothing behind"
     directory.publish(ONE, STATEMENT, NO_BUDGET)
-    assert contents(tmp_path / "a" / "b") == published("one")
+    assert contents(tmp_path / "a" / "b") == published("one\n")
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 2.0])  # the same job twice, or another one
@@ -69,11 +69,11 @@ def test_of_two_jobs_at_once_one_writes(tmp_path, place, monkeypatch, epsilon, l
     if links:
         with pytest.raises(InputError, match="has appeared while the job ran"):
             place().publish(ONE, STATEMENT, NO_BUDGET)
-        assert contents(tmp_path) == published("two", epsilon)
+        assert contents(tmp_path) == published("two\n", epsilon)
     else:  # nothing tells of the other there, but a release is made
         monkeypatch.setattr(os, "link", no_link)
         place().publish(ONE, STATEMENT, NO_BUDGET)
-        assert contents(tmp_path) == published("one")
+        assert contents(tmp_path) == published("one\n")
 
 
 def test_no_text_makes_lines_of_its_own():
@@ -89,7 +89,7 @@ def test_an_earlier_release_is_not_replaced_by_accident(tmp_path, place):
     place().publish(ONE, STATEMENT, NO_BUDGET)
     with pytest.raises(InputError, match="has appeared while the job ran"):
         place().publish(TWO, STATEMENT, NO_BUDGET)
-    assert contents(tmp_path) == published("one")
+    assert contents(tmp_path) == published("one\n")
 
 
 @pytest.mark.parametrize("name", ["list.csv", PRIVACY_FILE, "report.html"])
@@ -108,13 +108,14 @@ def test_a_repeated_step_leaves_a_finished_release_alone(tmp_path, place, monkey
     fail_at(monkeypatch, "rename", 1)
     place(overwrite=overwrite).publish(ONE, STATEMENT, NO_BUDGET)
     assert written(tmp_path / "list.csv") == before
-    assert contents(tmp_path) == published("one") | {"report.html": "of it"}
+    assert contents(tmp_path) == published("one\n") | {"report.html": "of it"}
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_one_directory_holds_one_job_s_release(tmp_path, place, overwrite):
-    place(FREQUENCIES_FILE).publish(lambda: {FREQUENCIES_FILE: b"one"}, STATEMENT, NO_BUDGET)
-    before, tables = contents(tmp_path), {PARTITIONS_FILE: b"two"}
+    first = {FREQUENCIES_FILE: CsvTable(("one",), [])}
+    place(FREQUENCIES_FILE).publish(lambda: first, STATEMENT, NO_BUDGET)
+    before, tables = contents(tmp_path), {PARTITIONS_FILE: CsvTable(("two",), [])}
     other = place(PARTITIONS_FILE, overwrite=overwrite)
     for attempt in (other.check, lambda: other.publish(lambda: tables, {"epsilon": 2}, NO_BUDGET)):
         with pytest.raises(InputError, match=r"released_frequencies\.csv is another job's release"):
@@ -128,7 +129,7 @@ def test_overwrite_replaces_a_release_with_its_report_and_nothing_else(tmp_path,
         (tmp_path / name).write_text("of one")
     place(overwrite=True).check()
     place(overwrite=True).publish(TWO, STATEMENT, NO_BUDGET)
-    assert contents(tmp_path) == published("two") | {"notes.txt": "of one"}
+    assert contents(tmp_path) == published("two\n") | {"notes.txt": "of one"}
 
 
 def fail_at(monkeypatch, method, call):
@@ -163,7 +164,7 @@ def test_a_failure_leaves_no_part_of_a_release(
     assert set(contents(tmp_path)) == left
     # A step that died between its files is completed.
     place(overwrite=earlier).publish(ONE, STATEMENT, NO_BUDGET)
-    assert contents(tmp_path) == published("one")
+    assert contents(tmp_path) == published("one\n")
 
 
 def test_a_filesystem_that_is_not_there():

@@ -371,7 +371,7 @@ def test_names_that_are_integers_stay_names(tmp_path):
     names.save(tmp_path / "names")
     assert dp.load(tmp_path / "names") == names
     clash = {"who": [1], "low": ["a"]}
-    with pytest.raises(ValueError, match="counts adds a column 'low'"):
+    with pytest.raises(ValueError, match="the release adds a column 'low'"):
         dp.select(clash, **NAMES | {"partition": "low"}, counts=True)
 
 

@@ -12,6 +12,7 @@ import pytest
 from dp_transforms import compare, load, mechanisms
 from dp_transforms.files import filenames
 from dp_transforms.files.filenames import COMPARISON_FILE, LISTS_HEADER, REPORT_FILE
+from dp_transforms.files.output import csv_lines
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
@@ -152,7 +153,7 @@ def test_coordinates_that_are_none_are_refused(directory, tmp_path, lines, failu
     coordinates = tmp_path / filenames.COORDINATES_FILE
     coordinates.unlink()
     if lines is not None:
-        coordinates.write_bytes(filenames.COORDINATES_HEADER + lines)
+        coordinates.write_bytes(csv_lines([filenames.COORDINATES_HEADER]) + lines)
     fault = "cannot be read" if lines is None else "does not hold a released frequency list"
     failure(1, fault, main, [str(tmp_path)])
 
@@ -178,7 +179,7 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
     assert released.has_estimates and "users are estimates about the records that count" in shown
     _, names = (html.unescape(path.read_text()) for path in paths)
     header, *rows = csv.reader((both / "partitions/named_users.csv").open(newline=""))
-    assert header == ["partition", "users", "low", "high"] and len(rows) == 3
+    assert header == ["page", "users", "low", "high"] and len(rows) == 3
     assert "3 names of pages were released" in names and "What is not named" in names
     for name, *counts in rows:
         cells = "".join(f'<td class="number">{int(n):,}</td>' for n in counts)

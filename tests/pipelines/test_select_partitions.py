@@ -9,6 +9,7 @@ import pytest
 from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.releases.base import library_versions
+from pipelines import release_all, select_partitions
 from pipelines.select_partitions import main
 from tests.jobs import job_flags, statement
 
@@ -50,7 +51,7 @@ def test_popular_partitions_are_released_and_rare_ones_are_not(tmp_path, capsys)
     records = "user,page\n" + lines(40, "home", "naïve😀") + lines(1, "rare")
     records += "".join(f'{user},"a ""quoted, name"""\n' for user in range(40))
     assert command(tmp_path, records=records) == 0
-    assert released(tmp_path) == [["partition"], [awkward], ["home"], ["naïve😀"]]
+    assert released(tmp_path) == [["page"], [awkward], ["home"], ["naïve😀"]]
     assert capsys.readouterr() == (f"{tmp_path}/out/released_partitions.csv\n", "")
 
 
@@ -61,7 +62,7 @@ def test_noisy_counts_and_users_of_other_partitions_for_a_part_of_epsilon(tmp_pa
     records += "".join(f"{i},own {i}\n" for i in range(7))
     assert command(tmp_path, *flags, records=records, privacy=privacy) == 0
     header, *rows = released(tmp_path)
-    assert header == ["partition", "noisy_count", "low", "high"]
+    assert header == ["page", "noisy_count", "low", "high"]
     assert [name for name, *_ in rows] == ["home", "about"]
     assert all(abs(int(rows[i][1]) - n) < 20 for i, n in ((0, 500), (1, 300)))
     assert all(int(low) <= int(noisy) <= int(high) for _, noisy, low, high in rows)
@@ -80,7 +81,7 @@ def test_a_name_that_is_no_text_is_written_by_its_bytes(tmp_path, more):
     records = parquet(tmp_path, pa.array([b"\xff secret"] * 40))
     assert command(tmp_path, records, *more) == 0
     written = (tmp_path / "out" / "released_partitions.csv").read_text()
-    assert written == "partition\n\\xff secret\n"
+    assert written == "page\n\\xff secret\n"
 
 
 def test_a_text_that_is_not_utf_8_is_not_shown(tmp_path, capfd):
@@ -162,6 +163,21 @@ def test_a_line_that_names_the_columns_is_no_public_partition(tmp_path, failure)
     assert statement(tmp_path)["public_partitions"] == 2
 
 
+@pytest.mark.parametrize(
+    ("job", "column", "flags"),
+    [
+        (select_partitions, "low", ["--noisy_counts"]),
+        (select_partitions, "period", ["--period=day"]),
+        (select_partitions, "week", ["--period=week"]),
+        (release_all, "users", []),
+        (release_all, "noisy_count", ["--noisy_counts"]),
+    ],
+)
+def test_columns_of_names_are_not_those_that_are_added(tmp_path, failure, job, column, flags):
+    job_of = job_flags(tmp_path, f"--partition_column={column}", "--delta=1e-6", *flags)
+    failure(2, f"the release adds a column '{column}'", job.main, job_of)
+
+
 def test_public_partitions_of_several_columns(tmp_path):
     records = "user,country,device\nu,no,rare\n" + "".join(f"{u},no,tv\n" for u in range(5))
     flags = [public(tmp_path, 'no,tv\nno,"empty, but listed"\n\n'), "--public_threshold=2"]
@@ -191,7 +207,7 @@ def test_public_partitions_are_found_however_they_are_written(tmp_path, value, k
     records = parquet(tmp_path, pa.array([value] * 6, kind))
     names = public(tmp_path, f"{written}\n{name}\n")
     assert command(tmp_path, records, names, "--public_threshold=2") == 0
-    assert released(tmp_path) == [["partition"], [name]]
+    assert released(tmp_path) == [["page"], [name]]
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,12 @@ def test_other_formats_hold_the_same(tmp_path, flags, capsys):
     rows = pq.read_table(out / names[1]).to_pylist()
     assert [json.loads(line) for line in (out / names[2]).read_text().splitlines()] == rows
     # The largest count comes first.
-    assert [row["partition"] for row in rows] == ["ü", 'a, "b"', "0"]
+    assert [row["page"] for row in rows] == ["ü", 'a, "b"', "0"]
     counts = [row["noisy_count"] for row in rows]
     assert counts == sorted(counts, reverse=True)
     header, *lines = (out / names[0]).read_text().splitlines()
     ends = f"{rows[1]['low']},{rows[1]['high']}"
-    assert header == "partition,noisy_count,low,high"
+    assert header == "page,noisy_count,low,high"
     assert lines[1] == f'"a, ""b""",{counts[1]},{ends}'
     # What was made of a release does not outlive it.
     assert main(["select", *instead(select, "--epsilon=29", "--overwrite")]) == SUCCESS

@@ -252,7 +252,7 @@ def test_other_records_are_refused(names, frequencies):
 def test_the_estimates_are_saved_beside_the_noisy_counts(beside, tmp_path):
     beside.save(tmp_path / "names")
     lines = (tmp_path / "names" / NAMED_USERS_FILE).read_text().splitlines()
-    assert lines[0] == "partition,users,low,high" and len(lines) == len(beside) + 1
+    assert lines[0] == "page,users,low,high" and len(lines) == len(beside) + 1
     first = beside.to_arrow().slice(0, 1).to_pylist()[0]
     assert lines[1] == ",".join(map(str, first.values()))
     plain = dp.load(tmp_path / "names")
