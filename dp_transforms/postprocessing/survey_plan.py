@@ -83,7 +83,7 @@ class BoundPlan:
         """Returns the predicted error, half the L1 distance to the list of all records: the
         geometric mean over how well the model holds."""
         holds, fails = self.error_if(MISSED), self.error_if(MISSED_AT_WORST)
-        return holds ** (1 - DOUBT) * fails**DOUBT
+        return math.exp((1 - DOUBT) * _log(holds) + DOUBT * _log(fails))
 
     def error_if(self, missed: float) -> float:
         """Returns the predicted error if the estimate is off by this part of ``dropped``."""
@@ -238,6 +238,10 @@ def expected_noise(rate: float, pairs: float) -> float:
     at = max(rate, POWER_FROM)
     for_large = DECODED / math.sinh(at) if at < 700 else 0.0
     return float(side * for_large * max(POWER_FROM / rate, 1.0) ** POWER)
+
+
+def _log(error: float) -> float:
+    return math.log(max(error, 1e-9))
 
 
 def _half_width(draws: FloatArray) -> float:
