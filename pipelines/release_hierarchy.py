@@ -8,7 +8,6 @@ import csv
 import sys
 
 from dp_transforms.files.filenames import HIERARCHY_FILE, REPORT_FILE
-from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.releases import HierarchySpec
 from dp_transforms.releases.hierarchy import PartitionGroups
 from pipelines import job_flags
@@ -54,7 +53,7 @@ def make_parser() -> JobParser:
     )
     groups.add_argument(
         "--shares",
-        type=_shares,
+        type=job_flags.shares,
         metavar="NUMBER,...",
         help="how epsilon is divided: a number for the list of everything, and one for each level; "
         "equal by default",
@@ -103,10 +102,6 @@ def _levels(text: str) -> list[str]:
             f"must be different columns with commas in between, got {text!r}"
         )
     return names
-
-
-def _shares(text: str) -> list[ExactNumber]:
-    return [job_flags.epsilon(share) for share in text.split(",")]
 
 
 if __name__ == "__main__":
