@@ -99,6 +99,7 @@ BENCHMARKS = (
     ),
     Benchmark("yahoo_retelling", "Yahoo!'s release, retold", 25, timed=False),
     Benchmark("node_degrees", "Degrees that protect nodes", 15, ("edges",), timed=False),
+    Benchmark("all_records", "Lists of all records", 40, ("pairs", "edges"), timed=False),
     Benchmark("hierarchy", "Lists that add up", 40),
     Benchmark("count_intervals", "Intervals of noisy counts", 5, timed=False),
 )

@@ -100,6 +100,24 @@ def positive_number(text: str) -> ExactNumber:
     return value
 
 
+def shares(text: str) -> list[ExactNumber]:
+    """Parses positive numbers with commas in between, by which epsilon is divided.
+
+    >>> shares("1,0.5")
+    [1.0, 0.5]
+    """
+    return [positive_number(share) for share in text.split(",")]
+
+
+def positive_integers(text: str) -> list[int]:
+    """Parses positive integers with commas in between.
+
+    >>> positive_integers("50,3000")
+    [50, 3000]
+    """
+    return [positive_integer(number) for number in text.split(",")]
+
+
 def names(text: str) -> list[str]:
     """Parses different names with commas in between, quoted where they hold one.
 

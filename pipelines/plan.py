@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from dp_transforms.postprocessing.attribute_plan import (
     parts_of,
     plan_attributes,
 )
+from dp_transforms.postprocessing.hierarchy_plan import LevelPlan, plan_hierarchy
 from dp_transforms.postprocessing.planning import (
     MechanismPlan,
     ReleasePlan,
@@ -107,6 +109,18 @@ def make_parser() -> OneLineParser:
         help="plan release-attributes: N attributes share each epsilon equally, and the numbers "
         "are of one of their lists",
     )
+    privacy.add_argument(
+        "--groups",
+        type=job_flags.positive_integers,
+        metavar="N[,N...]",
+        help="plan release-hierarchy: so many groups at each level, from the top down",
+    )
+    privacy.add_argument(
+        "--shares",
+        type=job_flags.shares,
+        metavar="NUMBER,...",
+        help="with --groups: how epsilon is divided, see release-hierarchy",
+    )
     add_json_flag(parser)
     parser.add_argument(
         "--plot",
@@ -168,6 +182,55 @@ def attribute_table(plans: Sequence[AttributePlan], attributes: int) -> str:
         f"One of {attributes} attributes, if its list is like this one: 95% intervals of one "
         f"release\n{text_table(rows)}"
     )
+
+
+def hierarchy_table(plans: Sequence[LevelPlan]) -> str:
+    """Makes a table of the lists of average groups at each level, at one epsilon."""
+    others = list(plans[0].other_dists)
+    rows = [
+        [
+            "groups",
+            "epsilon",
+            "contributions of each",
+            "expected dist",
+            *others,
+            "of the contributions",
+        ]
+    ]
+    rows += [
+        [
+            f"{plan.groups:,}",
+            f"{plan.epsilon_of_level:.3g}",
+            f"{plan.contributions:,}",
+            *(f"{dist:,.0f}" for dist in (plan.expected_dist, *plan.other_dists.values())),
+            f"{100 * plan.relative_error:.2g}%",
+        ]
+        for plan in plans
+    ]
+    return f"epsilon {plans[0].epsilon:g}\n{text_table(rows)}"
+
+
+def _print_hierarchy(flags: argparse.Namespace, contributions: int) -> None:
+    if flags.delta is not None or flags.attributes is not None or flags.plot is not None:
+        raise ValueError(
+            "--groups is for the lists of a hierarchy: leave out --delta, --attributes and --plot"
+        )
+    plans = [
+        plan_hierarchy(
+            contributions, flags.groups, epsilon, flags.max_partitions_per_user, flags.shares
+        )
+        for epsilon in flags.epsilon
+    ]
+    if flags.json:
+        levels = [dataclasses.asdict(plan) for plan in itertools.chain(*plans)]
+        print(json.dumps({"contributions": contributions, "levels": levels}, indent=2))
+        return
+    print(
+        f"{contributions:,} contributions, at most {flags.max_partitions_per_user} per user; dist "
+        "(half the L1 distance to the true list)\nof an average group at each level, for a Zipf "
+        "list and two other kinds, if it was released alone:\nsmall groups come out nearer\n"
+    )
+    print("\n\n".join(map(hierarchy_table, plans)))
 
 
 def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
@@ -259,6 +322,11 @@ def main(flags: argparse.Namespace) -> None:
         reference = zipf_list(flags.users * max_partitions, flags.zipf_exponent)
     else:
         reference = read_frequency_list(flags.reference, public=True)
+    if flags.groups is not None:
+        _print_hierarchy(flags, reference.total)
+        return
+    if flags.shares is not None:
+        raise ValueError("--shares divides epsilon among the levels of a hierarchy: give --groups")
     epsilons, of_attributes = flags.epsilon, ""
     if flags.attributes is not None:
         if max_partitions != 1 or flags.delta is not None:

@@ -52,7 +52,7 @@ def make_parser() -> JobParser:
     )
     groups.add_argument(
         "--shares",
-        type=job_flags.epsilons,
+        type=job_flags.shares,
         metavar="NUMBER,...",
         help="how epsilon is divided: a number for the list of everything, and one for each level; "
         "equal by default",

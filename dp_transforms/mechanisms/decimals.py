@@ -7,6 +7,7 @@ import contextlib
 import math
 import numbers
 import operator
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -121,6 +122,23 @@ def float_above(value: Fraction) -> float:
         return nearest
     above = nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
     return float(Context(prec=_FLOAT_DIGITS, rounding=ROUND_CEILING).plus(Decimal(above)))
+
+
+def parts_by_shares(
+    whole: Fraction, shares: Sequence[Number] | None, number: int
+) -> tuple[Fraction, ...]:
+    """Divides a number into parts in proportion to shares; into equal ones by default. A ValueError
+    says if the shares are not so many positive numbers.
+
+    >>> [str(part) for part in parts_by_shares(Fraction(1), [1, "0.5"], 2)]
+    ['2/3', '1/3']
+    """
+    exact = [Fraction(1)] * number
+    if shares is not None:
+        exact = [Fraction(exact_fraction("shares", share)) for share in shares]
+    if len(exact) != number or not all(share > 0 for share in exact):
+        raise ValueError(f"shares must be {number} positive numbers, got {len(exact)}")
+    return tuple(whole * share / sum(exact) for share in exact)
 
 
 def decimal_text(value: Fraction) -> str:

@@ -9,7 +9,8 @@ probability 1 - exp(-h), independently, where
 So a user has a partition once. Where l is small, a partition's users are a random draw of pairs;
 where nearly everybody has the partition, they are a random draw of users, who have fewer
 partitions, and keep more. The tilt says by how much users of many things have rarer things, beyond
-that. The centre is where the kept pairs of all partitions are the right part of all.
+that; it is negative where they share frequent ones. The centre is where the kept pairs of all
+partitions are the right part of all.
 """
 
 from __future__ import annotations
@@ -67,14 +68,15 @@ class KeptParts:
     def centre(self, means: FloatArray, pairs: FloatArray, share: float) -> float:
         """Returns the centre with which partitions with these numbers of users, and of pairs
         together, have this share of their pairs kept."""
-        if self._tilt <= 0:
+        if self._tilt == 0:
             return 0.0
         shares = pairs / pairs.sum()
         low, high = -60.0, 40.0
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            # A higher centre lets fewer pairs be kept.
-            if shares @ self.at(means, middle) > share:
+            # A higher centre lets fewer pairs be kept, or more if the tilt is negative.
+            excess = shares @ self.at(means, middle) - share
+            if excess * self._tilt > 0:
                 low = middle
             else:
                 high = middle

@@ -46,7 +46,7 @@ from dp_transforms.files.filenames import (
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import read_file, read_statement
 from dp_transforms.mechanisms.arguments import shown
-from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
+from dp_transforms.mechanisms.decimals import Number, parts_by_shares, positive_integer
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, ReleasedList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.estimates import Estimate
@@ -163,18 +163,13 @@ class HierarchySpec(ReleaseSpec):
     @functools.cached_property
     def level_epsilons(self) -> tuple[Fraction, ...]:
         """Returns the cost of the list of everything, and of the lists of each level."""
-        number = len(self.levels) + 1
-        if self.shares is None:
-            shares = [Fraction(1)] * number
-        else:
-            shares = [exact_fraction("shares", share) for share in self.shares]
-        if len(shares) != number or min(shares) <= 0:
+        whole, levels = PrivacyBudget(self.epsilon).epsilon, len(self.levels)
+        try:
+            return parts_by_shares(whole, self.shares, levels + 1)
+        except ValueError as error:
             raise ValueError(
-                f"shares must be {number} positive numbers: for the list of everything, and for "
-                f"each of the {number - 1} levels"
-            )
-        whole = PrivacyBudget(self.epsilon).epsilon
-        return tuple(whole * share / sum(shares) for share in shares)
+                f"{error}: one for the list of everything, and one for each of the {levels} levels"
+            ) from None
 
     @functools.cached_property
     def mechanisms(self) -> tuple[FrobeniusMechanism, ...]:

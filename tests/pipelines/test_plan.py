@@ -57,3 +57,26 @@ def test_attributes_share_each_epsilon(capsys):
     assert [plan.epsilon for plan in dp.plan([2, 4], users=3000, attributes=8)] == [0.25, 0.5]
     assert main([*arguments, "--max_partitions_per_user=2"]) == 2
     assert "--attributes is for lists in which a user has one value" in capsys.readouterr().err
+
+
+def test_levels_of_a_hierarchy(capsys):
+    arguments = ["--users=30000", "--epsilon=3,1.5", "--groups=20,300"]
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "small groups come out nearer" in text and "Expected dist by --mechanism" not in text
+    rows = [line.split()[:3] for line in text.splitlines() if line.endswith("%")]
+    contributions = zipf_list(30_000).total
+    sizes = [f"{contributions // number:,}" for number in (1, 20, 300)]
+    numbers = ["1", "20", "300"]
+    assert rows == [
+        [number, part, size]
+        for part in ("1", "0.5")
+        for number, size in zip(numbers, sizes, strict=True)
+    ]
+    assert main([*arguments, "--shares=1,1,4", "--json"]) == 0
+    levels = json.loads(capsys.readouterr().out)["levels"]
+    assert [level["epsilon_of_level"] for level in levels] == [0.5, 0.5, 2, 0.25, 0.25, 1]
+    assert main([*arguments, "--delta=1e-6"]) == 2
+    assert "--groups is for the lists of a hierarchy" in capsys.readouterr().err
+    assert main(["--users=30", "--epsilon=1", "--shares=1,1"]) == 2
+    assert "give --groups" in capsys.readouterr().err

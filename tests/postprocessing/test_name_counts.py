@@ -15,7 +15,6 @@ from dp_transforms.mechanisms.selection import (
 )
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.selection.threshold_distribution import TruncatedGeometricNoise
-from dp_transforms.postprocessing.kept_parts import KeptParts
 from dp_transforms.postprocessing.name_counts import (
     CountModel,
     CountsAfterSelection,
@@ -171,33 +170,3 @@ def test_names_and_a_list_do_not_contradict_each_other(listed, names):
     needed = np.maximum(low, 1)[::-1]
     if (needed <= listed.at_ranks(np.arange(1, len(users) + 1))).all():
         assert raised == listed
-
-
-def test_kept_parts_are_those_of_users_who_have_a_thing_once():
-    """Beside a simulation: things of given intensities, which users of d partitions have with
-    probability 1 - exp(-intensity * d)."""
-    random = np.random.default_rng(2)
-    degrees = np.array([1.0, 4.0, 60.0])
-    users = np.array([3_000, 800, 300])
-    parts = np.minimum(1, 3 / degrees)
-    kept = KeptParts(users.astype(float), degrees, parts, tilt=0)
-    for intensity in (0.001, 0.03, 0.5, 6.0):
-        has = random.binomial(users, -np.expm1(-intensity * degrees), (2_000, 3))
-        number, of_kept = has.sum(), (has * parts).sum()
-        (found,) = kept.at(np.array([number / 2_000]), 0.0)
-        assert found == pytest.approx(of_kept / number, abs=0.01)
-    # What everybody has is kept as users keep things; what hardly anybody has, as pairs are kept.
-    ends = kept.at(np.array([1e-3, users.sum()]), 0.0)
-    pairs = users * degrees
-    np.testing.assert_allclose(
-        ends, [pairs @ parts / pairs.sum(), users @ parts / users.sum()], 0.01
-    )
-
-
-def test_the_centre_makes_the_kept_pairs_the_right_part():
-    kept = KeptParts(np.array([900.0, 90]), np.array([2.0, 80]), np.array([1.0, 0.05]), 0.05)
-    means = np.geomspace(1, 500, 40)
-    pairs = 1 / means
-    centre = kept.centre(means, pairs, 0.3)
-    assert kept.at(means, centre) @ pairs / pairs.sum() == pytest.approx(0.3, abs=1e-4)
-    assert (np.diff(kept.at(means, centre)) > 0).all()

@@ -10,6 +10,8 @@ from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from dp_transforms.postprocessing.survey_plan import (
     LEAST_RATE,
+    MISSED,
+    MISSED_AT_WORST,
     candidates,
     choose_bound,
     expected_noise,
@@ -79,10 +81,23 @@ def test_more_epsilon_allows_a_larger_bound():
 def test_squares_of_a_plan_add_up_and_the_least_is_recommended():
     choice = choose_bound(surveyed(lognormal_degrees(3_000), 1), 1)
     for plan in choice.plans:
-        assert plan.error**2 == pytest.approx(plan.noise**2 + plan.missed**2 + plan.uncertain**2)
+        squares = plan.noise**2 + (0.3 * plan.dropped) ** 2 + plan.uncertain**2
+        assert plan.error_if(0.3) ** 2 == pytest.approx(squares)
+        least, most = plan.error_if(MISSED), plan.error_if(MISSED_AT_WORST)
+        assert least * (1 - 1e-9) <= plan.error <= most * (1 + 1e-9)
         assert plan.error >= choice.recommended.error
-    missed = [plan.missed for plan in choice.plans]
-    assert missed == sorted(missed, reverse=True)
+    dropped = [plan.dropped for plan in choice.plans]
+    assert dropped == sorted(dropped, reverse=True) and dropped[0] > 0
+
+
+def test_if_the_model_fails_a_choice_is_not_much_worse_than_one_without_a_model():
+    """By the plan's own numbers: beside the best bound for a list that is not estimated at all,
+    whose error is all of the noise and half of what is dropped."""
+    for epsilon in ("0.25", 1, 4):
+        choice = choose_bound(surveyed(lognormal_degrees(8_000), 1), epsilon)
+        without = min(plan.noise + plan.dropped for plan in choice.plans)
+        assert choice.recommended.error_if(MISSED_AT_WORST) <= 2 * without
+        assert choice.recommended.error_if(MISSED) <= 0.8 * without
 
 
 def test_no_data_is_no_error():
