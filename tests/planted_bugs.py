@@ -262,13 +262,13 @@ a largest degree is believed and not enforced
 -             return self.largest_degree
 -         return max
 +         return max
-# dp_transforms/mechanisms/gradual_survey.py: test_gradual_survey.py
+# dp_transforms/mechanisms/gradual_noise.py: test_gradual_survey.py
 rounds of a survey are independent, so that each costs epsilon
-- noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
-+ noisy = cells + c
+- noise = noise + np.where((a > 0) & (b <= 0), 0, c)
++ noise = c
 a round of a survey is the one before and a little noise
-- noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
-+ noisy = noisy + np.where((a > 0), 0, c)
+- noise = noise + np.where((a > 0) & (b <= 0), 0, c)
++ noise = noise + np.where((a > 0), 0, c)
 # dp_transforms/engines/in_process.py: releases/test_all_records.py::test_kappa_and_cost_follow_from_public_numbers_alone
 kappa is chosen by the true degrees
 - kappa = spec.kappa_after(degrees)
@@ -349,21 +349,19 @@ each partition of a user's own is exposed with the whole of lambda
 - gmpy2.mpq(budget.exposure) / partitions
 + gmpy2.mpq(budget.exposure)
 # dp_transforms/mechanisms/selection/measured.py
-the look has half of its noise
-- DiscreteLaplace(scale)
-+ DiscreteLaplace(scale / 2)
-single rounds do not pay for the look
-- ExactNumber(strategy._left),
-+ strategy.epsilon,
-rounds do not pay for the look
-- left = ExactNumber(strategy._left)
-+ left = strategy.epsilon
+a refined look is paid for as the first one
+- FIRST_LOOK * (1 << level) * Fraction
++ FIRST_LOOK * Fraction
+plans have what the first look leaves
+- Fraction(self.epsilon) - self.look_epsilon(level)
++ Fraction(self.epsilon) - self.look_epsilon(0)
+numbers of users have half of their noise
+- return each / FOR_USERS,
++ return each / FOR_USERS / 2,
 numbers of users and tails have the same noise
-- _with_noise(tails, for_tails, of_cells, "tails")
-+ _with_noise(tails, for_tails, of_cells.branch("again"), "users")
-all cells of a list have the same noise
-- channel, len(cells)).tolist()
-+ channel, 1).tolist() * len(cells)
+- gradual_noise(noises[1], of_cells, "tails"
++ gradual_noise(noises[0], of_cells, "tails"
+# dp_transforms/mechanisms/selection/planned_rounds.py: test_measured.py
 counts get more than the rounds leave
 - of_rounds * share / (1 - share)
 + of_rounds * share / (1 - share) ** 2
