@@ -12,8 +12,10 @@ Counts. If noisy numbers of users are asked for, there are two ways to them. One
 noisy counts and shows them: they cost nothing, and it names less. Or rounds run on a part of the
 budget, and the partitions that they named are counted with the rest. Names are public by then, so
 that only records of named partitions count against a bound on each user, which may be smaller than
-kappa. Of all plans worth ``NAMES_KEPT`` times as much as the best one without counts, the one of
-the least error is taken.
+kappa. Names come first: of the plans whose counts should err no more than noisy counts at kappa
+would, the one that is worth the most is taken. If that is less than ``NAMES_KEPT`` times what the
+best plan without counts is worth, it is the one of the least error among the plans that are worth
+as much.
 """
 
 from __future__ import annotations
@@ -130,10 +132,20 @@ class PlanSearch:
         uncertainty = float((best_names / (best_names + 1)).mean()) - best.worth
         if not counted:
             return Comparison(tuple(without), best, best, uncertainty)
-        with_counts = sorted(self._with_counts(best, best_names), key=lambda row: -row.worth)
-        enough = [row for row in with_counts if row.worth >= NAMES_KEPT * best.worth]
-        chosen = min(enough, key=lambda row: row.error or 0.0) if enough else with_counts[0]
+        with_counts = sorted(
+            self._with_counts(best, best_names), key=lambda row: (-row.worth, _error(row))
+        )
+        chosen = self._taken(with_counts, float(NAMES_KEPT) * best.worth)
         return Comparison((*with_counts, *without), chosen, best, uncertainty)
+
+    def _taken(self, with_counts: Sequence[Compared], enough: float) -> Compared:
+        """Returns the plan to take of those with counts, which come in the order of their worth."""
+        (most,) = (_error(row) for row in with_counts if row.plan == self._by_counts)
+        precise = next(row for row in with_counts if _error(row) <= most)
+        if precise.worth >= enough:
+            return precise
+        named = [row for row in with_counts if row.worth >= enough]
+        return min(named, key=_error) if named else with_counts[0]
 
     def lost_with(self, share: float, plan: RoundPlan) -> float:
         """Returns about the worth that a plan loses with a share of its epsilon: with less of it, a
@@ -194,8 +206,7 @@ class PlanSearch:
         everything = np.ones(len(population.sizes))
         # Errors are compared where noisy counts at kappa would show a partition too: plans that
         # name more do not lose by what they alone name.
-        largest = self._possible_partitions[-1]
-        by_counts = RoundPlan(largest, by=_noisy_strategy(largest).name, look=best.plan.look)
+        by_counts = self._by_counts
         in_both = named * self._prediction(0, by_counts).named
         if in_both.sum() >= 1:
             named = in_both
@@ -227,11 +238,22 @@ class PlanSearch:
                 kept = kept_share(population, self._prediction(0, plan).named, counted)
                 yield row(plan._replace(counted=counted), names, error(variance, kept))
 
+    @property
+    def _by_counts(self) -> RoundPlan:
+        """Returns the plan of noisy counts at kappa."""
+        largest = self._possible_partitions[-1]
+        return RoundPlan(largest, by=_noisy_strategy(largest).name, look=self._budget.look)
+
     @cached_property
     def _possible_partitions(self) -> tuple[int, ...]:
         kappa = self._budget.max_partitions_per_user
         some = {1 << i for i in range(kappa.bit_length())} | {3 << i for i in range(20)} | {kappa}
         return tuple(sorted(partitions for partitions in some if partitions <= kappa))
+
+
+def _error(row: Compared) -> float:
+    assert row.error is not None
+    return row.error
 
 
 @lru_cache(maxsize=4096)
