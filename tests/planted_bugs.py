@@ -257,7 +257,7 @@ kappa is not enforced where a user's records are bounded for a frequency list
 + distinct_pairs, key=secret.key("bound contributions")
 # dp_transforms/engines/in_process.py: releases/test_all_records.py::test_the_list_is_that_of_records_bounded_by_the_chosen_kappa
 the list that follows a survey has users with more than kappa partitions
-- kept = map_ahead(self._bound(survey.kappa), pairs)
+- kept = map_ahead(bound, pairs)
 + kept = pairs
 fewer ranks of a user are kept than kappa may take
 - self._bounded(spec.most_partitions)
@@ -294,13 +294,13 @@ the number of users beyond kappa has half the noise
 another bound has the same noise
 - context = context_of_numbers(USERS_BEYOND, numbers, self)
 + context = context_of_numbers(USERS_BEYOND, numbers, 0)
-# dp_transforms/mechanisms/gradual_survey.py: test_gradual_survey.py
+# dp_transforms/mechanisms/gradual_noise.py: test_gradual_survey.py
 rounds of a survey are independent, so that each costs epsilon
-- noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
-+ noisy = cells + c
+- noise = noise + np.where((a > 0) & (b <= 0), 0, c)
++ noise = c
 a round of a survey is the one before and a little noise
-- noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
-+ noisy = noisy + np.where((a > 0), 0, c)
+- noise = noise + np.where((a > 0) & (b <= 0), 0, c)
++ noise = noise + np.where((a > 0), 0, c)
 # dp_transforms/engines/in_process.py: pipelines/test_release_frequency_list.py
 kappa is not enforced in process
 - distinct_pairs, at_most=max_partitions, key=key
@@ -377,21 +377,19 @@ each partition of a user's own is exposed with the whole of lambda
 - gmpy2.mpq(budget.exposure) / partitions
 + gmpy2.mpq(budget.exposure)
 # dp_transforms/mechanisms/selection/measured.py
-the look has half of its noise
-- DiscreteLaplace(scale)
-+ DiscreteLaplace(scale / 2)
-single rounds do not pay for the look
-- ExactNumber(strategy._left),
-+ strategy.epsilon,
-rounds do not pay for the look
-- left = ExactNumber(strategy._left)
-+ left = strategy.epsilon
+a refined look is paid for as the first one
+- FIRST_LOOK * (1 << level) * Fraction
++ FIRST_LOOK * Fraction
+plans have what the first look leaves
+- Fraction(self.epsilon) - self.look_epsilon(level)
++ Fraction(self.epsilon) - self.look_epsilon(0)
+numbers of users have half of their noise
+- return each / FOR_USERS,
++ return each / FOR_USERS / 2,
 numbers of users and tails have the same noise
-- _with_noise(tails, for_tails, of_cells, "tails")
-+ _with_noise(tails, for_tails, of_cells.branch("again"), "users")
-all cells of a list have the same noise
-- channel, len(cells)).tolist()
-+ channel, 1).tolist() * len(cells)
+- gradual_noise(noises[1], of_cells, "tails"
++ gradual_noise(noises[0], of_cells, "tails"
+# dp_transforms/mechanisms/selection/planned_rounds.py: test_measured.py
 counts get more than the rounds leave
 - of_rounds * share / (1 - share)
 + of_rounds * share / (1 - share) ** 2

@@ -422,6 +422,7 @@ def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
     """Returns the entries of a statement that follow from a choice: public numbers."""
     plan, branch = choice.plan, strategy.branch(choice)
     entries: dict[str, Any] = {
+        **strategy.choice_entries(choice),
         "choice": choice.describe(),
         "plan": plan._asdict() | {"counts_share": str(plan.counts_share)},
     }

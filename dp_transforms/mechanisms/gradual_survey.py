@@ -7,30 +7,14 @@ one, so that a round replaces the one before, and the cost is that of the last r
 (Koufogiannis, Han, Pappas 2015, "Gradual release of sensitive data under differential privacy").
 
 Rounds. Round j has epsilon_j, twice that of round j - 1; x are the true numbers of users by cell.
-The last one is X_m = x + noise of epsilon_m, discrete Laplace in each cell. Backwards,
+Round j shows X_j = x + noise of epsilon_j in each cell, and X_(j-1) is X_j plus noise that does not
+depend on data (``gradual_noise``).
 
-    X_(j-1) = X_j + R_j,      R_j = 0 if A > 0 and B <= 0, and C otherwise, in each cell,
-
-where A, B, C are independent discrete Laplace noise of epsilon_(j-1).
-
-1.  X_(j-1) has discrete Laplace noise of epsilon_(j-1). Let q = exp(-epsilon_(j-1)), so that
-    Pr[A = n] = (1 - q) / (1 + q) q^|n|, with the characteristic function (1 - q)^2 / (1 + q^2 -
-    2 q cos t). Then Pr[A > 0] = q / (1 + q), and R_j = 0 for the first reason with the probability
-    w = q / (1 + q)^2. The noise of X_j has q^2 in place of q. It is to be shown that the product of
-
-        (1 - q^2)^2 / (1 + q^4 - 2 q^2 cos t)   and   w + (1 - w) (1 - q)^2 / (1 + q^2 - 2 q cos t)
-
-    is (1 - q)^2 / (1 + q^2 - 2 q cos t). The second factor times (1 + q^2 - 2 q cos t) (1 + q)^2 is
-
-        q (1 + q^2 - 2 q cos t) + (1 + q + q^2) (1 - q)^2 = 1 + q^4 - 2 q^2 cos t,
-
-    as (1 + q + q^2) (1 - q)^2 = (1 - q^3) (1 - q) = 1 - q - q^3 + q^4. With (1 - q^2)^2 =
-    (1 - q)^2 (1 + q)^2 the product is what was claimed. QED.
-2.  Privacy. Neighbours differ by one user, who is in one cell. Whether round j is the last depends
-    on X_1, ..., X_j. Given X_j, rounds 1 to j - 1 are functions of it and of random numbers that do
-    not depend on data. So an outcome that ends with round j has, for neighbours, probabilities
-    whose ratio is that of X_j = x_j: at most exp(epsilon_j). What follows may cost the rest of a
-    budget: if it is (epsilon - epsilon_j)-DP for each X_j, all of it is epsilon-DP. QED.
+Privacy. Neighbours differ by one user, who is in one cell. Whether round j is the last depends on
+X_1, ..., X_j. Given X_j, rounds 1 to j - 1 are functions of it and of random numbers that do not
+depend on data. So an outcome that ends with round j has, for neighbours, probabilities whose ratio
+is that of X_j = x_j: at most exp(epsilon_j). What follows may cost the rest of a budget: if it is
+(epsilon - epsilon_j)-DP for each X_j, all of it is epsilon-DP. QED.
 
 The noise of the last round made is NOT discrete Laplace given that it was the last one. Statements
 that shall hold for it are made for each round that there may be, so that all hold together.
@@ -53,6 +37,7 @@ from dp_transforms.mechanisms.decimals import (
     positive_rational,
 )
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.gradual_noise import gradual_noise
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.tape_contexts import USER_DEGREES, context_of_numbers
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, cells_of, checked_max_degree
@@ -146,19 +131,11 @@ class GradualSurvey:
     def _rounds(
         self, users_by_degree: Mapping[int, int], tape: RandomTape
     ) -> Iterator[ReleasedDegrees]:
-        """Yields all rounds, the first one first: PRIVATE, for noise is drawn backwards."""
+        """Yields all rounds, the first one first: PRIVATE, as ``gradual_noise`` is."""
         cells = np.array(self.cells(users_by_degree), dtype=object)
-        claimed, count = tape.claim(_CHANNEL), len(cells)
-        noisy = cells + self.noises[-1].sample(claimed, _CHANNEL, count)
-        rounds = [noisy]
-        for index in reversed(range(self.rounds - 1)):
-            a, b, c = (
-                self.noises[index].sample(claimed, f"{_CHANNEL} {index} {name}", count)
-                for name in "abc"
-            )
-            noisy = noisy + np.where((a > 0) & (b <= 0), 0, c)
-            rounds.append(noisy)
-        for epsilon, users in zip(self.epsilons, reversed(rounds), strict=True):
+        noises = gradual_noise(self.noises, tape.claim(_CHANNEL), _CHANNEL, len(cells))
+        for epsilon, noise in zip(self.epsilons, noises, strict=True):
+            users = cells + noise
             yield ReleasedDegrees(self.lowest, tuple(map(int, users)), float_above(epsilon))
 
 

@@ -27,7 +27,7 @@ from dp_transforms.mechanisms.partition.registry import (
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.selection import STRATEGIES, MeasuredSelection, choose_strategy
 from dp_transforms.mechanisms.selection.measured import Choice
-from dp_transforms.mechanisms.selection.population import Look, Population
+from dp_transforms.mechanisms.selection.population import Population
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 
 _SIMULATIONS, _MOVED = 4, 800
@@ -320,4 +320,4 @@ def planned_choice(
         reference.multiplicities.astype(float),
     )
     strategy = MeasuredSelection(epsilon, delta, max_partitions, counted=counted)
-    return strategy.choice_for(population, Look((), (), (), (0.0, 0.0)))
+    return strategy.choice_for(population)

@@ -208,8 +208,8 @@ def choice_words(statement: Mapping[str, Any]) -> list[str]:
     return [
         f"A noisy look at the records, for epsilon = {epsilon} of the whole, predicted about "
         f"{chosen['predicted_names']:,} names by {_plan_words(chosen)}{counts}. It was taken "
-        f"{'for the least error of counts among plans of enough' if counts else 'for the most'} "
-        f"names. Others: {compared}."
+        f"{'for its names and the errors of its counts' if counts else 'for the most names'}. "
+        f"Others: {compared}."
     ]
 
 

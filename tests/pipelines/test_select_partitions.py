@@ -129,7 +129,7 @@ def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
     assert command(tmp_path, "--neighbours=replace") == 0
     found = statement(tmp_path)
     assert found["strategy"] == "measured"
-    assert found["look_epsilon"] == found["epsilon"] / 100
+    assert found["look_epsilon"] in [found["epsilon"] / (8 << i) for i in range(6)]
     chosen = found["choice"]["chosen"]
     assert chosen["partitions_per_user"] == found["plan"]["partitions"] <= 3
     assert chosen == found["choice"]["compared"][0]

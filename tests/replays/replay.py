@@ -117,7 +117,8 @@ def _uncovered(text):
     statement = json.loads(text)
     if not isinstance(statement, dict) or "choice" not in statement:
         return text
-    for key in ("choice", "plan", "noisy_counts_are_of", "count_intervals"):
+    cost = ("look_epsilon", "look_epsilon_exact")
+    for key in ("choice", "plan", "noisy_counts_are_of", "count_intervals", *cost):
         statement.pop(key, None)
     return json.dumps(statement)
 

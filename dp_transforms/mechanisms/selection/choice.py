@@ -15,7 +15,7 @@ from dp_transforms.mechanisms.selection.count_strategies import (
     OptimalSelection,
     TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.selection.measured import LOOK_SHARE, MeasuredSelection
+from dp_transforms.mechanisms.selection.measured import MeasuredSelection
 from dp_transforms.mechanisms.selection.rounds import RenyiRoundsSelection
 from dp_transforms.mechanisms.selection.strategy import (
     REPLACE,
@@ -176,8 +176,8 @@ class Explanation:
         chosen = next(s for s in self.strategies if s.name == self.chosen)
         if isinstance(chosen, MeasuredSelection):
             return (
-                f"for {float(LOOK_SHARE):.0%} of epsilon a noisy look at users and partitions "
-                "predicts how many names each plan would find; the column shows one such plan"
+                "for a small part of epsilon a noisy look at users and partitions predicts how "
+                "many names each plan would find; the column shows one such plan"
             )
         if self.chosen == RenyiRoundsSelection.name:
             return "users may have several partitions, and later rounds gain from earlier ones"
@@ -227,7 +227,7 @@ def explain(
            12               0.7311   0.5987   0.08983      0.7463
            20               0.9999   0.9999    0.7834      0.9999
     half from                   12       12        18          12
-    * is what strategy="auto" takes: for 1% of epsilon a noisy look at users and partitions ...
+    * is what strategy="auto" takes: for a small part of epsilon a noisy look at users and ...
     """
     strategies: list[SelectionStrategy] = []
     refused: list[str] = []

@@ -1,104 +1,92 @@
-"""Chooses rounds by a small private look at the records, for which a hundredth of epsilon pays.
+"""Chooses rounds by a small private look at the records, which costs no more than it must.
 
 The look (``population``) says about how many users have how many partitions, and about how many
-partitions have how many users. From these noisy numbers it is predicted (``prediction``) how many
-names each plan would find: ``optimal``, and rounds that differ in their number, in how the budget
-grows from each to the next, in how many of a user's partitions count, and in how a user's weight
-falls with that number. The plan of the most names is taken. The number of a user's partitions that
-count is at most kappa, and so a kappa that nobody declares is chosen in the same way.
+partitions have how many users. From these noisy numbers it is predicted how many names each plan
+would find, and a plan is taken (``plan_search``). The number of a user's partitions that count is
+at most kappa, and so a kappa that nobody declares is chosen in the same way.
 
-Counts. If noisy numbers of users are asked for, there are two ways to them. One strategy decides by
-noisy counts and shows them: they cost nothing, and it names less. Or the best rounds run on a part
-of the budget, and the partitions that they named are counted with the rest. Names are public by
-then, so that only records of named partitions count against a bound on each user, which may be
-smaller than kappa. Of all plans that should name at least ``NAMES_KEPT`` times as many partitions
-as would be named without counts, the one of the least error is taken.
+How much a look should cost depends on what it sees. Of a million users a rough one tells enough; of
+two thousand it would say nothing but noise, and a wrong plan may lose more than half of the names.
+So it begins with ``FIRST_LOOK`` of epsilon, and is refined, at twice the cost each time
+(``gradual_noise``), as long as
 
-Privacy. The look is epsilon_1-differentially private. The choice is a function of its noisy
-numbers and of public parameters. Every plan is (epsilon - epsilon_1, delta)-differentially private,
-whatever the noisy numbers are, and so by adaptive sequential composition the whole is
-(epsilon, delta)-differentially private. That the look counts all partitions of a user, and the
-plans at most kappa, makes no difference: its sensitivity does not depend on their number.
+* the number of users does not stand out from its noise by two standard deviations, or
+* knowing the population would be worth more than the refinement costs. The populations that may
+  lie behind a look are taken to be those that explain it with noise added once more; the names that
+  are lost by taking one plan for all of them are compared with those that the refinement costs.
 
-Counts after rounds are one more release within a plan, see ``later_counts``.
+Privacy. The look of level j is epsilon_j-differentially private: of its two lists one user moves
+each by one, and the noise of both is for parts of epsilon_j that sum to it. That it is of level j
+follows from looks of levels up to j, all of which tell no more than that of level j
+(``gradual_noise``). So for each look y that may be the last one, of level j, the probabilities of
+neighbours have a ratio of at most e**epsilon_j. The plan follows from y and public parameters, and
+is (epsilon - epsilon_j, delta)-differentially private: M_y[S] <= e**(epsilon - epsilon_j) M_y'[S] +
+delta for the probabilities of outputs in a set S. Hence
+
+    P[S] = sum P[y] M_y[S_y] <= sum P[y] (min(1, e**(epsilon - epsilon_j) M_y'[S_y]) + delta)
+        <= sum e**epsilon_j P'[y] e**(epsilon - epsilon_j) M_y'[S_y] + delta
+         = e**epsilon P'[S] + delta
+
+and the whole is (epsilon, delta)-differentially private. That the look counts all partitions of a
+user, and the plans at most kappa, makes no difference: its sensitivity does not depend on their
+number. Counts after rounds are one more release within a plan, see ``later_counts``.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dp_transforms.mechanisms.decimals import ExactNumber, decimal_text, float_above
 from dp_transforms.mechanisms.discrete_noise import LARGEST_SCALE, DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import Enclosure
+from dp_transforms.mechanisms.gradual_noise import gradual_noise
 from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.mechanisms.selection.count_strategies import (
-    GaussianSelection,
-    OptimalSelection,
-    TruncatedGeometricSelection,
-)
-from dp_transforms.mechanisms.selection.gaussian import relative_threshold
+from dp_transforms.mechanisms.selection.count_strategies import OptimalSelection
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
-from dp_transforms.mechanisms.selection.later_counts import LaterCounts
+from dp_transforms.mechanisms.selection.plan_search import (
+    COUNT_SHARES,
+    SCHEDULES,
+    Compared,
+    PlanSearch,
+)
+from dp_transforms.mechanisms.selection.planned_rounds import PlanBudget
 from dp_transforms.mechanisms.selection.population import (
     FOR_USERS,
     Look,
     Population,
     cells_text,
     degree_edges,
+    populations_behind,
 )
-from dp_transforms.mechanisms.selection.prediction import (
-    Prediction,
-    Round,
-    kept_by,
-    kept_share,
-    of_budget,
-    of_distribution,
-    of_normal,
-    predict,
-)
-from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.selection.rounds import (
-    Calibration,
     RenyiRoundsSelection,
     RoundPlan,
     WeightedStrategy,
 )
-from dp_transforms.mechanisms.selection.strategy import (
-    CountStrategy,
-    NoisyCountStrategy,
-    StrategyRefusal,
-)
+from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 
-LOOK_SHARE = Fraction(1, 100)
-"""The part of epsilon for the look. Where it gains nothing it loses names: no more than about a
-hundredth of them, since partitions of at least t users are about as many as 1 / t says (Zipf)."""
-NAMES_KEPT = Fraction(4, 5)
-"""What is asked for with counts: names first. Three quarters are promised, and predictions err."""
+FIRST_LOOK = Fraction(1, 256)
+"""The part of epsilon for the first look. Where it gains nothing it loses less than a hundredth of
+the names."""
+LEVELS = 6
+"""The look is refined at most five times: the last one costs an eighth of epsilon."""
 MOST_PARTITIONS = 256
 """The largest kappa that is chosen where none is declared. Records are kept for all that may be
 chosen, and a user of more partitions hardly tells more of each."""
-_SCHEDULES = ((2, 16), (3, 16), (3, 128), (6, 1), (6, 2))
-"""Numbers of rounds, and growths, that are compared: from one last round that has nearly all of the
-budget to many equal ones. Privacy holds for all."""
-_ROOTS = (2, 3, 6)
-_COUNT_SHARES = tuple(Fraction(i, 16) for i in range(1, 12))
+_CLEAR = 2
+"""Standard deviations of noise by which a number stands out: 2% of looks at nobody do."""
 
 
-class Compared(NamedTuple):
-    """A plan with its prediction: the number of names and, with counts, the mean error of a count
-    carried to all records, in users."""
-
-    plan: RoundPlan
-    names: float
-    error: float | None = None
+def stands_out(look: Look) -> bool:
+    """Tells whether the number of users in a look stands out from its noise."""
+    deviation = look.scales[0] * math.sqrt(2 * len(look.degrees))
+    return sum(look.degrees) >= _CLEAR * deviation
 
 
 @dataclass(frozen=True)
@@ -107,7 +95,7 @@ class Choice:
 
     Attributes:
       look: the noisy numbers.
-      compared: all plans that were looked at, by falling numbers of names.
+      compared: all plans that were looked at, the best ones first.
       chosen: the plan that was taken, with its prediction.
     """
 
@@ -180,18 +168,20 @@ class MeasuredSelection(WeightedStrategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if max(self._scales) > LARGEST_SCALE:
+        if max(self.noise_scales(0)) > LARGEST_SCALE:
             raise StrategyRefusal(
                 "the statistic of users would need more noise than there are users at "
                 f"epsilon={float(self.epsilon):g}; take a larger epsilon"
             )
-        # Its first round has the smallest share of all plans': where it is possible, all are.
-        steepest = max(_SCHEDULES, key=lambda schedule: schedule[1])
-        _ = self._calibration(*steepest, max(_COUNT_SHARES) * self.counted).candidates
+        # Its first round has the smallest share of all plans', and the finest look leaves the least
+        # to it: where it is possible, all are.
+        steepest = max(SCHEDULES, key=lambda schedule: schedule[1])
+        share = max(COUNT_SHARES) * self.counted
+        _ = self._budget_after(LEVELS - 1).calibration(*steepest, share).candidates
 
     @property
     def most_rounds(self) -> int:
-        return max(rounds for rounds, _ in _SCHEDULES)
+        return max(rounds for rounds, _ in SCHEDULES)
 
     @property
     def rounds(self) -> tuple[KeepDistribution, ...]:
@@ -205,123 +195,63 @@ class MeasuredSelection(WeightedStrategy):
         return self.planned(choice.plan)
 
     def planned(self, plan: RoundPlan) -> WeightedStrategy:
-        """Returns the rounds of a plan, with the budget that the look leaves."""
-        return _branch(self, plan)
+        """Returns the rounds of a plan, with the budget that its look leaves."""
+        return self._budget_after(plan.look).strategy(plan)
 
     def choose(self, degrees: Sequence[int], tails: Sequence[int], tape: RandomTape) -> Choice:
-        """Adds a tape's noise to the cells of a look; returns ``choice_of`` the noisy numbers."""
+        """Adds a tape's noise to the cells of a look, less and less of it until ``considered`` says
+        that it is enough; returns the choice by it."""
+        for level, look in enumerate(self._looks(degrees, tails, tape)):
+            is_last = level == LEVELS - 1
+            if is_last or stands_out(look):
+                choice, is_enough = self.considered(look, level)
+                if is_last or is_enough:
+                    break
+        return choice
+
+    def _looks(
+        self, degrees: Sequence[int], tails: Sequence[int], tape: RandomTape
+    ) -> Iterator[Look]:
+        """Yields the looks of all levels: PRIVATE, as ``gradual_noise`` is."""
         # By the cells as well: others have noise of their own, even on one tape.
         of_cells = tape.branch(f"of {cells_text(degrees)}; {cells_text(tails)}")
-        for_users, for_tails = self._scales
-        look = Look(
-            _with_noise(degrees, for_users, of_cells, "users"),
-            _with_noise(tails, for_tails, of_cells, "tails"),
-            self.edges,
-            (float(for_users), float(for_tails)),
-        )
-        return self.choice_of(look)
+        scales = [self.noise_scales(level) for level in range(LEVELS)]
+        noises = [
+            [DiscreteLaplace(scale) for scale in of_list] for of_list in zip(*scales, strict=True)
+        ]
+        of_users = gradual_noise(noises[0], of_cells, "users", len(degrees))
+        of_tails = gradual_noise(noises[1], of_cells, "tails", len(tails))
+        for of_level, more_users, more_tails in zip(scales, of_users, of_tails, strict=True):
+            yield Look(
+                tuple((more_users + np.array(degrees, np.int64)).tolist()),
+                tuple((more_tails + np.array(tails, np.int64)).tolist()),
+                self.edges,
+                (float(of_level[0]), float(of_level[1])),
+            )
 
     @property
     def edges(self) -> tuple[int, ...]:
         """Returns the largest number of partitions in each cell of users but the last."""
         return degree_edges(self.max_partitions_per_user)
 
-    def choice_of(self, look: Look) -> Choice:
+    def choice_of(self, look: Look, level: int = 0) -> Choice:
         """Returns the choice that follows from noisy numbers: a function of these alone."""
-        return self.choice_for(Population.of(look), look)
+        return self.considered(look, level)[0]
 
-    def choice_for(self, population: Population, look: Look) -> Choice:
-        """Returns the choice for a population; ``look`` is only kept with it."""
-        without = list(self._names_only(population))
-        # Of equal predictions, as where everything is named, that of the fewest partitions.
-        without.sort(key=lambda compared: (-float(f"{compared.names:.3g}"), compared.plan))
-        if not self.counted:
-            return Choice(look, tuple(without), without[0])
-        best = without[0]
-        with_counts = sorted(self._with_counts(population, best), key=lambda row: -row.names)
-        enough = [row for row in with_counts if row.names >= NAMES_KEPT * best.names]
-        chosen = min(enough, key=lambda row: row.error or 0.0) if enough else with_counts[0]
-        return Choice(look, (*with_counts, *without), chosen)
+    def considered(self, look: Look, level: int) -> tuple[Choice, bool]:
+        """Returns the choice that follows from noisy numbers, and whether knowing the population is
+        worth less than a refinement, see the module: functions of these alone."""
+        search = PlanSearch(self._budget_after(level), populations_behind(look))
+        comparison = search.compare(self.counted)
+        choice = Choice(look, comparison.compared, comparison.chosen)
+        now, then = (self.look_epsilon(at) / Fraction(self.epsilon) for at in (level, level + 1))
+        cost = search.lost_with(float((then - now) / (1 - now)), comparison.best.plan)
+        return choice, comparison.uncertainty <= cost
 
-    def _names_only(self, population: Population) -> Iterator[Compared]:
-        found: dict[RoundPlan, float] = {}
-
-        def names(plan: RoundPlan) -> float:
-            if plan not in found:
-                found[plan] = self._predicted(population, plan).names
-            return found[plan]
-
-        def best(plans: Iterator[RoundPlan]) -> RoundPlan:
-            return max(plans, key=names)
-
-        every = self._possible_partitions
-        for partitions in every[:3]:
-            names(RoundPlan(partitions, by=OptimalSelection.name))
-        # One part of the plan after the other, twice: each changes little in the others.
-        for start in {every[0], every[-1]}:
-            plan = RoundPlan(start, 3, 16, _ROOTS[-1])
-            for _ in range(2):
-                plan = best(plan._replace(rounds=n, growth=g) for n, g in _SCHEDULES)
-                plan = best(plan._replace(partitions=partitions) for partitions in every)
-                if plan.partitions > 1:
-                    plan = best(plan._replace(root=root) for root in _ROOTS)
-        return (Compared(plan, number) for plan, number in found.items())
-
-    def _with_counts(self, population: Population, best: Compared) -> Iterator[Compared]:
-        named = population.partitions * self._predicted(population, best.plan).named
-        everything = np.ones(len(population.sizes))
-        # Errors are compared where noisy counts at kappa would show a partition too: plans that
-        # name more do not lose by what they alone name.
-        largest = self._possible_partitions[-1]
-        by_counts = RoundPlan(largest, by=_noisy_strategy(largest).name)
-        in_both = named * self._predicted(population, by_counts).named
-        if in_both.sum() >= 1:
-            named = in_both
-
-        def error(variance: float, kept: float) -> float:
-            """Returns the mean error of counts carried to all records: noise, and who counts."""
-            squares = variance / kept**2 + population.sizes * (1 - kept) / kept
-            return float(named @ np.sqrt(squares) / max(float(named.sum()), 1e-9))
-
-        for partitions in self._possible_partitions:
-            plan = RoundPlan(partitions, by=_noisy_strategy(partitions).name)
-            strategy = _single(self, plan)
-            kept = kept_share(population, everything, partitions)
-            names = self._predicted(population, plan).names
-            yield Compared(plan, names, error(_noise_variance(strategy), kept))
-        if best.plan.by:
-            return
-        for share in _COUNT_SHARES:
-            plan = best.plan._replace(counts_share=share)
-            prediction = self._predicted(population, plan)
-            for counted in self._possible_partitions:
-                budget = _counts_budget(self._about_budgets(plan), share)
-                variance = float(LaterCounts(budget, counted).sigma2)
-                kept = kept_share(population, prediction.named, counted)
-                yield Compared(
-                    plan._replace(counted=counted), prediction.names, error(variance, kept)
-                )
-
-    @cached_property
-    def _possible_partitions(self) -> tuple[int, ...]:
-        kappa = self.max_partitions_per_user
-        some = {1 << i for i in range(kappa.bit_length())} | {3 << i for i in range(20)} | {kappa}
-        return tuple(sorted(partitions for partitions in some if partitions <= kappa))
-
-    def _predicted(self, population: Population, plan: RoundPlan) -> Prediction:
-        return predict(population, _about_rounds(self, plan))
-
-    def _about_budgets(self, plan: RoundPlan) -> tuple[RenyiBudget, ...]:
-        return _about_budgets(self, plan.rounds, plan.growth, plan.counts_share)
-
-    def _calibration(self, rounds: int, growth: int, counts_share: Fraction) -> Calibration:
-        # Budgets do not depend on the number of partitions that count.
-        rest = (rounds, growth, self._users_changed, counts_share)
-        return _calibration(self._left, Fraction(self.delta), self.max_partitions_per_user, *rest)
-
-    @property
-    def _left(self) -> Fraction:
-        return Fraction(self.epsilon) - self.look_epsilon
+    def choice_for(self, population: Population) -> Choice:
+        """Returns the choice for a population that is known."""
+        comparison = PlanSearch(self._budget_after(0), [population]).compare(self.counted)
+        return Choice(Look((), (), (), (0.0, 0.0)), comparison.compared, comparison.chosen)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         return self.usual.keep_enclosure(users, precision)
@@ -331,163 +261,39 @@ class MeasuredSelection(WeightedStrategy):
         """Returns the strategy of a usual plan: few rounds, in which kappa partitions of each user
         count, or ``optimal`` at kappa = 1."""
         kappa = self.max_partitions_per_user
-        usual = RoundPlan(kappa, 3, 16) if kappa > 1 else RoundPlan(1, by=OptimalSelection.name)
-        return _branch(self, usual)
+        return self.planned(
+            RoundPlan(kappa, 3, 16) if kappa > 1 else RoundPlan(1, by=OptimalSelection.name)
+        )
 
-    @property
-    def _scales(self) -> tuple[Fraction, Fraction]:
-        """Returns the scales of the noise of numbers of users, and of tails: one user moves each
-        list by one."""
-        each = self._users_changed / self.look_epsilon
+    def noise_scales(self, level: int) -> tuple[Fraction, Fraction]:
+        """Returns the scales of the noise of numbers of users, and of tails, in the look of a
+        level: one user moves each list by one."""
+        each = self._users_changed / self.look_epsilon(level)
         return each / FOR_USERS, each / (1 - FOR_USERS)
 
-    @property
-    def look_epsilon(self) -> Fraction:
-        """Returns the part of epsilon that the look spends."""
-        return LOOK_SHARE * Fraction(self.epsilon)
+    def look_epsilon(self, level: int) -> Fraction:
+        """Returns the part of epsilon that the look of a level spends."""
+        return FIRST_LOOK * (1 << level) * Fraction(self.epsilon)
+
+    def _budget_after(self, level: int) -> PlanBudget:
+        """Returns the budget that the look of a level leaves."""
+        left = ExactNumber(Fraction(self.epsilon) - self.look_epsilon(level))
+        rest = self.max_partitions_per_user, self.pre_threshold, self.neighbours
+        return PlanBudget(left, self.delta, *rest, level)
+
+    def choice_entries(self, choice: Choice) -> dict[str, Any]:
+        """Returns the entries of a statement about what a choice cost."""
+        epsilon = self.look_epsilon(choice.plan.look)
+        return {
+            "look_epsilon": float_above(epsilon),
+            "look_epsilon_exact": decimal_text(epsilon),
+        }
 
     def _parameters(self) -> dict[str, Any]:
+        most = self.look_epsilon(LEVELS - 1)
         return {
             "look": "users by their number of partitions, and sums of numbers of partitions of at "
             "least so many users, where one partition of each user counts",
-            "look_epsilon": float_above(self.look_epsilon),
-            "look_epsilon_exact": decimal_text(self.look_epsilon),
+            "look_epsilon_at_most": float_above(most),
+            "look_epsilon_at_most_exact": decimal_text(most),
         }
-
-
-def _with_noise(
-    cells: Sequence[int], scale: Fraction, tape: RandomTape, channel: str
-) -> tuple[int, ...]:
-    noise = DiscreteLaplace(scale).sample(tape, channel, len(cells)).tolist()
-    return tuple(int(n) + int(x) for n, x in zip(cells, noise, strict=True))
-
-
-# Calibrations keep their candidates.
-_calibration = lru_cache(maxsize=256)(Calibration)
-
-
-@lru_cache(maxsize=4096)
-def _about_budgets(
-    strategy: MeasuredSelection, rounds: int, growth: int, counts_share: Fraction
-) -> tuple[RenyiBudget, ...]:
-    """Returns about the budgets of a plan, which do not depend on how many partitions count."""
-    every = strategy._calibration(rounds, growth, counts_share).candidates
-    kappa = strategy.max_partitions_per_user
-    return max(every[::2] or every, key=lambda budgets: kept_by(budgets[-1], kappa, 3))
-
-
-@lru_cache(maxsize=4096)
-def _about_rounds(strategy: MeasuredSelection, plan: RoundPlan) -> tuple[Round, ...]:
-    """Returns about the rounds of a plan."""
-    if plan.by == GaussianSelection.name:
-        single = _single(strategy, plan)
-        relative = relative_threshold(single.budget, plan.partitions)
-        threshold = 1 + math.sqrt(plan.partitions) * relative
-        return (of_normal(plan.partitions, single.sigma, threshold),)
-    if plan.by:
-        single = _single(strategy, plan)
-        return (of_distribution(single.distribution, plan.partitions),)
-    budgets = _about_budgets(strategy, plan.rounds, plan.growth, plan.counts_share)
-    early = 3 if plan.partitions > 1 else 0
-    roots = [early] * (plan.rounds - 1) + [plan.root if plan.partitions > 1 else 0]
-    return tuple(
-        of_budget(budget, plan.partitions, root, strategy.shared_order(index))
-        for index, (budget, root) in enumerate(zip(budgets, roots, strict=True))
-    )
-
-
-def _noisy_strategy(partitions: int) -> type[NoisyCountStrategy]:
-    """Returns the strategy that decides by noisy counts at the lowest threshold."""
-    return TruncatedGeometricSelection if partitions == 1 else GaussianSelection
-
-
-@lru_cache(maxsize=256)
-def _single(strategy: MeasuredSelection, plan: RoundPlan) -> Any:
-    """Makes the strategy of a plan of a single round, with the budget that the look left."""
-    kinds = (OptimalSelection, TruncatedGeometricSelection, GaussianSelection)
-    (kind,) = (kind for kind in kinds if kind.name == plan.by)
-    return kind(
-        ExactNumber(strategy._left),
-        strategy.delta,
-        plan.partitions,
-        strategy.pre_threshold,
-        strategy.neighbours,
-    )
-
-
-@lru_cache(maxsize=64)
-def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
-    """Makes the rounds of a plan, with the budget that the look left."""
-    left = ExactNumber(strategy._left)
-    rest = (plan.partitions, strategy.pre_threshold, strategy.neighbours)
-    if plan.by:
-        return SingleRound(left, strategy.delta, *rest, single=_single(strategy, plan))
-    return PlannedRounds(
-        left,
-        strategy.delta,
-        *rest,
-        plan.rounds,
-        plan.growth,
-        root=plan.root,
-        counted=plan.counted,
-        counts_share=plan.counts_share,
-    )
-
-
-@dataclass(frozen=True)
-class PlannedRounds(RenyiRoundsSelection):
-    """Runs the rounds of a plan, after which counts may follow.
-
-    Args:
-      root: the last round's steps are as d**(-1 / root) for users of d partitions.
-      counted, counts_share: see ``RoundPlan``.
-    """
-
-    root: int = 6
-    counted: int = 0
-    counts_share: Fraction = Fraction(0)
-
-    @property
-    def later_counts(self) -> LaterCounts | None:
-        if not self.counted:
-            return None
-        return LaterCounts(_counts_budget(self.budgets, self.counts_share), self.counted)
-
-    @cached_property
-    def _calibration(self) -> Calibration:
-        return dataclasses.replace(super()._calibration, counts_share=self.counts_share)
-
-    @property
-    def _roots(self) -> tuple[int, int]:
-        return self.root, self.root
-
-
-@dataclass(frozen=True)
-class SingleRound(WeightedStrategy):
-    """Decides in one round by numbers of users, as ``single`` does."""
-
-    single: CountStrategy | None = None
-
-    name: ClassVar[str] = "single round"
-
-    @cached_property
-    def rounds(self) -> tuple[KeepDistribution, ...]:
-        assert self.single is not None
-        return (self.single.distribution,)
-
-    @property
-    def counting(self) -> NoisyCountStrategy | None:
-        return self.single if isinstance(self.single, NoisyCountStrategy) else None
-
-
-def _counts_budget(budgets: Sequence[RenyiBudget], share: Fraction) -> RenyiBudget:
-    """Returns the budget of counts, beside which rounds have these."""
-    of_rounds = sum((budget.divergence for budget in budgets), Fraction(0))
-    return RenyiBudget(budgets[0].order, of_rounds * share / (1 - share), Fraction(0))
-
-
-def _noise_variance(strategy: NoisyCountStrategy) -> float:
-    """Returns about the variance of a strategy's noise."""
-    if isinstance(strategy, GaussianSelection):
-        return strategy.sigma**2
-    return 1 / (math.cosh(float(strategy.epsilon)) - 1)

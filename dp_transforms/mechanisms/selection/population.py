@@ -25,6 +25,7 @@ one, its slope goes on. A partition with m users on average has a Poisson number
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ _MODEL_ERROR = 0.03
 """The relative deviation of cells from a smooth density, which keeps noise-free cells from forcing
 it through each of them."""
 _SPACING = 0.35
+_AGAIN = 4
+"""Half of the number of times that noise is added once more."""
 _MOST_STEPS = 80
 
 
@@ -156,6 +159,31 @@ class Population:
             low, high = np.where(short, rate, low), np.where(short, high, rate)
         shares: FloatArray = -np.expm1(-self.degrees[:, None] * low)
         return shares
+
+
+def populations_behind(look: Look) -> list[Population]:
+    """Returns populations that may lie behind a look: the one that explains it, and those that
+    explain it with as much noise added once more, which is the same for all looks."""
+    cells = len(look.degrees)
+    scales = np.repeat(look.scales, (cells, len(look.tails)))
+    noise = scales * _fixed_laplace(len(scales))
+    seen = np.concatenate([look.degrees, look.tails]) + noise
+    noisier = (
+        look._replace(degrees=tuple(row[:cells].tolist()), tails=tuple(row[cells:].tolist()))
+        for row in seen
+    )
+    return [Population.of(look), *map(Population.of, noisier)]
+
+
+@functools.lru_cache(maxsize=64)
+def _fixed_laplace(cells: int) -> FloatArray:
+    """Returns Laplace numbers of scale 1 and their negatives, one set in each row. They are public
+    and decide nothing about privacy."""
+    digest = hashlib.shake_256(b"noise added once more").digest(8 * _AGAIN * cells)
+    words = np.frombuffer(digest, "<u8").reshape(_AGAIN, cells)
+    uniform = ((words >> np.uint64(12)) + 0.5) / 2.0**52 - 0.5
+    laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
+    return np.concatenate([laplace, -laplace])
 
 
 def _degree_ranges(edges: Sequence[int]) -> tuple[FloatArray, FloatArray]:

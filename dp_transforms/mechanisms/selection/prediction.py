@@ -94,7 +94,7 @@ def predict(population: Population, rounds: Sequence[Round]) -> Prediction:
         probability = of_round.keep(sums[..., None] + spread[..., None] * _SOME) @ _SOME_WEIGHTS
         left = left * (1 - shown @ probability)
     of_groups = population.partitions * (1 - left)
-    all_records = float(population.partitions @ population.sizes)
+    all_records = max(float(population.partitions @ population.sizes), 1e-300)
     return Prediction(
         float(of_groups.sum()), float(of_groups @ population.sizes) / all_records, 1 - left
     )

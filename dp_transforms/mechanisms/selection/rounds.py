@@ -56,6 +56,7 @@ class RoundPlan(NamedTuple):
       counted: after the rounds, so many of a user's named partitions count in noisy numbers of
         users; 0 if these do not follow.
       counts_share: the part of the Renyi divergence that the numbers of users get.
+      look: how often the look was refined that led to this plan, see ``MeasuredSelection``.
     """
 
     partitions: int
@@ -65,6 +66,7 @@ class RoundPlan(NamedTuple):
     by: str = ""
     counted: int = 0
     counts_share: Fraction = Fraction(0)
+    look: int = 0
 
 
 class WeightedStrategy(SelectionStrategy):

@@ -184,7 +184,7 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
     for strategy, row in zip(explanation.strategies, explanation.probabilities, strict=True):
         assert row == (strategy.keep_probability(12), strategy.keep_probability(30))
     assert lines[4].split()[2:] == [str(s.median_users) for s in explanation.strategies]
-    reason = "for 1% of epsilon a noisy look at users and partitions predicts how many names"
+    reason = "for a small part of epsilon a noisy look at users and partitions predicts how"
     assert lines[5].startswith(f'* is what strategy="auto" takes: {reason}')
     counted = explain(1, 1e-5, users=[30], noisy_counts=True)
     assert [strategy.name for strategy in counted.strategies] == [*NAMES[1:4], "measured"]

@@ -9,10 +9,11 @@ import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.engines import selection_kernels
-from dp_transforms.mechanisms.selection import MeasuredSelection, OptimalSelection
+from dp_transforms.mechanisms.selection import MeasuredSelection, OptimalSelection, plan_search
 from dp_transforms.mechanisms.selection import measured as module
 from dp_transforms.mechanisms.selection.later_counts import LaterCounts
-from dp_transforms.mechanisms.selection.measured import Choice, Compared
+from dp_transforms.mechanisms.selection.measured import Choice
+from dp_transforms.mechanisms.selection.plan_search import Compared
 from dp_transforms.mechanisms.selection.population import (
     TAILS,
     Look,
@@ -35,19 +36,21 @@ RECORDS = [(0, "a"), (1, "a"), (1, "b"), (2, "b"), (2, "b"), (3, "a"), (3, "b"),
 
 
 class _Looking(MeasuredSelection):
-    """Shows the look instead of a choice."""
+    """Shows the look of a level instead of a choice."""
 
-    def choice_of(self, look):
-        return look
+    def at(self, level, *cells):
+        for place, look in enumerate(self._looks(*cells)):
+            if place == level:
+                return look
 
 
-@pytest.mark.parametrize("neighbours", ["add_or_remove", REPLACE])
-def test_every_cell_has_the_noise_of_its_part_of_the_look(neighbours):
-    strategy = _Looking(400, 1e-5, 3, neighbours=neighbours)
-    assert strategy.look_epsilon == 4
+@pytest.mark.parametrize(("neighbours", "level"), [("add_or_remove", 5), (REPLACE, 2)])
+def test_every_cell_has_the_noise_of_its_part_of_the_look(neighbours, level):
+    strategy = _Looking(1024 >> level, 1e-5, 3, neighbours=neighbours)
+    assert strategy.look_epsilon(level) == 4
     users, tails = range(len(strategy.edges) + 1), range(TAILS)
     draws = 600
-    looks = [strategy.choose(users, tails, InsecureSeededTape(i)) for i in range(draws)]
+    looks = [strategy.at(level, users, tails, InsecureSeededTape(i)) for i in range(draws)]
     # Three quarters are for users: rates of 3 and 1, or half of that for two users who change.
     for cells, exact, rate in (("degrees", users, 3), ("tails", tails, 1)):
         noise = np.array([getattr(look, cells) for look in looks]) - exact
@@ -65,7 +68,7 @@ def test_every_cell_has_the_noise_of_its_part_of_the_look(neighbours):
 def test_other_users_have_other_noise_on_the_same_tape():
     strategy, tape = _Looking(1, 1e-5, 3), InsecureSeededTape(0)
     looks = [
-        strategy.choose([n] + [0] * len(strategy.edges), [0] * TAILS, tape).degrees for n in (0, 1)
+        strategy.at(0, [n] + [0] * len(strategy.edges), [0] * TAILS, tape).degrees for n in (0, 1)
     ]
     assert looks[0][1:] != looks[1][1:]
 
@@ -105,12 +108,13 @@ def test_tails_are_sums_of_numbers_of_partitions_of_at_least_so_many_users():
 def test_every_plan_stays_within_the_budget(epsilon, max_partitions, neighbours):
     delta, users_changed = Fraction(1, 10**5), 2 if neighbours == REPLACE else 1
     strategy = MeasuredSelection(epsilon, delta, max_partitions, neighbours=neighbours)
-    left = float(epsilon) * (1 - 0.01)
+    level = module.LEVELS - 1
+    left = float(epsilon) * (1 - 1 / 8)
     for (rounds, growth), share in itertools.product(
-        module._SCHEDULES, (Fraction(0), Fraction(1, 4))
+        plan_search.SCHEDULES, (Fraction(0), Fraction(1, 4))
     ):
         counted = max_partitions if share else 0
-        plan = RoundPlan(max_partitions, rounds, growth, 6, "", counted, share)
+        plan = RoundPlan(max_partitions, rounds, growth, 6, "", counted, share, level)
         branch = strategy.planned(plan)
         assert float(branch.epsilon) == pytest.approx(left) and branch.delta == delta
         assert len(branch.budgets) == rounds <= strategy.most_rounds
@@ -122,7 +126,7 @@ def test_every_plan_stays_within_the_budget(epsilon, max_partitions, neighbours)
             budgets = (later.budget, *budgets)
         assert 0.9 * delta < bound(budgets, left, users_changed) <= delta
     for by in ("optimal", "gaussian", "truncated_geometric"):
-        single = strategy.planned(RoundPlan(1, by=by)).single
+        single = strategy.planned(RoundPlan(1, by=by, look=level)).single
         assert float(single.epsilon) == pytest.approx(left) and single.delta == delta
 
 
@@ -230,32 +234,60 @@ def _outcomes(branch, users):
     return outcomes
 
 
-def _whole_delta(strategy, plans, pairs):
-    """The smallest delta of a look, of the plan that its outcome leads to, names and counts.
+def _laplace(rate, reach=80):
+    numbers = np.arange(-reach, reach + 1)
+    return numbers, math.tanh(rate / 2) * np.exp(-rate * np.abs(numbers))
 
-    A user who comes moves one number of users and one tail by one. Of a cell that goes from n to
-    n + 1 it is enough to know whether its noisy number is above n: the ratio of the probabilities
-    of all others is the same. Any plan may follow from this.
+
+def _look_law(strategy, moved):
+    """{(level, numbers of users and of a tail are above 0): probability} of a look that is refined
+    once, unless its number of users is above 0. The true numbers are both ``moved``, 0 or 1.
+
+    Of all noisy numbers above 0 the ratio of the probabilities is the same, and of all others too.
     """
-    rates = [1 / float(scale) for scale in strategy._scales]
-    above = [math.exp(-rate) / (1 + math.exp(-rate)) for rate in rates]
-    worst = 0.0
+    (users, tails), (fine_users, fine_tails) = (
+        [1 / float(scale) for scale in strategy.noise_scales(level)] for level in (0, 1)
+    )
+    numbers, fine = _laplace(fine_users)
+    _, rough = _laplace(users)
+    # A rough number is a fine one, and with this probability it is the same.
+    q = math.exp(-users)
+    same = q / (1 + q) ** 2
+    at_most = same * (numbers + moved <= 0) + (1 - same) * np.array(
+        [rough[numbers <= -number - moved].sum() for number in numbers]
+    )
+    law = {
+        (0, True): 1 - fine @ at_most,
+        (1, True): (fine * at_most)[numbers + moved > 0].sum(),
+        (1, False): (fine * at_most)[numbers + moved <= 0].sum(),
+    }
+    for (level, above), probability in law.copy().items():
+        numbers, noise = _laplace(fine_tails if level else tails)
+        tail_above = noise[numbers + moved > 0].sum()
+        del law[level, above]
+        law[level, above, True] = probability * tail_above
+        law[level, above, False] = probability * (1 - tail_above)
+    return law
+
+
+def _whole_delta(strategy, plan_after, pairs):
+    """The smallest delta of looks, of the plan that follows, names and counts."""
+    laws = [_look_law(strategy, moved) for moved in (0, 1)]
     made = {(plan, users): _outcomes(strategy.planned(plan), users)
-            for plan in plans for users in set(itertools.chain(*pairs))}  # fmt: skip
+            for plan in {*map(plan_after, laws[0])}
+            for users in set(itertools.chain(*pairs))}  # fmt: skip
+    worst = 0.0
     for before, after in pairs:
-        for order in ((before, after), (after, before)):
+        for (here, there), (law, other_law) in (
+            ((before, after), laws),
+            ((after, before), laws[::-1]),
+        ):
             delta = 0.0
-            for seen in itertools.product((False, True), repeat=2):
-                plan = plans[seen[0]]
-                chances = [1.0, 1.0]
-                for side, users in enumerate(order):
-                    for is_above, chance in zip(seen, above, strict=True):
-                        likely = is_above == (users == after)
-                        chances[side] *= 1 - chance if likely else chance
-                here, there = (made[plan, users] for users in order)
-                for outcome, probabilities in here.items():
-                    other = there.get(outcome, np.zeros_like(probabilities))
-                    excess = chances[0] * probabilities - math.exp(EPSILON) * chances[1] * other
+            for seen, chance in law.items():
+                plan = plan_after(seen)
+                for outcome, probabilities in made[plan, here].items():
+                    other = made[plan, there].get(outcome, np.zeros_like(probabilities))
+                    excess = chance * probabilities - math.exp(EPSILON) * other_law[seen] * other
                     delta += float(np.maximum(excess, 0).sum())
             worst = max(worst, delta)
     return worst
@@ -264,14 +296,50 @@ def _whole_delta(strategy, plans, pairs):
 @pytest.mark.parametrize("counted", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_look_choice_names_and_counts_are_private_together(monkeypatch, counted):
     # A large part for the look: then it matters that it is paid for.
-    monkeypatch.setattr(module, "LOOK_SHARE", Fraction(1, 2))
+    monkeypatch.setattr(module, "FIRST_LOOK", Fraction(1, 4))
+    monkeypatch.setattr(module, "LEVELS", 2)
     strategy = MeasuredSelection(EPSILON, DELTA, 2, counted=True)
-    plans = [
-        RoundPlan(2, 2, 1, 6, "", counted, Fraction(1, 2)),
-        RoundPlan(2, 1, 1, 2, "", counted, Fraction(3, 4)),
-    ]
+    rounds = RoundPlan(2, 2, 1, 6, "", counted, Fraction(1, 2))
+    single = RoundPlan(2, 1, 1, 2, "", counted, Fraction(3, 4))
+
+    def plan_after(seen):
+        level, *above = seen
+        if level == 0:
+            return single
+        return (rounds if all(above) else single)._replace(look=1)
+
     pairs = [pair for pair in ONE_MORE if max(map(sum, pair)) <= 3]
-    assert DELTA / 10 < _whole_delta(strategy, plans, pairs) <= DELTA
+    assert DELTA / 10 < _whole_delta(strategy, plan_after, pairs) <= DELTA
+
+
+def test_the_law_of_refined_looks_is_that_of_the_mechanism(monkeypatch):
+    monkeypatch.setattr(module, "FIRST_LOOK", Fraction(1, 4))
+    monkeypatch.setattr(module, "LEVELS", 2)
+    strategy = MeasuredSelection(EPSILON, DELTA, 2)
+    draws, seen = 4_000, {}
+    for i in range(draws // 5):
+        looks = [*strategy._looks([1] * 5, [1] * 5, InsecureSeededTape(i))]
+        for cell in range(5):
+            level = 0 if looks[0].degrees[cell] > 0 else 1
+            look = looks[level]
+            key = level, look.degrees[cell] > 0, look.tails[cell] > 0
+            seen[key] = seen.get(key, 0) + 1
+    law = _look_law(strategy, 1)
+    assert sum(law.values()) == pytest.approx(1) and seen.keys() <= law.keys()
+    for key, probability in law.items():
+        deviation = math.sqrt(draws * probability * (1 - probability))
+        assert abs(seen.get(key, 0) - draws * probability) < 5 * deviation
+
+
+def test_a_look_is_refined_until_users_stand_out_and_plans_agree():
+    strategy = MeasuredSelection(1, 1e-5, 10)
+    levels = []
+    for users in (0, 500, 4_000, 500_000):
+        look = _look(strategy, [3] * users, _zipf(users) if users else [])
+        tape = InsecureSeededTape(users)
+        levels.append(strategy.choose(look.degrees, look.tails, tape).plan.look)
+    assert levels[0] == module.LEVELS - 1 and levels[-1] == 0
+    assert levels == sorted(levels, reverse=True) and len(set(levels)) > 2
 
 
 def test_counts_follow_their_noise_and_intervals_hold_them():

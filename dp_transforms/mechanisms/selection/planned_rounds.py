@@ -1,0 +1,155 @@
+"""Runs the rounds of a plan, after which counts may follow, within the budget that a look left."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+from dp_transforms.mechanisms.decimals import ExactNumber, Number
+from dp_transforms.mechanisms.selection.count_strategies import (
+    GaussianSelection,
+    OptimalSelection,
+    TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
+from dp_transforms.mechanisms.selection.later_counts import LaterCounts
+from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
+from dp_transforms.mechanisms.selection.rounds import (
+    Calibration,
+    RenyiRoundsSelection,
+    RoundPlan,
+    WeightedStrategy,
+)
+from dp_transforms.mechanisms.selection.strategy import (
+    REPLACE,
+    CountStrategy,
+    NoisyCountStrategy,
+)
+
+# Calibrations keep their candidates.
+_calibration = lru_cache(maxsize=256)(Calibration)
+
+
+@dataclass(frozen=True)
+class PlanBudget:
+    """Holds what all plans share that may follow a look.
+
+    Attributes:
+      epsilon: what the look leaves.
+      delta, max_partitions_per_user, pre_threshold, neighbours: see ``SelectionStrategy``.
+      look: the number of times that the look was refined.
+    """
+
+    epsilon: ExactNumber
+    delta: Number
+    max_partitions_per_user: int
+    pre_threshold: int
+    neighbours: str
+    look: int = 0
+
+    def single(self, plan: RoundPlan) -> Any:
+        """Returns the strategy of a plan of a single round."""
+        return _single(self, plan)
+
+    def strategy(self, plan: RoundPlan) -> WeightedStrategy:
+        """Returns the rounds of a plan."""
+        return _strategy(self, plan)
+
+    def calibration(self, rounds: int, growth: int, counts_share: Fraction) -> Calibration:
+        """Returns the calibration of rounds, which does not depend on how many partitions of a user
+        count in them."""
+        users_changed = 2 if self.neighbours == REPLACE else 1
+        rest = (rounds, growth, users_changed, counts_share)
+        budget = Fraction(self.epsilon), Fraction(self.delta)
+        return _calibration(*budget, self.max_partitions_per_user, *rest)
+
+
+@lru_cache(maxsize=256)
+def _single(budget: PlanBudget, plan: RoundPlan) -> Any:
+    kinds = (OptimalSelection, TruncatedGeometricSelection, GaussianSelection)
+    (kind,) = (kind for kind in kinds if kind.name == plan.by)
+    return kind(
+        budget.epsilon, budget.delta, plan.partitions, budget.pre_threshold, budget.neighbours
+    )
+
+
+@lru_cache(maxsize=64)
+def _strategy(budget: PlanBudget, plan: RoundPlan) -> WeightedStrategy:
+    epsilon, delta = budget.epsilon, budget.delta
+    rest = (plan.partitions, budget.pre_threshold, budget.neighbours)
+    if plan.by:
+        return SingleRound(epsilon, delta, *rest, single=budget.single(plan))
+    return PlannedRounds(
+        epsilon,
+        delta,
+        *rest,
+        plan.rounds,
+        plan.growth,
+        root=plan.root,
+        counted=plan.counted,
+        counts_share=plan.counts_share,
+    )
+
+
+@dataclass(frozen=True)
+class PlannedRounds(RenyiRoundsSelection):
+    """Runs the rounds of a plan, after which counts may follow.
+
+    Args:
+      root: the last round's steps are as d**(-1 / root) for users of d partitions.
+      counted, counts_share: see ``RoundPlan``.
+    """
+
+    root: int = 6
+    counted: int = 0
+    counts_share: Fraction = Fraction(0)
+
+    @property
+    def later_counts(self) -> LaterCounts | None:
+        if not self.counted:
+            return None
+        return LaterCounts(counts_budget(self.budgets, self.counts_share), self.counted)
+
+    @cached_property
+    def _calibration(self) -> Calibration:
+        return dataclasses.replace(super()._calibration, counts_share=self.counts_share)
+
+    @property
+    def _roots(self) -> tuple[int, int]:
+        return self.root, self.root
+
+
+@dataclass(frozen=True)
+class SingleRound(WeightedStrategy):
+    """Decides in one round by numbers of users, as ``single`` does."""
+
+    single: CountStrategy | None = None
+
+    name: ClassVar[str] = "single round"
+
+    @cached_property
+    def rounds(self) -> tuple[KeepDistribution, ...]:
+        assert self.single is not None
+        return (self.single.distribution,)
+
+    @property
+    def counting(self) -> NoisyCountStrategy | None:
+        return self.single if isinstance(self.single, NoisyCountStrategy) else None
+
+
+def counts_budget(budgets: Sequence[RenyiBudget], share: Fraction) -> RenyiBudget:
+    """Returns the budget of counts, beside which rounds have these."""
+    of_rounds = sum((budget.divergence for budget in budgets), Fraction(0))
+    return RenyiBudget(budgets[0].order, of_rounds * share / (1 - share), Fraction(0))
+
+
+def noise_variance(strategy: NoisyCountStrategy) -> float:
+    """Returns about the variance of a strategy's noise."""
+    if isinstance(strategy, GaussianSelection):
+        return strategy.sigma**2
+    return 1 / (math.cosh(float(strategy.epsilon)) - 1)
