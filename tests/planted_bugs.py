@@ -477,6 +477,13 @@ JSON lines state the types of their values
 a column of SQLite has the type that its values have
 - field if affinities[field.name] == _ANY else schema.field(field.name)
 + schema.field(field.name)
+a number of SQLite with a point is an error, which an empty table is not
+- _NUMERIC: _NUMBERS | _TEXTS,
++ _NUMERIC: _INTEGERS | _TEXTS,
+# dp_transforms/files/frame_records.py: frames/test_parity.py::test_public_names_of_another_type_are_no_free_answer
+public names of another type tell for nothing that there is a record
+- _public_error = ValuesError
++ _public_error = InputError
 # dp_transforms/files/database.py: ./test_empty_input.py::test_queries_of_files
 a query of DuckDB states the types that it has found in the rows of a file
 - if not is_typed:

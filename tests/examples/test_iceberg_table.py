@@ -13,6 +13,12 @@ def shop(tmp_path_factory):
     return made_up_shop(str(tmp_path_factory.mktemp("shop")))
 
 
+def largest_two_are_right(released):
+    """Both pages have 1,000 visitors, and may have the same released number."""
+    sizes = [users for users, pages in released for _ in range(pages)]
+    return all(abs(users - 1_000) < 200 for users in sizes[:2])
+
+
 def test_a_scan_is_released_without_deleted_rows(shop):
     catalog = load_catalog(**shop)
     # 3,000 visitors, some of them twice, and one more; the third page is deleted.
@@ -20,7 +26,7 @@ def test_a_scan_is_released_without_deleted_rows(shop):
     release = release_here(catalog)
     # At epsilon / kappa = 1/2 noise of 100 has a probability below 1e-9.
     assert abs(release.released.total - 2_001) < 200
-    assert all(abs(users - 1_000) < 200 for users, _ in list(release.released)[:2])
+    assert largest_two_are_right(release.released)
 
 
 def test_a_pipeline_reads_every_data_file_of_the_snapshot(shop, tmp_path):
@@ -29,5 +35,5 @@ def test_a_pipeline_reads_every_data_file_of_the_snapshot(shop, tmp_path):
     (frequencies,) = tmp_path.glob("frequencies*.csv")
     # A thousand visitors are missed, and one is named, with a probability below 1e-5.
     assert sorted(names.read_text().split()) == ["/0", "/1"]
-    counts = [int(line.split(",")[0]) for line in frequencies.read_text().split()]
-    assert all(abs(count - 1_000) < 200 for count in counts[:2])
+    lines = frequencies.read_text().split()
+    assert largest_two_are_right(tuple(map(int, line.split(","))) for line in lines)
