@@ -16,7 +16,12 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms import JobSecret, releases
-from dp_transforms.engines import hierarchy_kernels, in_process, selection_kernels
+from dp_transforms.engines import (
+    degree_kernels,
+    hierarchy_kernels,
+    in_process,
+    selection_kernels,
+)
 from dp_transforms.evaluation import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_bound_choice import DegreeBoundMechanism
@@ -69,6 +74,7 @@ def caught(monkeypatch):
 
     monkeypatch.setattr(in_process, "release_histogram", catch_list)
     monkeypatch.setattr(in_process, "release_frequency_list", catch_list)
+    monkeypatch.setattr(degree_kernels, "release_frequency_list", catch_list)
     monkeypatch.setattr(hierarchy_kernels, "release_lists_of_tree", catch_tree)
     monkeypatch.setattr(selection_kernels, "decision_function", lambda *_: catch_counts)
     monkeypatch.setattr(UserDegreeMechanism, "release_under", catch_degrees)
