@@ -57,8 +57,8 @@ the lowest level of a hierarchy is not charged
 - for title, mechanism in zip(self._titles, self.mechanisms, strict=True)
 + for title, mechanism in zip(self._titles[:-1], self.mechanisms[:-1], strict=True)
 each level of a hierarchy is released with the whole epsilon
-- return tuple(whole * share / sum(shares) for share in shares)
-+ return tuple(whole for share in shares)
+- return parts_by_shares(whole, self.shares, levels + 1)
++ return (whole,) * (levels + 1)
 # dp_transforms/engines/hierarchy_kernels.py: ./test_every_job_is_private.py::test_a_level_costs_its_share_whatever_the_number_of_its_groups
 a user counts in kappa partitions of each group
 - return listed(kept, place.filter(is_known).cast(pa.string()))
