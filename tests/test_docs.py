@@ -55,7 +55,7 @@ def run_command(command, shown, capsys):
 def words(printed):
     """The printed text, whatever the numbers and the widths of columns, and whether the noise of a
     survey leaves an interval open."""
-    numbers = re.sub(r"\d[\d,.]*", "N", printed)
+    numbers = re.sub(r"\d([\d,.]*\d)?", "N", printed)
     return numbers.replace("N or more", "N to N").split()
 
 
