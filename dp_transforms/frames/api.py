@@ -49,7 +49,7 @@ from dp_transforms.releases import (
     UserDegreesSpec,
 )
 from dp_transforms.releases.base import time_entry
-from dp_transforms.releases.names import names_table, statement_with_types
+from dp_transforms.releases.names_files import names_table, statement_with_types
 from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.runtime.job_secret import JobSecret, claimed, release_frequency_list
 from dp_transforms.runtime.python_values import column_name, public_names, several_names
