@@ -341,6 +341,8 @@ class NameCounts:
     @property
     def _moments(self) -> tuple[FloatArray, FloatArray]:
         """Returns the mean and the deviation of each posterior."""
+        if not len(self._noisy):
+            return np.empty(0), np.empty(0)
         distinct, place = np.unique(self._noisy, return_inverse=True)
         # Between them, means are nearly linear in the noisy count.
         at = distinct

@@ -201,3 +201,15 @@ def test_the_centre_makes_the_kept_pairs_the_right_part():
     centre = kept.centre(means, pairs, 0.3)
     assert kept.at(means, centre) @ pairs / pairs.sum() == pytest.approx(0.3, abs=1e-4)
     assert (np.diff(kept.at(means, centre)) > 0).all()
+
+
+def test_no_names_have_no_estimates():
+    none, noise = np.array([], np.int64), ThresholdedCounts(LaplaceSelection(1, 1e-5))
+    model = CountModel.of_list(FrequencyList([3, 1], [1, 2]), kappa=1)
+    counts = NameCounts(none, noise, model)
+    assert (
+        counts.means().shape == (0,)
+        and [end.shape for end in counts.model_intervals()] == [(0,)] * 2
+    )
+    users, unchanged = agreeing(counts.means(), none, none.astype(float), FrequencyList([3], [1]))
+    assert len(users) == 0 and list(unchanged) == [(3, 1)]
