@@ -1,6 +1,7 @@
 """Counts the names of ``auto``, by what its looks see, beside published strategies.
 
-    python -m benchmarks.looks [--looks=6] [--pairs=DIR] [--output=benchmarks/results]
+    python -m benchmarks.looks [--looks=6] [--epsilons 1 0.25 4] [--records NAME ...] [--pairs=DIR]
+        [--output=benchmarks/results]
 
 writes looks.md. Records are those of benchmarks/data, and CSV files with the header ``user,item``
 of DIR. The last round of each strategy is not drawn: the page has its expected names, and so a few
@@ -137,6 +138,7 @@ class Measured:
         self._plans: dict[RoundPlan, Named] = {}
         self._arguments = epsilon, DELTA, kappa
         self.label = [pairs.name, f"{epsilon:g}", str(kappa)]
+        print(*self.label, flush=True)
         peers = {kind.name: self._mean(kind(*self._arguments)) for kind in PEERS}
         self.best = max(peers, key=lambda name: peers[name].names)
         self.of_best = peers[self.best]
@@ -196,7 +198,10 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
     """The lines of the page."""
     files = sorted(DATA.glob("*.csv.gz"))
     files += sorted(flags.pairs.glob("*.csv.gz")) if flags.pairs else []
-    more = " --pairs=DIR" if flags.pairs else ""
+    files = [path for path in files if any(part in path.name for part in flags.records)]
+    more = f" --looks={flags.looks} --epsilons {' '.join(f'{part:g}' for part in flags.epsilons)}"
+    more += f" --records {' '.join(flags.records)}" if any(flags.records) else ""
+    more += " --pairs=DIR" if flags.pairs else ""
     yield f"# Names by what a look tells\n\n`python -m benchmarks.looks{more}` writes this.\n"
     yield (
         f"Expected names at delta = {DELTA:g}, in the mean over {flags.looks} looks, beside the "
@@ -209,16 +214,16 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
     rows, with_counts = [], []
     for path in files:
         pairs = Pairs(path)
-        for epsilon in EPSILONS:
+        for epsilon in flags.epsilons:
             for kappa in KAPPAS[::2]:
                 measured = Measured(pairs, epsilon, kappa, flags.looks)
                 rows.append(measured.row())
-                if epsilon == EPSILONS[0]:
+                if epsilon == flags.epsilons[0]:
                     with_counts.append(measured.row_with_counts())
     yield table([*heads, "look", "missing", "its"], rows)
     yield (
-        f"With counts, at epsilon = {EPSILONS[0]:g}: names, and the mean error of a count carried "
-        "to all records, beside noisy counts at kappa, where both name a partition.\n"
+        f"With counts, at epsilon = {flags.epsilons[0]:g}: names, and the mean error of a count "
+        "carried to all records, beside noisy counts at kappa, where both name a partition.\n"
     )
     heads = ["records", "epsilon", "kappa", "names", "with counts", "kept", "error"]
     yield table([*heads, "of noisy counts"], with_counts)
@@ -227,6 +232,8 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
 def main() -> None:
     parser = page_parser("looks", __doc__)
     parser.add_argument("--looks", type=int, default=6)
+    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
+    parser.add_argument("--records", nargs="+", default=[""], help="parts of names of files")
     parser.add_argument("--pairs", type=pathlib.Path, metavar="DIR", help="more .csv.gz files")
     flags = parser.parse_args()
     write_page(flags.output / "looks.md", report(flags))
