@@ -25,7 +25,7 @@ from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.releases import ListAndNamesSpec, ListSpec, NamesSpec
-from dp_transforms.releases.names import check_column_names
+from dp_transforms.releases.names_files import check_column_names
 from dp_transforms.releases.writing import write_both
 from pipelines import job_flags
 from pipelines.command_line import JobParser, require, warn_of_delta

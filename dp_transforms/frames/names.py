@@ -26,7 +26,7 @@ from dp_transforms.releases import (
     Releases,
 )
 from dp_transforms.releases.base import Statement
-from dp_transforms.releases.names import (
+from dp_transforms.releases.names_files import (
     check_column_names,
     names_table,
     statement_with_types,

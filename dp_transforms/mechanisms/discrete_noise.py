@@ -44,6 +44,7 @@ RELATIVE_ERROR = 2.0**-43
 itself. That moves e**-s by 46 * 2**-51 for s <= 46, 1 - e**-s by 2**-51, and the normal tail by
 (s**2 + 1) * 2**-51 < 92 * 2**-51 for s <= 9.5."""
 _GUARD_BITS = 32
+_REACH_PRECISION = 96
 
 
 class IntegerNoise(ABC):
@@ -95,6 +96,10 @@ class IntegerNoise(ABC):
         """Encloses P[X = x], within about 2**-precision."""
         x = abs(x)
         return self.above(x - 1, precision + 2) - self.above(x, precision + 2)
+
+    def reach(self, failure: Fraction) -> int:
+        """Returns the smallest x >= 0 with P[X > x] <= failure: as likely the noise is below -x."""
+        return smallest_where(lambda x: bool(self.tail(x, _REACH_PRECISION).upper <= failure), 0)
 
     @abstractmethod
     def _guess(self, levels: FloatArray) -> IntArray:

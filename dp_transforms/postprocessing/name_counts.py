@@ -34,7 +34,6 @@ from scipy.special import gammaln, log_ndtr, ndtri
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Number, exact_fraction
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace, IntegerNoise
-from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
@@ -87,8 +86,8 @@ class CountNoise(ABC):
 
     def log_joint(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
         """Returns log P[Y = noisy, named | count], but for a constant; arrays broadcast."""
-        found = log_probability(self.noise, noisy - counts) + self.log_named(counts)
-        return np.where(counts >= self.least_count, found, -np.inf)
+        log = log_probability(self.noise, noisy - counts) + self.log_named(counts)
+        return np.where(counts >= self.least_count, log, -np.inf)
 
 
 @dataclass(frozen=True)
@@ -159,14 +158,9 @@ class CountsAfterSelection(CountNoise):
         exact = exact_fraction("confidence", confidence)
         if not 0 < exact < 1:
             raise ValueError(f"confidence must be between 0 and 1, got {confidence!r}")
-        reach = noise_reach(self.added, (1 - exact) / 2)
+        reach = self.added.reach((1 - exact) / 2)
         noisy = np.asarray(noisy, np.int64)
         return np.maximum(noisy - reach, 0), np.maximum(noisy + reach, 0)
-
-
-def noise_reach(noise: IntegerNoise, failure: Fraction) -> int:
-    """Returns the smallest x with P[X > x] <= failure, for symmetric noise X."""
-    return smallest_where(lambda x: bool(noise.tail(x, 96).upper <= failure), 0)
 
 
 def log_probability(noise: IntegerNoise, x: FloatArray) -> FloatArray:
@@ -198,7 +192,7 @@ def rank_deviation(bounded: FrequencyList) -> float:
 
 def noise_deviation(noise: IntegerNoise) -> float:
     """Returns about the standard deviation of noise."""
-    reach = noise_reach(noise, Fraction(1, 1000))
+    reach = noise.reach(Fraction(1, 1000))
     x = np.arange(-reach, reach + 1.0) if reach < 5000 else np.linspace(-reach, reach, 10_001)
     weights = np.exp(log_probability(noise, x))
     return math.sqrt(float(weights @ x**2 / weights.sum()))
@@ -330,7 +324,7 @@ class NameCounts:
     def _reach(self) -> float:
         """Returns how far a true count may be from a noisy one."""
         tail = Fraction(math.exp(_NEGLIGIBLE))
-        return float(noise_reach(self._noise.noise, tail) + 1)
+        return float(self._noise.noise.reach(tail) + 1)
 
     def means(self) -> FloatArray:
         """Returns the posterior mean of the users of each partition; it does not fall with the
@@ -463,8 +457,8 @@ class _Prior:
         self._users, self._variance = self._values + mean, np.maximum(variance, 0)
 
     def log_density(self, counts: FloatArray) -> FloatArray:
-        found: FloatArray = np.interp(counts, self._values, self._log_density)
-        return found
+        log: FloatArray = np.interp(counts, self._values, self._log_density)
+        return log
 
     def users_given(self, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
         users = np.interp(counts, self._values, self._users)
@@ -476,8 +470,8 @@ def _log_kernel(values: FloatArray, means: FloatArray, widths: FloatArray) -> Fl
     poisson = values * np.log(means) - means - gammaln(values + 1)
     variance = means + widths**2
     normal = -((values - means) ** 2) / (2 * variance) - np.log(2 * math.pi * variance) / 2
-    found: FloatArray = np.where(widths < _WIDE * np.sqrt(means), poisson, normal)
-    return found
+    log: FloatArray = np.where(widths < _WIDE * np.sqrt(means), poisson, normal)
+    return log
 
 
 _NOTHING_DROPPED = DegreeSurvey(np.ones(1), np.ones((1, 1)), np.ones(1), 10**6, math.inf)

@@ -124,6 +124,6 @@ def _rounds(strategy: WeightedStrategy) -> Iterator[set[KeepDistribution]]:
 def _dropped_in_round(
     strategy: WeightedStrategy, distribution: KeepDistribution, users: int
 ) -> Any:
-    hidden = (strategy.pre_threshold - 1) * distribution.step(1)
-    least = users * distribution.step(strategy.max_partitions_per_user) - hidden
+    least = users * distribution.step(strategy.max_partitions_per_user)
+    least -= strategy.taken_off(distribution)
     return distribution.drop_enclosure(max(0, least), _PRECISION).rational().upper

@@ -11,7 +11,8 @@ from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import LIST_DIRECTORY, PARTITIONS_DIRECTORY
 from dp_transforms.releases.base import Statement, Tables
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
-from dp_transforms.releases.names import NamesRelease, NamesSpec, name_tables, names_table
+from dp_transforms.releases.names import NamesRelease, NamesSpec
+from dp_transforms.releases.names_files import name_tables, names_table
 from dp_transforms.releases.tables import publish
 
 if TYPE_CHECKING:

@@ -1,37 +1,24 @@
 """Answers about names: the users of each, what is not named, and how much is missing.
 
 All is computed from releases alone: the names, perhaps a list and a survey of degrees of the same
-records. ``postprocessing.name_counts`` estimates users, ``postprocessing.dropped_users`` and
-``postprocessing.unnamed`` prove intervals.
+records. ``name_estimates`` has the users of named partitions, ``postprocessing.unnamed`` those of
+others.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from dp_transforms.files.filenames import COUNTS
-from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import positive_integer
-from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace, IntegerNoise
 from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
-from dp_transforms.mechanisms.selection import (
-    MeasuredSelection,
-    NoisyCountStrategy,
-    SelectionStrategy,
-    make_strategy,
-)
-from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
-from dp_transforms.mechanisms.selection.rounds import RoundPlan
-from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.dropped_users import DroppedUsers
 from dp_transforms.postprocessing.estimates import (
@@ -40,23 +27,14 @@ from dp_transforms.postprocessing.estimates import (
     around,
     failure_probability,
 )
-from dp_transforms.postprocessing.unnamed import UnnamedBound, most_unnamed_users
-from dp_transforms.releases.all_records import AllRecordsRelease, decoded_survey
+from dp_transforms.releases.all_records import AllRecordsRelease
 from dp_transforms.releases.frequency_list import ListRelease
+from dp_transforms.releases.name_estimates import NameEstimates
+from dp_transforms.releases.name_statements import NOT_NAMED, ROUNDS, unnamed_bound
 from dp_transforms.reports.phrases import drops_records, some
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from dp_transforms.postprocessing.name_counts import CountModel, CountNoise
     from dp_transforms.releases.names import NamesRelease
-
-USERS = ("users", "low", "high")
-"""The last columns of a table of names with estimates."""
-COUNT_NOISE = "count_noise"
-"""The entry of a statement about the noise of counts that were made after the selection."""
-NOT_NAMED = "not_named"
-"""The entry of a statement about partitions that were not named."""
 
 
 @dataclass(frozen=True)
@@ -117,52 +95,8 @@ class Missing(NamedTuple):
     share: Estimate
 
 
-def strategy_of(statement: Mapping[str, Any]) -> SelectionStrategy | None:
-    """Returns the strategy of a privacy.json; None if this version of the library does not make
-    one with the same description, so that nothing can be said of its probabilities."""
-    replaces = statement.get("neighbours", "").startswith("replace")
-    options = {
-        "max_partitions_per_user": statement["max_partitions_per_user"],
-        "pre_threshold": statement["pre_threshold"],
-        "neighbours": REPLACE if replaces else ADD_OR_REMOVE,
-    }
-    if "composition" in statement:
-        options["composition"] = statement["composition"]
-    epsilon, delta = (Fraction(statement[f"{name}_exact"]) for name in ("epsilon", "delta"))
-    with contextlib.suppress(ValueError, TypeError, KeyError):
-        strategy = make_strategy(statement["strategy"], epsilon, delta, **options)
-        described = strategy.describe()
-        described.pop("neighbours")
-        if any(statement.get(name) != value for name, value in described.items()):
-            return None
-        plan = statement.get("plan")
-        if not isinstance(strategy, MeasuredSelection) or plan is None:
-            return strategy
-        parts = {name: plan[name] for name in RoundPlan._fields}
-        return strategy.planned(
-            RoundPlan(**parts | {"counts_share": Fraction(plan["counts_share"])})
-        )
-    return None
-
-
-def unnamed_entries(strategy: SelectionStrategy, bounded_before: bool) -> Mapping[str, Any]:
-    """Returns the entries of a statement about partitions that the strategy does not name."""
-    bound = most_unnamed_users(strategy, bounded_before=bounded_before)
-    if bound.users is None:
-        return {}
-    entry: dict[str, Any] = {"users_at_most": bound.users, "confidence": CONFIDENCE}
-    if bound.of_at_most is not None:
-        entry["of_users_with_at_most"] = bound.of_at_most
-    return {NOT_NAMED: entry}
-
-
-class NameAnswers:
+class NameAnswers(NameEstimates):
     """Answers of a release of names, see ``NamesRelease``."""
-
-    names: pa.Table
-    statement: Mapping[str, Any]
-    frequency_list: ListRelease | None
-    degrees: ReleasedDegrees | None
 
     def beside(
         self, frequency_list: ListRelease, degrees: ReleasedDegrees | None = None
@@ -218,168 +152,6 @@ class NameAnswers:
             raised.frequencies, raised.multiplicities, before.mechanism, before.coordinates
         )
         return dataclasses.replace(released, released=with_coordinates, named=named)
-
-    # Which records the numbers are about.
-
-    @property
-    def _drops(self) -> bool:
-        """Tells whether bounding may have dropped records, as far as the statement says."""
-        return drops_records(self.statement)
-
-    @property
-    def _survey(self) -> ReleasedDegrees | None:
-        """Returns the degrees of users in all records, if they are known."""
-        if self.degrees is not None:
-            return self.degrees
-        if isinstance(self.frequency_list, AllRecordsRelease):
-            return self.frequency_list.degrees
-        return None
-
-    @property
-    def is_about_all_records(self) -> bool:
-        """Tells whether the estimated users are those in all records, rather than those whose
-        records count after bounding."""
-        return not self._drops or self._survey is not None
-
-    @cached_property
-    def _counted(self) -> Mapping[str, Any] | None:
-        """Returns what the statement says of counts that were made after the selection."""
-        entry: Mapping[str, Any] | None = self.statement.get(COUNT_NOISE)
-        return entry
-
-    @property
-    def _bound_of_counts(self) -> int:
-        """Returns how many partitions of a user count in the noisy counts."""
-        entry = self._counted if self._counted is not None else self.statement
-        return int(entry["max_partitions_per_user"])
-
-    # The users of named partitions.
-
-    @cached_property
-    def _noise(self) -> CountNoise | None:
-        """Returns how the noisy counts came about; None if it is not known."""
-        if not self.statement["noisy_counts"] or "public_partitions" in self.statement:
-            return None
-        from dp_transforms.postprocessing.name_counts import (
-            CountsAfterSelection,
-            ThresholdedCounts,
-        )
-
-        if self._counted is not None:
-            if "sigma2_exact" in self._counted:
-                noise: IntegerNoise = RoundedGaussian(Fraction(self._counted["sigma2_exact"]))
-            else:
-                noise = DiscreteLaplace(Fraction(self._counted["scale_exact"]))
-            return CountsAfterSelection(noise)
-        strategy = strategy_of(self.statement)
-        return ThresholdedCounts(strategy) if isinstance(strategy, NoisyCountStrategy) else None
-
-    @cached_property
-    def _model(self) -> CountModel | None:
-        """Returns the model of the true numbers of users; None if nothing is known beyond the noisy
-        counts."""
-        from dp_transforms.postprocessing.name_counts import CountModel, Thinning
-
-        released, survey = self.frequency_list, self._survey
-        thins = self._drops and survey is not None
-        if released is None:
-            # Which part of the records counts hangs on what else was named, which a list tells.
-            if not thins or self._counted is not None:
-                return None
-            thinning = Thinning(decoded_survey(survey), self._bound_of_counts)
-            return CountModel.without_list(float(self._noisy.max(initial=0)), thinning)
-        bounded = released.bounded if isinstance(released, AllRecordsRelease) else released
-        if not len(bounded.released):
-            # As noise may leave it. It tells nothing of the numbers of users.
-            return None
-        of_list = int(released.statement["max_partitions_per_user"])
-        same = of_list == self._bound_of_counts and self._counted is None
-        if not thins:
-            # Then both are about the same records.
-            return CountModel.of_list(bounded.released, of_list) if same else None
-        decoded, named = decoded_survey(survey), None
-        if same:
-            return CountModel.of_list(bounded.released, of_list, decoded)
-        if self._counted is not None:
-            # The named partitions are about the largest.
-            named = self._list_of_counts.at_ranks(np.arange(1, len(self) + 1))
-        thinning = Thinning(decoded, self._bound_of_counts, named)
-        return CountModel.of_list(bounded.released, of_list, decoded, thinning)
-
-    @property
-    def _noisy(self) -> IntArray:
-        noisy: IntArray = self.names[COUNTS[0]].to_numpy().astype(np.int64)
-        return noisy
-
-    @property
-    def has_estimates(self) -> bool:
-        """Tells whether more than noisy counts is known of the users of each name."""
-        return self._table is not None
-
-    def _proved(self, confidence: float) -> tuple[IntArray, FloatArray]:
-        """Returns the ends of proved intervals, each with this confidence given that its partition
-        is named."""
-        noise = self._noise
-        assert noise is not None
-        failure = failure_probability(confidence)
-        low, high = noise.intervals(self._noisy, confidence)
-        if self._drops and self._survey is not None:
-            # Half of what the upper end may fail is for the noise, a quarter for the degrees, and a
-            # quarter for the random choice of what counts.
-            _, high = noise.intervals(self._noisy, 1 - failure / 2)
-            dropped = DroppedUsers(self._survey, self._bound_of_counts, failure / 8)
-            return np.maximum(low, 1), np.maximum(dropped.most_users(high, failure / 8), 1)
-        return np.maximum(low, 1), np.maximum(high, 1).astype(float)
-
-    @cached_property
-    def _table(self) -> tuple[IntArray, IntArray, FloatArray] | None:
-        """Returns the estimates and both ends of their intervals; None if there are none."""
-        if self._noise is None or self._model is None:
-            return None
-        from dp_transforms.postprocessing.name_counts import (
-            NameCounts,
-            agreeing,
-            noise_deviation,
-        )
-
-        means = NameCounts(self._noisy, self._noise, self._model).means()
-        low, high = self._proved(CONFIDENCE)
-        if self.frequency_list is None:
-            users = np.clip(np.rint(means), low, np.minimum(high, 2.0**53)).astype(np.int64)
-        else:
-            better = self._model.deviation < noise_deviation(self._noise.noise)
-            users, _ = agreeing(means, low, high, self._list_of_counts, better)
-        return users, low, high
-
-    @cached_property
-    def _list_of_counts(self) -> FrequencyList:
-        """Returns the list of the records that the estimates are about."""
-        released, survey = self.frequency_list, self._survey
-        assert released is not None
-        if isinstance(released, AllRecordsRelease):
-            return released.released if self._drops else released.bounded.released
-        if not self._drops or survey is None:
-            return released.released
-        from dp_transforms.postprocessing.all_records import estimate_all_records
-
-        kappa = int(released.statement["max_partitions_per_user"])
-        return estimate_all_records(released.released, kappa, decoded_survey(survey))
-
-    def model_intervals(self, confidence: float = CONFIDENCE) -> tuple[FloatArray, FloatArray]:
-        """Returns ends of intervals of the model for the users of each name, in the order of the
-        table: shorter than the proved ones, and as good as the model.
-
-        Raises:
-          ValueError: there are no estimates, see ``has_estimates``.
-        """
-        if self._noise is None or self._model is None:
-            raise ValueError(
-                "there are no estimates of users: they need noisy counts, and a list or a survey "
-                "of the same records"
-            )
-        from dp_transforms.postprocessing.name_counts import NameCounts
-
-        return NameCounts(self._noisy, self._noise, self._model).model_intervals(confidence)
 
     # The names as a collection.
 
@@ -451,7 +223,7 @@ class NameAnswers:
         failure = failure_probability(confidence)
         survey = self._survey
         if self._drops and survey is not None:
-            bound = self._unnamed_bound(1 - failure / 2)
+            bound = unnamed_bound(self.statement, 1 - failure / 2)
             if bound.users is None:
                 return NameCount(False, None, 0, math.inf, "all", confidence)
             kept = self.statement["max_partitions_per_user"]
@@ -462,25 +234,12 @@ class NameAnswers:
             else:
                 (high,) = dropped.most_users(np.array([bound.users]), failure / 4).tolist()
             return NameCount(False, None, 0, high, "all", confidence)
-        bound = self._unnamed_bound(confidence)
+        bound = unnamed_bound(self.statement, confidence)
         of: str | int = "count" if self._drops else "all"
         if bound.of_at_most is not None:
             of = bound.of_at_most
         high = math.inf if bound.users is None else bound.users
         return NameCount(False, None, 0, high, of, confidence)
-
-    def _unnamed_bound(self, confidence: float) -> UnnamedBound:
-        entry = self.statement.get(NOT_NAMED)
-        if entry is not None and entry["confidence"] == confidence:
-            return UnnamedBound(entry["users_at_most"], entry.get("of_users_with_at_most"))
-        strategy = strategy_of(self.statement)
-        if strategy is None:
-            return UnnamedBound(None)
-        # A plan may let fewer partitions count than users were bounded to.
-        before = "in each round" not in self.statement["max_partitions_per_user_is"] and (
-            strategy.max_partitions_per_user == self.statement["max_partitions_per_user"]
-        )
-        return most_unnamed_users(strategy, confidence, bounded_before=before)
 
     def missing(self, confidence: float = CONFIDENCE) -> Missing | None:
         """Tells how much the partitions hold that are not named, by the list beside the names; None
@@ -541,7 +300,3 @@ class NameAnswers:
                 f"contributions: {missing.share}"
             )
         return lines
-
-
-ROUNDS = ("renyi_rounds", "measured")
-"""Strategies that take seconds to make anew: what is not named is said if the statement says it."""

@@ -35,13 +35,8 @@ from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanis
 from dp_transforms.releases.base import ReleasedTables, ReleaseSpec, Statement
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
 from dp_transforms.releases.lists import list_tables
-from dp_transforms.releases.names import (
-    NamesRelease,
-    NamesSpec,
-    name_tables,
-    names_table,
-    statement_with_types,
-)
+from dp_transforms.releases.names import NamesRelease, NamesSpec
+from dp_transforms.releases.names_files import name_tables, names_table, statement_with_types
 from dp_transforms.releases.series import Releases
 
 if TYPE_CHECKING:

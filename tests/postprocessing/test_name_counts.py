@@ -170,3 +170,15 @@ def test_names_and_a_list_do_not_contradict_each_other(listed, names):
     needed = np.maximum(low, 1)[::-1]
     if (needed <= listed.at_ranks(np.arange(1, len(users) + 1))).all():
         assert raised == listed
+
+
+def test_no_names_have_no_estimates():
+    none, noise = np.array([], np.int64), ThresholdedCounts(LaplaceSelection(1, 1e-5))
+    model = CountModel.of_list(FrequencyList([3, 1], [1, 2]), kappa=1)
+    counts = NameCounts(none, noise, model)
+    assert (
+        counts.means().shape == (0,)
+        and [end.shape for end in counts.model_intervals()] == [(0,)] * 2
+    )
+    users, unchanged = agreeing(counts.means(), none, none.astype(float), FrequencyList([3], [1]))
+    assert len(users) == 0 and list(unchanged) == [(3, 1)]

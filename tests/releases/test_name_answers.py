@@ -6,7 +6,8 @@ import pytest
 import dp_transforms as dp
 from dp_transforms.files.filenames import NAMED_USERS_FILE
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
-from dp_transforms.releases.name_answers import NameCount, strategy_of
+from dp_transforms.releases.name_answers import NameCount
+from dp_transforms.releases.name_statements import strategy_of
 from tests.postprocessing.test_all_records import random_pairs
 from tests.tapes import InsecureSeededTape
 

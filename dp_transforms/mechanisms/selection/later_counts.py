@@ -31,12 +31,9 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import IntArray, WordArray
 from dp_transforms.mechanisms.decimals import decimal_text
 from dp_transforms.mechanisms.discrete_noise import Extend
-from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
-
-_PRECISION = 96
 
 
 @dataclass(frozen=True)
@@ -76,12 +73,7 @@ class LaterCounts:
     @cached_property
     def reach(self) -> int:
         """Returns the smallest q such that noise is beyond -q or q with at most 5%."""
-        rare = (1 - CONFIDENCE) / 2
-
-        def is_rare(q: int) -> bool:
-            return bool(self.noise.tail(q, _PRECISION).upper <= rare)
-
-        return smallest_where(is_rare, 0)
+        return self.noise.reach((1 - CONFIDENCE) / 2)
 
     def intervals(self, noisy: IntArray) -> tuple[IntArray, IntArray]:
         """Returns the ends of 95% intervals for numbers of users, each by itself: the noise does

@@ -177,7 +177,7 @@ class MeasuredSelection(WeightedStrategy):
         # to it: where it is possible, all are.
         steepest = max(SCHEDULES, key=lambda schedule: schedule[1])
         share = max(COUNT_SHARES) * self.counted
-        _ = self._budget_after(LEVELS - 1).calibration(*steepest, share).candidates
+        _ = self.budget_after(LEVELS - 1).calibration(*steepest, share).candidates
 
     @property
     def most_rounds(self) -> int:
@@ -196,7 +196,7 @@ class MeasuredSelection(WeightedStrategy):
 
     def planned(self, plan: RoundPlan) -> WeightedStrategy:
         """Returns the rounds of a plan, with the budget that its look leaves."""
-        return self._budget_after(plan.look).strategy(plan)
+        return self.budget_after(plan.look).strategy(plan)
 
     def choose(self, degrees: Sequence[int], tails: Sequence[int], tape: RandomTape) -> Choice:
         """Adds a tape's noise to the cells of a look, less and less of it until ``considered`` says
@@ -241,7 +241,7 @@ class MeasuredSelection(WeightedStrategy):
     def considered(self, look: Look, level: int) -> tuple[Choice, bool]:
         """Returns the choice that follows from noisy numbers, and whether knowing the population is
         worth less than a refinement, see the module: functions of these alone."""
-        search = PlanSearch(self._budget_after(level), populations_behind(look))
+        search = PlanSearch(self.budget_after(level), populations_behind(look))
         comparison = search.compare(self.counted)
         choice = Choice(look, comparison.compared, comparison.chosen)
         now, then = (self.look_epsilon(at) / Fraction(self.epsilon) for at in (level, level + 1))
@@ -250,7 +250,7 @@ class MeasuredSelection(WeightedStrategy):
 
     def choice_for(self, population: Population) -> Choice:
         """Returns the choice for a population that is known."""
-        comparison = PlanSearch(self._budget_after(0), [population]).compare(self.counted)
+        comparison = PlanSearch(self.budget_after(0), [population]).compare(self.counted)
         return Choice(Look((), (), (), (0.0, 0.0)), comparison.compared, comparison.chosen)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
@@ -275,7 +275,7 @@ class MeasuredSelection(WeightedStrategy):
         """Returns the part of epsilon that the look of a level spends."""
         return FIRST_LOOK * (1 << level) * Fraction(self.epsilon)
 
-    def _budget_after(self, level: int) -> PlanBudget:
+    def budget_after(self, level: int) -> PlanBudget:
         """Returns the budget that the look of a level leaves."""
         left = ExactNumber(Fraction(self.epsilon) - self.look_epsilon(level))
         rest = self.max_partitions_per_user, self.pre_threshold, self.neighbours

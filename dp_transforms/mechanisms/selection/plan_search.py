@@ -140,7 +140,7 @@ class PlanSearch:
 
     def _taken(self, with_counts: Sequence[Compared], enough: float) -> Compared:
         """Returns the plan to take of those with counts, which come in the order of their worth."""
-        (most,) = (_error(row) for row in with_counts if row.plan == self._by_counts)
+        (most,) = (_error(row) for row in with_counts if row.plan == plan_by_counts(self._budget))
         precise = next(row for row in with_counts if _error(row) <= most)
         if precise.worth >= enough:
             return precise
@@ -206,7 +206,7 @@ class PlanSearch:
         everything = np.ones(len(population.sizes))
         # Errors are compared where noisy counts at kappa would show a partition too: plans that
         # name more do not lose by what they alone name.
-        by_counts = self._by_counts
+        by_counts = plan_by_counts(self._budget)
         in_both = named * self._prediction(0, by_counts).named
         if in_both.sum() >= 1:
             named = in_both
@@ -237,12 +237,6 @@ class PlanSearch:
                 variance = float(LaterCounts(counts_budget(budgets, share), counted).sigma2)
                 kept = kept_share(population, self._prediction(0, plan).named, counted)
                 yield row(plan._replace(counted=counted), names, error(variance, kept))
-
-    @property
-    def _by_counts(self) -> RoundPlan:
-        """Returns the plan of noisy counts at kappa."""
-        largest = self._possible_partitions[-1]
-        return RoundPlan(largest, by=_noisy_strategy(largest).name, look=self._budget.look)
 
     @cached_property
     def _possible_partitions(self) -> tuple[int, ...]:
@@ -284,6 +278,12 @@ def _about_rounds(budget: PlanBudget, plan: RoundPlan) -> tuple[Round, ...]:
         of_budget(of_round, plan.partitions, root, shared_order=index > 0)
         for index, (of_round, root) in enumerate(zip(budgets, roots, strict=True))
     )
+
+
+def plan_by_counts(budget: PlanBudget) -> RoundPlan:
+    """Returns the plan of noisy counts at kappa."""
+    kappa = budget.max_partitions_per_user
+    return RoundPlan(kappa, by=_noisy_strategy(kappa).name, look=budget.look)
 
 
 def _noisy_strategy(partitions: int) -> type[NoisyCountStrategy]:

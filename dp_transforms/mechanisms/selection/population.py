@@ -254,13 +254,13 @@ def _density(
         gradient = change.T @ (off * precision) - weighted @ bent
         step = np.linalg.solve(hessian + damping * np.eye(len(t)), gradient)
         there = t + np.clip(step, -2, 2)
-        found = loss(there)
-        if found > least:
+        loss_there = loss(there)
+        if loss_there > least:
             damping *= 4
             if damping > 1e9:
                 break
             continue
-        gain, t, least = least - found, there, found
+        gain, t, least = least - loss_there, there, loss_there
         damping = max(damping / 3, 1e-6)
         if gain < 1e-6:
             break

@@ -141,11 +141,11 @@ class WeightedStrategy(SelectionStrategy):
           named: see ``weights``.
         """
         distribution = self.round_after(index, named)
-        beyond = np.maximum(sums - self._taken_off(distribution), 0)
+        beyond = np.maximum(sums - self.taken_off(distribution), 0)
         beyond[users < self.pre_threshold] = 0
         return distribution.decide(beyond, words, extend)
 
-    def _taken_off(self, distribution: KeepDistribution) -> int:
+    def taken_off(self, distribution: KeepDistribution) -> int:
         """Returns the most that the users before the pre-threshold could give: the user who
         completes it then decides as a partition's first user does without one."""
         return (self.pre_threshold - 1) * distribution.step(1)
@@ -157,7 +157,7 @@ class WeightedStrategy(SelectionStrategy):
         for index in range(len(self.rounds)):
             distribution = self.round_after(index, 0)
             smallest_sum = users * distribution.step(self.max_partitions_per_user)
-            beyond = max(0, smallest_sum - self._taken_off(distribution))
+            beyond = max(0, smallest_sum - self.taken_off(distribution))
             drop *= distribution.drop_enclosure(beyond, precision + 8).rational()
         return 1 - drop
 

@@ -1,0 +1,243 @@
+"""Counts the names of ``auto``, by what its looks see, beside published strategies.
+
+    python -m benchmarks.looks [--looks=6] [--epsilons 1 0.25 4] [--records NAME ...] [--pairs=DIR]
+        [--output=benchmarks/results]
+
+writes looks.md. Records are those of benchmarks/data, and CSV files with the header ``user,item``
+of DIR. The last round of each strategy is not drawn: the page has its expected names, and so a few
+runs tell what otherwise takes many. Looks are drawn, since one that misleads costs many names.
+Probabilities are computed with floats here. PRIVATE evaluation: it needs the true numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from benchmarks.harness import numbered_tapes, page_parser, write_page
+from benchmarks.partition_selection import DATA, DELTA, KAPPAS, amount, table, user_items
+from benchmarks.selection_strategies import (
+    SipsSelection,
+    WeightedDistribution,
+    WeightedGaussianSelection,
+)
+from dp_transforms.mechanisms.selection import CountStrategy, MeasuredSelection, OptimalSelection
+from dp_transforms.mechanisms.selection.plan_search import plan_by_counts
+from dp_transforms.mechanisms.selection.planned_rounds import SingleRound, noise_variance
+from dp_transforms.mechanisms.selection.population import degree_cells, tail_cells
+from dp_transforms.mechanisms.selection.rounds import RoundPlan
+
+EPSILONS = (1, 0.25, 4)
+RUNS = 2
+"""Runs of a strategy or plan, over which expectations are averaged."""
+PEERS: tuple[Any, ...] = (OptimalSelection, WeightedGaussianSelection, SipsSelection)
+Keep = Callable[[Any], Any]
+
+
+class Named(NamedTuple):
+    """The expected number of named partitions, their share of all records, and the probability of
+    each partition."""
+
+    names: float
+    records: float
+    each: Any
+
+
+class Pairs:
+    """The private pairs of a file, sorted by user."""
+
+    def __init__(self, path: pathlib.Path):
+        self.name = path.name.split(".")[0].removeprefix("git_").replace("_", " ")
+        pairs = user_items(path)
+        users = np.unique(pairs["user"].to_numpy(), return_inverse=True)[1]
+        items = np.unique(pairs["partition"].to_numpy(), return_inverse=True)[1]
+        order = np.argsort(users, kind="stable")
+        self.users, self.items = users[order], items[order]
+        self.degrees, self.sizes = np.bincount(users), np.bincount(items)
+
+    def look_cells(self, strategy: MeasuredSelection, random: np.random.Generator) -> Any:
+        """The cells of a look, without noise."""
+        starts = np.cumsum(self.degrees) - self.degrees
+        one_each = starts + (random.random(len(starts)) * self.degrees).astype(np.int64)
+        counts = np.bincount(self.items[one_each])
+        cells = degree_cells(self.degrees, strategy.edges), tail_cells(counts[counts > 0])
+        return [of_list.tolist() for of_list in cells]
+
+    def bounded(self, among: Any, most: int, order: Any) -> tuple[Any, Any, Any]:
+        """Users and items of pairs of some partitions, at most so many of each user and those of
+        the lowest order, and how many each user has among them."""
+        is_among = among[self.items]
+        users, items = self.users[is_among], self.items[is_among]
+        degrees = np.bincount(users, minlength=len(self.degrees))
+        by_user = np.lexsort((order[is_among], users))
+        starts = np.cumsum(degrees) - degrees
+        kept = by_user[np.arange(len(users)) - starts[users] < most]
+        return users[kept], items[kept], np.minimum(degrees, most)
+
+    def named(self, strategy: Any, random: np.random.Generator) -> Named:
+        """What a strategy names: all but the last of its rounds are drawn."""
+        left, each = np.ones(len(self.sizes), bool), np.zeros(len(self.sizes))
+        strategy = strategy.single if isinstance(strategy, SingleRound) else strategy
+        by_counts = isinstance(strategy, CountStrategy)
+        last = 0 if by_counts else strategy.most_rounds - 1
+        for index in range(last + 1):
+            order = random.random(len(self.users))
+            if not by_counts and strategy.shared_order(index):
+                order = random.random(len(self.sizes))[self.items]
+            users, items, has = self.bounded(left, strategy.max_partitions_per_user, order)
+            earlier = int((~left).sum())
+            if by_counts:
+                keep, weights = keep_of(strategy.distribution), np.ones(len(has))
+            else:
+                keep = keep_of(strategy.round_after(index, earlier))
+                weights = strategy.weights(index, np.maximum(has, 1), earlier)
+            sums = np.bincount(items, weights[users], minlength=len(self.sizes))
+            probabilities = np.where(left, keep(sums), 0)
+            if index == last:
+                each = np.where(left, probabilities, 1)
+            else:
+                left &= random.random(len(left)) >= probabilities
+        return Named(float(each.sum()), float(each @ self.sizes / self.sizes.sum()), each)
+
+    def count_errors(
+        self, variance: float, most: int, among: Any, random: np.random.Generator
+    ) -> Any:
+        """Errors of noisy counts of bounded records, carried to all of them."""
+        users, items, _ = self.bounded(among, most, random.random(len(self.users)))
+        kept = len(users) / max(among[self.items].sum(), 1)
+        counts = np.bincount(items, minlength=len(self.sizes))
+        noisy = counts + math.sqrt(variance) * random.standard_normal(len(counts))
+        return np.abs(noisy / kept - self.sizes)
+
+
+def keep_of(distribution: Any) -> Keep:
+    """The keep probabilities of sums of weights, interpolated."""
+    if isinstance(distribution, WeightedDistribution):
+        sigma, threshold = math.sqrt(float(distribution.sigma2)), float(distribution.threshold)
+        return lambda sums: np.where(sums >= 1, ndtr((sums - threshold) / sigma), 0)
+    last = distribution.reach
+    if last is None:
+        return np.zeros_like
+    few = np.arange(min(last, 300) + 1)
+    places = np.unique(np.concatenate([few, np.linspace(0, last, 300).astype(np.int64)]))
+    kept = [distribution.keep_probability(int(place)) if place else 0.0 for place in places]
+    return lambda sums: np.interp(sums, places, kept)
+
+
+class Measured:
+    """What strategies name of some pairs, at one epsilon and kappa."""
+
+    def __init__(self, pairs: Pairs, epsilon: float, kappa: int, looks: int):
+        self._pairs, self._random = pairs, np.random.default_rng(1)
+        self._plans: dict[RoundPlan, Named] = {}
+        self._arguments = epsilon, DELTA, kappa
+        self.label = [pairs.name, f"{epsilon:g}", str(kappa)]
+        print(*self.label, flush=True)
+        peers = {kind.name: self._mean(kind(*self._arguments)) for kind in PEERS}
+        self.best = max(peers, key=lambda name: peers[name].names)
+        self.of_best = peers[self.best]
+        strategy, tapes = MeasuredSelection(*self._arguments), numbered_tapes()
+        cells = [pairs.look_cells(strategy, self._random) for _ in range(looks)]
+        self._looks = [(of_look, next(tapes)) for of_look in cells]
+        self.chosen = [strategy.choose(*cells, tape).plan for cells, tape in self._looks]
+        self.named = [self._of_plan(strategy, plan) for plan in self.chosen]
+
+    def _mean(self, strategy: Any) -> Named:
+        runs = [self._pairs.named(strategy, self._random) for _ in range(RUNS)]
+        return Named(*(np.mean(column, axis=0) for column in zip(*runs, strict=True)))
+
+    def _of_plan(self, strategy: MeasuredSelection, plan: RoundPlan) -> Named:
+        if plan not in self._plans:
+            self._plans[plan] = self._mean(strategy.planned(plan))
+        return self._plans[plan]
+
+    def row(self) -> list[str]:
+        """Names, beside the best published strategy, and the share of records that they hold."""
+        names = [named.names for named in self.named]
+        ratios = [number / max(self.of_best.names, 1e-9) for number in names]
+        cost = np.mean([2**plan.look / 256 for plan in self.chosen])
+        missing = [1 - np.mean([named.records for named in self.named]), 1 - self.of_best.records]
+        numbers = [amount(self.of_best.names), amount(float(np.mean(names)))]
+        shown = [f"{np.mean(ratios):.2f}", f"{min(ratios):.2f}", f"{cost:.1%}"]
+        return [*self.label, self.best, *numbers, *shown, *(f"{part:.3f}" for part in missing)]
+
+    def row_with_counts(self) -> list[str]:
+        """Names that are kept with counts, and errors of these where noisy counts at kappa name a
+        partition too."""
+        strategy, rows = MeasuredSelection(*self._arguments, counted=True), []
+        for (cells, tape), without in zip(self._looks, self.named, strict=True):
+            choice = strategy.choose(*cells, tape)
+            plan, named = choice.plan, self._of_plan(strategy, choice.plan)
+            budget = strategy.budget_after(plan.look)
+            by_counts = plan_by_counts(budget)
+            both = named.each * self._of_plan(strategy, by_counts).each
+            everything = np.ones(len(both), bool)
+            of_counts = noise_variance(budget.single(by_counts)), by_counts.partitions, everything
+            later = strategy.planned(plan).later_counts
+            if later is not None:
+                is_named = self._random.random(len(both)) < named.each
+                both, mine = both * is_named, (float(later.sigma2), later.partitions, is_named)
+            else:
+                mine = noise_variance(budget.single(plan)), plan.partitions, everything
+            errors = [self._pairs.count_errors(*how, self._random) for how in (mine, of_counts)]
+            mean = [float(both @ error / max(both.sum(), 1e-9)) for error in errors]
+            rows.append([without.names, named.names, *mean])
+        before, after, mine_error, counts_error = np.mean(rows, axis=0)
+        kept = f"{after / max(before, 1e-9):.2f}"
+        errors = [f"{error:,.1f}" for error in (mine_error, counts_error)]
+        return [*self.label, amount(before), amount(after), kept, *errors]
+
+
+def report(flags: argparse.Namespace) -> Iterator[str]:
+    """The lines of the page."""
+    files = sorted(DATA.glob("*.csv.gz"))
+    files += sorted(flags.pairs.glob("*.csv.gz")) if flags.pairs else []
+    files = [path for path in files if any(part in path.name for part in flags.records)]
+    more = f" --looks={flags.looks} --epsilons {' '.join(f'{part:g}' for part in flags.epsilons)}"
+    more += f" --records {' '.join(flags.records)}" if any(flags.records) else ""
+    more += " --pairs=DIR" if flags.pairs else ""
+    yield f"# Names by what a look tells\n\n`python -m benchmarks.looks{more}` writes this.\n"
+    yield (
+        f"Expected names at delta = {DELTA:g}, in the mean over {flags.looks} looks, beside the "
+        f"best of {', '.join(kind.name for kind in PEERS)} at the same epsilon, delta and kappa; "
+        "*least* is the ratio of the worst look, *look* the mean share of epsilon that looks cost, "
+        "*missing* the share of all records that partitions hold which are not named, of auto and "
+        "of the best published strategy.\n"
+    )
+    heads = ["records", "epsilon", "kappa", "best published", "it", "auto", "auto : it", "least"]
+    rows, with_counts = [], []
+    for path in files:
+        pairs = Pairs(path)
+        for epsilon in flags.epsilons:
+            for kappa in KAPPAS[::2]:
+                measured = Measured(pairs, epsilon, kappa, flags.looks)
+                rows.append(measured.row())
+                if epsilon == flags.epsilons[0]:
+                    with_counts.append(measured.row_with_counts())
+    yield table([*heads, "look", "missing", "its"], rows)
+    yield (
+        f"With counts, at epsilon = {flags.epsilons[0]:g}: names, and the mean error of a count "
+        "carried to all records, beside noisy counts at kappa, where both name a partition.\n"
+    )
+    heads = ["records", "epsilon", "kappa", "names", "with counts", "kept", "error"]
+    yield table([*heads, "of noisy counts"], with_counts)
+
+
+def main() -> None:
+    parser = page_parser("looks", __doc__)
+    parser.add_argument("--looks", type=int, default=6)
+    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
+    parser.add_argument("--records", nargs="+", default=[""], help="parts of names of files")
+    parser.add_argument("--pairs", type=pathlib.Path, metavar="DIR", help="more .csv.gz files")
+    flags = parser.parse_args()
+    write_page(flags.output / "looks.md", report(flags))
+
+
+if __name__ == "__main__":
+    main()

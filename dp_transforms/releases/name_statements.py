@@ -1,0 +1,79 @@
+"""Reads from a statement of names how they were selected, and what that proves of others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from dp_transforms.mechanisms.selection import (
+    MeasuredSelection,
+    SelectionStrategy,
+    make_strategy,
+)
+from dp_transforms.mechanisms.selection.rounds import RoundPlan
+from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
+from dp_transforms.postprocessing.estimates import CONFIDENCE
+from dp_transforms.postprocessing.unnamed import UnnamedBound, most_unnamed_users
+
+COUNT_NOISE = "count_noise"
+"""The entry of a statement about the noise of counts that were made after the selection."""
+NOT_NAMED = "not_named"
+"""The entry of a statement about partitions that were not named."""
+ROUNDS = ("renyi_rounds", "measured")
+"""Strategies that take seconds to make anew: what is not named is said if the statement says it."""
+
+
+def strategy_of(statement: Mapping[str, Any]) -> SelectionStrategy | None:
+    """Returns the strategy of a privacy.json; None if this version of the library does not make
+    one with the same description, so that nothing can be said of its probabilities."""
+    replaces = statement.get("neighbours", "").startswith("replace")
+    options = {
+        "max_partitions_per_user": statement["max_partitions_per_user"],
+        "pre_threshold": statement["pre_threshold"],
+        "neighbours": REPLACE if replaces else ADD_OR_REMOVE,
+    }
+    if "composition" in statement:
+        options["composition"] = statement["composition"]
+    epsilon, delta = (Fraction(statement[f"{name}_exact"]) for name in ("epsilon", "delta"))
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        strategy = make_strategy(statement["strategy"], epsilon, delta, **options)
+        described = strategy.describe()
+        described.pop("neighbours")
+        if any(statement.get(name) != value for name, value in described.items()):
+            return None
+        plan = statement.get("plan")
+        if not isinstance(strategy, MeasuredSelection) or plan is None:
+            return strategy
+        parts = {name: plan[name] for name in RoundPlan._fields}
+        return strategy.planned(
+            RoundPlan(**parts | {"counts_share": Fraction(plan["counts_share"])})
+        )
+    return None
+
+
+def unnamed_entries(strategy: SelectionStrategy, bounded_before: bool) -> Mapping[str, Any]:
+    """Returns the entries of a statement about partitions that the strategy does not name."""
+    bound = most_unnamed_users(strategy, bounded_before=bounded_before)
+    if bound.users is None:
+        return {}
+    entry: dict[str, Any] = {"users_at_most": bound.users, "confidence": CONFIDENCE}
+    if bound.of_at_most is not None:
+        entry["of_users_with_at_most"] = bound.of_at_most
+    return {NOT_NAMED: entry}
+
+
+def unnamed_bound(statement: Mapping[str, Any], confidence: float) -> UnnamedBound:
+    """Returns how many users a partition has at most that is not named, by a statement."""
+    entry = statement.get(NOT_NAMED)
+    if entry is not None and entry["confidence"] == confidence:
+        return UnnamedBound(entry["users_at_most"], entry.get("of_users_with_at_most"))
+    strategy = strategy_of(statement)
+    if strategy is None:
+        return UnnamedBound(None)
+    # A plan may let fewer partitions count than users were bounded to.
+    before = "in each round" not in statement["max_partitions_per_user_is"] and (
+        strategy.max_partitions_per_user == statement["max_partitions_per_user"]
+    )
+    return most_unnamed_users(strategy, confidence, bounded_before=before)
