@@ -56,13 +56,13 @@ class Limits:
 
     def __init__(self) -> None:
         # Replaced as a whole: if threads add at the same time, the limits of one may be lost.
-        self._found: tuple[pa.Array, Hashes] | None = None
+        self._known: tuple[pa.Array, Hashes] | None = None
 
     def of(self, owners: pa.Array) -> Hashes:
         """Returns the limits of distinct owners: uint64, shape (n,)."""
         limits = np.full(len(owners), _NO_LIMIT)
-        if self._found is not None and self._found[0].type == owners.type:
-            values, known = self._found
+        if self._known is not None and self._known[0].type == owners.type:
+            values, known = self._known
             rows = pc.index_in(owners, value_set=values)
             is_known = to_numpy(rows.is_valid().cast(pa.uint8())).view(bool)
             limits[is_known] = known[to_numpy(rows.drop_null())]
@@ -70,15 +70,15 @@ class Limits:
 
     def add(self, owners: pa.Array, limits: Hashes) -> None:
         """Adds limits of distinct owners, unless there are too many."""
-        if self._found is None:
-            self._found = owners.slice(0, 0), limits[:0]
-        values, known = self._found
+        if self._known is None:
+            self._known = owners.slice(0, 0), limits[:0]
+        values, known = self._known
         if values.type != owners.type or len(values) + len(owners) > _MOST_LIMITS:
             return
         groups = group(pa.concat_arrays([values, owners]))
         least = np.full(len(groups.values), _NO_LIMIT)
         np.minimum.at(least, groups.codes, np.concatenate([known, limits]))
-        self._found = groups.values, least
+        self._known = groups.values, least
 
 
 def distinct_pairs(

@@ -203,7 +203,7 @@ class Weights:
         self._count = count
         # The chains of products below lose a few bits an operation, and 1 - q**m loses log2(1/c).
         self._precision = precision + _GUARD_BITS
-        self._one, self._zero = (enclosed(value, self._precision) for value in (1, 0))
+        self._unit, self._zero = (enclosed(value, self._precision) for value in (1, 0))
         self._inverse_powers = self.powers(-1)
         parts = [decay.one_minus_power(i, self._precision) for i in range(1, count)]
         # q**i / (1 - q**i), the factor of the i-th move whichever run it is in.
@@ -235,7 +235,7 @@ class Weights:
         return list(map(mul, self.upward(length), self._inverse_powers))
 
     def _products(self, factors: Iterable[Enclosure]) -> list[Enclosure]:
-        return list(accumulate(factors, mul, initial=self._one))
+        return list(accumulate(factors, mul, initial=self._unit))
 
 
 def _ceil_of_scaled_exp(epsilon: Fraction, bits: int) -> int:

@@ -197,16 +197,16 @@ class _Bound:
         odds = down.log(gmpy2.mpq(kept) / (1 - gmpy2.mpq(kept)))
         self.first = int(gmpy2.floor(down.mul(odds, _UNIT)))
         """The largest log-odds of a partition that only such a user has."""
-        self._found = (_FIRST_PLACE, _FIRST_PLACE)
+        self._last_places = (_FIRST_PLACE, _FIRST_PLACE)
 
     def largest(self, low: int, high: int) -> int:
         """Returns the largest difference of ``_DIGITS`` bits that ``holds``; 0 if none does. The
         last two results tell where to begin the search; its result does not depend on them."""
-        before, last = self._found
+        before, last = self._last_places
         place = _largest_place(
             lambda place: self.holds(_with_digits(place), low, high), 2 * last - before
         )
-        self._found = last, place
+        self._last_places = last, place
         return _with_digits(place)
 
     def holds(self, difference: int, low: int, high: int) -> bool:
