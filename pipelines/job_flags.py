@@ -57,7 +57,7 @@ def epsilons(text: str) -> list[ExactNumber]:
     """Parses several of ``epsilon``, with commas in between.
 
     >>> epsilons("0.5,1")
-    [0.5, 1]
+    [0.5, 1.0]
     """
     return [epsilon(part) for part in text.split(",")]
 

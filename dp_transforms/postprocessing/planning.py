@@ -122,7 +122,7 @@ def plan_releases(
     >>> [m.mechanism for m in plan.mechanisms if m.expected_dist]
     ['frobenius', 'exponential']
     >>> [(s.strategy, s.half_from, s.named) for s in plan.selections if s.chosen]
-    [('measured', 12, 115)]
+    [('measured', 12, 116)]
     """
     if not len(reference):
         raise ValueError("reference is empty: a plan needs a list with at least one partition")

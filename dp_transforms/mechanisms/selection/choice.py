@@ -224,7 +224,7 @@ def explain(
     Probability of keeping a partition; epsilon = 1, delta = 1e-05, 1 partition per user
         users  truncated_geometric  laplace  gaussian  measured *
             1            7.718e-06    1e-05     1e-05       1e-05
-           12               0.7311   0.5987   0.08983      0.7463
+           12               0.7311   0.5987   0.08983      0.7547
            20               0.9999   0.9999    0.7834      0.9999
     half from                   12       12        18          12
     * is what strategy="auto" takes: for a small part of epsilon a noisy look at users and ...
