@@ -272,11 +272,11 @@ kappa is chosen by the true degrees
 + kappa = max(users_by_degree)
 # dp_transforms/releases/all_records.py: ./test_every_job_is_private.py::test_a_survey_and_a_list_cost_epsilon_at_every_kappa
 the number of users beyond kappa is not paid by the list
--         return left * (1 - BEYOND_SHARE)
-+         return left
+- return left - self._beyond_epsilon(spent) if counts_beyond else left
++ return left
 a list costs what the first round of a survey leaves, however many there were
-- return positive_rational("epsilon", self.epsilon) - spent
-+ return positive_rational("epsilon", self.epsilon) - self.survey.epsilons[0]
+- left = positive_rational("epsilon", self.epsilon) - spent
++ left = positive_rational("epsilon", self.epsilon) - self.survey.epsilons[0]
 # dp_transforms/releases/all_records.py: releases/test_all_records.py::test_a_largest_degree_is_enforced_also_on_the_survey
 a largest degree is believed and not enforced
 -         if self.largest_degree is not None:

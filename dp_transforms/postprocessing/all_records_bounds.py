@@ -278,7 +278,7 @@ class AllRecordsBounds:
     def _split(self, confidence: float) -> tuple[DroppedRecords, float]:
         """Returns bounds from the degrees, and the probability of failure left for the list."""
         failure = failure_probability(confidence)
-        each = _failure_of_users_beyond(confidence)
+        each = _failure_of_each_sum(confidence)
         return self._dropped(each), failure * (1 - _OF_DEGREES)
 
     def _dropped(self, failure: float) -> DroppedRecords:
@@ -324,7 +324,7 @@ class AllRecordsBounds:
         return max(sum(weight * users for weight, users in noisy) + sign * math.floor(noise), 0)
 
 
-def margin_of_users_beyond(
+def margin_of_survey(
     lowest: Sequence[int], epsilon: float, kappa: int, choices: int, confidence: float = CONFIDENCE
 ) -> float:
     """Returns by how many users a survey alone may miss the number of users with more than kappa
@@ -337,17 +337,19 @@ def margin_of_users_beyond(
       choices: how many kappas and numbers of rounds the survey may have chosen.
       confidence: of the interval.
     """
-    cells = len(lowest) - max(bisect.bisect_right(lowest, kappa + 1) - 1, 0)
-    failure = _failure_of_users_beyond(confidence) / choices
+    # The last cell that may have users of kappa partitions may have users of more.
+    cells = len(lowest) + 1 - bisect.bisect_right(lowest, kappa + 1)
+    failure = _failure_of_each_sum(confidence) / choices
     return sum_of_noises(epsilon, np.ones(cells), failure)
 
 
 def margin_of_count(epsilon: float, confidence: float = CONFIDENCE) -> float:
     """Returns by how many users a count of epsilon alone may miss that number."""
-    return float(UsersBeyond(0, epsilon).at_most(_failure_of_users_beyond(confidence) / 2))
+    return float(UsersBeyond(0, epsilon).at_most(_failure_of_each_sum(confidence) / 2))
 
 
-def _failure_of_users_beyond(confidence: float) -> float:
+def _failure_of_each_sum(confidence: float) -> float:
+    """Returns the probability with which each statement about degrees in an answer may fail."""
     return failure_probability(confidence) * _OF_DEGREES / _STATEMENTS_OF_DEGREES
 
 

@@ -63,7 +63,7 @@ from dp_transforms.postprocessing.all_records_bounds import (
     AllRecordsBounds,
     AllRecordsIntervals,
     margin_of_count,
-    margin_of_users_beyond,
+    margin_of_survey,
 )
 from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 from dp_transforms.postprocessing.survey_plan import (
@@ -207,9 +207,13 @@ class AllRecordsSpec(ReleaseSpec):
             )
         if self.max_partitions_per_user is not None:
             positive_integer("max_partitions_per_user", self.max_partitions_per_user)
-        for spent, kappa in itertools.product(self.survey.epsilons, self._possible_kappas):
+        for spent in self.survey.epsilons:
+            # This refuses a scale out of range now.
+            _ = UsersBeyondMechanism(self._beyond_epsilon(spent), kappa=1)
+        every = itertools.product(self.survey.epsilons, self._possible_kappas, (False, True))
+        for spent, kappa, counts_beyond in every:
             try:
-                self._list_mechanism(spent, kappa)
+                self._list_mechanism(spent, kappa, counts_beyond)
             except ValueError as error:
                 if self.max_partitions_per_user is not None or self.mechanism == AUTO:
                     raise
@@ -230,7 +234,8 @@ class AllRecordsSpec(ReleaseSpec):
     def _possible_kappas(self) -> tuple[int, ...]:
         if self.max_partitions_per_user is not None:
             return (self.max_partitions_per_user,)
-        return candidates(self._list_epsilon(self.survey.epsilons[0]), self.survey.max_degree)
+        left = self._list_epsilon(self.survey.epsilons[0], counts_beyond=True)
+        return candidates(left, self.survey.max_degree)
 
     @property
     def most_partitions(self) -> int:
@@ -247,11 +252,11 @@ class AllRecordsSpec(ReleaseSpec):
         is PRIVATE."""
         degrees = self.survey.release_under(users_by_degree, tape_of, self.is_enough)
         kappa = self.kappa_after(degrees)
-        mechanism = self._beyond_mechanism(self.spent_on(degrees), kappa)
-        users_beyond = None
-        if mechanism is not None:
-            users_beyond = mechanism.release_under(users_by_degree, tape_of)
-        return Survey(degrees, kappa, users_beyond)
+        spent = self.spent_on(degrees)
+        if not self._counts_beyond(spent, kappa):
+            return Survey(degrees, kappa, None)
+        mechanism = UsersBeyondMechanism(self._beyond_epsilon(spent), kappa)
+        return Survey(degrees, kappa, mechanism.release_under(users_by_degree, tape_of))
 
     def is_enough(self, degrees: ReleasedDegrees) -> bool:
         """Says whether a round of the survey is enough: a function of its output alone."""
@@ -271,7 +276,7 @@ class AllRecordsSpec(ReleaseSpec):
         """Returns kappa: a function of the released survey alone."""
         if self.max_partitions_per_user is not None:
             return self.max_partitions_per_user
-        left = self._list_epsilon(self.spent_on(degrees))
+        left = self._list_epsilon(self.spent_on(degrees), counts_beyond=True)
         return choose_bound(self._decoded(degrees), left).kappa
 
     def _decoded(self, degrees: ReleasedDegrees) -> DegreeSurvey:
@@ -279,40 +284,34 @@ class AllRecordsSpec(ReleaseSpec):
 
     def list_mechanism(self, survey: Survey) -> PartitionMechanism:
         """Returns the mechanism of the list after a survey."""
-        return self._list_mechanism(self.spent_on(survey.degrees), survey.kappa)
+        # What was released decides what is left, and not a second comparison of floats elsewhere.
+        counts_beyond = survey.users_beyond is not None
+        return self._list_mechanism(self.spent_on(survey.degrees), survey.kappa, counts_beyond)
 
-    def _beyond_mechanism(self, spent: Fraction, kappa: int) -> UsersBeyondMechanism | None:
-        """Returns the mechanism of the number of users beyond kappa, if it is worth its cost: a
-        function of public numbers."""
+    def _list_mechanism(
+        self, spent: Fraction, kappa: int, counts_beyond: bool
+    ) -> PartitionMechanism:
+        return partition_mechanism(self._list_epsilon(spent, counts_beyond), kappa, self.mechanism)
+
+    def _list_epsilon(self, spent: Fraction, counts_beyond: bool) -> Fraction:
+        """Returns what a survey leaves for the list, with or without the number of users beyond
+        kappa."""
+        left = positive_rational("epsilon", self.epsilon) - spent
+        return left - self._beyond_epsilon(spent) if counts_beyond else left
+
+    def _beyond_epsilon(self, spent: Fraction) -> Fraction:
+        """Returns what the number of users beyond kappa costs after a survey."""
+        return (positive_rational("epsilon", self.epsilon) - spent) * BEYOND_SHARE
+
+    def _counts_beyond(self, spent: Fraction, kappa: int) -> bool:
+        """Says whether the number of users beyond kappa is worth its cost: a function of public
+        numbers."""
         if self.largest_degree is not None and self.largest_degree <= kappa:
-            return None
-        left = self._left_by_survey(spent)
-        mechanism = UsersBeyondMechanism(left * BEYOND_SHARE, kappa)
-        by_survey = margin_of_users_beyond(
-            self.survey.lowest, float(spent), kappa, self._possible_choices
-        )
-        if margin_of_count(float_above(left * BEYOND_SHARE)) < by_survey / 2:
-            return mechanism
-        return None
-
-    @property
-    def _possible_choices(self) -> int:
-        """Returns how many kappas and numbers of rounds the survey may have chosen."""
+            return False
         kappas = 1 if self.max_partitions_per_user is not None else len(self.survey.lowest)
-        return kappas * self.survey.rounds
-
-    def _list_mechanism(self, spent: Fraction, kappa: int) -> PartitionMechanism:
-        return partition_mechanism(self._list_epsilon(spent, kappa), kappa, self.mechanism)
-
-    def _left_by_survey(self, spent: Fraction) -> Fraction:
-        return positive_rational("epsilon", self.epsilon) - spent
-
-    def _list_epsilon(self, spent: Fraction, kappa: int | None = None) -> Fraction:
-        """Returns what is left for the list; without a kappa, the least that may be."""
-        left = self._left_by_survey(spent)
-        if kappa is not None and self._beyond_mechanism(spent, kappa) is None:
-            return left
-        return left * (1 - BEYOND_SHARE)
+        choices = kappas * self.survey.rounds
+        by_survey = margin_of_survey(self.survey.lowest, float(spent), kappa, choices)
+        return margin_of_count(float_above(self._beyond_epsilon(spent))) < by_survey / 2
 
     def surveyed(self, survey: Survey, released: ReleasedList) -> SurveyedList:
         """Returns what an engine has made, with the entries of the statement that follow."""
@@ -323,14 +322,14 @@ class AllRecordsSpec(ReleaseSpec):
         }
         spent = self.spent_on(survey.degrees)
         parts = {SURVEY: self._survey_entry | amount_entries("epsilon", spent)}
-        beyond = self._beyond_mechanism(spent, survey.kappa)
-        if beyond is not None and survey.users_beyond is not None:
+        if survey.users_beyond is not None:
             parts[BEYOND] = {
                 "noisy_users": survey.users_beyond.users,
                 "noise": "discrete Laplace, Pr[n] proportional to exp(-epsilon |n|)",
-                **amount_entries("epsilon", Fraction(beyond.epsilon)),
+                **amount_entries("epsilon", self._beyond_epsilon(spent)),
             }
-        parts["list"] = amount_entries("epsilon", self._list_epsilon(spent, survey.kappa))
+        of_list = self._list_epsilon(spent, survey.users_beyond is not None)
+        parts["list"] = amount_entries("epsilon", of_list)
         entries = list_guarantee(self.list_mechanism(survey), NEIGHBOURS, bound)
         of_all = amount_entries("epsilon", PrivacyBudget(self.epsilon).epsilon)
         return SurveyedList(survey, released, entries | of_all | parts)

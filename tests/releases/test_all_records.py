@@ -10,9 +10,13 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
+from dp_transforms.mechanisms.users_beyond import UsersBeyond
 from dp_transforms.postprocessing import all_records
 from dp_transforms.postprocessing.survey_plan import candidates
 from dp_transforms.releases import AllRecordsSpec, ListSpec
+from dp_transforms.releases import all_records as module
+from dp_transforms.releases.all_records import Survey
 from pipelines.release_frequency_list import main
 from tests.beam_runs import table_of
 from tests.in_process_engine import in_process
@@ -73,6 +77,22 @@ def test_kappa_and_cost_follow_from_public_numbers_alone():
     assert statement["epsilon"] == 2
     assert Fraction(statement["survey"]["epsilon_exact"]) == spent
     assert Fraction(statement["list"]["epsilon_exact"]) == 2 - spent
+
+
+@pytest.mark.parametrize("counted", [None, UsersBeyond(3, 0.07)], ids=["not counted", "counted"])
+def test_what_was_released_decides_what_is_left_for_the_list(monkeypatch, counted):
+    # Whatever floats say elsewhere, as on another worker of a pipeline.
+    spec = AllRecordsSpec(epsilon=2)
+    monkeypatch.setattr(module, "margin_of_count", lambda *_: 0 if counted is None else np.inf)
+    spent = spec.survey.epsilons[1]
+    lowest = spec.survey.lowest
+    survey = Survey(ReleasedDegrees(lowest, (1,) * len(lowest), float(spent)), 3, counted)
+    mechanism = spec.list_mechanism(survey)
+    parts = {"survey", "list"} | ({"users_beyond_the_bound"} if counted else set())
+    entries = spec.surveyed(survey, mechanism.release(FrequencyList([2], [1]))).entries
+    costs = {part: Fraction(entries[part]["epsilon_exact"]) for part in parts}
+    assert sum(costs.values()) == 2 and ("users_beyond_the_bound" in entries) == bool(counted)
+    assert Fraction(mechanism.epsilon) == costs["list"]
 
 
 @pytest.mark.parametrize("kappa", [1, 3, 12, 60])
