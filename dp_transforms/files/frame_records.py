@@ -8,6 +8,7 @@ import itertools
 import numbers
 import operator
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any
@@ -111,7 +112,8 @@ def listed_names(argument: str, names: Sequence[str]) -> Iterator[None]:
         yield
     except ValueError as error:
         for place, name in enumerate(names, start=1):
-            if name in str(error):
+            # As a whole: the message may have a short name's letters in its own words.
+            if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(error)):
                 raise InputError(
                     f"{argument} lists a name (number {place} of {len(names)}) that is no column "
                     "of the data, or of one that cannot be used, or one twice: give names of "

@@ -151,6 +151,7 @@ def test_empty_lists_are_written_shown_and_drawn(tmp_path, epsilon):
         ({"shares": {"os": -1}}, "must be positive"),
         ({"epsilon": 0}, "epsilon must be"),
         ({"user": "who"}, "has no column 'who'"),
+        ({"user": "who", "attributes": ["o"]}, "has no column 'who'"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_spent(change, message):
