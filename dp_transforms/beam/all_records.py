@@ -119,6 +119,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
 _BOUND = "bound contributions"
 
 
+# Not bounding.bounded_again: a runner may give a table's columns other codes than they had.
 def _bounded_again(pairs: pa.Table, bound: Any, survey: Survey) -> pa.Table:
     return bound(pairs, at_most=survey.kappa)
 

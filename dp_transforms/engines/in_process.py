@@ -129,8 +129,7 @@ class InProcess(Engine):
         with SpillableTables(self._bounded(spec.most_partitions)) as pairs:
             users = counting.add_histograms(map_ahead(counting.user_degrees, pairs))
             survey = spec.survey_under(users, self._secret.tape)
-            key = self._secret.key("bound contributions")
-            bound = functools.partial(bounded_again, at_most=survey.kappa, key=key)
+            bound = functools.partial(bounded_again, at_most=survey.kappa, key=self._key_of_bound)
             kept = map_ahead(bound, pairs)
             released = self._list(self._counts(kept), spec.list_mechanism(survey))
         return ([spec.surveyed(survey, released)],)
@@ -269,8 +268,14 @@ class InProcess(Engine):
         return self._bounding(self._reduced(self._records(), names, bound))
 
     def _bound(self, max_partitions: int, limits: Limits | None = None) -> Reduce:
-        key = self._secret.key("bound contributions")
-        return functools.partial(distinct_pairs, at_most=max_partitions, key=key, limits=limits)
+        return functools.partial(
+            distinct_pairs, at_most=max_partitions, key=self._key_of_bound, limits=limits
+        )
+
+    @property
+    def _key_of_bound(self) -> bytes:
+        """Returns the key of the order in which a user's pairs are kept, whatever the bound."""
+        return self._secret.key("bound contributions")
 
     def _bounding(self, pairs: Tables) -> Tables:
         return self._watch(pairs, "bounding contributions", "contributions kept")
