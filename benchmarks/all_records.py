@@ -18,7 +18,6 @@ authors: users of many things share them, which the model of the estimate exclud
 
 from __future__ import annotations
 
-import gzip
 import pathlib
 import statistics
 from collections import Counter
@@ -28,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import numbered_tapes, page_parser, write_page
+from benchmarks.harness import integer_pairs, numbered_tapes, page_parser, write_page
 from dp_transforms.mechanisms import FrequencyList, RandomTape, partition_mechanism
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
@@ -88,15 +87,14 @@ class Pairs:
 
 
 def main() -> None:
-    parser = page_parser("all_records", __doc__, "repeats", "edges")
-    parser.add_argument("--pairs", type=pathlib.Path, metavar="DIR")
+    parser = page_parser("all_records", __doc__, "repeats", "edges", "pairs")
     parser.add_argument("--epsilons", nargs="+", default=["0.25", "1", "4"])
     parser.add_argument("--declared_at", default="1", metavar="EPSILON")
     flags = parser.parse_args()
     sources = [*MADE, *sources_in(DATA)]
     if flags.pairs:
-        beside = {source.name for source in sources}
-        sources += [source for source in sources_in(flags.pairs) if source.name not in beside]
+        known = {source.name for source in sources}
+        sources += [source for source in sources_in(flags.pairs) if source.name not in known]
     if flags.edges:
         sources += sources_in(flags.edges, of_edges=True)
     lines = report(sources, flags.epsilons, flags.declared_at, flags.repeats)
@@ -108,8 +106,7 @@ def sources_in(directory: pathlib.Path, of_edges: bool = False) -> list[Source]:
 
     def source(path: pathlib.Path) -> Source:
         def pairs() -> IntArray:
-            with gzip.open(path, "rt") as file:
-                rows = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
+            rows = integer_pairs(path)
             return np.concatenate([rows, rows[:, ::-1]]) if of_edges else rows
 
         return Source(path.name.removesuffix(".csv.gz"), pairs)

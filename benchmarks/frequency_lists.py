@@ -16,7 +16,6 @@ CPU, but of eight at least.
 from __future__ import annotations
 
 import concurrent.futures
-import gzip
 import itertools
 import math
 import pathlib
@@ -33,7 +32,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.baselines import PEERS, PublicBounds
-from benchmarks.harness import numbered_tapes, page_parser, write_page
+from benchmarks.harness import integer_pairs, numbered_tapes, page_parser, write_page
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
@@ -94,9 +93,7 @@ class Input:
     @classmethod
     def degrees(cls, path: pathlib.Path) -> Input:
         """The degrees of an undirected graph from a file of edges src,dst."""
-        with gzip.open(path, "rt") as file:
-            edges = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
-        _, counts = np.unique(edges, return_counts=True)
+        _, counts = np.unique(integer_pairs(path), return_counts=True)
         name = path.name.removesuffix(".csv.gz").removesuffix("_edges")
         bounds = PublicBounds(len(counts), len(counts) - 1)
         return cls(f"degrees of {name}", FrequencyList.from_counts(counts), 2, bounds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import itertools
 import json
@@ -15,7 +16,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from dp_transforms.mechanisms import RandomTape
+from dp_transforms.mechanisms.arrays import IntArray
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 
@@ -29,6 +33,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "peers_python": {"metavar": "PYTHON", "help": "a Python that has the peers"},
     "edges": {"type": pathlib.Path, "metavar": "DIR", "help": "graphs, as .csv.gz files"},
+    "pairs": {"type": pathlib.Path, "metavar": "DIR", "help": "pairs user,item, as .csv.gz files"},
 }
 """Flags of several benchmarks."""
 
@@ -45,6 +50,12 @@ def page_parser(module: str, about: str, *flags: str) -> argparse.ArgumentParser
     for name in flags:
         parser.add_argument(f"--{name}", **FLAGS[name])
     return parser
+
+
+def integer_pairs(path: pathlib.Path) -> IntArray:
+    """The rows of a .csv.gz file of two columns of integers below a header: shape (n, 2)."""
+    with gzip.open(path, "rt") as file:
+        return np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
 
 
 def write_page(path: pathlib.Path, lines: Iterable[str]) -> None:

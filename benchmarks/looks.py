@@ -230,11 +230,10 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = page_parser("looks", __doc__)
+    parser = page_parser("looks", __doc__, "pairs")
     parser.add_argument("--looks", type=int, default=6)
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--records", nargs="+", default=[""], help="parts of names of files")
-    parser.add_argument("--pairs", type=pathlib.Path, metavar="DIR", help="more .csv.gz files")
     flags = parser.parse_args()
     write_page(flags.output / "looks.md", report(flags))
 

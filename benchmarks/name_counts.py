@@ -11,7 +11,6 @@ PRIVATE evaluation: it needs the true numbers.
 
 from __future__ import annotations
 
-import gzip
 import pathlib
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import numbered_tapes, page_parser, write_page
+from benchmarks.harness import integer_pairs, numbered_tapes, page_parser, write_page
 from benchmarks.partition_selection import table
 from dp_transforms.mechanisms import FrequencyList, RandomTape, partition_mechanism
 from dp_transforms.mechanisms.selection import NoisyCountStrategy, make_strategy
@@ -47,8 +46,7 @@ class Pairs:
     """The private pairs of a file."""
 
     def __init__(self, path: pathlib.Path):
-        with gzip.open(path, "rt") as file:
-            pairs = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
+        pairs = integer_pairs(path)
         self.name = path.name.removesuffix(".csv.gz")
         self._users = np.unique(pairs[:, 0], return_inverse=True)[1]
         self._items = np.unique(pairs[:, 1], return_inverse=True)[1]
@@ -66,13 +64,12 @@ class Pairs:
 
 
 def main() -> None:
-    parser = page_parser("name_counts", __doc__, "repeats")
-    parser.add_argument("--pairs", type=pathlib.Path, metavar="DIR", required=True)
+    parser = page_parser("name_counts", __doc__, "repeats", "pairs")
     parser.add_argument("--epsilons", nargs="+", default=["0.25", "1", "4"])
     flags = parser.parse_args()
-    files = sorted(flags.pairs.glob("*.csv.gz"))
+    files = sorted(flags.pairs.glob("*.csv.gz")) if flags.pairs else []
     if not files:
-        parser.error(f"--pairs: there are no .csv.gz files in {flags.pairs}")
+        parser.error("--pairs=DIR must be a directory with .csv.gz files")
     write_page(flags.output / "name_counts.md", report(files, flags.epsilons, flags.repeats))
 
 

@@ -17,7 +17,6 @@ epsilon, which nobody can know: what the choice costs.
 
 from __future__ import annotations
 
-import gzip
 import math
 import pathlib
 import statistics
@@ -27,7 +26,7 @@ from fractions import Fraction
 import networkx as nx
 import numpy as np
 
-from benchmarks.harness import numbered_tapes, page_parser, write_page
+from benchmarks.harness import integer_pairs, numbered_tapes, page_parser, write_page
 from dp_transforms.mechanisms import FrequencyList, RandomTape
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED, projections
 from dp_transforms.releases import NodeDegreesSpec
@@ -68,9 +67,8 @@ def graphs(files: Sequence[pathlib.Path]) -> Iterator[Graph]:
     yield Graph("uniform random", list(nx.gnm_random_graph(10_000, 60_000, seed=1).edges))
     yield Graph("ring of neighbours", list(nx.watts_strogatz_graph(20_000, 8, 0.1, seed=3).edges))
     for path in files:
-        with gzip.open(path, "rt") as file:
-            pairs = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
-        yield Graph(path.name.removesuffix(".csv.gz"), list(map(tuple, pairs.tolist())))
+        edges = list(map(tuple, integer_pairs(path).tolist()))
+        yield Graph(path.name.removesuffix(".csv.gz"), edges)
 
 
 def report(files: Sequence[pathlib.Path], repeats: int) -> Iterator[str]:
