@@ -207,7 +207,7 @@ def choice_words(statement: Mapping[str, Any]) -> list[str]:
     compared = "; ".join(f"{plan} {number:,}" for plan, number in predicted.items())
     return [
         f"A noisy look at the records, for epsilon = {epsilon} of the whole, predicted about "
-        f"{chosen['predicted_names']:,} names by {_plan_words(chosen)}{counts}. It was taken "
+        f"{some(chosen['predicted_names'], 'name')} by {_plan_words(chosen)}{counts}. It was taken "
         f"{'for its names and the errors of its counts' if counts else 'for the most names'}. "
         f"Others: {compared}."
     ]
