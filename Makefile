@@ -45,15 +45,15 @@ test: .venv/installed-test
 	$(BIN)/python -m pytest -q -n auto --dist=worksteal
 
 test-long: .venv/installed-test
-	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=1800 -m "not law and not coq and not flink and not spark"
+	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q --fresh -n auto --dist=worksteal --timeout=1800 -m "not law and not coq and not flink and not spark"
 
 # PART=K/N, here and for the laws: the K-th of N parts
 test-slow: .venv/installed-test
-	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=1800 -m "slow and not law and not flink and not spark" $(if $(PART),--part=$(PART))
+	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q --fresh -n auto --dist=worksteal --timeout=1800 -m "slow and not law and not flink and not spark" $(if $(PART),--part=$(PART))
 
 # LAW_RELEASES=N: so many of each list
 test-laws: .venv/installed-test
-	$(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 -m law $(if $(PART),--part=$(PART))
+	$(BIN)/python -m pytest -q --fresh -n auto --dist=worksteal --timeout=0 -m law $(if $(PART),--part=$(PART))
 
 test-oldest: .venv-oldest/installed
 	.venv-oldest/bin/python -m pytest -q -n auto --dist=worksteal tests/beam tests/runtime tests/frames tests/pipelines
@@ -73,14 +73,14 @@ kills: .venv/installed-test
 	$(BIN)/python -m tests.clusters.kills --output=benchmarks/results/kills.md
 
 replays: .venv/installed-test
-	REPLAYS=700 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 tests/replays
+	REPLAYS=700 $(BIN)/python -m pytest -q --fresh -n auto --dist=worksteal --timeout=0 tests/replays
 
 # MINUTES=N: so long for each kind of ledger;  STORE=file or postgresql: only this one
 stress-ledger: .venv/installed-test
 	$(BIN)/python -m tests.budget.ledger_kills $(if $(MINUTES),--minutes=$(MINUTES)) $(if $(STORE),--store=$(STORE))
 
 fuzz: .venv/installed-test
-	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --timeout=0 tests/fuzzing
+	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --fresh --timeout=0 tests/fuzzing
 
 # LISTS=DIR: more frequency lists, as CSV files;  EDGES=DIR: graphs, as .csv.gz files of edges;
 # PAIRS=DIR: pairs of users and items, as CSV files;  RESUME=1: only pages that are not of this commit

@@ -1,4 +1,5 @@
-"""``--part=K/N``: the K-th of N parts of the tests, so that CI can take them in turns."""
+"""Options: ``--part=K/N``, the K-th of N parts of the tests, so that CI can take them in turns;
+``--fresh``, new draws and examples, where each run has the same otherwise."""
 
 import contextlib
 import itertools
@@ -10,17 +11,26 @@ from hypothesis import settings
 
 from tests.budget.postgresql import Unavailable, server
 from tests.quick_beam import keep_what_beam_looks_up, run_in_process
+from tests.same_draws import SameDraws
 
 run_in_process()
 keep_what_beam_looks_up()
 
 # A busy machine, or an import in the first example, is no fault of a property.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("fresh", deadline=None)
 
 
 def pytest_addoption(parser):
     parser.addoption("--part", metavar="K/N", help="only this part of the tests, K from 1")
+    parser.addoption("--fresh", action="store_true", help="draws and examples that are new")
+
+
+def pytest_configure(config):
+    fresh = config.getoption("--fresh")
+    settings.load_profile("fresh" if fresh else "same")
+    if not fresh:
+        config.pluginmanager.register(SameDraws())
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,0 +1,41 @@
+"""Draws that are the same in every run of a test, so that what passed once passes again.
+
+A release draws from the operating system. A test of such a release fails now and then if it asserts
+what is only likely, and its author may not see it. Here each test, and each fixture that several
+tests share, has a sequence of its own instead, which follows from its name. ``--fresh`` leaves the
+draws, and the examples of Hypothesis, to chance: so the long runs find what is only likely.
+Processes that a test starts draw from the operating system in any case.
+"""
+
+import hashlib
+import itertools
+import secrets
+
+import pytest
+
+
+class SameDraws:
+    """A plugin of pytest."""
+
+    def __init__(self):
+        self._name = ""
+        self._calls = itertools.count()
+        secrets.token_bytes = self._token_bytes
+
+    def _token_bytes(self, nbytes=None):
+        size = secrets.DEFAULT_ENTROPY if nbytes is None else nbytes
+        return hashlib.shake_256(f"{self._name} {next(self._calls)}".encode()).digest(size)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item):
+        self._name, self._calls = item.nodeid, itertools.count()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_fixture_setup(self, fixturedef, request):
+        before = self._name, self._calls
+        if fixturedef.scope != "function":
+            parameter = getattr(request, "param_index", 0)
+            name = f"{fixturedef.baseid} {fixturedef.argname} {parameter}"
+            self._name, self._calls = name, itertools.count()
+        yield
+        self._name, self._calls = before
