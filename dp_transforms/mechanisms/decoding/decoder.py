@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import bisect
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decoding.gap_chains import Arm, GapChains
 from dp_transforms.mechanisms.decoding.gap_model import PRIOR_WEIGHTS, SmoothGaps, learned_weights
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
@@ -49,7 +50,7 @@ class Posterior:
             lowest, highest = _limits(bounds, len(values), rows)
             guess = np.clip(falling_fit(values), lowest, highest)
             arms.append(Arm(values, guess, lowest, highest))
-        self._chains = fitted_chains(arms, rate)
+        self._chains = fitted_chains(arms, rate).chains
 
     def quantiles(self, level: float) -> tuple[IntArray, IntArray]:
         """Returns for every row and column the least x with Pr[coordinate <= x] >= level."""
@@ -79,8 +80,21 @@ class Posterior:
         return frequency_list if self._bounds is None else self._bounds.nearest(frequency_list)
 
 
-def fitted_chains(arms: list[Arm], rate: float) -> GapChains:
-    """Returns the chains, with mean gaps and weights of distributions fitted by EM."""
+class FittedChains(NamedTuple):
+    """Chains, with mean gaps and weights of distributions fitted by EM.
+
+    Attributes:
+      chains: of one list, or of several side by side.
+      merits: for each list, how well the model explains its coordinates: their log-likelihood less
+        the effective number of parameters (Akaike 1974).
+    """
+
+    chains: GapChains
+    merits: FloatArray
+
+
+def fitted_chains(arms: list[Arm], rate: float) -> FittedChains:
+    """Returns the fitted chains of a list that is decoded by itself."""
     guesses = [arm.guess for arm in arms]
     side = max(1, round(sum(np.count_nonzero(guess) for guess in guesses) / 2))
     smooth = SmoothGaps([len(guess) for guess in guesses], side)
@@ -100,7 +114,7 @@ def fitted_chains(arms: list[Arm], rate: float) -> GapChains:
                 learned_weights(used, share.sum(0), alive.sum())
                 for used, share, alive in zip(weights, shares, there, strict=True)
             ]
-    return chains
+    return FittedChains(chains, chains.evidence - smooth.parameters)
 
 
 def falling_fit(values: IntArray) -> IntArray:

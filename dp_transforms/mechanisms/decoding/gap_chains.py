@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -233,7 +234,9 @@ class GapChains:
         return evidence + self._shift, (self.filtered * self._end).sum(1)
 
     def _join(self, gains: FloatArray, mass: FloatArray) -> None:
-        """Sets the distribution of the common square, from the evidence of both arms."""
+        """Sets the distribution of the common square, from the evidence of both arms, and the
+        evidence of each list: the logarithm of its coordinates' probability, relative to that if
+        there were no partition."""
         masses, evidence = self.by_arm(mass), self.by_arm(gains)
         joined = [
             _join_arms(
@@ -244,9 +247,10 @@ class GapChains:
             )
             for which in range(self._lists)
         ]
-        self._squares = joined[0][0]
+        self._squares = joined[0].squares
+        self.evidence: FloatArray = np.array([joint.evidence for joint in joined])
         # The probabilities of being positive at each place, at the next one, and of ending there.
-        ends = [joint[1 + arm] for arm in (0, 1) for joint in joined]
+        ends = [*(joint.rows for joint in joined), *(joint.columns for joint in joined)]
         from_on = [np.append(np.cumsum(end[::-1])[::-1], 0.0) for end in ends]
         self._alive, self._after = (
             np.concatenate(
@@ -357,11 +361,20 @@ class GapChains:
         return values
 
 
+class _Joined(NamedTuple):
+    """Distributions of the common square of rows and columns, of the numbers of positive rows and
+    of positive columns, and the evidence of both arms together."""
+
+    squares: FloatArray
+    rows: FloatArray
+    columns: FloatArray
+    evidence: float
+
+
 def _join_arms(
     masses: list[FloatArray], gains: list[FloatArray], arms: list[Arm], few: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns the distribution of the common square of rows and columns, and of the numbers of
-    positive rows and of positive columns, from the evidence of both arms."""
+) -> _Joined:
+    """Joins the rows and columns of a list, by the evidence of both arms."""
     # Relative to a chain that is positive everywhere, so that large entries cancel.
     rows, columns = (
         np.append(0.0, np.log(np.maximum(end, TINY))) - np.append(np.cumsum(gain[::-1])[::-1], 0.0)
@@ -377,13 +390,15 @@ def _join_arms(
     joint[1, 1:2] += few[1]
     needed = max(np.count_nonzero(arm.lowest) for arm in arms)
     joint[:, : min(needed, size - 1)] = -np.inf
-    joint = np.exp(joint - joint.max())
+    most = joint.max()
+    joint = np.exp(joint - most)
+    together = float(most + math.log(joint.sum()) + sum(gain.sum() for gain in gains))
     squares = joint / joint.sum()
     of_rows, of_columns = np.zeros(len(rows)), np.zeros(len(columns))
     of_rows[:size] = squares.sum(0)
     of_columns[:common] = squares[0, :common]
     of_columns[: size - 1] += squares[1, 1:]
-    return squares, of_rows, of_columns
+    return _Joined(squares, of_rows, of_columns, together)
 
 
 def _fast_length(least: int) -> int:

@@ -47,6 +47,8 @@ class SmoothGaps:
         kinks = np.diff(np.eye(2 * reach + 1), 2, axis=0)
         self._penalty = kinks.T @ kinks / KINK**2 + RIDGE * np.eye(2 * reach + 1)
         self._coefficients = np.zeros(2 * reach + 1)
+        self.parameters = 0.0
+        """The effective number of fitted parameters: as many as the penalty leaves free."""
 
     def means(self) -> list[FloatArray]:
         """Returns the mean gap behind each coordinate, of rows and of columns."""
@@ -75,6 +77,8 @@ class SmoothGaps:
             crossed = np.bincount(left, weight * part * (1 - part), size)[:-1]
             matrix += np.diag(crossed, 1) + np.diag(crossed, -1)
             self._coefficients = np.linalg.solve(matrix, right)
+        free = np.linalg.solve(matrix, matrix - self._penalty)
+        self.parameters = float(np.trace(free))
 
 
 def learned_weights(

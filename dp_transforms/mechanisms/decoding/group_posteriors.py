@@ -12,6 +12,7 @@ from dp_transforms.mechanisms.decoding.decoder import (
     LARGEST,
     MARGIN,
     REACH,
+    FittedChains,
     falling_fit,
     fitted_chains,
 )
@@ -26,12 +27,14 @@ from dp_transforms.mechanisms.decoding.shared_shapes import (
 )
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 
-PASSES = 1  # Of EM, before the last one.
+PASSES = 2  # Of EM, before the last one.
 CELL = 0.2  # The number of integers in a state, times c.
 GROUP_WEIGHTS = np.array([0.98, 0.01, 0.01])
 """Weights of the distributions of gaps. The parent's shape knows of heaped frequencies."""
 GROUP_END = 1e-6  # The probability that an arm ends anywhere, whatever its gaps.
 BATCH = 1 << 21  # The number of states in the windows of a batch of groups.
+ENOUGH = 16
+"""A group with fewer entries above the noise says too little of a curve of its own."""
 NEGLIGIBLE = 1e-4  # Probabilities of states that curves leave out.
 
 
@@ -39,7 +42,7 @@ def curve_alone(coordinates: NoisyCoordinates, most_partitions: int | None = Non
     """Returns the curve of a list that is decoded from its own coordinates, and from a public upper
     bound on its number of partitions if there is one."""
     most = None if most_partitions is None else [most_partitions]
-    (curve,) = _curves(fitted_chains(_arms([coordinates], most), coordinates.rate))
+    (curve,) = _curves(fitted_chains(_arms([coordinates], most), coordinates.rate).chains)
     return curve
 
 
@@ -50,7 +53,11 @@ def curves_of_groups(
     most_partitions: Sequence[int] | None = None,
 ) -> list[Curve]:
     """Returns the curves of the groups of a level, given the shapes of the level above, the place
-    of each group's parent there, and perhaps public bounds on numbers of partitions."""
+    of each group's parent there, and perhaps public bounds on numbers of partitions.
+
+    A group borrows its parent's shape, unless a smooth curve of its own explains its coordinates
+    better (``FittedChains.merits``), as where sizes are of another scale than in its siblings.
+    """
     if not coordinates:
         return []
     rate = coordinates[0].rate
@@ -72,14 +79,19 @@ def curves_of_groups(
             states += sizes[order[end]] * width
             end += 1
         batch = order[begin:end]
-        chains = _fitted_groups(
-            [coordinates[group] for group in batch],
-            [shapes[parents[group]] for group in batch],
-            shares[batch],
-            cell,
-            None if most_partitions is None else [most_partitions[group] for group in batch],
+        most = None if most_partitions is None else [most_partitions[group] for group in batch]
+        noisy = [coordinates[group] for group in batch]
+        arms = _arms(noisy, most)
+        borrowed = _fitted_groups(
+            arms, [shapes[parents[group]] for group in batch], shares[batch], cell, rate
         )
-        curves |= zip(batch, _curves(chains), strict=True)
+        for place, curve in enumerate(_curves(borrowed.chains)):
+            of_group = arms[place :: len(batch)]
+            if sum(np.count_nonzero(arm.guess * rate > 2) for arm in of_group) >= ENOUGH:
+                own = fitted_chains(of_group, rate)
+                if own.merits[0] > borrowed.merits[place]:
+                    (curve,) = _curves(own.chains)
+            curves[batch[place]] = curve
         begin = end
     return [curves[group] for group in range(len(sizes))]
 
@@ -101,16 +113,11 @@ def _arms(
 
 
 def _fitted_groups(
-    coordinates: Sequence[NoisyCoordinates],
-    shapes: Sequence[Shape],
-    shares: FloatArray,
-    cell: int,
-    most_partitions: Sequence[int] | None = None,
-) -> GapChains:
+    arms: list[Arm], shapes: Sequence[Shape], shares: FloatArray, cell: int, rate: float
+) -> FittedChains:
     """Returns the chains of groups, with bends and weights of distributions fitted by EM, given the
     shape of each one's parent and its share of it."""
-    groups, rate = len(coordinates), coordinates[0].rate
-    arms = _arms(coordinates, most_partitions)
+    groups = len(shapes)
     entries = Entries(shapes, shares, rate)
     expected = [
         expected_gaps(shapes[i % groups], shares[i % groups], len(arm.values), i < groups)
@@ -136,7 +143,7 @@ def _fitted_groups(
             )
             learned = learned_weights(GROUP_WEIGHTS, used.sum(0), alive.sum(), GROUP_WEIGHTS)
             weights += [learned] * groups
-    return chains
+    return FittedChains(chains, chains.evidence - bent.parameters)
 
 
 def _curves(chains: GapChains) -> Iterator[Curve]:

@@ -180,6 +180,8 @@ class BentShapes:
         self._left = group * self._knots + left
         self._coefficients = np.zeros((groups, self._knots))
         self._step = STEP
+        self.parameters = np.zeros(groups)
+        """The effective number of fitted parameters of each group."""
 
     def means(self) -> list[FloatArray]:
         """Returns the mean gap behind each coordinate of each arm."""
@@ -217,6 +219,7 @@ class BentShapes:
         penalty[0, 0] += 1 / LEVEL**2
         inverse = np.linalg.inv(matrix + penalty)
         self._coefficients = (inverse @ right[..., None])[..., 0]
+        self.parameters = np.einsum("gkl,glk->g", inverse, matrix)
         taken = np.diff(self._coefficients, axis=1) ** 2
         taken += np.einsum("kl,glm,km->gk", steps, inverse, steps)
         total = PRIOR_STEPS * STEP**2 + taken.sum()

@@ -130,6 +130,10 @@ def test_medians_are_those_of_all_pairs_of_chains(rows, columns, rate):
         arms.append([(path, weight(path, z, arm)) for path in paths])
         lengths, values = [len(path) for path in paths], [value for _, value in arms[arm]]
         sums.append(np.bincount(lengths, values, 6))
+    # The empty path comes first. The ends of columns are those of a logistic distribution, above.
+    no_partition = arms[0][0][1] * arms[1][0][1]
+    every = sums[0] @ sums[1] + sums[0][1:] @ sums[1][:-1]
+    assert chains.evidence[0] == pytest.approx(math.log(every / no_partition), abs=0.05)
     # D rows with D or D - 1 columns.
     compatible = [sums[1] + np.append(0, sums[1][:-1]), sums[0] + np.append(sums[0][1:], 0)]
     for arm, paths in enumerate(arms):

@@ -9,7 +9,7 @@ import pytest
 from dp_transforms.mechanisms import FrequencyList, RandomTape
 from dp_transforms.mechanisms.decoding.adding_up import list_of_curve, parts_of
 from dp_transforms.mechanisms.decoding.decoder import Posterior
-from dp_transforms.mechanisms.decoding.group_posteriors import curve_alone
+from dp_transforms.mechanisms.decoding.group_posteriors import curve_alone, curves_of_groups
 from dp_transforms.mechanisms.decoding.hierarchy import decode_hierarchy
 from dp_transforms.mechanisms.decoding.shapes import Curve, Shape
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
@@ -115,6 +115,23 @@ def test_small_groups_borrow_the_shape_of_their_parent():
             for one, true in zip(drawn[2], levels[2], strict=True)
         )
     assert alone > 1.5 * joint
+
+
+def test_a_large_group_that_is_not_like_its_parent_has_a_curve_of_its_own():
+    # With seeds: there is nothing random.
+    rng = np.random.default_rng(6)
+    like_siblings = np.floor(rng.pareto(1.0, 3000) + 1).astype(np.int64)
+    unlike_them = rng.poisson(400, 3000)
+    parent = np.floor(rng.pareto(1.0, 6000) + 1).astype(np.int64)
+    shape = Shape(exact_curve(FrequencyList.from_counts(parent)))
+    coordinates = [
+        FrobeniusMechanism(1).noisy_coordinates(FrequencyList.from_counts(sizes), tape(8))
+        for sizes in (like_siblings, unlike_them)
+    ]
+    borrowed, own = curves_of_groups(coordinates, [shape], [0, 0])
+    for curve, noisy_group, is_own in zip((borrowed, own), coordinates, (False, True), strict=True):
+        alone = curve_alone(noisy_group)
+        assert np.array_equal(curve.means, alone.means) == is_own
 
 
 def test_a_curve_alone_is_about_the_decoded_list():
