@@ -41,6 +41,10 @@ STEEPEST, FLATTEST = 6.0, 2.5
 FEW = 64  # Numbers of users below this are summed over one by one.
 FEW_EXPECTED = 12.0
 SPIKE = 0.003  # The probability that a cell has users of its own, apart from any density.
+SPIKE_SHARE = 0.1
+"""The pairs of such users in one cell, by the pairs of all others, in the mean. Were it infinite,
+noise in a cell of large degrees would be taken for users who have most of the pairs there are."""
+SURELY = 3.0  # Users beyond so many scales of the noise are there.
 HAZARD = 0.06
 """The probability that a cell is the first behind the largest degree there is. A smooth density
 ends by itself where it expects nobody; a larger hazard makes heavy tails end where noise hides
@@ -103,18 +107,23 @@ class DegreeModel:
         self._cubics = np.stack([wide[:, :-1], left, bend, turn], axis=-1)
 
     def _log_spikes(self) -> FloatArray:
-        """Returns log probabilities that a cell has users of its own and shows what it shows: their
-        number n has the density s / (n + s) ** 2, for the scale s of the noise, or 1 if that is
-        less."""
-        scale = max(1 / self.epsilon, 1.0)
+        """Returns log probabilities that a cell has users of its own and shows what it shows. Their
+        number n has the density 2 s**2 / (n + s)**3, whose mean s is the number of users with the
+        share ``SPIKE_SHARE`` of the pairs of all others."""
+        surely = np.maximum(self.noisy - SURELY / self.epsilon, 0.0)
+        degrees = np.exp(self.place)
+        # Everybody has something: where all users are in one cell, these are all the pairs.
+        others = surely @ degrees - surely * degrees + surely.sum()
+        scale = np.maximum(SPIKE_SHARE * others / degrees, 1e-3)
         part = (np.arange(400) + 0.5) / 400
-        number = scale * part / (1 - part)
+        number = scale[:, None] * ((1 - part) ** -0.5 - 1)
         # Far above the noise, the released number is nearly the true one.
-        far = scale / (self.noisy.clip(0) + scale) ** 2
+        far = 2 * scale**2 / (self.noisy.clip(0) + scale) ** 3
         off = np.minimum(self.epsilon * np.abs(self.noisy[:, None] - number), 600)
         near = (math.tanh(self.epsilon / 2) * np.exp(-off)).mean(1)
         density = np.where(self.noisy * self.epsilon > 5, far, near)
-        return np.log(SPIKE * density + 1e-280)
+        log_spikes: FloatArray = np.log(SPIKE * density + 1e-280)
+        return log_spikes
 
     def log_likelihood(self, density: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns log likelihoods and their derivatives, cubic between the table's points."""

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 from collections import Counter
 
@@ -79,6 +80,29 @@ def test_heavy_users_far_from_all_others_are_found():
     for seed in range(5):
         found = surveyed(degrees, 1, seed)
         assert found.kept_share(100).value == pytest.approx(true_share(degrees, 100), rel=0.25)
+
+
+@pytest.mark.parametrize("cell", [-1, -4])
+@pytest.mark.parametrize("epsilon", [0.1, 0.4])
+def test_noise_in_an_empty_cell_is_not_taken_for_most_pairs(epsilon, cell):
+    """A cell has so much noise with a probability of 8e-6, which is that of exp(-11) / 2. So many
+    users of so many partitions would have 60% to 95% of all pairs."""
+    degrees = lognormal_degrees(8_000)
+    mechanism = UserDegreeMechanism(epsilon, 10_000)
+    released = mechanism.release(Counter(degrees.tolist()), InsecureSeededTape(1))
+    users = list(released.users)
+    users[cell] = round(11 / epsilon)
+    noisier = dataclasses.replace(released, users=tuple(users))
+    assert users[cell] * released.lowest[cell] > 1.5 * degrees.sum()
+    pairs = [DegreeSurvey.of(each).pairs().value for each in (released, noisier)]
+    assert pairs[1] == pytest.approx(pairs[0], rel=0.1)
+
+
+def test_users_who_are_no_noise_are_believed_though_they_have_most_pairs():
+    degrees = np.append(lognormal_degrees(8_000), np.full(60, 9_000))
+    for seed in range(3):
+        found = surveyed(degrees, 0.5, seed).pairs().value
+        assert found == pytest.approx(degrees.sum(), rel=0.3)
 
 
 def test_a_last_cell_with_users_has_no_upper_end():
