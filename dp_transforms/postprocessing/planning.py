@@ -313,7 +313,7 @@ def planned_choice(
     'optimal'
     """
     users = max(reference.total / max_partitions, 1.0)
-    population = Population(
+    population = Population.of_sizes(
         np.array([float(max_partitions)]),
         np.array([users]),
         reference.frequencies.astype(float),

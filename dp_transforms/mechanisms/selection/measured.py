@@ -12,8 +12,9 @@ So it begins with ``FIRST_LOOK`` of epsilon, and is refined, at twice the cost e
 
 * the number of users does not stand out from its noise by two standard deviations, or
 * knowing the population would be worth more than the refinement costs. The populations that may
-  lie behind a look are taken to be those that explain it with noise added once more; the names that
-  are lost by taking one plan for all of them are compared with those that the refinement costs.
+  lie behind a look are taken to be those that explain it with noise added once more, in two ways
+  each (``ASSOCIATIONS``), which no refinement tells apart; the names that are lost by taking one
+  plan for all of them are compared with those that the refinement costs.
 
 Privacy. The look of level j is epsilon_j-differentially private: of its two lists one user moves
 each by one, and the noise of both is for parts of epsilon_j that sum to it. That it is of level j
@@ -250,7 +251,7 @@ class MeasuredSelection(WeightedStrategy):
 
     def choice_for(self, population: Population) -> Choice:
         """Returns the choice for a population that is known."""
-        comparison = PlanSearch(self.budget_after(0), [population]).compare(self.counted)
+        comparison = PlanSearch(self.budget_after(0), [[population]]).compare(self.counted)
         return Choice(Look((), (), (), (0.0, 0.0)), comparison.compared, comparison.chosen)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:

@@ -3,24 +3,25 @@
 Plans differ in the number of rounds, in how the budget grows from each to the next, in how many of
 a user's partitions count, and in how a user's weight falls with that number. ``optimal`` is a plan
 as well. What each names is predicted (``prediction``) in several populations, all of which may be
-the one that a look saw. A plan's worth is the mean part that it names of what the best plan names
-in the same population: plans that do well in all of them are taken before plans that are the best
-in some and fail in others. Where little is named in any case, little is at stake: one name more is
-added to the denominator.
+the one that a look saw: there are some for each way to read its noise. A plan's worth is the mean
+part that it names of what the best plan names in the same population: plans that do well in all of
+them are taken before plans that are the best in some and fail in others. Where little is named in
+any case, little is at stake: one name more is added to the denominator.
 
 Counts. If noisy numbers of users are asked for, there are two ways to them. One strategy decides by
 noisy counts and shows them: they cost nothing, and it names less. Or rounds run on a part of the
 budget, and the partitions that they named are counted with the rest. Names are public by then, so
 that only records of named partitions count against a bound on each user, which may be smaller than
 kappa. Names come first: of the plans whose counts should err no more than noisy counts at kappa
-would, the one that is worth the most is taken. If that is less than ``NAMES_KEPT`` times what the
-best plan without counts is worth, it is the one of the least error among the plans that are worth
-as much.
+would, in whichever population, the one that is worth the most is taken. If that is less than
+``NAMES_KEPT`` times what the best plan without counts is worth, it is the one of the least error
+among the plans that are worth as much. Errors are about all records. One factor carries counts to
+these, and it is wrong for partitions whose users have fewer partitions than others: the fewer
+partitions of each user count, the more.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,8 +48,9 @@ from dp_transforms.mechanisms.selection.population import Population
 from dp_transforms.mechanisms.selection.prediction import (
     Prediction,
     Round,
+    count_error,
     kept_by,
-    kept_share,
+    kept_shares,
     of_budget,
     of_distribution,
     of_normal,
@@ -56,7 +58,6 @@ from dp_transforms.mechanisms.selection.prediction import (
 )
 from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
-from dp_transforms.mechanisms.selection.strategy import NoisyCountStrategy
 
 NAMES_KEPT = Fraction(4, 5)
 """What is asked for with counts: names first. Three quarters are promised, and predictions err."""
@@ -77,12 +78,14 @@ class Compared(NamedTuple):
       names: the number of names, in the mean over populations.
       error: with counts, the mean error of a count carried to all records, in users.
       worth: see the module.
+      errors: the errors in all populations, whose mean is ``error``.
     """
 
     plan: RoundPlan
     names: float
     error: float | None = None
     worth: float = 0.0
+    errors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,8 @@ class Comparison:
       compared: the plans, the best ones first.
       chosen: the plan to take.
       best: the plan to take without counts.
-      uncertainty: the worth that the best plan of each population has beyond that of ``best``: what
-        is lost by not knowing the population.
+      uncertainty: the worth that the best plan of each reading has beyond that of ``best``: what is
+        lost by not knowing how to read the look.
     """
 
     compared: tuple[Compared, ...]
@@ -108,12 +111,15 @@ class PlanSearch:
 
     Args:
       budget: what the plans may spend.
-      populations: at least one.
+      populations: at least one for each way to read a look, and as many for every one.
     """
 
-    def __init__(self, budget: PlanBudget, populations: Sequence[Population]):
-        self._budget, self._populations = budget, populations
+    def __init__(self, budget: PlanBudget, populations: Sequence[Sequence[Population]]):
+        self._budget = budget
+        self._populations = [population for of_reading in populations for population in of_reading]
+        self._of_each = len(populations[0])
         self._predicted: dict[tuple[int, RoundPlan], Prediction] = {}
+        self._kept_shares: dict[tuple[int, int, RoundPlan | None], tuple[FloatArray, float]] = {}
 
     def compare(self, counted: bool = False) -> Comparison:
         """Returns the comparison of plans, with counts of what is named if these are wanted."""
@@ -122,26 +128,35 @@ class PlanSearch:
             plans |= dict.fromkeys(self._searched(place))
         names = np.array([self._names(plan) for plan in plans])
         best_names = names.max(0)
+        worth = names / (best_names + 1)
         without = [
-            Compared(plan, float(of_plan.mean()), None, float((of_plan / (best_names + 1)).mean()))
-            for plan, of_plan in zip(plans, names, strict=True)
+            Compared(plan, float(of_plan.mean()), None, float(worth_of_plan.mean()))
+            for plan, of_plan, worth_of_plan in zip(plans, names, worth, strict=True)
         ]
         # Of equal predictions, as where everything is named, that of the fewest partitions.
         without.sort(key=lambda row: (-float(f"{row.worth:.3g}"), row.plan))
         best = without[0]
-        uncertainty = float((best_names / (best_names + 1)).mean()) - best.worth
+        # A better look would tell readings apart, and not the populations of one.
+        of_readings = worth.reshape(len(worth), -1, self._of_each).mean(2)
+        uncertainty = float(of_readings.max(0).mean()) - best.worth
         if not counted:
             return Comparison(tuple(without), best, best, uncertainty)
+        rounds = next(row.plan for row in without if not row.plan.by)
         with_counts = sorted(
-            self._with_counts(best, best_names), key=lambda row: (-row.worth, _error(row))
+            self._with_counts(best, rounds, best_names), key=lambda row: (-row.worth, _error(row))
         )
         chosen = self._taken(with_counts, float(NAMES_KEPT) * best.worth)
         return Comparison((*with_counts, *without), chosen, best, uncertainty)
 
     def _taken(self, with_counts: Sequence[Compared], enough: float) -> Compared:
         """Returns the plan to take of those with counts, which come in the order of their worth."""
-        (most,) = (_error(row) for row in with_counts if row.plan == plan_by_counts(self._budget))
-        precise = next(row for row in with_counts if _error(row) <= most)
+        by_counts = plan_by_counts(self._budget)
+        (most,) = (row.errors for row in with_counts if row.plan == by_counts)
+        precise = next(
+            row
+            for row in with_counts
+            if all(error <= limit for error, limit in zip(row.errors, most, strict=True))
+        )
         if precise.worth >= enough:
             return precise
         named = [row for row in with_counts if row.worth >= enough]
@@ -153,7 +168,7 @@ class PlanSearch:
         lost = []
         for place, population in enumerate(self._populations):
             names = self._prediction(place, plan).names
-            smaller = dataclasses.replace(population, sizes=population.sizes * (1 - share))
+            smaller = population.thinned(1 - share)
             fewer = predict(smaller, _about_rounds(self._budget, plan)).names
             lost.append((names - fewer) / (names + 1))
         return float(np.mean(lost))
@@ -200,43 +215,55 @@ class PlanSearch:
             of_kinds.setdefault((plan.by, plan.rounds), plan)
         return [*plans[:_BEST], *of_kinds.values()]
 
-    def _with_counts(self, best: Compared, best_names: FloatArray) -> Iterator[Compared]:
-        population = self._populations[0]
-        named = population.partitions * self._prediction(0, best.plan).named
-        everything = np.ones(len(population.sizes))
-        # Errors are compared where noisy counts at kappa would show a partition too: plans that
-        # name more do not lose by what they alone name.
-        by_counts = plan_by_counts(self._budget)
-        in_both = named * self._prediction(0, by_counts).named
-        if in_both.sum() >= 1:
-            named = in_both
+    def _with_counts(
+        self, best: Compared, rounds: RoundPlan, best_names: FloatArray
+    ) -> Iterator[Compared]:
+        """Yields plans that decide by noisy counts, and plans that count after rounds."""
 
-        def error(variance: float, kept: float) -> float:
-            """Returns the mean error of counts carried to all records: noise, and who counts."""
-            kept = max(kept, 1e-9)
-            squares = variance / kept**2 + population.sizes * (1 - kept) / kept
-            return float(named @ np.sqrt(squares) / max(float(named.sum()), 1e-9))
-
-        def row(plan: RoundPlan, names: FloatArray, error: float) -> Compared:
-            return Compared(
-                plan, float(names.mean()), error, float((names / (best_names + 1)).mean())
+        def row(plan: RoundPlan, names: FloatArray, variance: float) -> Compared:
+            errors = tuple(
+                self._count_error(place, plan, best.plan, variance)
+                for place in range(len(self._populations))
             )
+            worth = float((names / (best_names + 1)).mean())
+            return Compared(plan, float(names.mean()), float(np.mean(errors)), worth, errors)
 
         for partitions in self._possible_partitions:
-            plan = by_counts._replace(partitions=partitions, by=_noisy_strategy(partitions).name)
-            kept = kept_share(population, everything, partitions)
-            variance = noise_variance(self._budget.single(plan))
-            yield row(plan, self._names(plan), error(variance, kept))
-        if best.plan.by:
-            return
+            plan = plan_by_counts(self._budget, partitions)
+            yield row(plan, self._names(plan), noise_variance(self._budget.single(plan)))
         for share in COUNT_SHARES:
-            plan = best.plan._replace(counts_share=share)
-            names = self._names(plan)
-            budgets = _about_budgets(self._budget, plan.rounds, plan.growth, share)
+            plan = rounds._replace(counts_share=share)
+            names, budgets = self._names(plan), _about_budgets(self._budget, plan)
             for counted in self._possible_partitions:
                 variance = float(LaterCounts(counts_budget(budgets, share), counted).sigma2)
-                kept = kept_share(population, self._prediction(0, plan).named, counted)
-                yield row(plan._replace(counted=counted), names, error(variance, kept))
+                yield row(plan._replace(counted=counted), names, variance)
+
+    def _count_error(self, place: int, plan: RoundPlan, best: RoundPlan, variance: float) -> float:
+        """Returns the mean error of a plan's counts, carried to all records."""
+        population = self._populations[place]
+        most = plan.counted or plan.partitions
+        kept, of_all = self._kept(place, most, best if plan.counted else None)
+        shown = population.partitions * self._prediction(place, best).named
+        # Errors are compared where noisy counts at kappa would show a partition too: plans that
+        # name more do not lose by what they alone name.
+        in_both = shown * self._prediction(place, plan_by_counts(self._budget)).named
+        if in_both.sum() >= 1:
+            shown = in_both
+        return count_error(population, shown, kept, of_all, variance)
+
+    def _kept(self, place: int, most: int, among: RoundPlan | None) -> tuple[FloatArray, float]:
+        """Returns the part of each partition's users that count, and that of all together, if so
+        many partitions of a user do, among those that a plan names or among all."""
+        if (place, most, among) not in self._kept_shares:
+            population = self._populations[place]
+            named = np.ones(len(population.sizes))
+            if among is not None:
+                named = self._prediction(place, among).named
+            kept = kept_shares(population, named, most)
+            pairs = population.partitions * named * population.sizes
+            of_all = float(pairs @ kept) / max(float(pairs.sum()), 1e-9)
+            self._kept_shares[place, most, among] = kept, of_all
+        return self._kept_shares[place, most, among]
 
     @cached_property
     def _possible_partitions(self) -> tuple[int, ...]:
@@ -251,13 +278,12 @@ def _error(row: Compared) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _about_budgets(
-    budget: PlanBudget, rounds: int, growth: int, counts_share: Fraction
-) -> tuple[RenyiBudget, ...]:
-    """Returns about the budgets of a plan, which do not depend on how many partitions count."""
-    every = budget.calibration(rounds, growth, counts_share).candidates
-    kappa = budget.max_partitions_per_user
-    return max(every[::2] or every, key=lambda budgets: kept_by(budgets[-1], kappa, 3))
+def _about_budgets(budget: PlanBudget, plan: RoundPlan) -> tuple[RenyiBudget, ...]:
+    """Returns about the budgets of a plan's rounds: those of the order that keeps the most, as
+    ``Calibration.best`` does."""
+    every = budget.calibration(plan.rounds, plan.growth, plan.counts_share).candidates
+    root = 3 if plan.partitions > 1 else 0
+    return max(every[::2] or every, key=lambda budgets: kept_by(budgets[-1], plan.partitions, root))
 
 
 @lru_cache(maxsize=4096)
@@ -271,7 +297,7 @@ def _about_rounds(budget: PlanBudget, plan: RoundPlan) -> tuple[Round, ...]:
     if plan.by:
         single = budget.single(plan)
         return (of_distribution(single.distribution, plan.partitions),)
-    budgets = _about_budgets(budget, plan.rounds, plan.growth, plan.counts_share)
+    budgets = _about_budgets(budget, plan)
     early = 3 if plan.partitions > 1 else 0
     roots = [early] * (plan.rounds - 1) + [plan.root if plan.partitions > 1 else 0]
     return tuple(
@@ -280,12 +306,9 @@ def _about_rounds(budget: PlanBudget, plan: RoundPlan) -> tuple[Round, ...]:
     )
 
 
-def plan_by_counts(budget: PlanBudget) -> RoundPlan:
-    """Returns the plan of noisy counts at kappa."""
-    kappa = budget.max_partitions_per_user
-    return RoundPlan(kappa, by=_noisy_strategy(kappa).name, look=budget.look)
-
-
-def _noisy_strategy(partitions: int) -> type[NoisyCountStrategy]:
-    """Returns the strategy that decides by noisy counts at the lowest threshold."""
-    return TruncatedGeometricSelection if partitions == 1 else GaussianSelection
+def plan_by_counts(budget: PlanBudget, partitions: int = 0) -> RoundPlan:
+    """Returns the plan of noisy counts, at the lowest threshold, of so many partitions of each user
+    or of kappa."""
+    partitions = partitions or budget.max_partitions_per_user
+    strategy = TruncatedGeometricSelection if partitions == 1 else GaussianSelection
+    return RoundPlan(partitions, by=strategy.name, look=budget.look)

@@ -112,18 +112,37 @@ def _kept(has: FloatArray, of_round: Round) -> tuple[FloatArray, FloatArray]:
     return np.where(has <= most, 1.0, kept), _ORDER_WEIGHTS
 
 
-def kept_share(population: Population, named: FloatArray, most: int) -> float:
-    """Returns the expected part of the users of named partitions that count in them, if ``most``
-    of a user's named partitions do."""
+def kept_shares(population: Population, named: FloatArray, most: int) -> FloatArray:
+    """Returns the expected part of the users of each group of partitions that count in them, if
+    ``most`` of a user's named partitions do."""
     shares, degrees = population.shares, population.degrees
     has_named = shares @ (population.partitions * named)
     rate = np.clip(has_named / np.maximum(shares @ population.partitions, 1e-9), 0, 1)
     others = np.maximum(degrees - 1, 0)
     deviation = np.sqrt(others * rate * (1 - rate))
     has = 1 + np.maximum((others * rate)[:, None] + deviation[:, None] * _FEW, 0)
-    kept = np.minimum(1.0, most / has) @ _FEW_WEIGHTS
-    pairs = population.users * has_named
-    return float(kept @ pairs / max(float(pairs.sum()), 1e-9))
+    of_users = np.minimum(1.0, most / has) @ _FEW_WEIGHTS
+    kept: FloatArray = (population.users * of_users @ shares) / np.maximum(population.sizes, 1e-9)
+    return kept
+
+
+def count_error(
+    population: Population, shown: FloatArray, kept: FloatArray, kept_of_all: float, variance: float
+) -> float:
+    """Returns the mean error of noisy counts that one factor carries to all records: of noise, of
+    who counts by chance, and of partitions of which another part of the users counts.
+
+    Args:
+      shown: the number of partitions of each group that are shown with counts.
+      kept: the part of their users that count.
+      kept_of_all: this part of all partitions together, by which counts are divided.
+      variance: of noise.
+    """
+    kept_of_all = max(kept_of_all, 1e-9)
+    sizes = population.sizes
+    by_chance = (variance + sizes * kept * (1 - kept)) / kept_of_all**2
+    squares = by_chance + (sizes * (kept / kept_of_all - 1)) ** 2
+    return float(shown @ np.sqrt(squares) / max(float(shown.sum()), 1e-9))
 
 
 def _tail(z: FloatArray) -> FloatArray:

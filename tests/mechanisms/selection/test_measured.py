@@ -19,10 +19,17 @@ from dp_transforms.mechanisms.selection.population import (
     Look,
     Population,
     degree_cells,
+    populations_behind,
     tail_cells,
 )
-from dp_transforms.mechanisms.selection.prediction import of_distribution, predict
+from dp_transforms.mechanisms.selection.prediction import (
+    count_error,
+    kept_shares,
+    of_distribution,
+    predict,
+)
 from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
+from dp_transforms.mechanisms.selection.renyi_distribution import RenyiDistribution
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from tests.beam_runs import table_of
@@ -179,11 +186,105 @@ def test_noise_alone_is_a_choice_too():
 
 def test_a_single_round_is_predicted_by_the_sum_of_keep_probabilities():
     sizes, partitions = np.array([5.0, 12, 14, 40]), np.array([100.0, 10, 10, 1])
-    population = Population(np.ones(1), np.array([1000.0]), sizes, partitions)
+    population = Population.of_sizes(np.ones(1), np.array([1000.0]), sizes, partitions)
     distribution = OptimalSelection(1, 1e-5).distribution
     exact = partitions @ [distribution.keep_probability(int(size)) for size in sizes]
     predicted = predict(population, [of_distribution(distribution, 1)])
     assert predicted.names == pytest.approx(exact, rel=1e-3)
+
+
+def _nested_records(seed):
+    """Users by their numbers of partitions, and a function that tells how often each partition
+    counts, in which users of few partitions prefer popular ones."""
+    rng = np.random.default_rng(seed)
+    degrees = np.minimum(np.floor(rng.pareto(1.2, 8_000) + 1), 300).astype(int)
+    users = np.repeat(np.arange(len(degrees)), degrees)
+    popularity = 1 / np.arange(1, 4_001)
+    popular = rng.choice(len(popularity), len(users), p=popularity / popularity.sum())
+    any_one = rng.integers(0, len(popularity), len(users))
+    takes_popular = rng.random(len(users)) < degrees[users] ** -0.5
+    records = np.unique(np.column_stack([users, np.where(takes_popular, popular, any_one)]), axis=0)
+    users, items = rng.permutation(records).T
+    order = np.argsort(users, kind="stable")
+    return users[order], items[order]
+
+
+def test_populations_behind_a_look_have_the_counts_that_it_saw():
+    users, items = _nested_records(1)
+    degrees, one_each = np.unique(users, return_counts=True)[1], np.unique(users, True)[1]
+    counts = np.bincount(items[one_each])
+    strategy = MeasuredSelection(1, 1e-5, 10)
+    look = _look(strategy, degrees, counts[counts > 0])._replace(scales=(1.0, 1.0))
+    distribution = OptimalSelection(1, 1e-5).distribution
+    exact = sum(distribution.keep_probability(int(count)) for count in counts[counts > 0])
+    largest = []
+    for population in populations_behind(look)[0]:
+        # With one partition of each user, whoever has the popular ones.
+        predicted = predict(population, [of_distribution(distribution, 1)])
+        assert predicted.names == pytest.approx(exact, rel=0.1)
+        assert population.users @ population.degrees == pytest.approx(len(users), rel=0.1)
+        has = population.shares @ population.partitions
+        assert has == pytest.approx(population.degrees, rel=0.05)
+        largest.append(population.sizes[population.partitions > 1].max())
+    # Popular partitions have fewer users if those are the users of few partitions.
+    assert largest[1] < 0.7 * largest[0]
+
+
+def test_noisy_tails_name_no_more_users_than_there_are():
+    strategy = MeasuredSelection(1, 1e-5, 10)
+    look = _look(strategy, [2] * 5_000, _zipf(5_000, 500))
+    tails = (*look.tails[:8], 9_000, 9_000, *look.tails[10:])
+    far = look._replace(tails=tails, scales=(20.0, 4_000.0))
+    for population in itertools.chain(*populations_behind(far)):
+        counted = population.partitions @ (
+            population.users / population.degrees @ population.shares
+        )
+        assert counted == pytest.approx(5_000, rel=0.2)
+
+
+def test_the_part_of_users_who_count_is_that_of_their_partitions():
+    # Five partitions of users who have no other, and one set of users who have all other ten.
+    shares = np.array([[0.2, 0.0], [0.0, 1.0]])
+    population = Population(
+        np.array([1.0, 10.0]), np.array([500.0, 100.0]), shares, np.array([5.0, 10.0])
+    )
+    assert population.sizes == pytest.approx([100, 100])
+    kept = kept_shares(population, np.ones(2), 1)
+    assert kept == pytest.approx([1, 0.1])
+    assert kept_shares(population, np.array([1, 0.2]), 1) == pytest.approx([1, 0.5], rel=0.15)
+    # 1,000 of 1,500 users are scaled up: 100 to 250, and 10 to 25, with what chance does to them.
+    shown, of_all = np.array([1.0, 1.0]), (5 * 100 + 10 * 10) / 1_500
+    scaled = np.array([100.0, 10.0]) / of_all
+    chance = np.sqrt([16.0, 16 + 100 * 0.1 * 0.9]) / of_all
+    expected = np.hypot(scaled - 100, chance).mean()
+    assert count_error(population, shown, kept, of_all, 16.0) == pytest.approx(expected)
+
+
+def test_budgets_of_predictions_are_about_those_of_plans():
+    strategy = MeasuredSelection(1, 1e-5, 30)
+    for partitions, (rounds, growth) in itertools.product((1, 30), ((3, 128), (2, 16))):
+        plan = RoundPlan(partitions, rounds, growth)
+        about = plan_search._about_budgets(strategy.budget_after(0), plan)
+        kept = [
+            RenyiDistribution(budgets[-1], partitions, min(1, partitions - 1)).kept
+            for budgets in (about, strategy.planned(plan).budgets)
+        ]
+        assert 0.97 * kept[1] <= kept[0]
+
+
+def test_counts_follow_rounds_where_scaled_ones_would_be_wrong():
+    users, items = _nested_records(2)
+    degrees, one_each = np.unique(users, return_counts=True)[1], np.unique(users, True)[1]
+    counts = np.bincount(items[one_each])
+    strategy = MeasuredSelection(1, 1e-5, 100, counted=True)
+    look = _look(strategy, degrees, counts[counts > 0])._replace(scales=(5.0, 5.0))
+    choice = strategy.choice_of(look)
+    by_one = plan_search.plan_by_counts(strategy.budget_after(0), 1)
+    (one,) = (row for row in choice.compared if row.plan == by_one)
+    # Counts of one partition of each user have the least noise, and name as many as anything does;
+    # but popular partitions may keep more.
+    assert one.names > choice.chosen.names and one.errors[1] > 2 * one.errors[0]
+    assert choice.plan.counted > 0 and 5 * choice.chosen.error < one.error
 
 
 # Counts, and the whole, by enumeration.
