@@ -48,8 +48,13 @@ tails say something even under much noise."""
 _KINK = 0.7
 """The standard deviation of changes of a density's slope, by the root of the change of logarithm:
 slopes of real lists and degrees differ by about one from their heads to their tails."""
-_ZIPF, _AROUND = -1.0, 2.0
-"""Slopes are about Zipf's, up to this deviation by the root of the change of logarithm."""
+_SIZES_FALL, _DEGREES_FALL = -1.0, -2.0
+"""Expected slopes of densities. That of partitions by their users is Zipf's. Users of many
+partitions are expected to be fewer where noise hides them: with Zipf's slope there would be as many
+records in each doubling of degrees without end. Many users who are not there mislead to plans that
+name half as much; a plan for fewer than there are loses little."""
+_AROUND = 2.0
+"""Slopes are about these, up to this deviation by the root of the change of logarithm."""
 _FREEDOM = 3.0
 """Of Student distributions, whose tails allow steps: that all users have three partitions, say."""
 _MODEL_ERROR = 0.03
@@ -181,10 +186,11 @@ def _explaining(look: Look) -> tuple[Population, ...]:
     middles = np.sqrt(low * high)
     seen = np.array(look.degrees, float)
     total = max(float(seen.sum()), look.scales[0])
-    falls = np.log(total / 3) + (_ZIPF - 0.5) * np.log(middles)
+    falls = np.log(total / 3) + _DEGREES_FALL * np.log(middles)
     # It begins at what stands out from the noise.
     clear = np.where(seen > 2 * look.scales[0], np.log(np.maximum(seen, 1) / widths), falls)
-    users = _density(np.diag(widths), seen, look.scales[0], np.log(middles), clear) * widths
+    places = np.log(middles)
+    users = _density(np.diag(widths), seen, look.scales[0], places, clear, _DEGREES_FALL) * widths
     some = users >= 0.5
     if not some.any():
         some[0] = True
@@ -196,7 +202,7 @@ def _explaining(look: Look) -> tuple[Population, ...]:
     tails = np.append(look.tails, users.sum())
     scales = np.full(len(tails), look.scales[1])
     scales[-1] = look.scales[0] * math.sqrt(len(seen))
-    partitions = _density(cells, tails, scales, np.log(means), falls)
+    partitions = _density(cells, tails, scales, np.log(means), falls, _SIZES_FALL)
     return tuple(
         Population(
             degrees,
@@ -290,11 +296,12 @@ def _density(
     scale: float | FloatArray,
     places: FloatArray,
     start: FloatArray,
+    slope: float,
 ) -> FloatArray:
     """Returns a likely density that is smooth but for few steps and spikes: e**t at ``places``,
     which are logarithms, so that ``cells @ e**t`` explains the noisy numbers.
 
-    Changes of slope, and slopes around Zipf's, have Student distributions. Damped steps of
+    Changes of slope, and slopes around ``slope``, have Student distributions. Damped steps of
     iteratively reweighted least squares lead to a mode of the posterior.
     """
     between = np.diff(places)
@@ -302,7 +309,7 @@ def _density(
     apart = (between[1:] + between[:-1]) / 2
     kinks = np.diff(slopes, axis=0) / np.sqrt(apart)[:, None] / _KINK
     reach = np.sqrt(between) / _AROUND
-    expected = np.append(np.zeros(len(kinks)), _ZIPF * reach)
+    expected = np.append(np.zeros(len(kinks)), slope * reach)
     prior = np.vstack([kinks, slopes * reach[:, None]])
     likely = np.maximum(seen, 0)
     variance = 2 * scale**2 + likely + (_MODEL_ERROR * likely) ** 2
