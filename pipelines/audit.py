@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, NOISY_COUNT, PARTITION, USER, decoded
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
+from dp_transforms.engines.progress import Stage, end_lines, terminal_only
 from dp_transforms.engines.selection_kernels import select_from_counts, select_in_memory
 from dp_transforms.errors import InputError
 from dp_transforms.evaluation import (
@@ -50,6 +51,7 @@ from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import FAILURE, SUCCESS, command_line, job_flags
 
 FREQUENCY_LIST = "frequency_list"
+Report = Callable[[int], None]
 _MOST_ENUMERATED = 12
 
 # Exact values are rounded once, on the way to a float.
@@ -156,7 +158,9 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
 
 def findings(audit: Audit, draws: int, error_rate: float) -> dict[str, Any]:
     """Returns the audit's findings; ``broken`` says whether its promise is."""
-    outputs, others = (audit.draw(data, draws) for data in audit.inputs)
+    drawn = terminal_only(Stage("drawing releases", 2 * draws))
+    outputs, others = (audit.draw(data, draws, drawn) for data in audit.inputs)
+    end_lines()
     bound = epsilon_lower_bound(outputs, others, audit.delta, error_rate, audit.statistics)
     exact = None if audit.exact is None else audit.exact()
     broken = bound.epsilon > audit.epsilon
@@ -230,7 +234,8 @@ class Audit:
     """An audit tests a mechanism on a pair of neighbours."""
 
     inputs: tuple[Any, Any]
-    draw: Callable[[Any, int], list[Any]]  # n independent outputs of an input
+    # n independent outputs of an input, reported as they are drawn
+    draw: Callable[[Any, int, Report], list[Any]]
     statistics: Sequence[Statistic]  # functions of outputs, for events to test
     exact: Callable[[], float] | None  # epsilon at this delta; None if distributions are not known
     epsilon: float  # the promised one
@@ -260,8 +265,11 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
         counts = _counts(records, mechanism.sensitivity, secret)
         return FrequencyList.from_histogram(histogram(counts))
 
-    def draw(records: pa.Table, count: int) -> list[Any]:
-        lists = [bounded(records, JobSecret.from_os()) for _ in range(count)]
+    def draw(records: pa.Table, count: int, drawn: Report) -> list[Any]:
+        lists = []
+        for _ in range(count):
+            lists.append(bounded(records, JobSecret.from_os()))
+            drawn(1)
         # Draws of one list share their preparation.
         released = {f: iter(_releases(mechanism, f, n)) for f, n in Counter(lists).items()}
         return [next(released[f]) for f in lists]
@@ -307,8 +315,12 @@ def selection_audit(
     def noisy_sum(output: dict[Any, int]) -> tuple[int, int]:
         return number(output), sum(output[name] for name in selected(output))
 
-    def draw(records: pa.Table, count: int) -> list[dict[Any, int]]:
-        return [_select(strategy, noisy_counts, records, JobSecret.from_os()) for _ in range(count)]
+    def draw(records: pa.Table, count: int, drawn: Report) -> list[dict[Any, int]]:
+        outputs = []
+        for _ in range(count):
+            outputs.append(_select(strategy, noisy_counts, records, JobSecret.from_os()))
+            drawn(1)
+        return outputs
 
     return Audit(
         inputs=(table, without),
@@ -365,11 +377,23 @@ def _is_bounded_at_random(records: pa.Table, max_partitions: int) -> bool:
     return max(user_degrees(distinct_pairs(records)), default=0) > max_partitions
 
 
-def _releases(mechanism: PartitionMechanism, private: FrequencyList, count: int) -> list[Any]:
+def _releases(
+    mechanism: PartitionMechanism,
+    private: FrequencyList,
+    count: int,
+    drawn: Report = lambda number: None,
+) -> list[Any]:
     """Draws released lists, or the noisy coordinates that determine them."""
-    if isinstance(mechanism, FrobeniusMechanism):
-        return [mechanism.noisy_coordinates(private) for _ in range(count)]
-    return [*mechanism.release_many(private, count)]
+    if not isinstance(mechanism, FrobeniusMechanism):
+        # All together, since each preparation takes as long as many draws.
+        released = mechanism.release_many(private, count)
+        drawn(count)
+        return released
+    outputs = []
+    for _ in range(count):
+        outputs.append(mechanism.noisy_coordinates(private))
+        drawn(1)
+    return outputs
 
 
 def _loss(

@@ -152,6 +152,6 @@ def test_noisy_coordinates_cost_epsilon_exactly_and_draws_certify_much_of_it():
     lists = FrequencyList([9, 1], [1, 2]), FrequencyList([8, 1], [1, 1])
     audit = list_audit(FrobeniusMechanism(epsilon=1, sensitivity=2), *lists)
     assert audit.exact() == pytest.approx(1, abs=1e-12) == audit.epsilon
-    outputs = [audit.draw(one, 4000) for one in audit.inputs]
+    outputs = [audit.draw(data, 4000, lambda number: None) for data in audit.inputs]
     bound = epsilon_lower_bound(*outputs, statistics=audit.statistics)
     assert 0.25 < bound.epsilon <= 1

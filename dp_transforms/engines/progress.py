@@ -7,7 +7,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,11 @@ class Stage:
     def _report(self, pace: str, begin: str) -> None:
         terminal = _on_terminal()
         say(self.name + pace, begin if terminal else "", "" if terminal else "\n")
+
+
+def terminal_only(stage: Stage) -> Callable[[int], None]:
+    """Returns what reports rows of a stage on a terminal, and nothing elsewhere."""
+    return stage.seen if _on_terminal() else lambda rows: None
 
 
 @dataclass

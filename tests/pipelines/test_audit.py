@@ -1,11 +1,15 @@
+import collections
 import decimal
+import io
 import itertools
 import re
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dp_transforms.engines import progress
 from dp_transforms.mechanisms import partition_mechanism
 from pipelines import audit
 from tests.cases import slow_unless
@@ -45,6 +49,28 @@ def test_no_mechanism_is_accused(tmp_path, capsys, mechanism, max_partitions):
     assert ("not known" not in said.out) == known
     if known:
         assert 0.1 < epsilon(said.out, "exact") <= 1
+
+
+@pytest.mark.parametrize("mechanism", PROMISES)
+@pytest.mark.parametrize("max_partitions", [1, 2])
+def test_a_terminal_sees_how_many_releases_are_drawn(
+    tmp_path, monkeypatch, capsys, mechanism, max_partitions
+):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen, rows = Terminal(), collections.Counter()
+    monkeypatch.setattr(sys, "__stderr__", screen)
+    monkeypatch.setattr(progress, "_rows", rows)
+    monkeypatch.setattr(progress, "_begun", {})
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+    (tmp_path / "visits.csv").write_text(RECORDS)
+    flags = [f"--input={tmp_path}/visits.csv", "--partition_column=page", "--user=ann"]
+    flags += [*PROMISES[mechanism], f"--max_partitions_per_user={max_partitions}", "--draws=50"]
+    assert run(capsys, mechanism, *flags)[0] == 0
+    assert rows == {"drawing releases": 100}
+    assert "drawing releases: 9" in screen.getvalue()  # 90% or more
 
 
 def test_a_broken_promise_is_seen(tmp_path, monkeypatch, capsys):
