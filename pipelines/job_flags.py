@@ -266,11 +266,13 @@ def records(
     return RecordFiles(flags.input, *columns, file_format, **options)
 
 
-def check_positions(flags: argparse.Namespace) -> None:
-    """Raises a ValueError if --no_header is given for delimited text, and a flag names a column of
-    records. With that, columns are positions.
+def check_positions(
+    flags: argparse.Namespace, names: Sequence[str] = _COLUMN_FLAGS, hint: str = ""
+) -> None:
+    """Raises a ValueError, with the hint, if --no_header is given for delimited text, and a flag of
+    these names a column of records. With that, columns are positions.
 
-    The levels of a hierarchy are not checked: they may be columns of its groups alone.
+    The levels of a hierarchy are not among the names: they may be columns of its groups alone.
     """
     if not flags.no_header or flags.input is None or flags.query is not None:
         return
@@ -278,14 +280,14 @@ def check_positions(flags: argparse.Namespace) -> None:
         return
     from dp_transforms.files.delimited_text import check_positions as check
 
-    for name in _COLUMN_FLAGS:
+    for name in names:
         value = getattr(flags, name, None) or []
         values = [value] if isinstance(value, str) else value
         columns = [[entry] if isinstance(entry, str) else entry for entry in values]
         try:
             check([*itertools.chain(*columns)])
         except ValueError as error:
-            raise ValueError(f"--{name}: {error}") from None
+            raise ValueError(f"--{name}: {error}{hint}") from None
 
 
 def reads_first_records(flags: argparse.Namespace) -> str:

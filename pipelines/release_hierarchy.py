@@ -73,7 +73,22 @@ def make_parser() -> JobParser:
     return parser
 
 
-@release_command(make_parser)
+def check_positions(flags: argparse.Namespace) -> None:
+    """Raises a ValueError if a flag names a column of records without a header. Levels are columns
+    of records if the groups do not have the partitions."""
+    from dp_transforms.files.public_groups import read_groups
+
+    job_flags.check_positions(flags)
+    if not (flags.no_header and flags.levels and flags.groups and flags.partition_column):
+        return
+    _, of_partitions = read_groups(flags.groups, flags.levels, flags.partition_column)
+    if of_partitions is None:
+        (column, *_) = flags.partition_column
+        hint = f"; or give --groups a column {column}, with a line for each partition"
+        job_flags.check_positions(flags, ["levels"], hint)
+
+
+@release_command(make_parser, check_positions)
 def main(flags: argparse.Namespace) -> PreparedRelease:
     # Readers need Arrow, which a command's help does not.
     from dp_transforms.files.public_groups import read_groups

@@ -144,16 +144,18 @@ def period_release(
 
 def release_command(
     make_parser: Callable[[], JobParser],
+    check: Callable[[argparse.Namespace], None] = job_flags.check_positions,
 ) -> Callable[[Callable[[argparse.Namespace], PreparedRelease | Job]], Callable[..., int]]:
     """Makes the ``main`` of a job from a function that does all checks without data, and returns a
-    release to make, or a job to do: see ``run``."""
+    release to make, or a job to do: see ``run``. What ``check`` refuses leaves no row in a ledger,
+    even if records must be read for other checks."""
 
     def decorate(
         prepare: Callable[[argparse.Namespace], PreparedRelease | Job],
     ) -> Callable[..., int]:
         def prepared(context: JobContext) -> Job:
             flags = context.flags
-            job_flags.check_positions(flags)
+            check(flags)
             doing = job_flags.reads_first_records(flags)
             with first_records(flags.ledger if doing else None, doing):
                 made = prepare(flags)

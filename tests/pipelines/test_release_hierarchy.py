@@ -1,6 +1,7 @@
 import pytest
 
 from dp_transforms import load
+from dp_transforms.budget import Ledger
 from pipelines.release_hierarchy import main
 from tests.jobs import flags_over, job_flags, statement
 
@@ -54,6 +55,29 @@ def test_a_file_of_partitions_needs_no_columns_of_levels(tmp_path):
     lists = load(tmp_path / "out")
     assert list(lists["Oak",].released) == [(2, 1)]
     assert list(lists["Elm", "Ford"].released) == [(1, 1)]
+
+
+WITHOUT_HEADER = ["--no_header", "--user_column=1", "--partition_column=2"]
+
+
+def test_levels_without_a_header_are_positions_or_columns_of_partitions_groups(tmp_path, capsys):
+    (tmp_path / "bare.csv").write_text(HOMES.partition("\n")[2])
+    ledger = Ledger.create(tmp_path / "ledger", 400)
+    bare = [f"--input={tmp_path}/bare.csv", *WITHOUT_HEADER, f"--ledger={tmp_path}/ledger"]
+    assert command(tmp_path, *bare) == 2
+    assert capsys.readouterr().err == (
+        "error: --levels: columns must be positions counted from 1 when there is no header, got "
+        "'state'; or give --groups a column 2, with a line for each partition\n"
+    )
+    assert not list(ledger.lines())
+    of_partitions = "2,state,county\n10,Oak,Ames\n13,Elm,Ford\n"
+    assert command(tmp_path, *bare, counties=of_partitions) == 0
+    assert list(load(tmp_path / "out")["Oak",].released) == [(2, 1)]
+    assert list(load(tmp_path / "out")["Elm", "Ford"].released) == [(1, 1)]
+    by_position = COUNTIES.replace("state,county", "3,4")
+    again = [*bare, "--levels=3,4", "--overwrite"]
+    assert command(tmp_path, *again, counties=by_position) == 0
+    assert list(load(tmp_path / "out")["Oak",].released) == [(2, 1), (1, 1)]
 
 
 def test_what_is_wrong_is_named_before_records_are_read(tmp_path, capsys):
