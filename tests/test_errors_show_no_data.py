@@ -4,6 +4,7 @@ A short text or a number may be repeated, since names of columns and parameters 
 """
 
 import collections
+import inspect
 
 import numpy as np
 import pandas as pd
@@ -82,6 +83,7 @@ TYPES = [str, str.encode, lambda text: (text, 1), lambda text: {"of": text}]
 VISITS = {"who": [1, 2, 3], "page": ["a", "b", "b"], "year": [1, 1, 2], "day": ["2026-01-01"] * 3}
 COMMON = {"user": "who", "partition": "page", "max_partitions_per_user": 1}
 DAYS = {"time": "day", "period": "day", "periods": "2026-01-01..2026-01-02"}
+A_LIST = dp.release_counts([2, 1], epsilon=1, max_partitions_per_user=1)
 CALLS = {
     "release": COMMON | {"data": VISITS, "epsilon": 1, "mechanism": "auto"},
     "select": COMMON | {"data": VISITS, "epsilon": 1, "delta": 1e-6, "strategy": "auto"},
@@ -93,29 +95,21 @@ CALLS = {
     "release_groups": COMMON
     | {"data": VISITS, "groups": {"year": ["1"]}, "epsilon_all": 1, "epsilon_groups": 1},
     "release_attributes": {"data": VISITS, "user": "who", "attributes": ["page"], "epsilon": 1},
+    "release_hierarchy": COMMON
+    | {"data": VISITS, "levels": ["year"], "groups": [("1",), ("2",)], "epsilon": 1},
     "degrees": {"edges": VISITS, "source": "who", "target": "year", "epsilon": 1},
     "choose_kappa": {"data": VISITS, "user": "who", "partition": "page", "epsilon": 50}
     | {"for_epsilon": 1, "max_degree": 4},
     "release_counts": {"counts": [2, 1], "epsilon": 1, "max_partitions_per_user": 1},
     "plan": {"epsilons": 1, "users": 100},
     "Session": {"epsilon": 1},
+    "load": {"directory": "no_such_directory"},
+    "compare": {"first": A_LIST, "second": A_LIST, "numbers": ["top 5"]},
 }
-MORE = {
-    "select": ["counts", "pre_threshold", "public_partitions", "public_threshold", "others_share"],
-    "release_and_select": ["counts", "selection_share"],
-    "select_by_period": ["counts", "pre_threshold"],
-    "release_groups": ["epsilon_selection", "delta"],
-    "release_attributes": ["shares"],
-    "degrees": ["degree", "degree_bound", "nodes"],
-    "choose_kappa": ["for_delta"],
-    "plan": ["reference", "delta", "max_partitions_per_user"],
-    "Session": ["delta", "composition_delta", "unit"],
-}
-RELEASES = [name for name in CALLS if name not in ("plan", "Session")]
-PLACES = [(name, place) for name, options in CALLS.items() for place in options]
-PLACES += [(name, place) for name, places in MORE.items() for place in places]
-PLACES += [(name, place) for name in RELEASES for place in ("session", "secret", "mechanism")]
-PLACES += [(name, "drop_nulls") for name in RELEASES]
+RELEASES = [name for name in CALLS if name in vars(dp.Session)]
+PLACES = [
+    (name, place) for name in CALLS for place in inspect.signature(getattr(dp, name)).parameters
+]
 
 
 def texts(error):
@@ -127,8 +121,8 @@ def texts(error):
 
 def check(place, hold, change, by_session):
     name, argument = place
-    if argument == "groups" and change is str:
-        return  # its keys are names, which may be shown
+    if argument in ("groups", "numbers") and change is str:
+        return  # names of columns and of numbers, which may be shown
     if place == ("plan", "epsilons"):
         return  # short texts, which are numbers here
     try:
@@ -157,5 +151,12 @@ def check(place, hold, change, by_session):
 @example(("release", "partition"), list, str, True)
 @example(("release", "partition"), lambda values: pl.DataFrame({values[0]: [1]}), str, False)
 @example(("degrees", "edges"), lambda values: Edges(), str, False)
+@example(("degrees", "privacy_unit"), lambda values: pl.LazyFrame({values[0]: [1]}), str, False)
+@example(("release_hierarchy", "levels"), lambda values: failing(), str, False)
+@example(("release_hierarchy", "groups"), lambda values: failing(), str, True)
+@example(("release_hierarchy", "shares"), list, str, False)
+@example(("release_hierarchy", "most_partitions"), lambda values: failing(), str, False)
+@example(("load", "directory"), lambda values: "\n".join(values) * 100, str, False)
+@example(("compare", "confidence"), list, str, False)
 def test_any_argument_in_any_place(place, hold, change, by_session):
     check(place, hold, change, by_session)

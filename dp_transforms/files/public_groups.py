@@ -12,6 +12,7 @@ from pyarrow import csv
 from dp_transforms.columnar.attributes import attribute_text
 from dp_transforms.errors import InputError, as_input_error
 from dp_transforms.files.paths import as_filesystem_error, local_path, read_bytes
+from dp_transforms.mechanisms.arguments import listed
 
 Path = tuple[str, ...]
 
@@ -41,7 +42,7 @@ def read_groups(
                 "groups must be a list of tuples with a name for each level, or a table with the "
                 f"columns of levels, got {type(groups).__name__}"
             )
-        return [_path(group) for group in groups], None
+        return [_path(group) for group in listed("groups", groups)], None
     table = _table(groups)
     named = [name for name in map(str, partition) if name in table.column_names]
     for name in levels:

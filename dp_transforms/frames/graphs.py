@@ -62,7 +62,7 @@ def degrees(
     [(4, 1), (1, 4)]
     """
     units = (PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value)
-    if privacy_unit is not None and privacy_unit not in units:
+    if privacy_unit is not None and not (isinstance(privacy_unit, str) and privacy_unit in units):
         raise ValueError(f"privacy_unit must be edge or node, got {shown(privacy_unit)}")
     if privacy_unit == PrivacyUnit.EDGE.value and degree_bound is not None:
         raise ValueError("degree_bound protects nodes: leave it out, or privacy_unit")

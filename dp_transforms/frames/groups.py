@@ -11,6 +11,7 @@ from dp_transforms.files.frame_records import Names, RecordArguments, listed_nam
 from dp_transforms.files.public_groups import read_groups
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import run_spec
+from dp_transforms.mechanisms.arguments import listed
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.releases import (
@@ -172,6 +173,7 @@ def release_hierarchy(
     >>> list(lists["TX",].released), list(lists["TX", "Harris"].released)
     ([(3, 1), (2, 1), (1, 1)], [(3, 1), (1, 1)])
     """
+    levels = listed("levels", levels)
     paths, of_partitions = read_groups(groups, levels, several_names(partition))
     spec = HierarchySpec(
         levels=levels,

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 from decimal import Decimal
 from typing import Any
 
 _LONGEST_TEXT = 60
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    """Returns the values of an argument as a list. A TypeError, which shows none of them, says if
+    they cannot be gone through, or are one text.
+
+    >>> listed("levels", ("state", "county"))
+    ['state', 'county']
+    """
+    if not isinstance(values, (str, bytes)):
+        with contextlib.suppress(Exception):  # of an iterator that the caller has written
+            return list(values)
+    # The original error would travel as the context of one that is raised where it is caught.
+    raise TypeError(f"{name} must be a list, got {shown(values)}")
 
 
 def shown(value: Any) -> str:

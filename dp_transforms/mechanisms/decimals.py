@@ -135,9 +135,11 @@ def parts_by_shares(
     """
     exact = [Fraction(1)] * number
     if shares is not None:
-        exact = [Fraction(exact_fraction("shares", share)) for share in shares]
-    if len(exact) != number or not all(share > 0 for share in exact):
-        raise ValueError(f"shares must be {number} positive numbers, got {len(exact)}")
+        exact = []
+        with contextlib.suppress(ValueError):  # which shows an entry of a list
+            exact = [Fraction(positive_rational("shares", share)) for share in shares]
+    if len(exact) != number:
+        raise ValueError(f"shares must be {number} positive numbers")
     return tuple(whole * share / sum(exact) for share in exact)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dp_transforms.mechanisms.arguments import shown
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList, RankSums
@@ -363,7 +364,7 @@ def failure_probability(confidence: float) -> float:
     except (TypeError, ValueError):
         given = math.nan
     if not 0 < given < 1:
-        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
+        raise ValueError(f"confidence must be between 0 and 1, got {shown(confidence)}")
     return 1 - given
 
 

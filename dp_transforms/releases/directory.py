@@ -65,6 +65,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
       ValueError: there is no release, or it cannot be read.
     """
     path = local_path(os.fspath(directory))
+    if "\n" in path:
+        raise ValueError("directory must be the path of a directory, got a text of several lines")
     both = release_directories(path)
     if len(both) > 1:
         with as_malformed(path, "a list and names of the same records"):

@@ -26,7 +26,9 @@ sum of the levels' epsilons. Proof, for any value of the secret that keys the bo
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import operator
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +47,7 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.output import CsvTable
 from dp_transforms.files.release_files import read_file, read_statement
-from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.arguments import listed, shown
 from dp_transforms.mechanisms.decimals import Number, parts_by_shares, positive_integer
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, ReleasedList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
@@ -141,7 +143,7 @@ class HierarchySpec(ReleaseSpec):
         object.__setattr__(self, "groups", _paths(self.groups, len(self.levels)))
         positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         if self.shares is not None:
-            object.__setattr__(self, "shares", tuple(self.shares))
+            object.__setattr__(self, "shares", tuple(listed("shares", self.shares)))
         _ = self.mechanisms
         if self.partition_groups is not None:
             _check_partitions(self.partition_groups, len(self.groups))
@@ -150,9 +152,12 @@ class HierarchySpec(ReleaseSpec):
                 most = tuple(counts[place] for place in range(len(self.groups)))
                 object.__setattr__(self, "most_partitions", most)
         if self.most_partitions is not None:
-            most = tuple(self.most_partitions)
+            most = ()
+            with contextlib.suppress(TypeError):  # of what is no integer
+                given = listed("most_partitions", self.most_partitions)
+                most = tuple(map(operator.index, given))
             if len(most) != len(self.groups) or not all(
-                isinstance(number, int) and 0 <= number <= MAX_VALUE for number in most
+                0 <= number <= MAX_VALUE for number in most
             ):
                 raise ValueError(
                     "most_partitions must be integers from 0, one for each of the "

@@ -108,7 +108,7 @@ def test_the_top_holds_together():
         release.top(10**12)
     for ask in (partial(release.top, 2), partial(dp.compare, release, release)):
         for level in (0, 95, None, "high"):
-            with pytest.raises(ValueError, match=f"between 0 and 1, got {level}$"):
+            with pytest.raises(ValueError, match=f"between 0 and 1, got {level!r}$"):
                 ask(level)
 
 

@@ -4,6 +4,8 @@ import collections
 import pickle
 import random
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -202,3 +204,10 @@ def test_equal_lists_of_a_hierarchy_have_independent_noise(monkeypatch):
     drawn = {tuple(lists[path].coordinates) for path in equal}
     assert len(drawn) == 4
     assert len(set(contexts)) == len(contexts) == len(lists) == 6
+
+
+@pytest.mark.parametrize("make", [tuple, np.array, pd.Series, pa.array])
+def test_most_partitions_may_be_a_column_of_a_table(make):
+    most = [4, 4, 4, 0]
+    lists = [list(release(most_partitions=given)[()].released) for given in (most, make(most))]
+    assert lists[0] == lists[1]
