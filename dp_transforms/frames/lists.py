@@ -148,7 +148,7 @@ def release_counts(
     'declared'
     """
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
-    identity, secret = id(counts), claimed(secret, spec)
+    data, secret = counts, claimed(secret, spec)
     with charge(session, spec.requests) as entry:
         about = time_entry() | entry.statement
         if not isinstance(counts, FrequencyList):
@@ -161,7 +161,7 @@ def release_counts(
                 ) from None
         released = release_frequency_list(counts, spec.mechanism, secret)
     if session is not None:
-        session.note_release(spec, "counts", identity)
+        session.note_release(data, spec, "counts")
     return ListRelease(released, spec.statement(None, bounded_by_job=False) | about)
 
 

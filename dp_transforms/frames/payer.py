@@ -19,5 +19,5 @@ class Payer(Protocol):
     def spending(self, requests: Sequence[Request]) -> AbstractContextManager[BudgetEntry]:
         """Spends the requests before its block is entered; yields what statements say of it."""
 
-    def note_release(self, *call: Any) -> None:
-        """Notes a call, and warns if it is the second one."""
+    def note_release(self, data: Any, *arguments: Any) -> None:
+        """Notes a call with these data, and warns if it is the second one."""

@@ -57,7 +57,7 @@ def collect(
         collections = spec.release(engine)
     if session is not None:
         data = records.data if given is None else given
-        session.note_release(spec, repr(records), data if isinstance(data, str) else id(data))
+        session.note_release(data, spec, repr(records))
     return collections, source.partition_fields, about
 
 

@@ -30,6 +30,7 @@ from dp_transforms.budget.ledger import LEASE_SECONDS
 from dp_transforms.errors import without_originals
 from dp_transforms.frames import graphs, groups, kappa, lists, names
 from dp_transforms.frames.run import callers_level
+from dp_transforms.frames.same_data import mark_of
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.releases.tables import Table
 
@@ -208,9 +209,10 @@ class Session:
         """
         return History(tuple(self._all_lines()))
 
-    def note_release(self, *call: Any) -> None:
-        """Notes that a release was made, by the specification, the arguments and the identity of
-        the data of its call; warns if this session has noted the same before."""
+    def note_release(self, data: Any, *arguments: Any) -> None:
+        """Notes that a release was made of these data, by the specification and the arguments of
+        its call; warns if this session has noted the same before."""
+        call = mark_of(data), *arguments
         with self._lock:
             is_second = call in self._calls
             self._calls.append(call)

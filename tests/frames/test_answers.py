@@ -206,6 +206,36 @@ def test_a_cell_that_runs_twice_is_told_that_it_spends_twice(tmp_path, on_ledger
     assert session.spent.epsilon == PrivacyBudget("0.8").epsilon + PrivacyBudget("0.1").epsilon
 
 
+MAKERS = [
+    lambda month: VISITS.filter(VISITS["who"] % 3 == month),
+    lambda month: VISITS.filter(VISITS["who"] % 3 == month).to_arrow(),
+    lambda month: VISITS.filter(VISITS["who"] % 3 == month).to_pandas(),
+    lambda month: {name: VISITS[name].to_numpy() + month for name in ("who", "page")},
+    lambda month: {name: (VISITS[name] + month).to_list() for name in ("who", "page")},
+    lambda month: [{"who": user, "page": user % 5 + month} for user in range(90)],
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_other_data_in_the_same_place_of_memory_are_other_data(make, recwarn):
+    session = dp.Session(2)
+    for month in range(6):
+        session.release(make(month), **LIST | {"epsilon": 0.1})
+    assert not recwarn.list
+    data = make(0)
+    session.release(data, **LIST | {"epsilon": 0.1})
+    with pytest.warns(UserWarning, match="a second release of the same data"):
+        session.release(data, **LIST | {"epsilon": 0.1})
+
+
+def test_a_file_is_the_same_data_by_its_path(tmp_path):
+    session = dp.Session(2)
+    VISITS.write_csv(tmp_path / "visits.csv")
+    session.release(tmp_path / "visits.csv", **LIST | {"epsilon": 0.1})
+    with pytest.warns(UserWarning, match="a second release of the same data"):
+        session.release(str(tmp_path / "visits.csv"), **LIST | {"epsilon": 0.1})
+
+
 def test_a_session_in_memory_has_so_many_free_failures():
     session, bad = dp.Session(epsilon=1, free_failures=2), VISITS.rename({"page": "url"})
     options = LIST | {"epsilon": 0.1}
