@@ -58,7 +58,8 @@ class RecordSource(ABC):
       user_column: the column of users.
       partition_columns: the column of partitions; several make a composite partition, and none
         leave tables without the column partition.
-      drop_nulls: leave out records with a null in one of these columns, rather than fail.
+      drop_nulls: leave out records with a null in one of these columns, or in that of times, rather
+        than fail.
       attribute_columns: columns to keep beside these, under their own names; they may hold nulls.
     """
 
@@ -167,18 +168,20 @@ class RecordSource(ABC):
 
     def _records(self, path: str, table: pa.Table) -> pa.Table:
         needed, more = self._columns[: self._needed], self._columns[self._needed :]
-        whole = without_nulls(table, needed)
+        has_time = self._period is not None
+        whole = without_nulls(table, [*needed, *more[-1:]] if has_time else needed)
         if whole.num_rows < table.num_rows and not self._drop_nulls:
+            missing = "user, a partition or a time" if has_time else "user or without a partition"
             raise InputError(
-                f"{path} has records without a user or without a partition: fill these in, or "
-                f"leave them out with {self._drop_option}"
+                f"{path} has records without a {missing}: fill these in, or leave them out with "
+                f"{self._drop_option}"
             )
         user, *parts = whole.columns[: self._needed]
         if len(parts) > 1:
             parts = [pa.StructArray.from_arrays(list(map(single, parts)), names=needed[1:])]
         attributes = whole.columns[self._needed :]
         names = [USER, *([PARTITION] if parts else []), *more]
-        if self._period is not None:
+        if has_time:
             named = periods_of(self.pattern, attributes[-1], self._period, self._span)
             names[-1], attributes[-1] = LIST, named
         return pa.table([user, *parts, *attributes], names)

@@ -404,6 +404,28 @@ def test_a_session_takes_back_what_fails(on_ledger, tmp_path):
     assert [(line["epsilon"], line["state"]) for line in lines] == [("0.25", "committed")]
 
 
+@pytest.mark.parametrize("missing", [None, pd.NaT, pd.NA])
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda days: pd.DataFrame({"when": pd.Series(days, dtype="datetime64[ns]")}),
+        lambda days: pd.DataFrame({"when": pd.Series(days, dtype=object)}),
+        lambda days: {"when": np.array(days[:2] + [None], "datetime64[D]")},
+        lambda days: {"when": ["2026-01-31", "2026-01-31 10:00", None]},
+    ],
+)
+def test_records_without_a_time_can_be_left_out(hold, missing):
+    columns = {"who": [1, 2, 3], "page": [*"aaa"]}
+    data = {**columns, **dict(hold([_DAY, _DAY, missing]))}
+    days = LIST | {"epsilon": 99, "max_periods_per_user": 1, "max_partitions_per_user": 1}
+    days |= {"time": "when", "period": "month", "periods": "2026-01-01..2026-01-31"}
+    for table in (data, pd.DataFrame(data)):
+        with pytest.raises(InputError, match="without a user, a partition or a time: fill these"):
+            dp.release_by_period(table, **days)
+        released = dp.release_by_period(table, **days, drop_nulls=True)
+        assert list(released["2026-01"].released) == [(2, 1)]
+
+
 _DAY = pd.Timestamp("2026-01-31")
 
 

@@ -131,6 +131,17 @@ def test_only_codes_that_rows_have_are_times():
         periods_of("a", pa.chunked_array([days]), "month")
 
 
+def test_an_empty_field_is_no_time(tmp_path, capsys):
+    (tmp_path / "records.csv").write_text("user,page,at\n1,a,2026-01-05\n2,a,\n")
+    flags = ["--period=day", "--time_column=at", "--periods=2026-01-05..2026-01-05"]
+    job = job_flags(tmp_path, *flags, "--max_periods_per_user=1", "--epsilon=99")
+    assert release_frequency_list.main(job) == 1
+    assert "records without a user, a partition or a time: fill" in capsys.readouterr().err
+    assert release_frequency_list.main([*job, "--drop_nulls"]) == 0
+    released = (tmp_path / "out" / "2026-01-05" / "released_frequencies.csv").read_text()
+    assert released == "frequency,multiplicity\n1,1\n"
+
+
 def test_each_period_has_its_names_and_all_have_one_price(tmp_path, capsys):
     lines = (f"{u},p{d},{c},2026-01-0{d}\n" for u in range(40) for d in (5, 6) for c in "xy")
     text = "visitor,page,part,at\n" + "".join(lines) + "7,rare,x,2026-01-06\n"
