@@ -76,7 +76,9 @@ class OneLineParser(argparse.ArgumentParser):
         if len(whole.splitlines()) <= _SCREEN:
             return whole
         usage = self.format_usage().split(" [")[0].strip()
-        head = [usage, "", *(self.description or "").splitlines(), ""]
+        operands = [str(action.metavar) for action in self._actions if not action.option_strings]
+        about = ["", *(self.description or "").splitlines()] if self.description else []
+        head = [" ".join([usage, *operands]), *about, ""]
         pattern = re.compile(r"^examples?:\n(  \S.*(?:\n   .*)*)", re.MULTILINE)
         first_example = pattern.search(self.epilog or "")
         example = ["", "example:", *first_example[1].splitlines()] if first_example else []
@@ -101,8 +103,17 @@ class OneLineParser(argparse.ArgumentParser):
         return self.typed + "".join(subcommand)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        arguments = map(self._underscored, sys.argv[1:] if args is None else args)
-        return super().parse_known_args(list(arguments), namespace)
+        arguments = list(map(self._underscored, sys.argv[1:] if args is None else args))
+        self._refuse_repeated(arguments)
+        return super().parse_known_args(arguments, namespace)
+
+    def _refuse_repeated(self, arguments: Sequence[str]) -> None:
+        """Refuses a flag of one value that is given several: all but the last would be dropped, be
+        it records or a ledger."""
+        times = collections.Counter(map(self._name, arguments))
+        for flag, action in self._option_string_actions.items():
+            if times[flag] > 1 and isinstance(action, argparse._StoreAction):
+                self.error(f"{flag} is given {times[flag]} times, and takes one value")
 
     def _underscored(self, argument: str) -> str:
         """Turns ``--user-column=x`` into ``--user_column=x`` if there is such a flag."""
@@ -213,7 +224,6 @@ class JobParser(OneLineParser):
         if "--" in arguments:
             # What follows would be dropped, be it a --ledger.
             self.error("there is no place for '--': give flags as --name=value")
-        self._refuse_repeated(arguments)
         # With a value it is Beam's own option for Dataflow.
         of_beam = [text for text in arguments if text.startswith("--dry_run=")]
         flags, others = self.parse_known_args([text for text in arguments if text not in of_beam])
@@ -223,14 +233,6 @@ class JobParser(OneLineParser):
         if others:
             options()
         return JobContext(self.command, flags, options, on_beam=bool(others))
-
-    def _refuse_repeated(self, arguments: Sequence[str]) -> None:
-        """Refuses a flag of one value that is given several: all but the last would be dropped, be
-        it records or a ledger."""
-        times = collections.Counter(map(self._name, arguments))
-        for flag, action in self._option_string_actions.items():
-            if times[flag] > 1 and isinstance(action, argparse._StoreAction):
-                self.error(f"{flag} is given {times[flag]} times, and takes one value")
 
     def _from_config(self, path: str) -> Iterator[str]:
         import yaml

@@ -4,6 +4,7 @@ from dp_transforms.beam.reading import ReadRecords
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import FrequencyList
 from pipelines import release_frequency_list, select_partitions
+from pipelines.__main__ import main
 from tests.beam_runs import rows_of, run
 from tests.jobs import job_flags
 
@@ -13,6 +14,25 @@ def test_a_flag_of_one_value_is_not_given_twice(tmp_path, failure, flag):
     name = flag.partition("=")[0]
     flags = [*job_flags(tmp_path), "--ledger=b.db", name.replace("_", "-"), flag.partition("=")[2]]
     failure(2, f"{name} is given 2 times", release_frequency_list.main, flags)
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("ledger", ["create", "a.ledger", "--epsilon=1"]),
+        ("plan", ["--users=1000", "--epsilon=1"]),
+        ("sample", ["--output=a.csv", "--users=10"]),
+        ("evaluate", ["--original=a.csv", "--released=a.csv"]),
+        ("report", ["out", "--about=pages"]),
+        ("audit", ["--mechanism=frequency_list", "--epsilon=1", "--input=a.csv"]),
+    ],
+)
+def test_nor_is_it_by_commands_that_are_no_jobs(tmp_path, monkeypatch, failure, command, flags):
+    monkeypatch.chdir(tmp_path)
+    flag, _, value = flags[-1].partition("=")
+    message = f"{flag} is given 2 times, and takes one value"
+    failure(2, message, main, [command, *flags, flag, value])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_list_in_a_config_is_no_value(tmp_path, failure):
