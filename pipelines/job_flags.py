@@ -177,8 +177,8 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
     group.add_argument(
         "--drop_nulls",
         action="store_true",
-        help="leave out records without a user, a partition or, with --period, a time; without this "
-        "flag they are refused",
+        help="leave out records without a user, a partition or, with --period, a time; without "
+        "this flag they are refused",
     )
     group.add_argument(
         "--num_buckets",
