@@ -410,7 +410,7 @@ def test_a_session_takes_back_what_fails(on_ledger, tmp_path):
     [
         lambda days: pd.DataFrame({"when": pd.Series(days, dtype="datetime64[ns]")}),
         lambda days: pd.DataFrame({"when": pd.Series(days, dtype=object)}),
-        lambda days: {"when": np.array(days[:2] + [None], "datetime64[D]")},
+        lambda days: {"when": np.array([*days[:2], None], "datetime64[D]")},
         lambda days: {"when": ["2026-01-31", "2026-01-31 10:00", None]},
     ],
 )

@@ -117,6 +117,8 @@ def is_private(
         return bool(up.sub(up.mul(up.exp(-exposed), noise), down.expm1(-exposed)) <= target)
 
     holds_at = cache(lambda f: bound(f, f))
+    if not holds_at(Fraction(users_changed)):  # There is no noise there, and so no tail to compute.
+        return False
     pending = [(Fraction(0), Fraction(users_changed))]
     while pending:
         first, last = pending.pop()
