@@ -17,7 +17,6 @@ import argparse
 import sys
 
 from dp_transforms.budget import PrivacyUnit
-from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FREQUENCIES_FILE
 from dp_transforms.mechanisms.degree_projection import DEGREES, UNDIRECTED
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
@@ -105,12 +104,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
         )
     spec = _specified(flags)
     edges = job_flags.records(flags, columns=(flags.source_column, [flags.target_column]))
-    source, (target,) = edges.user_field, edges.partition_fields
-    if source.type != target.type:
-        raise InputError(
-            f"column {source.name!r} is read as {source.type}, but {target.name!r} as "
-            f"{target.type}: give both ends of an edge the same type"
-        )
+    edges.check_ends()
     return release_of(flags, spec, edges, whole=spec.cost)
 
 

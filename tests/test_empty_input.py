@@ -324,6 +324,18 @@ def test_floats_of_a_schema_are_refused_without_records_too(rows):
         dp.select(data, **COLUMNS, **NAMES)
 
 
+@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("privacy_unit", ["edge", "node"])
+@pytest.mark.parametrize("read", [pa.table, pl.from_arrow, lambda table: table.to_pandas()])
+def test_ends_of_two_types_are_refused_without_edges_too(rows, privacy_unit, read):
+    table = pa.table({"a": pa.array([1] * rows, pa.int64()), "b": pa.array([2] * rows, pa.int32())})
+    dp.degrees(read(table), "a", "b", epsilon=1, privacy_unit=privacy_unit)  # all are integers
+    other = pa.array([datetime.datetime(2026, 1, 1)] * rows, pa.timestamp("s"))
+    with pytest.raises(ValueError, match="give both ends of an edge the same type"):
+        data = read(table.set_column(1, "b", other))
+        dp.degrees(data, "a", "b", epsilon=1, privacy_unit=privacy_unit)
+
+
 @pytest.mark.parametrize("element", [tuple, pa.Table, dict])
 def test_transforms(element):
     """Give no element at all, not even an empty table of some type."""

@@ -66,6 +66,9 @@ class Source(Protocol):
     def num_buckets(self) -> int:
         """Returns the number of buckets to shuffle the records into."""
 
+    def check_ends(self) -> None:
+        """Raises an InputError if users and partitions, as the ends of edges, differ in type."""
+
     def tables(self) -> Iterator[pa.Table]:
         """Yields the records."""
 
@@ -238,6 +241,7 @@ class InProcess(Engine):
 
     def _edges(self, degree: str) -> Tables:
         """Returns distinct pairs of a node, as the partition, and its neighbour."""
+        self._source.check_ends()
         ends = (
             coded_table([edge], (USER, PARTITION)).rename_columns(
                 [counting.SOURCE, counting.TARGET]

@@ -119,6 +119,18 @@ class RecordSource(ABC):
         """Returns the attribute columns, with their types in the source."""
         return list(self._schema)[self._needed :]
 
+    def check_ends(self) -> None:
+        """Raises an InputError if users and partitions, the ends of edges, have different types, by
+        a schema alone: so that it tells no empty table from one with a record."""
+        source, *targets = list(self._schema)[: self._needed]
+        for target in targets:
+            has_types = not self._without_values.intersection((source.name, target.name))
+            if has_types and source.type != target.type:
+                raise InputError(
+                    f"column {source.name!r} is read as {source.type}, but {target.name!r} as "
+                    f"{target.type}: give both ends of an edge the same type"
+                )
+
     def name_periods(self, period: str, span: str | None = None) -> None:
         """Makes tables name each record's period ("hour", "day", "week" or "month") in the column
         ``list``, in place of the last column; an InputError if that cannot hold times. Records of
@@ -181,7 +193,7 @@ class RecordSource(ABC):
             parts = [pa.StructArray.from_arrays(list(map(single, parts)), names=needed[1:])]
         attributes = whole.columns[self._needed :]
         names = [USER, *([PARTITION] if parts else []), *more]
-        if has_time:
+        if self._period is not None:
             named = periods_of(self.pattern, attributes[-1], self._period, self._span)
             names[-1], attributes[-1] = LIST, named
         return pa.table([user, *parts, *attributes], names)
