@@ -236,7 +236,7 @@ def test_records_that_do_not_fit_into_memory_change_nothing(name, directory, tmp
 
 
 FAULTS = {
-    "no user": (",1,f,2026-01-02\n", "has records without a user or without a partition"),
+    "no user": (",1,f,2026-01-02\n", "has records without a user"),
     "too few fields": ("7,1\n", "a line does not have 4 fields"),
     "no time": ("7,1,f,yesterday\n", "not all records have a time"),
 }
@@ -269,7 +269,7 @@ class Interrupted:
     """A source that is interrupted after its first table."""
 
     def __init__(self, source):
-        self._source = source
+        self._source, self.check_ends = source, source.check_ends
         self.estimated_rows, self.num_buckets = 0, 3
 
     def tables(self):
