@@ -26,7 +26,7 @@ class Written(enum.Enum):
 
 class Price(enum.Enum):
     """What became of a failed job's reservations in a shared ledger. The value is what an interrupt
-    says of it."""
+    says of it, and SPENT what every error does."""
 
     NONE = ""
     GIVEN_BACK = ", and nothing was spent"

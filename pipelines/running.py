@@ -74,6 +74,8 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
             )
             if context.progress.written is Written.YES:
                 message = f"the release was made, but {message}"
+            elif context.progress.price is Price.SPENT:
+                message += Price.SPENT.value
             codes = (code for kind, code in _CODES.items() if isinstance(error, kind))
             return failed(parser.as_typed(message), next(codes, FAILURE))
     return SUCCESS

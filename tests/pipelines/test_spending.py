@@ -230,6 +230,18 @@ def test_a_fault_in_the_records_costs_nothing_unless_a_runner_may_go_on(
     assert not (tmp_path / "out").exists()
 
 
+def test_an_error_says_when_the_price_stays_spent(tmp_path, capsys):
+    Ledger.create(tmp_path / "ledger", 1, free_failures=1)
+    job = flags(tmp_path, tmp_path / "ledger")
+    (tmp_path / "records.csv").write_text("user,page\n1,a\n,b\n")
+    for is_free in (True, False):
+        left = Ledger.open(tmp_path / "ledger").remaining().epsilon
+        assert main(job) == 1
+        was_spent = left > Ledger.open(tmp_path / "ledger").remaining().epsilon
+        error = capsys.readouterr().err
+        assert error.endswith("what the job reserved stays spent\n") == was_spent != is_free
+
+
 @ENGINES
 @pytest.mark.parametrize("total", [2, 4, 9])
 def test_a_question_about_the_total_is_paid_for_whatever_the_answer(
