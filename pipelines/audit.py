@@ -85,8 +85,8 @@ def make_parser() -> command_line.OneLineParser:
     )
     records = parser.add_argument_group("neighbours: records, and the same without one user")
     records.add_argument("--input", metavar="FILE", help="CSV, TSV, JSON lines, Parquet or Avro")
-    records.add_argument("--user_column", metavar="COLUMN", default=USER)
-    records.add_argument("--partition_column", metavar="COLUMN", default=PARTITION)
+    records.add_argument("--user_column", metavar="COLUMN", help=f"by default {USER}")
+    records.add_argument("--partition_column", metavar="COLUMN", help=f"by default {PARTITION}")
     records.add_argument("--user", metavar="NAME", help="the user missing from the neighbour")
     lists = parser.add_argument_group("neighbours: two frequency lists")
     lists.add_argument("--frequency_list", metavar="FILE.csv")
@@ -132,6 +132,11 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
                 "--frequency_list needs --neighbour and --mechanism=frequency_list; strategies "
                 "need --input and --user"
             )
+        command_line.refuse(
+            flags,
+            "is for --input: --frequency_list and --neighbour hold counts",
+            *("user", "user_column", "partition_column"),
+        )
         first, second = map(read_frequency_list, (flags.frequency_list, flags.neighbour))
         if (distance := first.l1_distance(second)) > max_partitions:
             raise ValueError(
@@ -213,7 +218,8 @@ def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any
     files = match_files(local_path(flags.input))
     if len(files) > 1:
         raise InputError(f"{flags.input} are {len(files)} files: an audit takes one")
-    path, columns = files[0].path, (flags.user_column, flags.partition_column)
+    path = files[0].path
+    columns = (flags.user_column or USER, flags.partition_column or PARTITION)
     file_format = format_of(path)
     schema = file_format.schema(path, columns)
     tables = list(file_format.read(FileRange.whole(path), columns))

@@ -51,7 +51,6 @@ def make_parser() -> command_line.JobParser:
     privacy.add_argument(
         "--max_degree",
         type=job_flags.positive_integer,
-        default=MAX_DEGREE,
         metavar="N",
         help="the largest kappa to try; public: choose it without looking at the records "
         f"(default: {MAX_DEGREE})",
@@ -84,16 +83,16 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
     # Checks, with one made-up user, that a mechanism exists for these.
     choose_kappa(ReleasedDegrees((1,), (1,), 1.0), flags.for_epsilon, flags.for_delta)
     if flags.released is not None:
-        of_records = ("user_column", "partition_column", "epsilon", "output", "ledger")
-        command_line.refuse(
-            flags, "is for --input: what was released costs nothing more", *of_records
-        )
+        why = "is for --input: what was released costs nothing more"
+        of_jobs = ("epsilon", "max_degree", "output", "overwrite", "ledger", "label", "job_id")
+        command_line.refuse(flags, why, *of_jobs, "workers_reach_ledger")
+        job_flags.refuse_flags_of_records(flags, why)
         return functools.partial(_show, flags, read_degrees(flags.released), [])
     command_line.require(flags, "user_column", "partition_column", "epsilon", "output")
-    spec = UserDegreesSpec(flags.epsilon, flags.max_degree)
-    if flags.max_degree > _MANY:
+    spec = UserDegreesSpec(flags.epsilon, flags.max_degree or MAX_DEGREE)
+    if spec.max_degree > _MANY:
         command_line.warn(
-            f"--max_degree={flags.max_degree} is far more partitions than users have: noise among "
+            f"--max_degree={spec.max_degree} is far more partitions than users have: noise among "
             "degrees that nobody has looks like users who have so many. Give about as many as one "
             "user may well have, chosen without looking at the records"
         )

@@ -386,7 +386,7 @@ def require(flags: argparse.Namespace, *names: str) -> None:
 def refuse(flags: argparse.Namespace, why: str, *names: str) -> None:
     """Raises a ValueError if a flag was given; the message is its name and then ``why``."""
     for name in names:
-        if getattr(flags, name) not in (None, False):
+        if getattr(flags, name) not in (None, False, []):
             raise ValueError(f"--{name} {why}")
 
 

@@ -205,6 +205,15 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
     text.add_argument("--encoding", metavar="CODEC", help="encoding of the text (default: utf-8)")
 
 
+def refuse_flags_of_records(flags: argparse.Namespace, why: str) -> None:
+    """Raises a ValueError, see ``refuse``, if a flag of ``add_input_flags`` but --input was given,
+    which would be dropped without records."""
+    names = ("user_column", "partition_column", "query", "drop_nulls", "num_buckets", *_TEXT_FLAGS)
+    refuse(flags, why, *names)
+    if flags.input_format != "auto":
+        raise ValueError(f"--input_format {why}")
+
+
 def records(
     flags: argparse.Namespace,
     attribute_columns: Sequence[str] = (),

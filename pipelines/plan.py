@@ -35,7 +35,7 @@ from dp_transforms.postprocessing.planning import (
 from dp_transforms.reports import page
 from dp_transforms.reports.page import text_table
 from pipelines import job_flags
-from pipelines.command_line import OneLineParser, add_json_flag, command, draw
+from pipelines.command_line import OneLineParser, add_json_flag, command, draw, refuse
 
 _ROWS_PER_SECOND = 1_000_000
 
@@ -73,7 +73,6 @@ def make_parser() -> OneLineParser:
     source.add_argument(
         "--zipf_exponent",
         type=float,
-        default=1.0,
         metavar="S",
         help="with --users: the partition of rank i has about 1 / i**S as many users as the first "
         "(default: 1)",
@@ -215,6 +214,7 @@ def _print_hierarchy(flags: argparse.Namespace, contributions: int) -> None:
         raise ValueError(
             "--groups is for the lists of a hierarchy: leave out --delta, --attributes and --plot"
         )
+    refuse(flags, "is for one list: leave out --groups", "records")
     plans = [
         plan_hierarchy(
             contributions, flags.groups, epsilon, flags.max_partitions_per_user, flags.shares
@@ -319,8 +319,10 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
 def main(flags: argparse.Namespace) -> None:
     max_partitions, made_up = flags.max_partitions_per_user, flags.reference is None
     if made_up:
-        reference = zipf_list(flags.users * max_partitions, flags.zipf_exponent)
+        exponent = 1.0 if flags.zipf_exponent is None else flags.zipf_exponent
+        reference = zipf_list(flags.users * max_partitions, exponent)
     else:
+        refuse(flags, "is for --users: --reference is a list of its own", "zipf_exponent")
         reference = read_frequency_list(flags.reference, public=True)
     if flags.groups is not None:
         _print_hierarchy(flags, reference.total)
@@ -342,6 +344,8 @@ def main(flags: argparse.Namespace) -> None:
     drawn = draw(functools.partial(plot, plans), flags.plot) if flags.plot is not None else ""
     if flags.json:
         about = {"contributions": reference.total, "partitions": reference.distinct}
+        if flags.records is not None:
+            about["seconds_for_records"] = flags.records / _ROWS_PER_SECOND
         planned = {"plans": [dataclasses.asdict(plan) for plan in plans]}
         if flags.attributes is not None:
             planned["attributes"] = [dataclasses.asdict(plan) for plan in attribute_plans]

@@ -130,16 +130,9 @@ def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
-    of_records = (
-        "survey_share",
-        "largest_degree",
-        "user_column",
-        "partition_column",
-        "query",
-        "period",
-        *job_flags.PERIOD_FLAGS,
-    )
-    refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
+    why = "is for --input: --frequency_list holds counts, not records"
+    refuse(flags, why, "survey_share", "largest_degree", "period", *job_flags.PERIOD_FLAGS)
+    job_flags.refuse_flags_of_records(flags, why)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
 
     def of_counts() -> tuple[list[ReleasedList]]:

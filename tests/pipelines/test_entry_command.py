@@ -52,6 +52,8 @@ FILES = {
     "nobody/privacy.json": '{"epsilon": 0.1}',
 }
 AUDIT = "audit --input=visits.csv --partition_column=page --user=ann --epsilon=1 --mechanism"
+LISTS = "audit --mechanism=frequency_list --epsilon=1 --frequency_list=a --neighbour=b"
+COUNTS = "release --frequency_list=words.csv --epsilon=1 --output=out"
 KAPPA = "choose-kappa --for_epsilon=1 --released"
 
 
@@ -70,6 +72,17 @@ KAPPA = "choose-kappa --for_epsilon=1 --released"
         (f"{AUDIT}=frequency_list --frequency_list=a", 2, "give either"),
         (f"{AUDIT}=magic", 2, "invalid choice"),
         (f"{AUDIT}=renyi_rounds --delta=0.1 --noisy_counts", 2, "noisy counts"),
+        (f"{LISTS} --user=ann", 2, "--user is for --input"),
+        (f"{LISTS} --user_column=who", 2, "--user_column is for --input"),
+        (f"{COUNTS} --drop_nulls", 2, "--drop_nulls is for --input: --frequency_list holds counts"),
+        (f"{COUNTS} --no_header", 2, "--no_header is for --input"),
+        (f"{COUNTS} --input_format=csv", 2, "--input_format is for --input"),
+        (f"{KAPPA}=degrees --drop_nulls", 2, "--drop_nulls is for --input"),
+        (f"{KAPPA}=degrees --label=x", 2, "--label is for --input"),
+        (f"{KAPPA}=degrees --max_degree=9", 2, "--max_degree is for --input"),
+        ("plan --reference=words.csv --epsilon=1 --zipf_exponent=1", 2, "is for --users"),
+        ("plan --users=10 --epsilon=1 --zipf_exponent=0", 2, "exponent must be between"),
+        ("plan --users=10 --epsilon=1 --groups=2 --records=9", 2, "--records is for one list"),
         (f"{KAPPA}=none", 1, "cannot be read"),
         (f"{KAPPA}=degrees", 1, "does not hold a release of choose-kappa"),
         (f"{KAPPA}=degrees --epsilon=1", 2, "--epsilon is for --input"),
