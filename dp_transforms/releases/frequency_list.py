@@ -254,7 +254,9 @@ class ListRelease(Release, Answers):
         return None
 
     def _columns(self) -> Statement:
-        """Returns a row for each run of ranks with equal numbers; the bounds hold together."""
+        """Returns a row for each run of ranks with equal numbers; the bounds hold together. Where
+        all that is known of a list rules out a released number, the bounds reach as far as that: a
+        wider interval holds more often."""
         facts = self._known()
         lists = [self.released, *(facts.bands(CONFIDENCE) if facts else ())]
         ends = np.concatenate([each.multiplicities.cumsum() for each in lists])
@@ -265,7 +267,8 @@ class ListRelease(Release, Answers):
             name: each.at_ranks(ends)
             for name, each in zip(("frequency", "low", "high"), lists, strict=False)
         }
-        if self.named is not None and "high" in columns:
+        if facts:
+            columns["low"] = np.minimum(columns["low"], columns["frequency"])
             columns["high"] = np.maximum(columns["high"], columns["frequency"])
         return {"rank": ends - partitions + 1, **columns, "partitions": partitions}
 
