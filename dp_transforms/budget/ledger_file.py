@@ -68,6 +68,10 @@ class LedgerFile:
                 _write(connection, "budget", header_row(header))
             # Unlike a rename, a link never replaces a file.
             os.link(temporary, self.name)
+        except FileExistsError:
+            # The original names the temporary file.
+            text = "there is a file, and a ledger replaces none: open it, or give another path"
+            raise FileExistsError(errno.EEXIST, text, self.name) from None
         finally:
             os.unlink(temporary)
         descriptor = os.open(folder, os.O_RDONLY)
