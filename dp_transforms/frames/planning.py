@@ -57,6 +57,11 @@ def plan(
         )
     parts = epsilons
     if attributes != 1:
+        if kappa != 1 or delta is not None:
+            raise ValueError(
+                "attributes is for lists in which a user has one value: leave out delta and "
+                "max_partitions_per_user"
+            )
         from dp_transforms.postprocessing.attribute_plan import parts_of
 
         parts = parts_of(epsilons, attributes)

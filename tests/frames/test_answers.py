@@ -408,6 +408,9 @@ def test_kappa_and_plans(capsys):
         dp.plan(1, reference=FrequencyList())
     with pytest.raises(TypeError, match="attribute released of a release, got ListRelease"):
         dp.plan(1, reference=dp.release(VISITS, **LIST))
+    for more in ({"delta": 1e-6}, {"max_partitions_per_user": 2}):
+        with pytest.raises(ValueError, match="attributes is for lists in which a user has one"):
+            dp.plan(1, users=100, attributes=2, **more)
     assert [one.epsilon for one in dp.plan(["0.5", 1], users=1_000)] == [0.5, 1]
     options = {"users": 1_000, "max_partitions_per_user": 3}
     (plan,) = dp.plan("0.5", **options)

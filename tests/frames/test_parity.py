@@ -169,7 +169,7 @@ def test_a_session_has_a_history(tmp_path, on_ledger):
     if on_ledger:
         session = dp.Session.create(tmp_path / "ledger", 2, 1e-5, free_failures=3)
         assert Ledger.open(tmp_path / "ledger").free_failures == 3
-        with pytest.raises(FileExistsError, match="open it, or give another path: '[^']*ledger'$"):
+        with pytest.raises(FileExistsError, match=r"open it, or give another path: '[^']*ledger'$"):
             dp.Session.create(tmp_path / "ledger", 2)
     assert len(session.history) == 0
     session.release(VISITS, "who", "page", epsilon="0.5", max_partitions_per_user=1)
