@@ -181,6 +181,7 @@ class RecordSource(ABC):
     def _records(self, path: str, table: pa.Table) -> pa.Table:
         needed, more = self._columns[: self._needed], self._columns[self._needed :]
         has_time = self._period is not None
+        # A record is left out by its own fields alone, so that other users' records stay the same.
         whole = without_nulls(table, [*needed, *more[-1:]] if has_time else needed)
         if whole.num_rows < table.num_rows and not self._drop_nulls:
             missing = "user, a partition or a time" if has_time else "user or without a partition"
