@@ -12,7 +12,7 @@ from dp_transforms.files.filenames import period_names
 from dp_transforms.files.frame_records import Names, RecordArguments
 from dp_transforms.frames.payer import Payer
 from dp_transforms.frames.run import collect, run_spec
-from dp_transforms.mechanisms.arguments import shown
+from dp_transforms.mechanisms.arguments import boolean, shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.releases import (
@@ -96,7 +96,7 @@ def select(
         max_partitions_per_user,
         others_share,
         pre_threshold=pre_threshold,
-        noisy_counts=counts,
+        noisy_counts=boolean("counts", counts),
         intervals=counts,
         public_partitions=() if public is None else public,
         public_threshold=public_threshold,
@@ -161,7 +161,7 @@ def select_by_period(
         kind=period,
         span=periods,
         strategy=strategy_name(strategy),
-        noisy_counts=counts,
+        noisy_counts=boolean("counts", counts),
         intervals=counts,
         pre_threshold=pre_threshold,
     )
@@ -225,7 +225,7 @@ def release_and_select(
         for_selection.epsilon,
         for_selection.delta,
         kappa,
-        noisy_counts=counts,
+        noisy_counts=boolean("counts", counts),
         intervals=counts,
         already_bounded=True,
     )

@@ -24,6 +24,13 @@ def listed(name: str, values: Any) -> list[Any]:
     raise TypeError(f"{name} must be a list, got {shown(values)}")
 
 
+def boolean(name: str, value: Any) -> bool:
+    """Returns True or False. Anything else is a ValueError, which calls it ``name``."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {shown(value)}")
+    return value
+
+
 def shown(value: Any) -> str:
     """Returns a short text, a number, a bool or None as Python writes it; of anything else, such as
     a column of a data frame, or a long text or number, the name of its type.

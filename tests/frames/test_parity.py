@@ -11,7 +11,7 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms.budget import Ledger, PrivacyBudget
-from dp_transforms.mechanisms.selection import TruncatedGeometricSelection
+from dp_transforms.mechanisms.selection import MeasuredSelection, TruncatedGeometricSelection
 from pipelines import release_all
 from tests.jobs import job_flags
 
@@ -204,3 +204,15 @@ def test_results_are_tables_of_other_libraries():
         assert pl.DataFrame(result).equals(pl.from_arrow(expected))
         found = duckdb.sql("SELECT count(*) FROM result").fetchall()
         assert found == [(len(expected),)]
+
+
+@pytest.mark.parametrize("counts", [1, "yes", -(2**63), None])
+def test_counts_are_wanted_or_not(counts):
+    """A number would multiply the share of the budget that counts get."""
+    bound = {"user": "who", "partition": "page", "max_partitions_per_user": 2, "epsilon": 1}
+    data = {"who": [1, 2], "page": ["a", "b"]}
+    for make in (dp.select, dp.release_and_select):
+        with pytest.raises(ValueError, match="counts must be True or False"):
+            make(data, **bound, delta=1e-5, counts=counts)
+    with pytest.raises(ValueError, match="counted must be True or False"):
+        MeasuredSelection(1, 1e-5, counted=counts)

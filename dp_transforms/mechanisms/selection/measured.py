@@ -43,6 +43,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_transforms.mechanisms.arguments import boolean
 from dp_transforms.mechanisms.decimals import ExactNumber, decimal_text, float_above
 from dp_transforms.mechanisms.discrete_noise import LARGEST_SCALE, DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import Enclosure
@@ -169,6 +170,8 @@ class MeasuredSelection(WeightedStrategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        boolean("counted", self.counted)
+        boolean("declared", self.declared)
         if max(self.noise_scales(0)) > LARGEST_SCALE:
             raise StrategyRefusal(
                 "the statistic of users would need more noise than there are users at "
