@@ -93,28 +93,41 @@ class FittedChains(NamedTuple):
     merits: FloatArray
 
 
-def fitted_chains(arms: list[Arm], rate: float) -> FittedChains:
-    """Returns the fitted chains of a list that is decoded by itself."""
+def fitted_chains(arms: list[Arm], rate: float, finest: float = CELL) -> FittedChains:
+    """Returns the fitted chains of lists that are decoded by themselves, side by side.
+
+    Args:
+      arms: the rows of each list, then the columns of each list.
+      rate: c, of the noise.
+      finest: the number of integers in a state, times c, in the last pass.
+    """
+    lists = len(arms) // 2
     guesses = [arm.guess for arm in arms]
-    side = max(1, round(sum(np.count_nonzero(guess) for guess in guesses) / 2))
-    smooth = SmoothGaps([len(guess) for guess in guesses], side)
+    pairs = [[of_list, lists + of_list] for of_list in range(lists)]
+    curves = []
+    for pair in pairs:
+        side = max(1, round(sum(np.count_nonzero(guesses[arm]) for arm in pair) / 2))
+        curves.append(SmoothGaps([len(guesses[arm]) for arm in pair], side))
     gaps = [np.maximum(np.append(guess[:-1] - guess[1:] - 1, 0), 0) for guess in guesses]
     there = [np.append(guess[1:] > 0, False).astype(float) for guess in guesses]
     weights = [PRIOR_WEIGHTS] * len(arms)
     reach = REACH / rate + MARGIN
     for done in range(PASSES + 1):
-        smooth.fit(np.concatenate(gaps), np.concatenate(there), 1 if done else 10)
+        for curve, pair in zip(curves, pairs, strict=True):
+            seen, weight = (np.concatenate([part[arm] for arm in pair]) for part in (gaps, there))
+            curve.fit(seen, weight, 1 if done else 10)
+        rows, columns = zip(*(curve.means() for curve in curves), strict=True)
         last = done == PASSES
-        cell = max(1, math.ceil((CELL if last else COARSE_CELL) / rate - 1e-9))
+        cell = max(1, math.ceil((finest if last else COARSE_CELL) / rate - 1e-9))
         near = reach if last else reach / 2
-        chains = GapChains(arms, smooth.means(), weights, rate, cell, near, learn=not last)
+        chains = GapChains(arms, [*rows, *columns], weights, rate, cell, near, learn=not last)
         if not last:
             gaps, there, shares = map(chains.by_arm, (chains.gaps, chains.there, chains.shares))
             weights = [
                 learned_weights(used, share.sum(0), alive.sum())
                 for used, share, alive in zip(weights, shares, there, strict=True)
             ]
-    return FittedChains(chains, chains.evidence - smooth.parameters)
+    return FittedChains(chains, chains.evidence - [curve.parameters for curve in curves])
 
 
 def falling_fit(values: IntArray) -> IntArray:

@@ -80,20 +80,30 @@ def curves_of_groups(
             end += 1
         batch = order[begin:end]
         most = None if most_partitions is None else [most_partitions[group] for group in batch]
-        noisy = [coordinates[group] for group in batch]
-        arms = _arms(noisy, most)
+        arms = _arms([coordinates[group] for group in batch], most)
         borrowed = _fitted_groups(
             arms, [shapes[parents[group]] for group in batch], shares[batch], cell, rate
         )
-        for place, curve in enumerate(_curves(borrowed.chains)):
-            of_group = arms[place :: len(batch)]
-            if sum(np.count_nonzero(arm.guess * rate > 2) for arm in of_group) >= ENOUGH:
-                own = fitted_chains(of_group, rate)
-                if own.merits[0] > borrowed.merits[place]:
-                    (curve,) = _curves(own.chains)
+        curves |= zip(batch, _curves(borrowed.chains), strict=True)
+        for place, curve in _own_curves(arms, borrowed.merits, rate):
             curves[batch[place]] = curve
         begin = end
     return [curves[group] for group in range(len(sizes))]
+
+
+def _own_curves(arms: list[Arm], merits: FloatArray, rate: float) -> Iterator[tuple[int, Curve]]:
+    """Yields the places and curves of groups that a curve of their own explains better than their
+    parent's shape does, which has these merits."""
+    groups = len(merits)
+    clear = np.array([np.count_nonzero(arm.guess * rate > 2) for arm in arms])
+    rich = np.flatnonzero(clear[:groups] + clear[groups:] >= ENOUGH).tolist()
+    if rich:
+        of_rich = [arms[arm + place] for arm in (0, groups) for place in rich]
+        own = fitted_chains(of_rich, rate, CELL)
+        better = own.merits > merits[rich]
+        for place, curve, is_better in zip(rich, _curves(own.chains), better, strict=True):
+            if is_better:
+                yield place, curve
 
 
 def _arms(
