@@ -79,7 +79,13 @@ def trees() -> Iterator[Tree]:
     kept = [item for items in users.values() for item in rng.permutation(items)[:kappa].tolist()]
     counts = np.unique(np.array(kept), return_counts=True)[1].astype(np.int64)
     leaf = _placed(rng, counts, 150, bend=0.2)
-    yield tree_of("files of tldr-pages", counts, leaf, rng.integers(0, 8, 150).tolist(), kappa)
+    yield tree_of(
+        "files of tldr-pages, in made-up directories",
+        counts,
+        leaf,
+        rng.integers(0, 8, 150).tolist(),
+        kappa,
+    )
     passwords = rockyou()
     some = FrequencyList.from_histogram(
         {
@@ -95,14 +101,18 @@ def trees() -> Iterator[Tree]:
     counts = np.repeat(some.frequencies, some.multiplicities)
     leaf = _placed(rng, counts, 200, bend=0.2)
     yield tree_of(
-        "a hundredth of RockYou's passwords", counts, leaf, rng.integers(0, 10, 200).tolist(), 1
+        "a hundredth of RockYou's passwords, in made-up sites",
+        counts,
+        leaf,
+        rng.integers(0, 10, 200).tolist(),
+        1,
     )
     # 28 neighbourhoods in two halves; 360,872 pairs of a taxi and a neighbourhood.
     shares = rng.dirichlet(np.full(28, 2.0))
     leaf = rng.choice(28, 360_872, p=np.full(28, 1 / 28))
     busy = shares[leaf] / shares.mean()
     counts = rng.negative_binomial(1.5, 1 / (1 + 363 / 1.5 * busy)).astype(np.int64)
-    yield tree_of("taxis, simulated", counts, leaf, [0] * 12 + [1] * 16, 1)
+    yield tree_of("taxis, all made up", counts, leaf, [0] * 12 + [1] * 16, 1)
 
 
 def _placed(rng: np.random.Generator, counts: IntArray, groups: int, bend: float) -> IntArray:
