@@ -47,9 +47,10 @@ test: .venv/installed-test
 test-long: .venv/installed-test
 	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q --fresh -n auto --dist=worksteal --timeout=1800 -m "not law and not coq and not flink and not spark"
 
-# PART=K/N, here and for the laws: the K-th of N parts
+# PART=K/N, here and for the laws: the K-th of N parts;  FRESH= : the same draws each time
+FRESH := --fresh
 test-slow: .venv/installed-test
-	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q --fresh -n auto --dist=worksteal --timeout=1800 -m "slow and not law and not flink and not spark" $(if $(PART),--part=$(PART))
+	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q $(FRESH) -n auto --dist=worksteal --timeout=1800 -m "slow and not law and not flink and not spark" $(if $(PART),--part=$(PART))
 
 # LAW_RELEASES=N: so many of each list
 test-laws: .venv/installed-test
