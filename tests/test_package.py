@@ -93,7 +93,8 @@ def test_the_source_distribution_installs_and_works_elsewhere(source_distributio
     FrequencyList.from_csv(tmp_path / "release" / "released_frequencies.csv")
     command = python.with_name("dp-frequency-lists")
     run(command, "release", *job, "--overwrite", "--config=direct/two_processes.yaml")
-    code = "import dp_transforms.pipelines as jobs; print(dp_transforms.__file__, jobs.__file__)"
+    code = "import dp_transforms as dp, dp_transforms.pipelines as jobs"
+    code += "; print(dp.__file__, jobs.__file__)"
     assert run(python, "-c", code).count(str(site_packages)) == 2
     assert not (site_packages / "pipelines").exists()
     # A package of the user, which is installed beside it, stays as it is.
