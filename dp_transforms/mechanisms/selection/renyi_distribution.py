@@ -41,10 +41,9 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import gmpy2
@@ -70,18 +69,12 @@ _DIGITS = 11
 _LARGEST = 1 << 48
 """About the largest statistic at which pi may still change."""
 
-_MOST_GUESSES = 6
-_GUESSED = 2.0**-14
-"""A guess is improved until its logarithm changes by less, or so many times."""
-_LARGEST_STEP = 8.0  # of a logarithm
-_LARGEST_EXPONENT = 700.0  # e to the power of more is not a float
-
 _LARGEST_RATE = 1 << 10
 """A larger divergence R / d is lowered to this one, at which a single step goes from hardly any
 probability to nearly 1: a distribution within the smaller divergence is within the larger one."""
 
-_FIRST_RISE, _LEAST_RISE = 2.0**-10, 2.0**-100
-"""The difference of log-odds at which the first guess begins, and the least to begin with."""
+_FIRST_PLACE = (_BITS - 10) << (_DIGITS - 1)
+"""The place where the search for the first difference of log-odds begins: about 2**-10."""
 
 
 @dataclass(frozen=True)
@@ -204,50 +197,17 @@ class _Bound:
         odds = down.log(gmpy2.mpq(kept) / (1 - gmpy2.mpq(kept)))
         self.first = int(gmpy2.floor(down.mul(odds, _UNIT)))
         """The largest log-odds of a partition that only such a user has."""
-        self._log_allowed = math.log(max(sys.float_info.min, float(self._power * rate)))
-        self._last_rise = _FIRST_RISE
-        self.binds = False
-        """The bound was the one that limited the slope when it was last asked."""
+        self._last_places = (_FIRST_PLACE, _FIRST_PLACE)
 
-    def largest(self, low: int, high: int) -> tuple[int, int]:
-        """Returns the largest difference of ``_DIGITS`` bits that ``holds``, and the next one; zero
-        and one if none does. The search begins at a guess, on which its result does not depend."""
+    def largest(self, low: int, high: int) -> int:
+        """Returns the largest difference of ``_DIGITS`` bits that ``holds``; 0 if none does. The
+        last two results tell where to begin the search; its result does not depend on them."""
+        before, last = self._last_places
         place = _largest_place(
-            cache(lambda place: self.holds(_with_digits(place), low, high)),
-            self._guessed_place(low, high),
+            lambda place: self.holds(_with_digits(place), low, high), 2 * last - before
         )
-        self._last_rise = max(_LEAST_RISE, _with_digits(place) / _UNIT)
-        return _with_digits(place), _with_digits(place + 1)
-
-    def _guessed_place(self, low: int, high: int) -> int:
-        """Returns about the largest place that ``holds``, by floats, from the last result on: the
-        moments grow about as a power of the difference."""
-        rise, exponent = self._last_rise, 2.0
-        log_moment = self._log_moment(rise, low, high)
-        for _ in range(_MOST_GUESSES):
-            step = (self._log_allowed - log_moment) / exponent
-            if abs(step) < _GUESSED:
-                break
-            step = max(-_LARGEST_STEP, min(step, _LARGEST_STEP))
-            rise *= math.exp(step)
-            before, log_moment = log_moment, self._log_moment(rise, low, high)
-            exponent = max(1.0, (log_moment - before) / step)
-        return _place_of(int(rise * _UNIT))
-
-    def _log_moment(self, rise: float, low: int, high: int) -> float:
-        """Returns about the logarithm of the larger logarithm of both moments, at both ends."""
-        order, power = float(self._power + 1), float(self._power)
-        if order * rise > _LARGEST_EXPONENT:
-            return order * rise
-        b, a, fallen = math.expm1(rise), math.expm1(order * rise), math.exp(-power * rise)
-        largest = sys.float_info.min
-        for odds in (low / _UNIT, high / _UNIT):
-            exponent = max(-_LARGEST_EXPONENT, min(odds, _LARGEST_EXPONENT))
-            p, rest = 1 / (1 + math.exp(-exponent)), 1 / (1 + math.exp(exponent))
-            there = math.log1p(p * a) - order * math.log1p(p * b)
-            here = power * math.log1p(p * b) + math.log(rest + p * fallen)
-            largest = max(largest, there, here)
-        return math.log(largest)
+        self._last_places = last, place
+        return _with_digits(place)
 
     def holds(self, difference: int, low: int, high: int) -> bool:
         """Tells whether both divergences are certainly within R / d, from all log-odds in [low,
@@ -323,12 +283,6 @@ def _inverse_odds(odds: int) -> Enclosure:
     return Enclosure(down.exp(exponent), up.exp(exponent))
 
 
-def _place_of(difference: int) -> int:
-    """Returns the place of the largest integer of ``_DIGITS`` bits up to this one."""
-    shift = max(0, difference.bit_length() - _DIGITS)
-    return (difference >> shift) + (shift << (_DIGITS - 1))
-
-
 def _with_digits(place: int) -> int:
     """Returns the place-th integer, from 0, of ``_DIGITS`` bits times a power of two."""
     half = 1 << (_DIGITS - 1)
@@ -341,7 +295,7 @@ def _curve(distribution: RenyiDistribution) -> _Curve:
     bounds = [_Bound(distribution.budget, *constraint) for constraint in distribution.constraints]
     longest = max(bound.step for bound in bounds)
     first = min(bound.first for bound in bounds)
-    caps = [(b.step, min(b.first, first + b.largest(first, first)[0])) for b in bounds]
+    caps = [(b.step, min(b.first, first + b.largest(first, first))) for b in bounds]
     curve = _Curve(first)
     # 0.7 is above ln 2.
     end = distribution.bits * 7 * _UNIT // 10
@@ -381,13 +335,7 @@ def _slope(curve: _Curve, bound: _Bound, length: int, slope: int, rise: int) -> 
     places = [
         (base + step - x, odds - curve.at(base)) for base in curve.between(x + 1 - step, inside)
     ]
-    wanted = max(gap + slope * ahead for ahead, gap in places)
-    if not bound.binds and bound.holds(wanted, low, high):
+    if bound.holds(max(gap + slope * ahead for ahead, gap in places), low, high):
         return slope
-    # What is not larger than a difference that holds, holds; what is larger than one that does not,
-    # does not.
-    most, too_much = bound.largest(low, high)
-    bound.binds = wanted > most and (wanted >= too_much or not bound.holds(wanted, low, high))
-    if not bound.binds:
-        return slope
+    most = bound.largest(low, high)
     return max(0, min(slope, *((most - gap) // ahead for ahead, gap in places)))
