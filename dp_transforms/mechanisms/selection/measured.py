@@ -136,7 +136,7 @@ def _described(compared: Compared) -> dict[str, Any]:
     }
     if not plan.by:
         row |= {"rounds": plan.rounds, "growth": plan.growth, "root": plan.root}
-    if compared.error is not None:
+    if compared.errors:
         row["predicted_count_error"] = float(f"{compared.error:.3g}")
     if plan.counted:
         row["counts_share_of_divergence"] = float(plan.counts_share)

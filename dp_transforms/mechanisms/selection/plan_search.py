@@ -76,16 +76,20 @@ class Compared(NamedTuple):
     Attributes:
       plan: the plan.
       names: the number of names, in the mean over populations.
-      error: with counts, the mean error of a count carried to all records, in users.
       worth: see the module.
-      errors: the errors in all populations, whose mean is ``error``.
+      errors: with counts, the mean error of a count carried to all records, in users, in each
+        population.
     """
 
     plan: RoundPlan
     names: float
-    error: float | None = None
     worth: float = 0.0
     errors: tuple[float, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """Returns the error of counts in the mean over populations."""
+        return float(np.mean(self.errors))
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class PlanSearch:
         best_names = names.max(0)
         worth = names / (best_names + 1)
         without = [
-            Compared(plan, float(of_plan.mean()), None, float(worth_of_plan.mean()))
+            Compared(plan, float(of_plan.mean()), float(worth_of_plan.mean()))
             for plan, of_plan, worth_of_plan in zip(plans, names, worth, strict=True)
         ]
         # Of equal predictions, as where everything is named, that of the fewest partitions.
@@ -143,7 +147,7 @@ class PlanSearch:
             return Comparison(tuple(without), best, best, uncertainty)
         rounds = next(row.plan for row in without if not row.plan.by)
         with_counts = sorted(
-            self._with_counts(best, rounds, best_names), key=lambda row: (-row.worth, _error(row))
+            self._with_counts(best, rounds, best_names), key=lambda row: (-row.worth, row.error)
         )
         chosen = self._taken(with_counts, float(NAMES_KEPT) * best.worth)
         return Comparison((*with_counts, *without), chosen, best, uncertainty)
@@ -160,7 +164,7 @@ class PlanSearch:
         if precise.worth >= enough:
             return precise
         named = [row for row in with_counts if row.worth >= enough]
-        return min(named, key=_error) if named else with_counts[0]
+        return min(named, key=lambda row: row.error) if named else with_counts[0]
 
     def lost_with(self, share: float, plan: RoundPlan) -> float:
         """Returns about the worth that a plan loses with a share of its epsilon: with less of it, a
@@ -226,7 +230,7 @@ class PlanSearch:
                 for place in range(len(self._populations))
             )
             worth = float((names / (best_names + 1)).mean())
-            return Compared(plan, float(names.mean()), float(np.mean(errors)), worth, errors)
+            return Compared(plan, float(names.mean()), worth, errors)
 
         for partitions in self._possible_partitions:
             plan = plan_by_counts(self._budget, partitions)
@@ -270,11 +274,6 @@ class PlanSearch:
         kappa = self._budget.max_partitions_per_user
         some = {1 << i for i in range(kappa.bit_length())} | {3 << i for i in range(20)} | {kappa}
         return tuple(sorted(partitions for partitions in some if partitions <= kappa))
-
-
-def _error(row: Compared) -> float:
-    assert row.error is not None
-    return row.error
 
 
 @lru_cache(maxsize=4096)
