@@ -13,7 +13,7 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -272,10 +272,8 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
         return FrequencyList.from_histogram(histogram(counts))
 
     def draw(records: pa.Table, count: int, drawn: Report) -> list[Any]:
-        lists = []
-        for _ in range(count):
-            lists.append(bounded(records, JobSecret.from_os()))
-            drawn(1)
+        bounded_lists = (bounded(records, JobSecret.from_os()) for _ in range(count))
+        lists = [*_reported(bounded_lists, drawn)]
         # Draws of one list share their preparation.
         released = {f: iter(_releases(mechanism, f, n)) for f, n in Counter(lists).items()}
         return [next(released[f]) for f in lists]
@@ -322,11 +320,10 @@ def selection_audit(
         return number(output), sum(output[name] for name in selected(output))
 
     def draw(records: pa.Table, count: int, drawn: Report) -> list[dict[Any, int]]:
-        outputs = []
-        for _ in range(count):
-            outputs.append(_select(strategy, noisy_counts, records, JobSecret.from_os()))
-            drawn(1)
-        return outputs
+        selections = (
+            _select(strategy, noisy_counts, records, JobSecret.from_os()) for _ in range(count)
+        )
+        return [*_reported(selections, drawn)]
 
     return Audit(
         inputs=(table, without),
@@ -395,11 +392,14 @@ def _releases(
         released = mechanism.release_many(private, count)
         drawn(count)
         return released
-    outputs = []
-    for _ in range(count):
-        outputs.append(mechanism.noisy_coordinates(private))
+    return [*_reported((mechanism.noisy_coordinates(private) for _ in range(count)), drawn)]
+
+
+def _reported(outputs: Iterable[Any], drawn: Report) -> Iterator[Any]:
+    """Yields outputs, and reports each when it was drawn."""
+    for output in outputs:
         drawn(1)
-    return outputs
+        yield output
 
 
 def _loss(
