@@ -39,8 +39,8 @@ def plan(
       ValueError: an argument is out of range, or neither or both of users and reference are given.
 
     >>> import dp_transforms as dp
-    >>> (one,) = dp.plan(1, users=10_000)
-    >>> 20 < one.expected_dist < 40
+    >>> (release_plan,) = dp.plan(1, users=10_000)
+    >>> 20 < release_plan.expected_dist < 40
     True
     """
     if (users is None) == (reference is None):

@@ -21,7 +21,8 @@ class _Reference:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Reference) and self.reference is other.reference
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return id(self.reference)
 
 
 def mark_of(data: Any) -> Any:
