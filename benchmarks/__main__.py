@@ -124,15 +124,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--pairs", metavar="DIR", help="pairs user,item, as CSV files")
     parser.add_argument("--peers_python", metavar="PYTHON", help="an environment with the peers")
     parser.add_argument("--data", metavar="DIR", help="keeps the records that are made")
-    parser.add_argument("--only", nargs="+", choices=[one.page for one in BENCHMARKS])
+    parser.add_argument("--only", nargs="+", choices=[benchmark.page for benchmark in BENCHMARKS])
     parser.add_argument("--resume", action="store_true", help="only pages of other commits")
     parser.add_argument("--assemble", action="store_true", help="write the book, run nothing")
     flags = parser.parse_args(argv)
     runs = json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else {}
     commit, peers, faults = version_of_code(), peer_versions(flags.peers_python), {}
-    made = {name for name, one in runs.items() if flags.resume and one["commit"] == commit}
-    wanted = flags.only or [one.page for one in BENCHMARKS if one.page not in made]
-    chosen = [one for one in BENCHMARKS if one.page in wanted]
+    made = {
+        name for name, last_run in runs.items() if flags.resume and last_run["commit"] == commit
+    }
+    wanted = flags.only or [
+        benchmark.page for benchmark in BENCHMARKS if benchmark.page not in made
+    ]
+    chosen = [benchmark for benchmark in BENCHMARKS if benchmark.page in wanted]
 
     @contextlib.contextmanager
     def record(name: str, **more: Any) -> Iterator[None]:
@@ -145,23 +149,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs[name] = {**made, **more}
             RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
 
-    async def make(one: Benchmark) -> None:
-        print(f"{one.page}: at most {one.minutes} minutes", flush=True)
-        with record(one.page, peers=peers if "peers_python" in one.options else None):
-            if fault := await run(one, vars(flags)):
-                faults[one.page] = fault
+    async def make(benchmark: Benchmark) -> None:
+        print(f"{benchmark.page}: at most {benchmark.minutes} minutes", flush=True)
+        with record(benchmark.page, peers=peers if "peers_python" in benchmark.options else None):
+            if fault := await run(benchmark, vars(flags)):
+                faults[benchmark.page] = fault
 
     async def make_all() -> None:
-        for one in chosen:
-            if one.timed:
-                await make(one)
+        for benchmark in chosen:
+            if benchmark.timed:
+                await make(benchmark)
         cores = asyncio.Semaphore(os.cpu_count() or 1)
 
-        async def make_beside(one: Benchmark) -> None:
+        async def make_on_free_core(benchmark: Benchmark) -> None:
             async with cores:
-                await make(one)
+                await make(benchmark)
 
-        await asyncio.gather(*(make_beside(one) for one in chosen if not one.timed))
+        await asyncio.gather(
+            *(make_on_free_core(benchmark) for benchmark in chosen if not benchmark.timed)
+        )
 
     with tempfile.TemporaryDirectory() as directory:
         flags.data = flags.data or directory
@@ -175,15 +181,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if faults else 0
 
 
-async def run(one: Benchmark, options: Mapping[str, Any]) -> str | None:
+async def run(benchmark: Benchmark, options: Mapping[str, Any]) -> str | None:
     """Runs a benchmark; what went wrong, or None.
 
     Args:
-      one: the benchmark.
+      benchmark: what to run.
       options: of this command, by name.
     """
-    command = [sys.executable, "-m", f"benchmarks.{one.page}", *one.arguments]
-    command += [f"--{name}={options[name]}" for name in one.options if options[name]]
+    command = [sys.executable, "-m", f"benchmarks.{benchmark.page}", *benchmark.arguments]
+    command += [f"--{name}={options[name]}" for name in benchmark.options if options[name]]
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=HERE.parent,
@@ -192,9 +198,9 @@ async def run(one: Benchmark, options: Mapping[str, Any]) -> str | None:
         start_new_session=True,
     )
     try:
-        code = await asyncio.wait_for(process.wait(), 60 * one.minutes)
+        code = await asyncio.wait_for(process.wait(), 60 * benchmark.minutes)
     except asyncio.TimeoutError:
-        return f"took more than {one.minutes} minutes"
+        return f"took more than {benchmark.minutes} minutes"
     finally:
         # Processes that it started end with it, so that they do not disturb the next one.
         with contextlib.suppress(ProcessLookupError):
@@ -229,8 +235,8 @@ def peer_versions(peers_python: str | None) -> dict[str, str]:
         "print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
     )
     done = subprocess.run([peers_python, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout)
-    return {name: found[name] for name in PEERS if name in found}
+    versions = json.loads(done.stdout)
+    return {name: versions[name] for name in PEERS if name in versions}
 
 
 def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> Iterator[str]:
@@ -249,43 +255,45 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
     )
     yield "| benchmark | begun, UTC | took | limit | commit |"
     yield "| --- | --- | ---: | ---: | --- |"
-    for one in BENCHMARKS:
-        made = runs.get(one.page)
-        cells = [f"[{one.about}](#{anchor(one.about)})"]
+    for benchmark in BENCHMARKS:
+        made = runs.get(benchmark.page)
+        cells = [f"[{benchmark.about}](#{anchor(benchmark.about)})"]
         cells += [made["begun"], f"{made['seconds']} s"] if made else ["by itself", ""]
-        cells += [f"{one.minutes} min", made["commit"] if made else ""]
+        cells += [f"{benchmark.minutes} min", made["commit"] if made else ""]
         yield f"| {' | '.join(cells)} |"
     made = runs.get(WHOLE)
-    if made and all(runs.get(one.page, made)["commit"] == made["commit"] for one in BENCHMARKS):
+    if made and all(
+        runs.get(benchmark.page, made)["commit"] == made["commit"] for benchmark in BENCHMARKS
+    ):
         minutes = f"{made['seconds'] / 60:.0f} min"
         yield f"| {WHOLE}, by one command | {made['begun']} | {minutes} | | {made['commit']} |"
     yield ""
-    if any(one.page not in runs for one in BENCHMARKS):
+    if any(benchmark.page not in runs for benchmark in BENCHMARKS):
         yield "What is by itself was not made by this command, but by the benchmark's own.\n"
     yield (
         "Apart from these: [planted bugs and the tests that catch them](results/mutants.md), "
         "[jobs killed at random moments](results/kills.md), "
         "[faults on a cluster](results/cluster_faults.md), and [large jobs](results/large.md)."
     )
-    for one in BENCHMARKS:
-        yield f"\n## {one.about}\n"
-        if one.page in faults:
-            yield f"**The last run {faults[one.page]}: what follows is of an earlier run.**\n"
-        if "peers_python" in one.options and one.page in runs:
-            yield f"{about_peers(runs[one.page]['peers'])}\n"
-        yield from page(RESULTS / f"{one.page}.md")
+    for benchmark in BENCHMARKS:
+        yield f"\n## {benchmark.about}\n"
+        if benchmark.page in faults:
+            yield f"**The last run {faults[benchmark.page]}: what follows is of an earlier run.**\n"
+        if "peers_python" in benchmark.options and benchmark.page in runs:
+            yield f"{about_peers(runs[benchmark.page]['peers'])}\n"
+        yield from page(RESULTS / f"{benchmark.page}.md")
 
 
-def about_peers(found: Mapping[str, str]) -> str:
+def about_peers(versions: Mapping[str, str]) -> str:
     """Says which peers there were.
 
     >>> about_peers({"pipeline-dp": "0.3.1", "python-dp": "1.1.5", "apache-beam": "2.77.0"})
     'Peers: pipeline-dp 0.3.1, python-dp 1.1.5, apache-beam 2.77.0. **Missing: opendp.**'
     """
-    if not found:
+    if not versions:
         return "**Peers did not run: there was no --peers_python.**"
-    text = f"Peers: {', '.join(f'{name} {version}' for name, version in found.items())}."
-    missing = [name for name in PEERS if name not in found]
+    text = f"Peers: {', '.join(f'{name} {version}' for name, version in versions.items())}."
+    missing = [name for name in PEERS if name not in versions]
     return f"{text} **Missing: {', '.join(missing)}.**" if missing else text
 
 

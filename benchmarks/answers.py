@@ -65,7 +65,9 @@ COMPARED = ("cumulative histogram, L1", "cumulative histogram, L2", "sorted coun
 USERS = 20_000
 KAPPA = 10
 
-BY_WORDS = {one.words.format(things="partitions", users="users"): one for one in QUESTIONS}
+BY_WORDS = {
+    question.words.format(things="partitions", users="users"): question for question in QUESTIONS
+}
 KINDS = {
     "number_of_partitions": "partitions",
     "total": "total",
@@ -108,23 +110,23 @@ def errors(answers: Mapping[str, list[Estimate]], private: FrequencyList) -> dic
     """The mean absolute errors of the answers to each question."""
     true = asked(exact(private))
     return {
-        name: float(np.mean(np.abs(np.subtract(values(told), values(true[name])))))
-        for name, told in answers.items()
+        name: float(np.mean(np.abs(np.subtract(values(estimates), values(true[name])))))
+        for name, estimates in answers.items()
     }
 
 
 def values(estimates: Sequence[Estimate]) -> list[float]:
-    return [one.value for one in estimates]
+    return [estimate.value for estimate in estimates]
 
 
 def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
     """A row for each question: our answer, and that of the best peer's list."""
-    found: dict[str, dict[str, list[float]]] = {}
+    errors_by_question: dict[str, dict[str, list[float]]] = {}
     widths: dict[str, list[float]] = {}
 
     def add(kind: str, answers: Mapping[str, list[Estimate]]) -> None:
         for name, error in errors(answers, case.private).items():
-            found.setdefault(name, {}).setdefault(kind, []).append(error)
+            errors_by_question.setdefault(name, {}).setdefault(kind, []).append(error)
 
     for secret in secrets(releases):
         release = dp.release_counts(
@@ -133,19 +135,20 @@ def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
             max_partitions_per_user=case.max_partitions,
             secret=secret,
         )
-        told = asked(release.intervals, release.top(TOP))
-        add("answer", told)
-        for name, answers in told.items():
-            wide = float(np.mean([one.high - one.low for one in answers]))
+        estimates = asked(release.intervals, release.top(TOP))
+        add("answer", estimates)
+        for name, answers in estimates.items():
+            wide = float(np.mean([answer.high - answer.low for answer in answers]))
             widths.setdefault(name, []).append(wide)
     for peer in COMPARED:
         for released in itertools.islice(peer_releases(peer, case, rate), releases):
             add(peer, asked(exact(released)))
     true = {
-        name: ", ".join(number(one) for one in values(told[:1])) + " ..." * (len(told) > 1)
-        for name, told in asked(exact(case.private)).items()
+        name: ", ".join(number(value) for value in values(answers[:1]))
+        + " ..." * (len(answers) > 1)
+        for name, answers in asked(exact(case.private)).items()
     }
-    for name, kinds in found.items():
+    for name, kinds in errors_by_question.items():
         means = {kind: Mean.of(values) for kind, values in kinds.items()}
         best = min(COMPARED, key=lambda peer: means[peer].value)
         cells = [str(means[kind]) for kind in ("answer", best)]
@@ -187,8 +190,8 @@ class Held(NamedTuple):
     holds: bool
 
 
-def holds(told: Estimate, true: float) -> bool:
-    return told.low - 1e-9 <= true <= told.high + 1e-9
+def holds(estimate: Estimate, true: float) -> bool:
+    return estimate.low - 1e-9 <= true <= estimate.high + 1e-9
 
 
 def intervals_held(
@@ -198,18 +201,22 @@ def intervals_held(
     truth = exact(private)
     facts = release.model if by_model else release.intervals
     numbers = release.numbers(by_model=by_model, things="partitions", users="users")
-    for words, told in numbers.items():
-        one = BY_WORDS[words]
-        yield KINDS[one.method], holds(told, one.of_list(truth, CONFIDENCE).value)
+    for words, estimate in numbers.items():
+        question = BY_WORDS[words]
+        yield KINDS[question.method], holds(estimate, question.of_list(truth, CONFIDENCE).value)
     if len(release.released):
-        told = facts.alpha_guesswork_bits(ALPHA)
-        yield GUESSES, holds(told, truth.alpha_guesswork_bits(ALPHA).value)
+        estimate = facts.alpha_guesswork_bits(ALPHA)
+        yield GUESSES, holds(estimate, truth.alpha_guesswork_bits(ALPHA).value)
     if by_model:
         return
     top = zip(release.top(TOP), private.at_ranks(np.arange(1, TOP + 1)), strict=True)
-    yield TOGETHER, all(holds(told, true) for told, true in top)
+    yield TOGETHER, all(holds(estimate, true) for estimate, true in top)
     lower, upper = release.intervals.bands()
-    ranks = np.unique(np.concatenate([np.cumsum(one.multiplicities) for one in (private, lower)]))
+    ranks = np.unique(
+        np.concatenate(
+            [np.cumsum(frequency_list.multiplicities) for frequency_list in (private, lower)]
+        )
+    )
     ranks = np.append(ranks, private.distinct + 1)
     true = private.at_ranks(ranks)
     yield BANDS, bool(((lower.at_ranks(ranks) <= true) & (true <= upper.at_ranks(ranks))).all())
@@ -218,8 +225,8 @@ def intervals_held(
     yield (
         CURVE,
         all(
-            low - 1e-9 <= success_rate(private, one) <= high + 1e-9
-            for one, low, high in zip(guesses, *ends, strict=True)
+            low - 1e-9 <= success_rate(private, guess_count) <= high + 1e-9
+            for guess_count, low, high in zip(guesses, *ends, strict=True)
         ),
     )
 
@@ -243,8 +250,8 @@ def lists() -> Iterator[tuple[str, FrequencyList]]:
     yield "two levels", FrequencyList([100, 1], [100, 10_000])
     for name, words in (("git_rails_author_word", "Rails"), ("git_tldr_author_file", "tldr")):
         table = user_items(DATA / f"{name}.csv.gz")
-        for column, what in (("partition", "users by item"), ("user", "items by user")):
-            yield f"{words}, {what}", counted(table[column])
+        for column, title in (("partition", "users by item"), ("user", "items by user")):
+            yield f"{words}, {title}", counted(table[column])
     for name, edges in graphs().items():
         yield f"degrees, {name}", counted(pa.chunked_array([*edges.T]))
 
@@ -286,11 +293,15 @@ def coverage(releases: int) -> Iterator[Held]:
 
 def coverage_table(rows: Mapping[str, Sequence[Held]]) -> Iterator[str]:
     """The shares of intervals that hold, by kind."""
-    kinds = list(dict.fromkeys(one.kind for found in rows.values() for one in found))
+    kinds = list(
+        dict.fromkeys(interval.kind for intervals in rows.values() for interval in intervals)
+    )
     yield f"| | {' | '.join(kinds)} |"
     yield "| --- " + "| ---: " * len(kinds) + "|"
-    for name, found in rows.items():
-        parts = [[one.holds for one in found if one.kind == kind] for kind in kinds]
+    for name, intervals in rows.items():
+        parts = [
+            [interval.holds for interval in intervals if interval.kind == kind] for kind in kinds
+        ]
         yield f"| {name} | {' | '.join(f'{np.mean(part):.1%}' if part else '' for part in parts)} |"
 
 
@@ -359,48 +370,50 @@ def kept_held(secret: JobSecret, table: pa.Table) -> list[bool]:
     """The parts that some values of kappa keep, from one release of users' degrees."""
     degrees = counted(table["user"])
     released = UserDegreeMechanism(0.2).release(dict(degrees), secret.tape("degrees"))
-    found = []
+    held = []
     for kappa in (1, 2, 5):
         kept = int(np.minimum(degrees.frequencies, kappa) @ degrees.multiplicities)
-        found.append(holds(kept_part(released, kappa), kept / degrees.total))
-    return found
+        held.append(holds(kept_part(released, kappa), kept / degrees.total))
+    return held
 
 
 def differences_held(secret: JobSecret) -> list[bool]:
     """The differences of each list from the one before it."""
-    found = []
+    held = []
     for pair in itertools.pairwise(private for _, private in lists()):
-        told = compare(
+        comparison = compare(
             *(
-                dp.release_counts(one, epsilon=0.5, max_partitions_per_user=1, secret=secret)
-                for one in pair
+                dp.release_counts(private, epsilon=0.5, max_partitions_per_user=1, secret=secret)
+                for private in pair
             )
         )
-        for words, difference in zip(told.questions, told.differences, strict=True):
-            one, two = (BY_WORDS[words].of_list(exact(each), CONFIDENCE).value for each in pair)
-            found.append(holds(difference, two - one))
-    return found
+        for words, difference in zip(comparison.questions, comparison.differences, strict=True):
+            before, after = (
+                BY_WORDS[words].of_list(exact(each), CONFIDENCE).value for each in pair
+            )
+            held.append(holds(difference, after - before))
+    return held
 
 
 def degrees_held(secret: JobSecret, edges: np.ndarray) -> list[bool]:
     """The numbers of one release of a graph's degrees."""
-    told = dp.degrees(
+    release = dp.degrees(
         {"source": edges[:, 0], "target": edges[:, 1]},
         source="source",
         target="target",
         epsilon=1,
         secret=secret,
     )
-    return [held for _, held in intervals_held(told, counted(pa.chunked_array([*edges.T])))]
+    return [held for _, held in intervals_held(release, counted(pa.chunked_array([*edges.T])))]
 
 
 def other_rows(releases: int) -> Iterator[str]:
     yield "| interval | of | shown | held |"
     yield "| --- | --- | ---: | ---: |"
 
-    def row(what: str, name: str, make: Callable[..., list[bool]], *data: object) -> str:
-        found = [held for secret in secrets(releases) for held in make(secret, *data)]
-        return f"| {what} | {name} | {len(found):,} | {np.mean(found):.1%} |"
+    def row(title: str, name: str, make: Callable[..., list[bool]], *data: object) -> str:
+        outcomes = [held for secret in secrets(releases) for held in make(secret, *data)]
+        return f"| {title} | {name} | {len(outcomes):,} | {np.mean(outcomes):.1%} |"
 
     for name, table in records():
         yield row("noisy counts of names", f"{name}, kappa = {KAPPA}", counts_held, table)
@@ -448,22 +461,28 @@ def coverage_part(flags: argparse.Namespace) -> Iterator[str]:
         "partitions. None of these lists played a part in the making of the decoder or of an "
         "interval."
     )
-    found = list(coverage(flags.releases))
+    intervals = list(coverage(flags.releases))
     for title, by, mechanisms in (
         ("Frobenius mechanism, proved", PROVED, [FROBENIUS]),
         ("Frobenius mechanism, by 200 lists from the decoder's model", MODEL, [FROBENIUS]),
         ("Geometric and exponential mechanism, proved", PROVED, [GEOMETRIC, EXPONENTIAL]),
     ):
-        here = [one for one in found if one.by == by and one.mechanism in mechanisms]
+        here = [
+            interval
+            for interval in intervals
+            if interval.by == by and interval.mechanism in mechanisms
+        ]
         rows = {
             f"{mechanism}, c = {rate:g}": [
-                one for one in here if (one.mechanism, one.rate) == (mechanism, rate)
+                interval
+                for interval in here
+                if (interval.mechanism, interval.rate) == (mechanism, rate)
             ]
             for mechanism in mechanisms
             for rate in RATES[mechanism]
         }
-        for name in dict.fromkeys(one.list_name for one in here):
-            rows[name] = [one for one in here if one.list_name == name]
+        for name in dict.fromkeys(interval.list_name for interval in here):
+            rows[name] = [interval for interval in here if interval.list_name == name]
         yield f"\n### {title}\n"
         yield from coverage_table({**rows, "together": here})
 

@@ -92,12 +92,12 @@ def priv_hist(
     ranks = _descending_l1(large.with_noise(rate, rng))
     top = _of_ranks(_Runs(np.maximum(ranks.values, threshold + 1), ranks.sizes))
     bottom = _of_at_least(_descending_l1(_noisy_at_least(small, rate, threshold, rng)))
-    found = np.append(top.frequencies, bottom.frequencies)
+    frequencies = np.append(top.frequencies, bottom.frequencies)
     number = np.append(top.multiplicities, bottom.multiplicities)
-    nearest = np.argsort(np.abs(found - threshold), kind="stable")
+    nearest = np.argsort(np.abs(frequencies - threshold), kind="stable")
     before = np.cumsum(number[nearest]) - number[nearest]
     number[nearest] -= np.clip(2 * decoys - before, 0, number[nearest])
-    return FrequencyList(found[number > 0], number[number > 0])
+    return FrequencyList(frequencies[number > 0], number[number > 0])
 
 
 def _sides(
@@ -195,16 +195,16 @@ def _of_at_least(at_least: _Runs) -> FrequencyList:
     """The list with so many items of at least each count."""
     bins = at_least.values - np.append(at_least.values[1:], 0)
     ends = np.cumsum(at_least.sizes)
-    found = np.flatnonzero(bins)[::-1]
-    return FrequencyList(ends[found], bins[found])
+    nonzero = np.flatnonzero(bins)[::-1]
+    return FrequencyList(ends[nonzero], bins[nonzero])
 
 
 def _of_ranks(ranks: _Runs) -> FrequencyList:
     """The list with these sorted counts, without those that are 0."""
-    found, runs = np.unique(ranks.values, return_inverse=True)
-    multiplicities = np.bincount(runs, ranks.sizes, len(found)).astype(np.int64)
-    kept = np.flatnonzero((found > 0) & (multiplicities > 0))[::-1]
-    return FrequencyList(found[kept], multiplicities[kept])
+    counts, runs = np.unique(ranks.values, return_inverse=True)
+    multiplicities = np.bincount(runs, ranks.sizes, len(counts)).astype(np.int64)
+    kept = np.flatnonzero((counts > 0) & (multiplicities > 0))[::-1]
+    return FrequencyList(counts[kept], multiplicities[kept])
 
 
 def _descending_l1(noisy: _Runs) -> _Runs:

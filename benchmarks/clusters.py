@@ -57,7 +57,7 @@ class Run:
     @property
     def total(self) -> Used:
         used = self.parts.values()
-        return Used(*(sum(getattr(one, name) for one in used) for name in vars(Used())))
+        return Used(*(sum(getattr(part, name) for part in used) for name in vars(Used())))
 
     @property
     def cpu(self) -> float:
@@ -92,9 +92,9 @@ class Meter:
 
     def _look(self, parts: Mapping[str, Sequence[int]]) -> None:
         for part, pids in parts.items():
-            seen = {(part, pid): one for pid in pids if (one := taken_by(pid))}
+            seen = {(part, pid): used for pid in pids if (used := taken_by(pid))}
             self._last.update(seen)
-            self._peaks[part] = max(self._peaks[part], sum(one.memory for one in seen.values()))
+            self._peaks[part] = max(self._peaks[part], sum(used.memory for used in seen.values()))
 
 
 def taken_by(pid: int) -> Used | None:
@@ -146,7 +146,9 @@ def runs(path: str, repeats: int) -> tuple[Run, Run]:
         (run(path), run(path, f"--config={SESSION}", parts=cluster.processes()))
         for _ in range(repeats)
     ]
-    here, there = (sorted(those, key=lambda one: one.cpu) for those in zip(*both, strict=True))
+    here, there = (
+        sorted(measured, key=lambda job: job.cpu) for measured in zip(*both, strict=True)
+    )
     return here[repeats // 2], there[repeats // 2]
 
 
@@ -162,10 +164,10 @@ def flink() -> Iterator[None]:
 def page(flags: argparse.Namespace, data: pathlib.Path) -> Iterator[str]:
     small, large = (SMALLEST, "clicks"), (flags.millions * MILLION, "visits")
     # Fewer than 20 million are for trying this out.
-    others = [(LARGE, shape) for shape in SHAPES if large[0] >= LARGE]
+    of_every_shape = [(LARGE, shape) for shape in SHAPES if large[0] >= LARGE]
     files = {
         (rows, shape): write(data / f"{shape}{rows}.parquet", SHAPES[shape](rows))
-        for rows, shape in (small, *others, large)
+        for rows, shape in (small, *of_every_shape, large)
     }
     load = os.getloadavg()[0]
     with flink():
@@ -185,7 +187,8 @@ def page(flags: argparse.Namespace, data: pathlib.Path) -> Iterator[str]:
             if job == large:
                 sent = sent_between_tasks()
             beyond = [
-                one.cpu - start.cpu for one, start in zip(done[job], done[small], strict=True)
+                larger.cpu - smallest.cpu
+                for larger, smallest in zip(done[job], done[small], strict=True)
             ]
             yield (
                 f"| {job[0]:,} {job[1]} | {here.seconds:.1f} s | {there.seconds:.1f} s "

@@ -85,8 +85,8 @@ def measured(table: str) -> dict[int, tuple[float, float]]:
     row = re.compile(
         r"^\| (\d+)M visits, parquet \| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|", re.MULTILINE
     )
-    found = {int(n): (float(cpu), float(memory)) for n, cpu, memory in row.findall(table)}
-    return dict(sorted(found.items()))
+    costs = {int(n): (float(cpu), float(memory)) for n, cpu, memory in row.findall(table)}
+    return dict(sorted(costs.items()))
 
 
 def report(data: pathlib.Path, table: str) -> Iterator[str]:
@@ -100,18 +100,18 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
     )
     yield "| records | CPU | memory | shuffled by user | shuffled by partition |"
     yield "| ---: | ---: | ---: | ---: | ---: |"
-    rows, found = [], collections.defaultdict(list)
+    rows, values = [], collections.defaultdict(list)
     for n, (cpu, memory) in measured(table).items():
         rows.append(n * MILLION)
-        found["CPU"].append(cpu)
-        found["memory"].append(memory)
+        values["CPU"].append(cpu)
+        values["memory"].append(memory)
         cells = [f"{n} million", f"{cpu:.1f} s", f"{memory:.2f} GiB", "", ""]
         if n * MILLION <= COUNTED:
             pieces = in_new_process(
                 shuffled_here, write(data / f"visits{n}.parquet", visits(n * MILLION))
             )
             for stage in STAGES:
-                found[stage].append(pieces[stage] / 1e6)
+                values[stage].append(pieces[stage] / 1e6)
             cells[3:] = [f"{pieces[stage] / 1e6:,.0f} MB" for stage in STAGES]
         yield f"| {' | '.join(cells)} |"
     yield "\nFitted, fixed + slope * records:\n"
@@ -122,7 +122,7 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
         "memory": lambda value: f"{value * 1024:.0f} MiB",
         "user": lambda value: f"{value:.1f} MB",
     }
-    lines = {name: Line.fit(rows[: len(found[name])], found[name]) for name in units}
+    lines = {name: Line.fit(rows[: len(values[name])], values[name]) for name in units}
     for name, unit in units.items():
         line = lines[name]
         title = f"shuffled by {name}" if name in STAGES else name

@@ -87,8 +87,11 @@ def undecided_probability(floats: Level, states: npt.NDArray[np.int64]) -> float
 
 def escalation_rows(releases: int) -> Iterator[str]:
     """RockYou by the exponential mechanism at epsilon = 1, at its first level."""
-    found = count_escalations(rockyou(), 1.0, None, itertools.islice(numbered_tapes(), releases))
+    escalations = count_escalations(
+        rockyou(), 1.0, None, itertools.islice(numbered_tapes(), releases)
+    )
     yield "RockYou by the exponential mechanism at epsilon = 1:\n"
     yield "| releases | not settled by the first level | predicted of one |"
     yield "| ---: | ---: | ---: |"
-    yield f"| {found.releases:,} | {found.observed} | {found.predicted / found.releases:.2g} |"
+    predicted_of_one = escalations.predicted / escalations.releases
+    yield f"| {escalations.releases:,} | {escalations.observed} | {predicted_of_one:.2g} |"

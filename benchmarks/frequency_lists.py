@@ -62,9 +62,9 @@ class Mean:
     error: float
 
     @classmethod
-    def of(cls, found: Iterable[float]) -> Mean:
-        found = list(found)
-        return cls(statistics.fmean(found), statistics.stdev(found) / len(found) ** 0.5)
+    def of(cls, numbers: Iterable[float]) -> Mean:
+        numbers = list(numbers)
+        return cls(statistics.fmean(numbers), statistics.stdev(numbers) / len(numbers) ** 0.5)
 
     def __str__(self) -> str:
         return f"{number(self.value)} +- {number(self.error, digits=2)}"
@@ -152,11 +152,11 @@ def main() -> None:
             (case.name, rate): pool.submit(accuracy, case, rate, flags.precision, flags.seconds)
             for case, rate in tasks
         }
-        found = {
+        accuracies = {
             (case.name, rate): futures[case.name, rate].result()
             for case, rate in itertools.product(inputs, flags.rates)
         }
-    write_page(page, report(inputs, flags.rates, found))
+    write_page(page, report(inputs, flags.rates, accuracies))
     plot(page, page.with_suffix(".png"))
 
 
@@ -189,7 +189,7 @@ def distances(mechanism: PartitionMechanism, private: FrequencyList) -> Iterator
 
 def peer_distances(peer: str, case: Input, rate: float) -> Iterator[float]:
     """dist of each of ``peer_releases``."""
-    return (case.private.l1_distance(one) / 2 for one in peer_releases(peer, case, rate))
+    return (case.private.l1_distance(released) / 2 for released in peer_releases(peer, case, rate))
 
 
 def peer_releases(peer: str, case: Input, rate: float) -> Iterator[FrequencyList]:
@@ -205,17 +205,19 @@ def measured(drawn: Iterator[float], precision: float, seconds: float) -> Mean:
     It takes fewer where they would take more than so many seconds of the CPU.
     """
     start = time.process_time()
-    found = list(itertools.islice(drawn, LEAST))
+    numbers = list(itertools.islice(drawn, LEAST))
     each = max((time.process_time() - start) / LEAST, 1e-6)
-    spread = statistics.stdev(found) / (statistics.fmean(found) or 1.0)
+    spread = statistics.stdev(numbers) / (statistics.fmean(numbers) or 1.0)
     # The spread of so few is itself off by a quarter; where they are all the same, look longer.
     wanted = (1.25 * spread / precision) ** 2 if spread else MOST
-    found += itertools.islice(drawn, max(int(min(wanted, seconds / each, MOST)) - LEAST, 0))
-    return Mean.of(found)
+    numbers += itertools.islice(drawn, max(int(min(wanted, seconds / each, MOST)) - LEAST, 0))
+    return Mean.of(numbers)
 
 
 def report(
-    inputs: Sequence[Input], rates: Sequence[float], found: Mapping[tuple[str, float], Accuracy]
+    inputs: Sequence[Input],
+    rates: Sequence[float],
+    accuracies: Mapping[tuple[str, float], Accuracy],
 ) -> Iterator[str]:
     """The lines of the page."""
     yield "# Accuracy of released frequency lists\n"
@@ -241,23 +243,23 @@ def report(
         yield f"| {' | '.join(heads)} |"
         yield "| ---: | --- |" + " ---: |" * (len(heads) - 2)
         for rate in rates:
-            one = found[case.name, rate]
+            result = accuracies[case.name, rate]
             cells = [f"{rate:g}", chosen_mechanism(rate * case.max_partitions, case.max_partitions)]
-            cells += [str(one.ours), number(one.exponential)]
-            cells += [str(one.peers[name]) for name in PEERS]
+            cells += [str(result.ours), number(result.exponential)]
+            cells += [str(result.peers[name]) for name in PEERS]
             if published:
                 cells.append(f"{published[rate]:,}" if rate in published else "")
-            ratio = one.ratio
+            ratio = result.ratio
             cells.append(f"{ratio.value:.2f} +- {ratio.error:.2f}" if ratio else "")
-            yield f"| {' | '.join([*cells, f'{one.seconds:.2f} s'])} |"
+            yield f"| {' | '.join([*cells, f'{result.seconds:.2f} s'])} |"
     yield "\n## The best peer beside ours\n"
-    yield from comparison(found)
+    yield from comparison(accuracies)
     yield "\n![dist against c, ours and the peers'](frequency_lists.png)"
 
 
-def comparison(found: Mapping[tuple[str, float], Accuracy]) -> Iterator[str]:
+def comparison(accuracies: Mapping[tuple[str, float], Accuracy]) -> Iterator[str]:
     """Lines on the least ratios, and on where a peer is better by two standard errors."""
-    ratios = {key: one.ratio for key, one in found.items() if one.ratio}
+    ratios = {key: result.ratio for key, result in accuracies.items() if result.ratio}
     for title, chosen in (
         ("From c = 1 up", [key for key in ratios if key[1] >= 1]),
         ("Below c = 1", [key for key in ratios if key[1] < 1]),
@@ -267,10 +269,10 @@ def comparison(found: Mapping[tuple[str, float], Accuracy]) -> Iterator[str]:
             least = ratios[name, rate]
             yield (
                 f"* {title} the best peer's mean is {least.value:.2f} +- {least.error:.2f} times "
-                f"ours or more: {name}, c = {rate:g}, {found[name, rate].best_peer}."
+                f"ours or more: {name}, c = {rate:g}, {accuracies[name, rate].best_peer}."
             )
     better = [
-        f"{name} at {rate:g} ({found[name, rate].best_peer}, {ratio.value:.2f})"
+        f"{name} at {rate:g} ({accuracies[name, rate].best_peer}, {ratio.value:.2f})"
         for (name, rate), ratio in ratios.items()
         if ratio.value + 2 * ratio.error < 1
     ]
@@ -292,7 +294,7 @@ def number(value: float, digits: int = 3) -> str:
 def plot(page: pathlib.Path, path: pathlib.Path) -> None:
     """Draws dist against c for four lists of a page at most, a line for each mechanism."""
     lists = list(tables(page.read_text(encoding="utf-8")))
-    shown = [one for one in lists if one[0] in PLOTTED] or lists[:4]
+    shown = [table for table in lists if table[0] in PLOTTED] or lists[:4]
     rows = -(-len(shown) // 2)
     figure, axes = plt.subplots(rows, 2, figsize=(9, 0.8 + 3.4 * rows), squeeze=False)
     for axis, (name, rates, means) in zip(axes.flat, shown, strict=False):

@@ -111,8 +111,8 @@ def peak_gibibytes() -> float:
     if not status.exists():
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak / 2 ** (30 if sys.platform == "darwin" else 20)
-    found = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(found.split()[1]) / 2**20
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 2**20
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:

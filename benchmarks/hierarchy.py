@@ -176,9 +176,9 @@ def kuo(tree: Tree, epsilon: float, seed: int) -> list[list[FrequencyList]]:
         for private in lists:
             noisy = cumulative_histogram_l1(private, rate, bounds, rng)
             # Its number of partitions is public.
-            found = noisy.at_ranks(np.arange(1, private.distinct + 1)).astype(float)
-            _, inverse, numbers = np.unique(found, return_inverse=True, return_counts=True)
-            sizes[-1].append(found)
+            estimates = noisy.at_ranks(np.arange(1, private.distinct + 1)).astype(float)
+            _, inverse, numbers = np.unique(estimates, return_inverse=True, return_counts=True)
+            sizes[-1].append(estimates)
             variances[-1].append(4 / rate**2 / numbers[inverse])
     for depth, above in enumerate(tree.parents):
         for parent in range(len(tree.levels[depth])):
@@ -196,32 +196,32 @@ def kuo(tree: Tree, epsilon: float, seed: int) -> list[list[FrequencyList]]:
             ):
                 falling = np.argsort(-part, kind="stable")
                 sizes[depth + 1][group], variances[depth + 1][group] = part[falling], rest[falling]
-    leaves = [np.rint(found).astype(np.int64) for found in sizes[-1]]
-    released = [[_list(found) for found in leaves]]
+    leaves = [np.rint(leaf).astype(np.int64) for leaf in sizes[-1]]
+    released = [[_list(leaf) for leaf in leaves]]
     for above in reversed(tree.parents):
         members: list[list[IntArray]] = [[] for _ in range(max(above) + 1)]
-        for found, parent in zip(leaves, above, strict=True):
-            members[parent].append(found)
+        for leaf, parent in zip(leaves, above, strict=True):
+            members[parent].append(leaf)
         leaves = [np.concatenate(parts) for parts in members]
-        released.insert(0, [_list(found) for found in leaves])
+        released.insert(0, [_list(leaf) for leaf in leaves])
     return released
 
 
 def errors(tree: Tree, epsilon: float, seed: int) -> list[list[list[float]]]:
     """Half the L1 distance of each list: methods x levels x groups. Checks that lists add up."""
-    found = []
+    distances = []
     methods = joint, functools.partial(joint, knows_sizes=True), alone, kuo
     for method in methods:
         levels = method(tree, epsilon, seed)
         if method not in methods[2:]:
             check_sums(levels, tree.parents)
-        found.append(
+        distances.append(
             [
                 [private.l1_distance(released) / 2 for private, released in zip(*pair, strict=True)]
                 for pair in zip(tree.levels, levels, strict=True)
             ]
         )
-    return found
+    return distances
 
 
 def are_noisy(tree: Tree, epsilon: float, seeds: Iterable[int]) -> npt.NDArray[np.bool_]:
@@ -295,11 +295,11 @@ def lines(repeats: int) -> Iterator[str]:
         )
         yield f"| --- | --- |{' ---: |' * 7}"
         for epsilon in EPSILONS:
-            found = [errors(tree, epsilon, seed) for seed in range(repeats)]
+            runs = [errors(tree, epsilon, seed) for seed in range(repeats)]
             for depth, title in enumerate(TITLES):
-                level = np.array([[method[depth] for method in run] for run in found])
+                level = np.array([[method[depth] for method in run] for run in runs])
                 yield _row(epsilon, title, level)
-            leaves = np.array([[method[-1] for method in run] for run in found])
+            leaves = np.array([[method[-1] for method in run] for run in runs])
             noisy = are_noisy(tree, epsilon, range(repeats, 2 * repeats))
             if 0 < noisy.sum() < len(noisy):
                 yield _row(epsilon, f"{noisy.sum()} noisy leaves", leaves[:, :, noisy])
@@ -327,8 +327,8 @@ def _row(epsilon: float, title: str, level: FloatArray) -> str:
     means = sums.mean(0)
     wide = sums.std(0, ddof=1) / len(sums) ** 0.5 if len(sums) > 1 else np.zeros(4)
     cells = " | ".join(f"{mean:,.1f} ± {e:,.1f}" for mean, e in zip(means, wide, strict=True))
-    this, told, alone_, peer = np.maximum(means, 1e-9)
-    ratios = " | ".join(f"{ratio:.2f}" for ratio in (alone_ / this, peer / this, peer / told))
+    this, informed, alone_, peer = np.maximum(means, 1e-9)
+    ratios = " | ".join(f"{ratio:.2f}" for ratio in (alone_ / this, peer / this, peer / informed))
     return f"| {epsilon:g} | {title} | {cells} | {ratios} |"
 
 

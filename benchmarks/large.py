@@ -42,17 +42,17 @@ def beyond_memory(data: pathlib.Path) -> Iterator[str]:
     def small() -> throughput.Measurement:
         return throughput.measure("files", files[SMALL], repeats=3)
 
-    def row(rows: int, limit: str, found: throughput.Measurement, *ratios: str) -> str:
-        return f"| {rows:,} | {limit} | {throughput.cells(found)} | {' | '.join(ratios)} |"
+    def row(rows: int, limit: str, measurement: throughput.Measurement, *ratios: str) -> str:
+        return f"| {rows:,} | {limit} | {throughput.cells(measurement)} | {' | '.join(ratios)} |"
 
     before = small()
     yield row(SMALL, "", before, "", "")
     with limited_data(LIMIT_GIBIBYTES):
-        found = throughput.measure("files", files[LARGE], repeats=1)
+        measurement = throughput.measure("files", files[LARGE], repeats=1)
     after = small()
-    wall = 2 * found.wall / (before.wall + after.wall) * SMALL / LARGE
-    cpu = 2 * found.cpu / (before.cpu + after.cpu) * SMALL / LARGE
-    yield row(LARGE, f"{LIMIT_GIBIBYTES} GiB", found, f"{wall:.2f}", f"{cpu:.2f}")
+    wall = 2 * measurement.wall / (before.wall + after.wall) * SMALL / LARGE
+    cpu = 2 * measurement.cpu / (before.cpu + after.cpu) * SMALL / LARGE
+    yield row(LARGE, f"{LIMIT_GIBIBYTES} GiB", measurement, f"{wall:.2f}", f"{cpu:.2f}")
     yield row(SMALL, "", after, "", "")
     for path in files.values():
         pathlib.Path(path).unlink()

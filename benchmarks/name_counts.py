@@ -117,13 +117,13 @@ def one_run(
     truth, noisy = pairs.counts[keep], noisy[keep]
     bound = most_unnamed_users(strategy).users
     assert bound is not None
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "kept": bounded.sum() / pairs.counts.sum(),
         "names": int(keep.sum()),
         "unnamed": float((bounded[~keep] > bound).sum()) / max((bounded > bound).sum(), 1),
     }
     if not len(truth):
-        return found
+        return results
     survey = DegreeSurvey.of(degrees)
     noise = ThresholdedCounts(strategy)
     counts = NameCounts(noisy, noise, CountModel.of_list(released, kappa, survey))
@@ -136,7 +136,7 @@ def one_run(
     tenth = max(len(order) // 10, 1)
     proved = (low <= truth) & (truth <= high)
     model_low, model_high = counts.model_intervals()
-    found |= {
+    results |= {
         "plain": np.abs(noisy - truth).mean(),
         "estimate": np.abs(users - truth).mean(),
         "proved": proved.mean(),
@@ -144,7 +144,7 @@ def one_run(
         "largest": proved[order[-tenth:]].mean(),
         "model": ((model_low <= truth) & (truth <= model_high)).mean(),
     }
-    return found
+    return results
 
 
 def cells(runs: list[dict[str, Any]]) -> list[str]:

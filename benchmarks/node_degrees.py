@@ -157,9 +157,9 @@ def isotonic(values: np.ndarray) -> np.ndarray:
     for value in values.tolist():
         mean, size = value, 1
         while pools and pools[-1][0] > mean:
-            other, others = pools.pop()
-            mean = (mean * size + other * others) / (size + others)
-            size += others
+            last_mean, last_size = pools.pop()
+            mean = (mean * size + last_mean * last_size) / (size + last_size)
+            size += last_size
         pools.append((mean, size))
     return np.concatenate([np.full(size, mean) for mean, size in pools])
 

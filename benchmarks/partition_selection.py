@@ -99,8 +99,8 @@ def zipf_records(users: int, draws: int, rng: np.random.Generator) -> pa.Table:
 def datasets(more: pathlib.Path | None = None) -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
     """Records, and the values of kappa to try, by the name to print."""
     rng = np.random.default_rng(1)
-    others = sorted(more.glob("*.csv*")) if more else []
-    return {path.name.split(".")[0]: (user_items(path), KAPPAS) for path in others} | {
+    paths = sorted(more.glob("*.csv*")) if more else []
+    return {path.name.split(".")[0]: (user_items(path), KAPPAS) for path in paths} | {
         "Rails: authors, words": (user_items(DATA / "git_rails_author_word.csv.gz"), KAPPAS),
         "tldr: authors, files": (user_items(DATA / "git_tldr_author_file.csv.gz"), KAPPAS),
         **{
@@ -161,7 +161,7 @@ class Released:
     max_partitions: int
     auto: str
     runs: dict[str, list[int]]
-    others: dict[str, float]
+    peers: dict[str, float]
 
     @property
     def means(self) -> dict[str, float]:
@@ -187,8 +187,8 @@ class Released:
     def row(self) -> list[str]:
         means = {name: amount(mean) for name, mean in self.means.items()}
         means[AUTO] += f" ({self.auto})"
-        others = map(amount, self.others.values())
-        return [self.records, str(self.max_partitions), *means.values(), *others]
+        peers = map(amount, self.peers.values())
+        return [self.records, str(self.max_partitions), *means.values(), *peers]
 
 
 def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Released]:
@@ -202,17 +202,17 @@ def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Rel
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(mp_context=spawn) as pool:
         work = functools.partial(releases_of, runs, peers)
-        for found in pool.map(work, *zip(*tasks, strict=True)):
-            for one in found:
-                print(one.epsilon, " | ".join(one.row), flush=True)
-                yield one
+        for batch in pool.map(work, *zip(*tasks, strict=True)):
+            for release in batch:
+                print(release.epsilon, " | ".join(release.row), flush=True)
+                yield release
 
 
 def releases_of(
     runs: int, peers: Peers, name: str, records: pa.Table, kappas: Sequence[int], epsilon: float
 ) -> list[Released]:
     """The numbers that are released of a dataset at one epsilon, by kappa."""
-    pairs, main, found = distinct_pairs(records), epsilon == EPSILON, []
+    pairs, main, results = distinct_pairs(records), epsilon == EPSILON, []
     for max_partitions in kappas:
         compared = strategies(max_partitions) if main else published(epsilon, max_partitions)
         numbers: dict[str, list[int]] = {label: [] for label in compared}
@@ -224,36 +224,39 @@ def releases_of(
             for label, strategy in compared.items():
                 numbers[label].append(released(strategy, counts, pairs, secret))
         parameters = {"epsilon": epsilon, "delta": DELTA, "max_partitions": max_partitions}
-        others = peers("release", **parameters, runs=lists) if main else {}
+        of_peers = peers("release", **parameters, runs=lists) if main else {}
         auto = compared[AUTO].name
-        found.append(Released(name, epsilon, max_partitions, auto, numbers, others or {}))
-    return found
+        results.append(Released(name, epsilon, max_partitions, auto, numbers, of_peers or {}))
+    return results
 
 
 def findings(measured: Sequence[Released]) -> str:
     """Compares auto with the best published strategy; tiny releases say nothing in per cent."""
     telling = [
-        one
-        for one in measured
-        if max(one.means[AUTO], one.means[one.best]) >= SMALLEST_TELLING and one.means[one.best]
+        release
+        for release in measured
+        if max(release.means[AUTO], release.means[release.best]) >= SMALLEST_TELLING
+        and release.means[release.best]
     ]
-    ratios = [one.beside_best for one in telling]
+    ratios = [release.beside_best for release in telling]
     rows = [
         [
-            one.records,
-            f"{one.epsilon:g}",
-            str(one.max_partitions),
-            one.best,
-            amount(one.means[one.best]),
-            amount(one.means[AUTO]),
+            release.records,
+            f"{release.epsilon:g}",
+            str(release.max_partitions),
+            release.best,
+            amount(release.means[release.best]),
+            amount(release.means[AUTO]),
             f"{ratio:.3f}",
             f"{error:.3f}",
         ]
-        for one, (ratio, error) in zip(telling, ratios, strict=True)
+        for release, (ratio, error) in zip(telling, ratios, strict=True)
     ]
     columns = ["records", "epsilon", "kappa", "best published", "it", AUTO, "auto : it", "error"]
     several = [
-        ratio for one, (ratio, _) in zip(telling, ratios, strict=True) if one.max_partitions > 1
+        ratio
+        for release, (ratio, _) in zip(telling, ratios, strict=True)
+        if release.max_partitions > 1
     ]
     mean = math.exp(sum(map(math.log, several)) / len(several))
     return (
@@ -278,8 +281,8 @@ def reference_rows() -> list[list[str]]:
             counts = bounded_counts(records, max_partitions, secret)
             compared = strategies(max_partitions)
             for label in elsewhere:
-                found = released(compared[label], counts, pairs, secret)
-                counted.setdefault(f"{max_partitions} {label}", []).append(found)
+                released_count = released(compared[label], counts, pairs, secret)
+                counted.setdefault(f"{max_partitions} {label}", []).append(released_count)
     return [
         [
             f"{users:,} users, {draws} each",
@@ -335,7 +338,7 @@ def report(runs: int, peers_python: str | None, more: pathlib.Path | None) -> It
     yield f"# Partition selection\n\n`{command}` writes this.\n"
     yield f"Partitions released at epsilon = {EPSILON:g}, delta = {DELTA:g}: mean of {runs} runs.\n"
     measured = list(releases(runs, functools.partial(ask_peers, peers_python), more))
-    yield table(columns, [one.row for one in measured if one.epsilon == EPSILON])
+    yield table(columns, [release.row for release in measured if release.epsilon == EPSILON])
     yield findings(measured)
     yield f"Numbers measured elsewhere, and here over {UNIVERSES} universes drawn afresh:\n"
     columns = ["records", "kappa", "strategy", "elsewhere", "here, mean", "standard deviation"]

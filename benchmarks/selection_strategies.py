@@ -267,6 +267,7 @@ class RenyiSelection(CountStrategy):
 
 
 PEER_STRATEGIES: dict[str, type[SelectionStrategy]] = {
-    one.name: one for one in (WeightedGaussianSelection, SipsSelection, RenyiSelection)
+    strategy.name: strategy
+    for strategy in (WeightedGaussianSelection, SipsSelection, RenyiSelection)
 }
 """These strategies by name."""

@@ -55,7 +55,7 @@ def best(turns: int) -> dict[str, float]:
     """The best of all turns by title, in CPU seconds."""
     work = {title: ["-c", title] for title in IMPORTS}
     work |= {title: ["-m", "pipelines", *arguments] for title, (arguments, _) in COMMANDS.items()}
-    found = dict.fromkeys(work, math.inf)
+    seconds = dict.fromkeys(work, math.inf)
     with tempfile.TemporaryDirectory() as directory:
         pathlib.Path(directory, "records.csv").write_text(RECORDS)
         pathlib.Path(directory, "list.csv").write_text(LIST)
@@ -64,8 +64,8 @@ def best(turns: int) -> dict[str, float]:
         for _ in range(turns):
             for title, arguments in work.items():
                 code = 2 if title == TYPO else 0
-                found[title] = min(found[title], cpu_seconds(arguments, directory, code))
-    return found
+                seconds[title] = min(seconds[title], cpu_seconds(arguments, directory, code))
+    return seconds
 
 
 def page(turns: int) -> Iterator[str]:
@@ -76,12 +76,12 @@ def page(turns: int) -> Iterator[str]:
     )
     yield "| | CPU | beside | times |"
     yield "| --- | ---: | --- | ---: |"
-    found = best(turns)
+    seconds = best(turns)
     for title in IMPORTS:
-        yield f"| `{title}` | {found[title]:.2f} s | | |"
+        yield f"| `{title}` | {seconds[title]:.2f} s | | |"
     for title, (_, needed) in COMMANDS.items():
-        times = found[title] / found[needed]
-        yield f"| {title} | {found[title]:.2f} s | `{needed}` | {times:.1f} |"
+        times = seconds[title] / seconds[needed]
+        yield f"| {title} | {seconds[title]:.2f} s | `{needed}` | {times:.1f} |"
 
 
 def main() -> None:

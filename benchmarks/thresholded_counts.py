@@ -39,15 +39,15 @@ def main() -> None:
 def report(runs: int, peers_python: str | None) -> Iterator[str]:
     """The lines of the page."""
     columns = ["records", "kappa", *STRATEGIES]
-    found = list(rows(runs, peers_python))
-    version = next((row["peer"]["version"] for row in found if row["peer"]), None)
+    results = list(rows(runs, peers_python))
+    version = next((row["peer"]["version"] for row in results if row["peer"]), None)
     if version:
         columns += [f"OpenDP {version}, Laplace", "OpenDP's time to that of laplace here"]
     yield "# Names with noisy counts\n"
     yield f"Partitions released with noisy counts at epsilon = {EPSILON}, delta = {DELTA:g}: "
     yield f"mean of {runs} runs, and the time of one from counts in memory. More is better.\n"
     lines = []
-    for row in found:
+    for row in results:
         cells = [row["records"], str(row["kappa"])]
         cells += [f"{released:,.0f}, {1000 * seconds:.1f} ms" for released, seconds in row["ours"]]
         if row["peer"]:
@@ -57,7 +57,7 @@ def report(runs: int, peers_python: str | None) -> Iterator[str]:
         lines.append(cells)
     yield table(columns, lines)
     if version:
-        single = found[0]["peer"]["single"]
+        single = results[0]["peer"]["single"]
         yield (
             f"A key that one user alone has was released by OpenDP in {single['measured']:.2%} of "
             f"{SINGLE_KEYS:,} trials at threshold {SINGLE_THRESHOLD} and scale 1; its privacy map "
@@ -81,8 +81,8 @@ def rows(runs: int, peers_python: str | None) -> Iterator[dict[str, Any]]:
             counted = [sum_counts(counts) for counts in bounded]
             ours = [measured(strategy, max_partitions, counted, secrets) for strategy in STRATEGIES]
             counts = [
-                dict(zip(map(str, one[PARTITION].to_pylist()), one[COUNT].to_pylist(), strict=True))
-                for one in counted
+                {str(row[PARTITION]): row[COUNT] for row in totals.to_pylist()}
+                for totals in counted
             ]
             parameters = {"epsilon": EPSILON, "delta": DELTA, "max_partitions": max_partitions}
             peer = ask_peers(peers_python, "count", **parameters, runs=counts)

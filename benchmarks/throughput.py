@@ -213,8 +213,8 @@ def measure(source: str, path: str, repeats: int) -> Measurement:
     return median([measure_once(source, path, KAPPA) for _ in range(repeats)])
 
 
-def cells(found: Measurement) -> str:
-    return f"{found.wall:.1f} s | {found.cpu:.1f} s | {found.gibibytes:.2f} GiB"
+def cells(measurement: Measurement) -> str:
+    return f"{measurement.wall:.1f} s | {measurement.cpu:.1f} s | {measurement.gibibytes:.2f} GiB"
 
 
 def growth_rows(data: pathlib.Path, millions: Sequence[int], repeats: int) -> Iterator[str]:
@@ -224,11 +224,11 @@ def growth_rows(data: pathlib.Path, millions: Sequence[int], repeats: int) -> It
     before = None
     for n in millions:
         path = write(data / f"visits{n * MILLION}.parquet", visits(n * MILLION))
-        found = measure("files", path, repeats)
+        measurement = measure("files", path, repeats)
         os.unlink(path)
-        growth = f"{found.cpu / before.cpu:.2f}" if before else ""
-        before = found
-        yield f"| {n}M visits, parquet | {cells(found)} | {growth} |"
+        growth = f"{measurement.cpu / before.cpu:.2f}" if before else ""
+        before = measurement
+        yield f"| {n}M visits, parquet | {cells(measurement)} | {growth} |"
 
 
 def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterator[str]:
@@ -236,9 +236,13 @@ def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterato
     yield "| transforms, other input | time | CPU | memory | CPU, than Parquet |"
     yield "| --- | ---: | ---: | ---: | --- |"
 
-    def line(title: str, found: Measurement, than: Measurement | None = None) -> str:
-        more = f"{found.cpu - than.cpu:.1f} s more, {found.cpu / than.cpu:.2f}" if than else ""
-        return f"| {title} | {cells(found)} | {more} |"
+    def line(title: str, measurement: Measurement, than: Measurement | None = None) -> str:
+        more = (
+            f"{measurement.cpu - than.cpu:.1f} s more, {measurement.cpu / than.cpu:.2f}"
+            if than
+            else ""
+        )
+        return f"| {title} | {cells(measurement)} | {more} |"
 
     path = write(data / f"visits{millions * MILLION}.parquet", visits(millions * MILLION))
     parquet = measure("files", path, repeats)
@@ -253,8 +257,8 @@ def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterato
     parquet = measure("beam", path, repeats)
     yield line(f"{CREATED_RECORDS:,} records, Parquet, on Beam", parquet)
     for source, title in CREATED.items():
-        found = measure(source, path, repeats)
-        yield line(f"{CREATED_RECORDS:,} records, {title}", found, parquet)
+        measurement = measure(source, path, repeats)
+        yield line(f"{CREATED_RECORDS:,} records, {title}", measurement, parquet)
     for make in (hot_user, hot_partition):
         path = write(data / f"{make.__name__}.parquet", make(HOT_RECORDS))
         title = f"{HOT_RECORDS // MILLION}M records, one {make.__name__.removeprefix('hot_')}"

@@ -106,7 +106,7 @@ class Shape:
     users: Column
     partitions: Column
     duplicates: float
-    others: int
+    other_columns: int
     row_group: int
     compression: str
     order: str
@@ -142,7 +142,7 @@ class Shape:
             pool = new[:, :0] if near else rng.permutation(pool, axis=1)[:, :_POOL]
             rows = rows[:, np.argsort(rows[0]) if near else rng.permutation(n)]
             columns = {"user": self.users.ids(rows[0]), "partition": self.partitions.ids(rows[1])}
-            yield pa.table(columns | self._others(rng, done, n))
+            yield pa.table(columns | self._other_columns(rng, done, n))
             done += n
 
     def _users(self, rng: np.random.Generator, rows: int, start: float, share: float) -> np.ndarray:
@@ -158,13 +158,13 @@ class Shape:
             user = (user + int(start * self.users.values)) % self.users.values
         return user
 
-    def _others(self, rng: np.random.Generator, done: int, rows: int) -> dict[str, pa.Array]:
+    def _other_columns(self, rng: np.random.Generator, done: int, rows: int) -> dict[str, pa.Array]:
         makers: list[Callable[[], pa.Array]] = [
             lambda: pa.array(done + np.arange(rows)).cast(pa.timestamp("ms")),
             lambda: pa.array(rng.random(rows)),
             lambda: numbered("note ", rng.integers(0, 10**9, rows), 40),
         ]
-        return {f"other{i}": makers[i % 3]() for i in range(self.others)}
+        return {f"other{i}": makers[i % 3]() for i in range(self.other_columns)}
 
     def write(self, directory: pathlib.Path, suffix: str = "parquet") -> str:
         """Writes a file of the records: Parquet, CSV or JSON lines."""
@@ -183,7 +183,7 @@ class Shape:
     def __str__(self) -> str:
         return (
             f"{self.seed}: {self.users}; {self.partitions}; {self.duplicates:.0%}; "
-            f"kappa {self.max_partitions}; {self.others} other columns; groups of "
+            f"kappa {self.max_partitions}; {self.other_columns} other columns; groups of "
             f"{self.row_group:,}, {self.compression}; by {self.order}"
         )
 
@@ -233,13 +233,13 @@ def measure(engine: str, path: str, max_partitions: int) -> Measurement | None:
         env=os.environ | (numpy_settings() if engine == "ours" else {}),
     )
     assert process.stdout is not None
-    said = process.stdout.read()
+    output = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - began
     if process.returncode:
         return None
-    return Measurement(wall, used.ru_utime + used.ru_stime, float(said.splitlines()[-1]))
+    return Measurement(wall, used.ru_utime + used.ru_stime, float(output.splitlines()[-1]))
 
 
 def compared(
@@ -269,15 +269,15 @@ def rows(
             number += 1
             path = shape.write(data, suffix)
             try:
-                found = compared(path, shape.max_partitions, repeats, tuple(ENGINES))
+                costs = compared(path, shape.max_partitions, repeats, tuple(ENGINES))
             finally:
                 os.unlink(path)
-            ours = found["ours"]
-            queries = [found[one] for one in ("window", "arg_min") if one in found]
+            ours = costs["ours"]
+            queries = [costs[query] for query in ("window", "arg_min") if query in costs]
             theirs = min(queries, key=lambda cost: cost.wall)
             ratios.append((ours.wall / theirs.wall, ours.cpu / theirs.cpu))
             wall, cpu = ratios[-1]
-            polars_cost = found.get("polars", "failed")
+            polars_cost = costs.get("polars", "failed")
             yield (
                 f"| {millions}M {suffix}, {shape} | {ours} | {theirs} | {polars_cost} "
                 f"| {wall:.2f} | {cpu:.2f} |"

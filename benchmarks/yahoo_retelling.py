@@ -167,7 +167,7 @@ def metrics(frequency_list: FrequencyList) -> list[float]:
 
 def largest_difference(original: FrequencyList, values: Sequence[float]) -> float:
     """The largest difference of the metrics, in bits."""
-    return max(abs(one - other) for one, other in zip(metrics(original), values, strict=True))
+    return max(abs(metric - value) for metric, value in zip(metrics(original), values, strict=True))
 
 
 def table_lines(originals: Lists, released: Lists) -> Iterator[str]:
@@ -184,19 +184,19 @@ def table_lines(originals: Lists, released: Lists) -> Iterator[str]:
         cells = [" / ".join(f"{bits:.1f}" for bits in column) for column in zip(*rows, strict=True)]
         attribute, group = name
         label = f"{attribute}: {group}" if attribute else "all users"
-        totals = [f"{one[name].total:,}" for one in (originals, released)]
+        totals = [f"{lists[name].total:,}" for lists in (originals, released)]
         yield f"| {' | '.join([label, *totals, *cells, off])} |"
 
 
 def summary(originals: Lists, released: Lists) -> str:
     """The largest differences of the lists of many users."""
-    told = []
+    parts = []
     for least in (1_000_000, 2_000_000, 3_000_000):
         large = [name for name in released if originals[name].total > least]
         if large:
             off = {n: largest_difference(originals[n], metrics(released[n])) for n in large}
-            told.append(f"{_distances(off)} for the {len(large)} lists of more than {least:,}")
-    return f"Largest differences: {'; '.join(told) or 'no list has a million users'}."
+            parts.append(f"{_distances(off)} for the {len(large)} lists of more than {least:,}")
+    return f"Largest differences: {'; '.join(parts) or 'no list has a million users'}."
 
 
 def _distances(differences: Mapping[Name, float]) -> str:

@@ -148,10 +148,10 @@ def test_privhist_hides_who_crosses_the_threshold():
             crosses = counts[rank] == threshold + 1
             for decoys, across in itertools.product((0, 1), range(-3, 4)):
                 large, small = _sides(private, threshold, decoys, across)
-                others = _sides(other, threshold, decoys, across + crosses)
-                assert sum(large.sizes) == sum(others[0].sizes)
-                moved = np.abs(dense(large) - dense(others[0])).sum()
-                moved += small.l1_distance(others[1])
+                other_sides = _sides(other, threshold, decoys, across + crosses)
+                assert sum(large.sizes) == sum(other_sides[0].sizes)
+                moved = np.abs(dense(large) - dense(other_sides[0])).sum()
+                moved += small.l1_distance(other_sides[1])
                 assert moved == 0 if crosses else moved <= 1
 
 

@@ -7,13 +7,13 @@ import pytest
 from benchmarks import __main__ as book
 
 
-@pytest.mark.parametrize("one", book.BENCHMARKS, ids=lambda one: one.page)
-def test_what_it_runs_exists(one):
-    spec = importlib.util.find_spec(f"benchmarks.{one.page}")
+@pytest.mark.parametrize("benchmark", book.BENCHMARKS, ids=lambda benchmark: benchmark.page)
+def test_what_it_runs_exists(benchmark):
+    spec = importlib.util.find_spec(f"benchmarks.{benchmark.page}")
     source = spec.loader.get_source(spec.name)
     assert 'if __name__ == "__main__":' in source
-    assert f"{one.page}.md" in source
-    assert all(f"--{name}" in source for name in one.options)
+    assert f"{benchmark.page}.md" in source
+    assert all(f"--{name}" in source for name in benchmark.options)
 
 
 def test_pages_become_parts(tmp_path):
@@ -29,9 +29,9 @@ def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(book, name, path)
     made, faults = [], {"startup": None, "engine": "ended with exit code 1"}
 
-    async def run(one, options):
-        made.append(one.page)
-        return faults.pop(one.page, None)
+    async def run(benchmark, options):
+        made.append(benchmark.page)
+        return faults.pop(benchmark.page, None)
 
     monkeypatch.setattr(book, "run", run)
     assert book.main(["--only", *faults]) == 1
@@ -42,4 +42,4 @@ def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "r").read_text()) == runs
     # All but the page of this commit run again.
     assert book.main(["--resume"]) == 0
-    assert sorted(["startup", *made[2:]]) == sorted(one.page for one in book.BENCHMARKS)
+    assert sorted(["startup", *made[2:]]) == sorted(benchmark.page for benchmark in book.BENCHMARKS)

@@ -14,9 +14,9 @@ PRIVATE = FrequencyList([40, 7, 1], [1, 5, 30])
 def test_measured_and_exact_means_are_of_the_same():
     mechanism = partition_mechanism(0.5, mechanism="exponential")
     exact = evaluation.expected_l1(mechanism, PRIVATE) / 2
-    found = measured(distances(mechanism, PRIVATE), precision=0.02, seconds=1)
+    mean = measured(distances(mechanism, PRIVATE), precision=0.02, seconds=1)
     # Its tapes are seeded: the same each time.
-    assert abs(found.value - exact) < 5 * found.error
+    assert abs(mean.value - exact) < 5 * mean.error
 
 
 @pytest.mark.parametrize(("spread", "count"), [(0, 4000), (0.1, 176), (0.001, 8)])

@@ -29,10 +29,10 @@ def measured(max_partitions, **means):
 
 def test_auto_is_compared_with_the_best_published_strategy():
     rest = dict.fromkeys(PUBLISHED, 60)
-    one = measured(1, **rest | {"optimal": 100, "sips": 80, "auto": 90, "measured": 110})
-    assert one.best == "optimal"
+    release = measured(1, **rest | {"optimal": 100, "sips": 80, "auto": 90, "measured": 110})
+    assert release.best == "optimal"
     # Both means have a standard error of 3.
-    ratio, error = one.beside_best
+    ratio, error = release.beside_best
     assert ratio == 0.9 and error == pytest.approx(0.9 * math.hypot(3 / 90, 3 / 100))
 
 

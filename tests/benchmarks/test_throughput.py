@@ -27,17 +27,17 @@ def test_all_engines_do_the_same(tmp_path, seed, suffix):
     for max_partitions in (1, 10, most):
         engine = in_process(files.tables(), JobSecret.from_os(), 16)
         ours = dict(*engine.frequency_list(ListSpec(NoNoise(max_partitions)))[0])
-        others = [
+        of_peers = [
             duckdb(path, max_partitions)(),
             duckdb_arg_min(path, max_partitions)(),
             polars(path, max_partitions)().rows(),
         ]
         kept = sum(min(n, max_partitions) for n in degrees)
         # They keep different partitions of a user, but as many.
-        for found in (ours.items(), *others):
-            assert sum(count * partitions for count, partitions in found) == kept
+        for released in (ours.items(), *of_peers):
+            assert sum(count * partitions for count, partitions in released) == kept
     # Nothing is dropped by the last bound.
-    assert all(dict(found) == ours for found in others)
+    assert all(dict(released) == ours for released in of_peers)
 
 
 @pytest.mark.slow
