@@ -23,13 +23,13 @@ RECORDS = st.lists(
 )
 
 
-def bounded(records, *options, **others):
-    return rows_of([distinct_pairs(table_of(records), *options, **others)])
+def bounded(records, *options, **keywords):
+    return rows_of([distinct_pairs(table_of(records), *options, **keywords)])
 
 
 def assert_agrees(records, max_partitions, shared_order=False, key=KEY):
-    found = bounded(records, max_partitions, key, shared_order=shared_order)
-    assert sorted(found) == sorted(reference.bound(records, max_partitions, key, shared_order))
+    pairs = bounded(records, max_partitions, key, shared_order=shared_order)
+    assert sorted(pairs) == sorted(reference.bound(records, max_partitions, key, shared_order))
 
 
 def test_codes_of_a_dictionary_with_values_that_no_row_has():
@@ -84,12 +84,14 @@ def test_users_with_few_partitions_in_many_records(shapes, max_partitions, share
 
 
 @given(RECORDS, RECORDS, st.integers(1, 5))
-def test_bounding_can_be_done_in_parts(some, others, max_partitions):
+def test_bounding_can_be_done_in_parts(first, second, max_partitions):
     def joined(*tables):
         return distinct_pairs(decoded(concat(tables)), max_partitions, KEY)
 
-    one, other, whole = (joined(table_of(r)) for r in (some, others, some + others))
-    assert set(rows_of([joined(one, other)])) == set(rows_of([whole]))
+    first_pairs, second_pairs, whole = (
+        joined(table_of(r)) for r in (first, second, first + second)
+    )
+    assert set(rows_of([joined(first_pairs, second_pairs)])) == set(rows_of([whole]))
     assert sorted(rows_of([joined(whole)])) == sorted(rows_of([whole]))
 
 
@@ -127,12 +129,12 @@ def test_a_limit_is_the_largest_of_priorities_with_equal_leading_bits(monkeypatc
     small = {0: 5, 1: 3, 2: 4}
 
     def priorities(array, key):
-        return np.array([small.get(one, 2**63 + one) for one in array.to_pylist()], np.uint64)
+        return np.array([small.get(value, 2**63 + value) for value in array.to_pylist()], np.uint64)
 
     monkeypatch.setattr(bounding, "hash_rows", priorities)
-    limits, others = Limits(), [("ann", partition) for partition in range(10, 60)]
-    tables = [table_of([*some, *others]) for some in ([("ann", 0), ("ann", 1)], [("ann", 2)])]
-    parts = [distinct_pairs(one, 2, KEY, shared_order=True, limits=limits) for one in tables]
+    limits, rest = Limits(), [("ann", partition) for partition in range(10, 60)]
+    tables = [table_of([*some, *rest]) for some in ([("ann", 0), ("ann", 1)], [("ann", 2)])]
+    parts = [distinct_pairs(table, 2, KEY, shared_order=True, limits=limits) for table in tables]
     kept = rows_of([distinct_pairs(concat(parts), 2, KEY, shared_order=True)])
     assert set(kept) == {("ann", 1), ("ann", 2)}
 

@@ -91,5 +91,5 @@ def test_nulls_of_views_and_codes_are_left_out_also_within_composites(name, with
     if within:
         column = pa.StructArray.from_arrays([column], names=["part"])
     whole = without_nulls(pa.table({"user": column}))
-    found = coded_table([whole], ["user"])["user"]
-    assert found.to_pylist() == [column[0].as_py(), column[2].as_py()]
+    coded = coded_table([whole], ["user"])["user"]
+    assert coded.to_pylist() == [column[0].as_py(), column[2].as_py()]

@@ -162,8 +162,8 @@ def test_nodes_of_two_types_never_meet():
 def test_dictionaries_of_the_same_values_are_of_one_type(coded):
     edges = table_of([(1, 2), (2, 2), (3, 1), (1, 2)], EDGE)
     columns = [edges[name].dictionary_encode() if name in coded else edges[name] for name in EDGE]
-    found = count_pairs(distinct_pairs(neighbours(pa.table(columns, list(EDGE)), "undirected")))
-    assert sorted(found["count"].to_pylist()) == [1, 1, 2]
+    counts = count_pairs(distinct_pairs(neighbours(pa.table(columns, list(EDGE)), "undirected")))
+    assert sorted(counts["count"].to_pylist()) == [1, 1, 2]
 
 
 @pytest.mark.parametrize("times", [1, 10])
@@ -171,5 +171,5 @@ def test_nodes_may_be_composite(times):
     ends = [[{"layer": 1, "name": n} for n in nodes] for nodes in ("abc" * times, "bba" * times)]
     edges = coded_table([pa.table(ends, ["source", "target"])], ["source", "target"])
     assert pa.types.is_dictionary(edges["source"].type) == (times > 1)
-    found = distinct_pairs(neighbours(edges, "in"))
-    assert sorted(row["partition"]["name"] for row in decoded(found).to_pylist()) == ["a", "b"]
+    pairs = distinct_pairs(neighbours(edges, "in"))
+    assert sorted(row["partition"]["name"] for row in decoded(pairs).to_pylist()) == ["a", "b"]

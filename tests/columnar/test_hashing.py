@@ -67,8 +67,8 @@ def test_hashes_are_the_published_values_of_cmac(size, mac):
         "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
         "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710"
     )
-    (found,) = hash_rows(pa.array([message[:size]]), key).tolist()
-    assert found.to_bytes(8, "little").hex() == mac[:16]
+    (hashed,) = hash_rows(pa.array([message[:size]]), key).tolist()
+    assert hashed.to_bytes(8, "little").hex() == mac[:16]
 
 
 def test_pairs_are_encrypted_as_row_by_row():

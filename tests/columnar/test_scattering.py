@@ -104,8 +104,8 @@ def test_no_more_than_the_limit_is_held():
 def test_one_hot_user_is_bounded_while_it_is_gathered():
     held = []
     pieces = [pack(table_of([(7, 1000 * i + j) for j in range(1000)])) for i in range(20)]
-    found = rows_of(gathered(pieces, 64_000, noting(held)))
-    assert set(found) == reference.bound([(7, i) for i in range(20_000)], 2, KEY)
+    pairs = rows_of(gathered(pieces, 64_000, noting(held)))
+    assert set(pairs) == reference.bound([(7, i) for i in range(20_000)], 2, KEY)
     assert max(table.num_rows for table in held) <= 5_000
 
 
