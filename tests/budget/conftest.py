@@ -39,4 +39,6 @@ def stored(path):
     address, _, schema = path.partition("#")
     with psycopg.connect(address) as connection:
         tables = ("budget", "reservations")
-        return [connection.execute(f"SELECT * FROM {schema}.{one}").fetchall() for one in tables]
+        return [
+            connection.execute(f"SELECT * FROM {schema}.{table}").fetchall() for table in tables
+        ]

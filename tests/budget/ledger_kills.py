@@ -231,9 +231,9 @@ def _play(store, ledger, rng, pace):
             store.crash()
             seen["crashes"] += 1
         if word == "asks":
-            others = sorted(alive - {number})
-            if others and rng.random() < 0.3:
-                victim = rng.choice(others)
+            other_workers = sorted(alive - {number})
+            if other_workers and rng.random() < 0.3:
+                victim = rng.choice(other_workers)
                 heapq.heappush(kills, (now + rng.uniform(0, pace.ask), victim))
             continue
         alive.add(number)
@@ -296,8 +296,8 @@ def play_rounds(kind, seed, seconds, rounds=None):
                 break
             if number % _ROUNDS_OF_A_PACE == 0:
                 pace = measured_pace(store)
-            what, wrong = play(store, rng, pace)
-            seen.update(what, rounds=1)
+            counts, wrong = play(store, rng, pace)
+            seen.update(counts, rounds=1)
             faults += wrong
     return seen, faults
 

@@ -85,8 +85,8 @@ def _as_its_user():
 
 
 def _programs():
-    found = shutil.which("initdb")
-    places = [os.path.dirname(found)] if found else []
+    initdb = shutil.which("initdb")
+    places = [os.path.dirname(initdb)] if initdb else []
     places += sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[4]))
     if not places:
         raise Unavailable("no PostgreSQL server is installed: apt-get install postgresql")

@@ -57,8 +57,8 @@ def test_the_partition_mechanism_has_bounded_range(epsilon):
     """Exact log ratios of neighbours fill an interval, and epsilon bounds them too."""
     length = IntegerPartitionMechanism(epsilon=epsilon).loss_range
     neighbours = [(2, 1), (3, 1), (2, 2), (2, 1, 1), (2,), (1, 1)]
-    first, *others = partition_distributions(neighbours, epsilon)
-    for distribution in others:
+    first, *other_distributions = partition_distributions(neighbours, epsilon)
+    for distribution in other_distributions:
         losses = np.log(first / distribution)
         assert abs(losses).max() <= epsilon
         assert losses.max() - losses.min() == pytest.approx(length, rel=1e-9)
@@ -98,13 +98,13 @@ def test_of_a_loss_and_its_range_composition_takes_what_is_smaller(count):
 @pytest.mark.parametrize("epsilon", [0.01, 0.1])
 def test_many_lists_cost_a_quarter_of_the_rho(epsilon):
     delta, count = 1e-6, 400
-    found = compose(times(count, BoundedRangeDpEvent(epsilon)), delta).by_method["rdp"]
+    rdp = compose(times(count, BoundedRangeDpEvent(epsilon)), delta).by_method["rdp"]
     library = RdpAccountant(orders=1 + np.geomspace(1e-2, 1e5, 2000))
     library.compose(dp_event.ZCDpEvent(rho=count * epsilon**2 / 8))
     zcdp = library.get_epsilon(delta)
-    assert 0.98 * zcdp < found < 1.001 * zcdp
+    assert 0.98 * zcdp < rdp < 1.001 * zcdp
     pure = compose(times(count, ApproximateDpEvent(epsilon)), delta).by_method["rdp"]
-    assert pure > 1.9 * found
+    assert pure > 1.9 * rdp
 
 
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-4, 0.1, 1.0, 8.0])
@@ -172,9 +172,9 @@ def test_one_gaussian_by_its_closed_form():
 
 
 def test_nested_events_count_like_written_out_ones():
-    one, other = BoundedRangeDpEvent(0.2), dp_event.LaplaceDpEvent(5.0)
-    nested = dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([one, other]), 3)
-    flat = [one, other] * 3 + [dp_event.NoOpDpEvent()]
+    bounded_range, laplace = BoundedRangeDpEvent(0.2), dp_event.LaplaceDpEvent(5.0)
+    nested = dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([bounded_range, laplace]), 3)
+    flat = [bounded_range, laplace] * 3 + [dp_event.NoOpDpEvent()]
     nested_total, flat_total = compose([nested], 1e-5), compose(flat, 1e-5)
     assert Counter(nested_total.by_method) == pytest.approx(Counter(flat_total.by_method))
     # A discrete Laplace mechanism is epsilon-DP for decay * sensitivity.
@@ -184,8 +184,8 @@ def test_nested_events_count_like_written_out_ones():
 
 def test_nothing_costs_nothing():
     assert compose([], 1e-6).epsilon == compose([BoundedRangeDpEvent(0.0)], 0).epsilon == 0
-    one = ApproximateDpEvent(1.0)
-    assert compose([one, *times(0, one)], 1e-6) == compose([one], 1e-6)
+    event = ApproximateDpEvent(1.0)
+    assert compose([event, *times(0, event)], 1e-6) == compose([event], 1e-6)
 
 
 def test_losses_of_any_size_compose():
@@ -252,8 +252,8 @@ def test_all_shifts_in_one_coordinate_are_the_worst(q):
                 for (a, p), (b, r) in pairs:
                     both[a + b] += p * r
                 distribution = both
-            found = [delta_at(distribution, q, t) for t in multiples]
-            assert all(map(operator.le, found, worst))
+            deltas = [delta_at(distribution, q, t) for t in multiples]
+            assert all(map(operator.le, deltas, worst))
 
 
 @pytest.mark.parametrize(("epsilon", "max_partitions", "count"), [(0.3, 10, 30), (0.1, 3, 50)])

@@ -106,8 +106,8 @@ def test_a_line_for_a_privacy_statement(ledger):
     ledger.reserve("1/3", purpose="all users", loss_range="2/5").commit()
     ledger.reserve(0.5, purpose="ages")
     first, second = json.loads(json.dumps([line.to_json() for line in ledger.lines()]))
-    said = {"id": 1, "state": "committed", "unit": "user", "purpose": "all users"}
-    assert first == said | {"epsilon": "1/3", "delta": "0", "loss_range": "0.4"}
+    expected = {"id": 1, "state": "committed", "unit": "user", "purpose": "all users"}
+    assert first == expected | {"epsilon": "1/3", "delta": "0", "loss_range": "0.4"}
     assert (second["id"], second["state"], second["loss_range"]) == (2, "reserved", "1")
 
 
@@ -141,11 +141,11 @@ def test_concurrent_jobs_spend_all_of_it_and_no_more(ledger):
 
 def test_what_is_given_back_cannot_be_begun_and_what_is_begun_not_given_back(ledger):
     requests = [Request("a", HALF), Request("b", HALF)]
-    first = [one.id for one in ledger.reserve_all(requests, announces=True)]
+    first = [reservation.id for reservation in ledger.reserve_all(requests, announces=True)]
     assert ledger.give_back(first)
     with pytest.raises(ValueError, match="is already failed"):
         ledger.begin(first)
-    second = [one.id for one in ledger.reserve_all(requests, announces=True)]
+    second = [reservation.id for reservation in ledger.reserve_all(requests, announces=True)]
     ledger.begin(second)
     ledger.begin(second)
     assert not ledger.give_back(second)
@@ -160,7 +160,9 @@ def test_a_ledger_has_so_many_free_failures(path):
     tenth = Request("a tenth", Cost(PrivacyBudget(0.1)))
 
     def reserved(requests=1):
-        return [one.id for one in ledger.reserve_all([tenth] * requests, announces=True)]
+        return [
+            reservation.id for reservation in ledger.reserve_all([tenth] * requests, announces=True)
+        ]
 
     def reserve_and_die():
         reserved()
@@ -213,9 +215,11 @@ def test_a_number_of_free_failures_is_an_integer_from_0(path, number):
 @pytest.mark.parametrize("begins", [False, True])
 def test_what_a_killed_process_reserved(ledger, announces, begins):
     def reserve_and_die():
-        (one,) = ledger.reserve_all([Request("killed", HALF)], Origin(job_id="j"), announces)
+        (reservation,) = ledger.reserve_all(
+            [Request("killed", HALF)], Origin(job_id="j"), announces
+        )
         if begins:
-            ledger.begin([one.id])
+            ledger.begin([reservation.id])
         os.kill(os.getpid(), signal.SIGKILL)
 
     assert run(reserve_and_die) == -signal.SIGKILL

@@ -112,8 +112,8 @@ def test_every_damaged_byte_is_noticed_or_means_nothing(path, ledger):
         path.write_bytes(damaged)
         try:
             opened = Ledger.open(path)
-            found = opened.budget, opened.unit, opened.lines()
-            assert found == (ledger.budget, ledger.unit, lines)
+            contents = opened.budget, opened.unit, opened.lines()
+            assert contents == (ledger.budget, ledger.unit, lines)
         except CorruptedLedgerError:
             noticed += 1
             assert path.read_bytes() == damaged

@@ -153,7 +153,9 @@ def test_a_lock_that_is_never_released(url, monkeypatch):
 
 def test_a_job_that_stops_while_it_has_the_lock_loses_it_with_all_that_it_wrote(url, monkeypatch):
     ledger = Ledger.create(url, epsilon=1)
-    (setting,) = (one for one in ledger_postgresql._SETTINGS if "idle_in_transaction" in one)
+    (setting,) = (
+        statement for statement in ledger_postgresql._SETTINGS if "idle_in_transaction" in statement
+    )
     monkeypatch.setattr(ledger_postgresql, "_SETTINGS", [setting.replace("60s", "100ms")])
     stopped, woken, faults = threading.Event(), threading.Event(), []
 
