@@ -39,9 +39,9 @@ def test_it_is_drawn_anew_frozen_and_travels():
 
 
 def test_every_purpose_has_its_own_randomness():
-    others = [dp.JobSecret.insecure_for_testing(2), SECRET]
-    keys = {secret.key(context) for secret in others for context in ("a", "b", "ab")}
-    words = {int(s.tape(p).words("w", 1)[0]) for s in others for p in ("a", "b", "ab")}
+    secrets = [dp.JobSecret.insecure_for_testing(2), SECRET]
+    keys = {secret.key(context) for secret in secrets for context in ("a", "b", "ab")}
+    words = {int(s.tape(p).words("w", 1)[0]) for s in secrets for p in ("a", "b", "ab")}
     assert len(keys) == len(words) == 6
     assert {len(key) for key in keys} == {32}
     assert dp.JobSecret.insecure_for_testing(1).key("a") == SECRET.key("a")
@@ -191,11 +191,11 @@ def pickled_elsewhere():
 @pytest.mark.parametrize("use", USES)
 def test_a_secret_serves_one_release_of_each_context(use):
     secret, pipeline = dp.JobSecret.from_os(), beam.Pipeline(runner=Silent())
-    one, other = (pipeline | name >> beam.Create(RECORDS) for name in ("one", "other"))
-    _ = one | "first" >> USES[use](secret=secret)
+    records, other_records = (pipeline | name >> beam.Create(RECORDS) for name in ("one", "other"))
+    _ = records | "first" >> USES[use](secret=secret)
     with pytest.raises(ValueError, match=f"this secret serves another {use}"):
-        _ = other | "changed" >> USES[use](secret=secret)
-    _ = other | "its own" >> USES[use](secret=secret, context="another")
+        _ = other_records | "changed" >> USES[use](secret=secret)
+    _ = other_records | "its own" >> USES[use](secret=secret, context="another")
 
 
 @pytest.mark.parametrize("use", USES)

@@ -35,7 +35,9 @@ ALONE = [
 @pytest.mark.parametrize("partitions", ALONE)
 def test_records_that_differ_are_refused_whatever_the_batches(partitions):
     def in_two(pipeline):
-        parts = (pipeline | f"#{i}" >> beam.Create([(i, one)]) for i, one in enumerate(partitions))
+        parts = (
+            pipeline | f"#{i}" >> beam.Create([(i, value)]) for i, value in enumerate(partitions)
+        )
         return tuple(parts) | beam.Flatten()
 
     for read in (lambda: run(in_two, BoundContributions(9)), lambda: column_of(partitions, "page")):
@@ -67,8 +69,8 @@ def test_data_frames_are_read_as_tuples_are(partitions):
 )
 def test_data_frames_with_nulls(partitions, kept):
     frame = pd.DataFrame({"user": ["ann", None, "cyd", "dan"], "partition": partitions})
-    found = rows_of(run([frame], ToRecords(drop_nulls=True), BoundContributions(9)))
-    assert sorted(found, key=str) == list(zip(["ann", "dan"], kept, strict=True))
+    rows = rows_of(run([frame], ToRecords(drop_nulls=True), BoundContributions(9)))
+    assert sorted(rows, key=str) == list(zip(["ann", "dan"], kept, strict=True))
 
 
 @pytest.mark.parametrize(

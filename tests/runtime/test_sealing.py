@@ -95,11 +95,11 @@ def test_another_process_opens_it_with_the_file_alone(sealed_secret, tmp_path):
     for file, content in ((seal, bytes(range(32))), (other, bytes(32))):
         file.write_bytes(content)
         file.chmod(0o600)
-    code, said = opened_elsewhere(sealed_secret, DP_SEAL_FILE=str(seal))
-    assert (code, said) == (0, "")
+    code, stderr = opened_elsewhere(sealed_secret, DP_SEAL_FILE=str(seal))
+    assert (code, stderr) == (0, "")
     for environment in ({}, {"DP_SEAL_FILE": str(other)}):
-        code, said = opened_elsewhere(sealed_secret, **environment)
-        assert code and "this worker cannot open the job's secret: set DP_SEAL_FILE" in said
+        code, stderr = opened_elsewhere(sealed_secret, **environment)
+        assert code and "this worker cannot open the job's secret: set DP_SEAL_FILE" in stderr
 
 
 def test_no_text_shows_a_key(sealed_secret):
