@@ -50,16 +50,16 @@ def neighbours(seed):
     """Two lists of rows, of which the second one lacks all records of one user, and that user's
     rows. Every seventh time there is nobody else."""
     rng = random.Random(seed)
-    others = []
+    rest = []
     for user in range(0 if seed % 7 == 6 else rng.randrange(1, 60)):
-        others += _ordinary(rng, f"user {user}")
+        rest += _ordinary(rng, f"user {user}")
     own = list(KINDS[seed % len(KINDS)](rng, rng.choice(["user 1000", "0", "A", "zz"])))
-    rows = [*others, *own]
+    rows = [*rest, *own]
     # The order of the others stays: it is no secret of this user.
     places = set(rng.sample(range(len(rows)), len(own)))
-    from_others, from_own = iter(others), iter(own)
-    rows = [next(from_own if i in places else from_others) for i in range(len(rows))]
-    return rows, others, own
+    from_rest, from_own = iter(rest), iter(own)
+    rows = [next(from_own if i in places else from_rest) for i in range(len(rows))]
+    return rows, rest, own
 
 
 def shuffled(rows, seed):

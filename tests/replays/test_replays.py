@@ -102,13 +102,13 @@ def untouched(job, noisy, own):
         for path, content in noisy.items()
     }
     if job == "lists of periods":
-        others = {*DAYS} - days
-        return [rows[path] for path in sorted(rows) if path.split("/")[1] in others]
+        other_days = {*DAYS} - days
+        return [rows[path] for path in sorted(rows) if path.split("/")[1] in other_days]
     if job == "groups":
-        others = {*COLOURS} - colours
-        return [row for path in sorted(rows) for row in rows[path] if row[1] in others]
-    ((_, *found),) = rows.values()
-    return [row for row in found if row[0] not in pages]
+        other_colours = {*COLOURS} - colours
+        return [row for path in sorted(rows) for row in rows[path] if row[1] in other_colours]
+    ((_, *listed),) = rows.values()
+    return [row for row in listed if row[0] not in pages]
 
 
 @pytest.mark.parametrize("job", ["names", "names with counts", "lists of periods", "groups"])
@@ -178,21 +178,21 @@ def leak_in_error(directory, statement, count):
     ],
 )
 def test_a_leak_in_each_channel_is_seen(leak, channel, run, monkeypatch):
-    rows, others, _ = neighbours(0)
-    publish, sizes = output.ReleaseDirectory.publish, iter((len(rows), len(others)))
+    rows, without_user, _ = neighbours(0)
+    publish, sizes = output.ReleaseDirectory.publish, iter((len(rows), len(without_user)))
 
     def leaking(directory, tables, statement, budget_entry):
         leak(directory, statement, next(sizes))
         publish(directory, tables, statement, budget_entry)
 
     monkeypatch.setattr(output.ReleaseDirectory, "publish", leaking)
-    here, there = run("list", rows), run("list", others)
+    here, there = run("list", rows), run("list", without_user)
     assert here.bare[channel] != there.bare.get(channel)
 
 
 def test_a_leak_in_the_ledger_is_seen(run, monkeypatch):
-    rows, others, _ = neighbours(0)
-    reserve, sizes = Ledger.reserve_all, iter((len(rows), len(others)))
+    rows, without_user, _ = neighbours(0)
+    reserve, sizes = Ledger.reserve_all, iter((len(rows), len(without_user)))
 
     def leaking(ledger, requests, *arguments, **options):
         more = f" of {next(sizes)} records"
@@ -200,7 +200,7 @@ def test_a_leak_in_the_ledger_is_seen(run, monkeypatch):
         return reserve(ledger, named, *arguments, **options)
 
     monkeypatch.setattr(Ledger, "reserve_all", leaking)
-    assert run("list", rows).bare["ledger"] != run("list", others).bare["ledger"]
+    assert run("list", rows).bare["ledger"] != run("list", without_user).bare["ledger"]
 
 
 def count(batch):
@@ -210,10 +210,10 @@ def count(batch):
 
 
 def test_a_leak_in_a_counter_of_beam_is_seen(run, monkeypatch):
-    rows, others, _ = neighbours(0)
+    rows, without_user, _ = neighbours(0)
     expand = BoundContributions.expand
     monkeypatch.setattr(
         BoundContributions, "expand", lambda step, records: expand(step, records | beam.Map(count))
     )
-    here, there = run("list on Beam", rows), run("list on Beam", others)
+    here, there = run("list on Beam", rows), run("list on Beam", without_user)
     assert here.bare["counters"] != there.bare["counters"]
