@@ -48,8 +48,8 @@ def flags(visits, *more):
 def test_records_of_a_query(visits):
     source = RecordQuery(visits, ALL + ";", "visitor", ["the page"], attribute_columns=["day"])
     assert [logical_name(field) for field in source.attribute_fields] == ["date"]
-    for found in (source.tables(), run(lambda pipeline: pipeline | ReadRecords(source))):
-        (table,) = found
+    for tables in (source.tables(), run(lambda pipeline: pipeline | ReadRecords(source))):
+        (table,) = tables
         assert sorted(rows_of([table.select(["user", "partition"])])) == PAIRS
         assert sorted(table["day"].to_pylist())[-1] == "2026-01-02"
 
@@ -199,8 +199,8 @@ def test_a_missing_driver_names_the_extra(visits, monkeypatch, failure):
 def postgres():
     """A PostgreSQL server of this test's own, if there is one on this machine."""
     installed = glob.glob("/usr/lib/postgresql/*/bin/initdb")
-    found = shutil.which("initdb") or max(installed, default=None)
-    if found is None or (os.geteuid() == 0 and shutil.which("setpriv") is None):
+    initdb = shutil.which("initdb") or max(installed, default=None)
+    if initdb is None or (os.geteuid() == 0 and shutil.which("setpriv") is None):
         pytest.skip("there is no PostgreSQL server here")
     # A server does not run as root, and only root may look into pytest's directories.
     run_as = ["setpriv", "--reuid=nobody", "--clear-groups"] if os.geteuid() == 0 else []
@@ -209,7 +209,7 @@ def postgres():
             shutil.chown(home, "nobody")
 
         def do(name, *arguments):
-            command = [*run_as, f"{os.path.dirname(found)}/{name}", "-D", f"{home}/data"]
+            command = [*run_as, f"{os.path.dirname(initdb)}/{name}", "-D", f"{home}/data"]
             subprocess.run([*command, *arguments], check=True, cwd=home, stdout=subprocess.DEVNULL)
 
         do("initdb", "--auth=trust", "--username=me")

@@ -65,8 +65,8 @@ def test_a_byte_order_mark_is_left_out_at_the_beginning_of_a_file_alone(
     lines = "".join(f"{MARK}user{i},home\n" for i in range(50))
     path = write(f"{MARK}user,page\n{lines}" if header else lines)
     text_format = DelimitedText(header=header, multiline=multiline)
-    found = records(text_format, path, ("user" if header else "1",), None if multiline else cuts)
-    assert found == [(f"{MARK * (header or i > 0)}user{i}",) for i in range(50)]
+    rows = records(text_format, path, ("user" if header else "1",), None if multiline else cuts)
+    assert rows == [(f"{MARK * (header or i > 0)}user{i}",) for i in range(50)]
 
 
 @pytest.mark.parametrize("multiline", [False, True])
@@ -86,9 +86,9 @@ def test_columns_line_ends_and_files_without_records(write, multiline, content, 
 @pytest.mark.parametrize("name", ["a\nb", 'a ""\r\nb""', "a\rb\n\n"])
 def test_the_first_record_may_have_several_lines(write, header, name):
     path = write(f'"{name}",page\nann,home\n')
-    found = name.replace('""', '"')
-    columns = (found, "page") if header else ("1", "2")
-    first = [] if header else [(found, "page")]
+    unquoted = name.replace('""', '"')
+    columns = (unquoted, "page") if header else ("1", "2")
+    first = [] if header else [(unquoted, "page")]
     assert records(DelimitedText(header=header, multiline=True), path, columns) == first + TWO[:1]
 
 
@@ -181,17 +181,17 @@ def test_pieces_of_any_size_and_encoding(write, monkeypatch, piece, encoding, le
     monkeypatch.setattr(text_lines, "BLOCK_BYTES", piece)
     lines = f'"a""{letter},\r\n",{letter}\r\n"","\r"\nb,\n'
     path = write(("user,page\n" + lines * 9).encode(encoding))
-    found = records(DelimitedText(multiline=True, encoding=encoding), path, COLUMNS)
-    assert found == [(f'a"{letter},\r\n', letter), ("", "\r"), ("b", None)] * 9
+    rows = records(DelimitedText(multiline=True, encoding=encoding), path, COLUMNS)
+    assert rows == [(f'a"{letter},\r\n', letter), ("", "\r"), ("b", None)] * 9
 
 
 def test_the_number_of_rows_is_estimated_from_the_first_lines(write):
     text = b"user,page\n" + b"".join(b"user%05d,page\n" % i for i in range(20_000))
     cases = ("a.csv", text, 1.01), ("a.csv.gz", gzip.compress(text), 3), ("b.csv", b"", 1)
     for name, content, factor in cases:
-        found = DelimitedText().estimated_rows(str(write(content, name)), len(content))
+        estimated = DelimitedText().estimated_rows(str(write(content, name)), len(content))
         expected = 20_000 if content else 0
-        assert expected / factor <= found <= expected * factor
+        assert expected / factor <= estimated <= expected * factor
 
 
 @pytest.mark.parametrize(
@@ -216,12 +216,15 @@ def test_faults_say_what_to_do_and_nothing_of_the_data(write, name, content, say
 
 test_arguments_are_checked = refused(
     lambda arguments: DelimitedText(**arguments),
-    *(({"delimiter": one}, "one ASCII character other than") for one in ("", "||", '"', "¦")),
+    *(
+        ({"delimiter": delimiter}, "one ASCII character other than")
+        for delimiter in ("", "||", '"', "¦")
+    ),
     ({"encoding": "klingon"}, "encoding must be the name of a Python codec"),
     ({"encoding": "utf-16"}, "iconv -f utf-16"),
     *(
-        ({"encoding": one}, "does not keep ASCII")
-        for one in ("base64", "utf-7", "hz", "iso2022_jp", "iso2022_kr", "raw_unicode_escape")
+        ({"encoding": encoding}, "does not keep ASCII")
+        for encoding in ("base64", "utf-7", "hz", "iso2022_jp", "iso2022_kr", "raw_unicode_escape")
     ),
     ({"multiline": True, "quotes": False}, "multiline needs quotes"),
 )

@@ -115,10 +115,10 @@ def test_lines_parsed_together_are_those_parsed_one_by_one(lines):
     except (ValueError, AssertionError):
         expected = None
     try:
-        found = json_lines._records("path", "\n".join(lines).encode())
+        records = json_lines._records("path", "\n".join(lines).encode())
     except InputError:
-        found = None
-    assert found == expected
+        records = None
+    assert records == expected
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_avro_and_parquet_give_the_same_values(tmp_path):
     write(tmp_path / "a.avro", [record], {name: kind for name, (kind, _, _) in TYPED.items()})
     columns = {name: pa.array([value], kind) for name, (_, value, kind) in TYPED.items()}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    found = []
+    contents = []
     for file_format, name in ((AvroFiles(), "a.avro"), (ParquetFiles(), "a.parquet")):
         schema = file_format.schema(str(tmp_path / name), [*TYPED])
         (table,) = read(file_format, tmp_path / name, [*TYPED])
-        found.append((table.to_pylist(), [logical_name(field) for field in schema]))
-    assert found[0] == found[1]
+        contents.append((table.to_pylist(), [logical_name(field) for field in schema]))
+    assert contents[0] == contents[1]
 
 
 @pytest.mark.parametrize("fixed", [False, True])
@@ -183,11 +183,11 @@ def test_uuids_and_types_that_are_given_by_name_where_they_are_needed_again(tmp_
     if fixed:
         id_kind |= {"type": "fixed", "name": "Id", "size": 16}
     node = avro_record("Node", {"id": id_kind})
-    ids = [one.bytes if fixed else one for one in (uuid.UUID(int=7), uuid.UUID(int=8))]
+    ids = [node_id.bytes if fixed else node_id for node_id in (uuid.UUID(int=7), uuid.UUID(int=8))]
     record = {"user": {"id": ids[0]}, "page": {"id": ids[1]}}
     write(tmp_path / "a.avro", [record], {"user": node, "page": ["null", "Node"]})
-    found = rows_of(read(AvroFiles(), tmp_path / "a.avro", ("user.id", "page.id")))
-    assert found == [tuple(f"00000000-0000-0000-0000-00000000000{n}" for n in (7, 8))]
+    rows = rows_of(read(AvroFiles(), tmp_path / "a.avro", ("user.id", "page.id")))
+    assert rows == [tuple(f"00000000-0000-0000-0000-00000000000{n}" for n in (7, 8))]
 
 
 @pytest.mark.parametrize(

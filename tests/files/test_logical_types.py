@@ -31,8 +31,8 @@ def test_small_and_large_decimals_have_a_text_of_their_own(tmp_path):
     for scale in (30, 38):
         users = pa.array(map(decimal.Decimal, texts), pa.decimal256(60, scale))
         pq.write_table(pa.table({"user": users, "partition": texts}), tmp_path / "a.parquet")
-        (found,) = RecordFiles(f"{tmp_path}/a.parquet", "user", ["partition"]).tables()
-        assert decoded(found)["user"].to_pylist() == texts
+        (table,) = RecordFiles(f"{tmp_path}/a.parquet", "user", ["partition"]).tables()
+        assert decoded(table)["user"].to_pylist() == texts
 
 
 def test_a_user_of_two_files_is_bounded_as_one(tmp_path):
@@ -59,18 +59,18 @@ def test_times_that_have_no_text_are_refused(tmp_path, number, kind):
 def test_uuids_are_their_canonical_text(tmp_path):
     """In Arrow and in Avro, also of users."""
     ids = [uuid.UUID(int=number) for number in (0, 1, 2**128 - 1, 1)]
-    column = pa.array([one.bytes for one in ids], pa.uuid())
+    column = pa.array([user_id.bytes for user_id in ids], pa.uuid())
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"user": column, "partition": range(4)}), path)
     field = {"type": "string", "logicalType": "uuid"}
     fields = [{"name": "user", "type": field}, {"name": "partition", "type": "long"}]
     with open(tmp_path / "a.avro", "wb") as file:
-        rows = [{"user": one, "partition": number} for number, one in enumerate(ids)]
+        rows = [{"user": user_id, "partition": number} for number, user_id in enumerate(ids)]
         fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows)
     for name in ("a.parquet", "a.avro"):
         source = RecordFiles(str(tmp_path / name), "user", ["partition"])
-        (found,) = source.tables()
-        assert found["user"].to_pylist() == list(map(str, ids))
+        (table,) = source.tables()
+        assert table["user"].to_pylist() == list(map(str, ids))
         assert logical_name(source.user_field) == "string"
 
 
@@ -82,11 +82,11 @@ def test_numbers_of_postgres_are_decimals():
     schema = record_schema("a query", pa.schema([("price", kind)]), ["price"])
     exact = pa.array([None if text is None else decimal.Decimal(text) for text in texts])
     known = record_schema("a file", pa.schema([("price", exact.type)]), ["price"])
-    found = record_table(pa.table({"price": column}), schema)
+    table = record_table(pa.table({"price": column}), schema)
     assert logical_name(schema.field(0)) == logical_name(known.field(0)) == "decimal"
     expected = record_table(pa.table({"price": exact}), known)
-    assert found["price"].to_pylist() == expected["price"].to_pylist()
-    assert found["price"].to_pylist()[0] == found["price"].to_pylist()[1] == "1.5"
+    assert table["price"].to_pylist() == expected["price"].to_pylist()
+    assert table["price"].to_pylist()[0] == table["price"].to_pylist()[1] == "1.5"
     with pytest.raises(pa.ArrowInvalid):
         column = pa.ExtensionArray.from_storage(kind, pa.array(["NaN"]))
         record_table(pa.table({"price": column}), schema)

@@ -56,11 +56,11 @@ def test_of_two_jobs_at_once_one_writes(tmp_path, place, monkeypatch, epsilon, l
     begun = []
 
     def exists(path):
-        found = os.path.exists(path)
+        is_there = os.path.exists(path)
         if path.endswith("list.csv") and not begun:  # the last that is looked for
             begun.append(path)
             place().publish(TWO, {"epsilon": epsilon}, NO_BUDGET)
-        return found
+        return is_there
 
     def no_link(source, target):
         raise OSError(errno.EPERM, "Operation not permitted")

@@ -40,8 +40,8 @@ def test_types_and_the_number_of_rows_that_the_footer_knows(tmp_path, array, val
     table = pa.table({"user": ANN_AND_BOB, "page": array})
     pq.write_table(table, path, use_deprecated_int96_timestamps=True)
     assert ParquetFiles().schema(path, ("page",)).field("page").type == pa.array(values).type
-    (found,) = ParquetFiles().read(FileRange.whole(path), ("page",))
-    assert found.to_pydict() == {"page": values}
+    (read,) = ParquetFiles().read(FileRange.whole(path), ("page",))
+    assert read.to_pydict() == {"page": values}
     assert ParquetFiles().estimated_rows(path, 99) == 2
 
 
@@ -60,9 +60,9 @@ def test_some_row_groups_have_dictionaries_and_others_delta_encodings(tmp_path):
         "COPY (SELECT if(n < 2048, 'same', 'user ' || n) AS user FROM range(4096) AS rows(n)) "
         f"TO '{path}' (ROW_GROUP_SIZE 2048, PARQUET_VERSION V2)"
     )
-    (found,) = ParquetFiles().read(FileRange.whole(path), ("user",))
+    (read,) = ParquetFiles().read(FileRange.whole(path), ("user",))
     users = ["same"] * 2048 + [f"user {n}" for n in range(2048, 4096)]
-    assert found["user"].to_pylist() == users
+    assert read["user"].to_pylist() == users
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_few_batches_are_held_whatever_the_row_groups_are(
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", count)
     monkeypatch.setattr(parquet_files, limit, at_most)
-    found = []
+    read_users = []
     for table in ParquetFiles().read(FileRange.whole(str(path)), ("user", "page")):
-        found += table["user"].to_pylist()
+        read_users += table["user"].to_pylist()
         # The table, those that threads have and one that waits for them, of 100 rows or so each.
-        assert sum(decoded) - len(found) + table.num_rows <= 110 * (threads.THREADS + 2)
-    assert found == users
+        assert sum(decoded) - len(read_users) + table.num_rows <= 110 * (threads.THREADS + 2)
+    assert read_users == users
 
 
 def test_repeated_columns_are_refused(tmp_path):

@@ -70,8 +70,9 @@ def test_spreadsheets_are_no_text(name):
     ],
 )
 def test_names_of_files_tell_their_format(name, kind, delimiter):
-    found = format_of(name)
-    assert (type(found).__name__, getattr(found, "delimiter", None)) == (kind, delimiter)
+    file_format = format_of(name)
+    assert type(file_format).__name__ == kind
+    assert getattr(file_format, "delimiter", None) == delimiter
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def flags(tmp_path):
 def test_periods_are_read_back_and_written_into_one_file(flags, tmp_path, job, period, names):
     more = [] if job is release else ["--delta=1e-6", "--noisy_counts"]
     assert job(flags(f"--period={period}", *PERIODS, *more)) == 0
-    found = dp.load(tmp_path / "out")
-    assert (found.kind, [*found]) == (period, names)
+    releases = dp.load(tmp_path / "out")
+    assert (releases.kind, [*releases]) == (period, names)
     file = "released_frequencies.csv" if job is release else "released_partitions.csv"
     path = write_all_periods(str(tmp_path / "out"), names, file)
     with open(path, newline="") as opened:
@@ -43,9 +43,9 @@ def test_periods_are_read_back_and_written_into_one_file(flags, tmp_path, job, p
     expected = []
     for name in names:
         with open(tmp_path / "out" / name / file, newline="") as opened:
-            head, *one = csv.reader(opened)
-        expected += [[name, *row] for row in one]
-        assert found[name] == dp.load(tmp_path / "out" / name)
+            head, *period_rows = csv.reader(opened)
+        expected += [[name, *row] for row in period_rows]
+        assert releases[name] == dp.load(tmp_path / "out" / name)
     assert header == ["period", *head] and rows == expected and len(rows) > 0
     shutil.rmtree(tmp_path / "out" / names[0])
     with pytest.raises(InputError, match="cannot be read"):
