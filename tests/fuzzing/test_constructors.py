@@ -88,9 +88,9 @@ LARGE_WORK = ("count", "max_partitions_per_user", "points")
 def test_arguments_of_every_kind(name, data):
     thing = PUBLIC[name]
     chosen, other = [], []
-    for one in inspect.signature(thing).parameters.values():
-        if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            (chosen if one.default is one.empty else other).append(one.name)
+    for parameter in inspect.signature(thing).parameters.values():
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            (chosen if parameter.default is parameter.empty else other).append(parameter.name)
     if other:
         chosen += data.draw(st.lists(st.sampled_from(other), unique=True, max_size=2))
     arguments = {}
@@ -99,7 +99,11 @@ def test_arguments_of_every_kind(name, data):
         fits = PLAUSIBLE.get(parameter, [1, 2, 3])
         arguments[parameter] = data.draw(st.one_of(st.sampled_from(fits), JUNK))
     # Numbers that are in order and ask for a lot: of draws, say.
-    large = [arguments[one] for one in LARGE_WORK if isinstance(arguments.get(one), int)]
+    large = [
+        arguments[parameter]
+        for parameter in LARGE_WORK
+        if isinstance(arguments.get(parameter), int)
+    ]
     assume(all(value <= 10**6 for value in large))
     with no_hang():
         try:

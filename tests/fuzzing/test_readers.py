@@ -169,8 +169,8 @@ def test_frequency_lists(directory, failure, content):
             frequency_list = FrequencyList.from_csv(path)
         except ValueError:
             flags = [f"--frequency_list={path}", "--epsilon=1", f"--output={output}"]
-            said = failure(1, "", release_frequency_list.main, flags)
-            assert "77" not in said.replace(str(path), "")
+            message = failure(1, "", release_frequency_list.main, flags)
+            assert "77" not in message.replace(str(path), "")
             assert not output.exists()
         else:
             frequency_list.to_csv(again)

@@ -61,21 +61,21 @@ def agree(records, read, slow, data):
     """Reads all records, and all but those of one user: of (user, what is read) pairs, ``read``
     makes a list of what comes out of all, or refuses, and ``slow`` of what comes out of one."""
     left_out = data.draw(st.sampled_from(USERS))
-    for some in (records, [one for one in records if one[0] != left_out]):
+    for some in (records, [record for record in records if record[0] != left_out]):
         with no_hang():
             try:
-                found = read([what for _, what in some])
+                rows = read([source for _, source in some])
             except REFUSED as error:
                 assert MARKER not in str(error) and "\n" not in str(error)
                 event("refused")
                 continue
         event("read")
-        expected = [one for _, what in some for one in slow(what)]
-        assert sorted(found, key=repr) == sorted(expected, key=repr)
+        expected = [row for _, source in some for row in slow(source)]
+        assert sorted(rows, key=repr) == sorted(expected, key=repr)
 
 
-def in_batches(found, size):
-    return [found[i : i + size] for i in range(0, len(found), size)]
+def in_batches(values, size):
+    return [values[i : i + size] for i in range(0, len(values), size)]
 
 
 LETTERS = ["a", "b", "é", "e\u0301", "\u00c5", "\u212b", "表", "ソ", "x" * 70, MARKER]
@@ -167,12 +167,12 @@ def test_text(directory, data, text_format):
                 if user is not None and page is not None:
                     yield user, page
 
-    def read(found):
+    def read(texts):
         for old in directory.glob("*.csv*"):
             old.unlink()
-        ends = [0, *sorted(cuts), len(found)]
+        ends = [0, *sorted(cuts), len(texts)]
         for i, (start, stop) in enumerate(itertools.pairwise(ends)):
-            text = header * text_format.header + "".join(found[start:stop])
+            text = header * text_format.header + "".join(texts[start:stop])
             content = text.encode(text_format.encoding)
             (directory / f"{i}.csv{'.gz' * packed}").write_bytes(
                 gzip.compress(content) if packed else content
@@ -194,7 +194,7 @@ def read_in_ranges(files, paths):
 def pairs(tables):
     columns = [decoded(concat([coded_table([table], RECORD)])) for table in tables]
     check_alike(types_of(table) for table in columns)
-    return [one for table in columns for one in objects(table, RecordKind.TUPLES, RECORD)]
+    return [record for table in columns for record in objects(table, RecordKind.TUPLES, RECORD)]
 
 
 JSON_TEXTS = ['"a"', '"\\u0061"', '"é"', '"e\u0301"', '""', '" a"', '"\\u0000"', '"\ufeffa"']
@@ -250,8 +250,8 @@ def test_json_lines(directory, data):
             # Values of JSON have no types of their own.
             yield tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in (user, page))
 
-    def read(found):
-        path.write_text("".join(found), newline="", encoding="utf-8")
+    def read(texts):
+        path.write_text("".join(texts), newline="", encoding="utf-8")
         user = "user.id" if nested else "user"
         files = RecordFiles(str(path), user, ["page"], JsonLines(), drop_nulls=True)
         with (
@@ -365,14 +365,14 @@ def test_types_of_files(directory, data):
             files = RecordFiles(str(directory / "types*"), user, ["page"], drop_nulls=True)
             read = read_in_ranges(files, sorted(directory.glob("types*")))
         with patched:
-            found = [one for one, _ in pairs(read)]
+            users = [user for user, _ in pairs(read)]
     except REFUSED as error:
         assert MARKER not in str(error)
         event("refused")
         return
     event("read")
-    assert len(found) == len(expected)
-    assert len(set(zip(found, expected, strict=True))) == len(set(found)) == len(set(expected))
+    assert len(users) == len(expected)
+    assert len(set(zip(users, expected, strict=True))) == len(set(users)) == len(set(expected))
 
 
 def _exact(value):
@@ -396,13 +396,13 @@ ODD = st.sampled_from([*MISSING, *NUMBERS, DAY, NOON, "\ud800", (), {}, frozense
 
 def held(values):
     """An array of these objects, whatever they are."""
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
-def composites(one, other):
-    pair = st.tuples(one, other)
+def composites(first, second):
+    pair = st.tuples(first, second)
     return [
         pair,
         pair.map(lambda p: Pair(*p)),
@@ -428,7 +428,7 @@ def columns_of_values(draw):
 def one_value(value):
     """A value as it comes back in tuples; raises if it cannot be a user or a partition."""
     if isinstance(value, beam.Row):
-        return tuple(one_value(one) for one in value.as_dict().values())
+        return tuple(one_value(part) for part in value.as_dict().values())
     if isinstance(value, dict):
         return tuple(one_value(value[name]) for name in sorted(value))
     if isinstance(value, (tuple, list)):
@@ -454,20 +454,22 @@ def test_python_values(framed, data, values):
         series = pd.Series(held(part))
         series = series.infer_objects() if inferred else series
         # pandas' own categories take 1 for True, and text up to a zero for the whole.
-        alike = len({type(one) for one in part}) == 1 and "\0" not in part
+        alike = len({type(value) for value in part}) == 1 and "\0" not in part
         return pd.DataFrame({"user": series.astype("category") if category and alike else series})
 
-    def read(found):
+    def read(values):
         if framed:
-            tables = [table_from(frame(part), ["user"]) for part in in_batches(found, batch)]
+            tables = [table_from(frame(part), ["user"]) for part in in_batches(values, batch)]
             tables = [table for table in map(without_nulls, tables) if table.num_rows]
             tables = [coded_table([table], ["user"]) for table in tables]
         else:
-            found = [value for value in found if not (drop and has_null(value))]
-            parts = [column_of(part, "user") for part in in_batches(found, batch)]
+            values = [value for value in values if not (drop and has_null(value))]
+            parts = [column_of(part, "user") for part in in_batches(values, batch)]
             tables = [pa.table({"user": plain(part, "user")}) for part in parts]
         check_alike(types_of(table) for table in tables)
-        return [one for table in tables for one in objects(table, RecordKind.TUPLES, ("user",))]
+        return [
+            record for table in tables for record in objects(table, RecordKind.TUPLES, ("user",))
+        ]
 
     def slow(value):
         missing = framed and not isinstance(value, (tuple, dict)) and pd.isna(value) is True
@@ -521,20 +523,20 @@ def test_tables(data):
         field = data.draw(st.sampled_from(["a", "a", "a", MARKER]))
         for _ in range(depth):
             column = in_struct(column, field)
-        rows |= {(number, row): one for row, one in enumerate(zip(users, values, strict=True))}
+        rows |= {(number, row): pair for row, pair in enumerate(zip(users, values, strict=True))}
         tables.append(pa.table({"user": users, "partition": column}))
     together = data.draw(st.integers(1, 4))
 
-    def read(found):
+    def read(places):
         parts = [
-            pa.concat_tables([tables[number].slice(row, 1) for _, row in places])
-            for number, places in itertools.groupby(found, lambda place: place[0])
+            pa.concat_tables([tables[number].slice(row, 1) for _, row in of_table])
+            for number, of_table in itertools.groupby(places, lambda place: place[0])
         ]
         parts = [part for part in map(without_nulls, parts) if part.num_rows]
         parts = [coded_table(some, RECORD) for some in in_batches(parts, together)]
         check_alike(types_of(table) for table in parts)
         whole = [concat(parts)] if parts else []
-        return [one for table in whole for one in objects(table, RecordKind.TUPLES, RECORD)]
+        return [record for table in whole for record in objects(table, RecordKind.TUPLES, RECORD)]
 
     def slow(place):
         user, value = rows[place]
@@ -558,8 +560,8 @@ def test_periods(data, period):
     times = data.draw(st.lists(TIMES, min_size=1, max_size=5))
     records = [(data.draw(st.sampled_from(USERS)), time) for time in times]
 
-    def read(found):
-        column = pa.chunked_array([found], pa.string())
+    def read(times):
+        column = pa.chunked_array([times], pa.string())
         return periods_of("a.csv", column, period).to_pylist()
 
     def slow(time):

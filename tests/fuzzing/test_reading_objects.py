@@ -83,13 +83,13 @@ def expected_of(record):
 def values(draw):
     """Values of one kind, or nearly, and whether they are of one."""
     kind = draw(st.sampled_from(sorted(KINDS)))
-    one = st.sampled_from([*KINDS[kind], None])
+    of_kind = st.sampled_from([*KINDS[kind], None])
     other = st.sampled_from(ODD) | st.sampled_from([*itertools.chain(*KINDS.values())])
     alike = draw(st.integers(0, 3)) > 0
-    found = draw(st.lists(one, min_size=1, max_size=7))
+    drawn = draw(st.lists(of_kind, min_size=1, max_size=7))
     if not alike:
-        found.insert(draw(st.integers(0, len(found))), draw(other))
-    return found, alike
+        drawn.insert(draw(st.integers(0, len(drawn))), draw(other))
+    return drawn, alike
 
 
 def columns(hold):
@@ -137,13 +137,15 @@ OF_ONE_KIND = {
 @fuzz
 @given(data=st.data(), made=values())
 def test_frames(data, made):
-    found, alike = made
-    typed = alike and not any(isinstance(value, np.integer) for value in found)
+    drawn, alike = made
+    typed = alike and not any(isinstance(value, np.integer) for value in drawn)
     ways = ANY_VALUES | OF_ONE_KIND if typed else ANY_VALUES
     # In categories of pandas "\0" is nothing.
-    unfit = {"categories"} if any(type(one) is str and one == "\0" for one in found) else set()
+    unfit = (
+        {"categories"} if any(type(value) is str and value == "\0" for value in drawn) else set()
+    )
     way = data.draw(st.sampled_from(sorted(ways.keys() - unfit)))
-    users = [data.draw(st.sampled_from(USERS)) for _ in found]
+    users = [data.draw(st.sampled_from(USERS)) for _ in drawn]
     names = (0, 1) if way.startswith("tuples") else ("user", "page")
     chunk, batch = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
 
@@ -157,15 +159,17 @@ def test_frames(data, made):
         except Exception:  # of pandas or polars
             raise ValueError from None
 
-    records = list(zip(users, found, strict=True))
+    records = list(zip(users, drawn, strict=True))
     agree(list(zip(users, records, strict=True)), read, expected_of, data)
 
 
 @fuzz
 @given(data=st.data(), made=values())
 def test_sqlite(tmp_path_factory, data, made):
-    found = [value for value in made[0] if value is None or type(value) in (str, bytes, int, float)]
-    found = [value for value in found if value not in ("\ud800", 2**63)] or [None]
+    storable = [
+        value for value in made[0] if value is None or type(value) in (str, bytes, int, float)
+    ]
+    storable = [value for value in storable if value not in ("\ud800", 2**63)] or [None]
     declared = data.draw(st.sampled_from(["", "TEXT", "INTEGER", "BLOB", "NUMERIC"]))
     batch, sample = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
     path = tmp_path_factory.mktemp("sqlite") / "records.db"
@@ -190,7 +194,7 @@ def test_sqlite(tmp_path_factory, data, made):
             value = str(value)  # no type is stated of the column
         return expected_of((user, value))
 
-    records = [(user, (user, v)) for v in found for user in [data.draw(st.sampled_from(USERS))]]
+    records = [(user, (user, v)) for v in storable for user in [data.draw(st.sampled_from(USERS))]]
     agree(records, read, slow, data)
 
 
@@ -218,8 +222,8 @@ def test_elements(data, made):
     records = []
     for value in made[0]:
         # By position, a named tuple is a tuple like others.
-        others = sorted(FORMS if named else FORMS.keys() - {"turned"})
-        other = data.draw(st.sampled_from(others)) if mixed else form
+        forms = sorted(FORMS if named else FORMS.keys() - {"turned"})
+        other = data.draw(st.sampled_from(forms)) if mixed else form
         user = data.draw(st.sampled_from(USERS))
         records.append((user, (other, (user, value))))
     bundle, batch = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
@@ -233,7 +237,7 @@ def test_elements(data, made):
         columns = ("user", "page") if named else (0, 1)
         renamed = ToRecords(*columns, drop_nulls=drop)
         way = renamed._of_any if named else renamed._of_tuple
-        elements = [one for element in elements for one in way(element)]
+        elements = [record for element in elements for record in way(element)]
         tables = []
         with mock.patch.object(batching, "_BATCH_OBJECTS", batch):
             for start in range(0, len(elements), bundle):
@@ -241,10 +245,10 @@ def test_elements(data, made):
                 step.start_bundle()
                 for element in elements[start : start + bundle]:
                     tables += step.process(element)
-                tables += [one.value for one in step.finish_bundle()]
+                tables += [windowed.value for windowed in step.finish_bundle()]
         check_alike(types_of(table) for table in tables)
         names = ("user", "partition")
-        return [one for table in tables for one in objects(table, RecordKind.TUPLES, names)]
+        return [record for table in tables for record in objects(table, RecordKind.TUPLES, names)]
 
     def slow(record):
         form, (user, value) = record
