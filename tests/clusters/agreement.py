@@ -57,9 +57,9 @@ def worker_pool_process(*flags):
     command = [sys.executable, "-m", "pipelines.worker_pool", *flags]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
-            said = process.stdout.readline()
-            assert "serving workers" in said
-            yield process, said.split()[-1]
+            line = process.stdout.readline()
+            assert "serving workers" in line
+            yield process, line.split()[-1]
         finally:
             process.terminate()
 
@@ -118,7 +118,7 @@ def check_failure(directory, capfd, *flags):
         file.write("user4711,\n")
     flags = [f"--input={records}", f"--output={output}", "--epsilon=1", *FLAGS, *flags]
     assert release_frequency_list.main(flags) == 1
-    said = "".join(capfd.readouterr())
-    assert said.startswith(f"error: {records} has records without a user or without a partition")
-    assert said.count("\n") == 1 and not output.exists()
-    return said
+    printed = "".join(capfd.readouterr())
+    assert printed.startswith(f"error: {records} has records without a user or without a partition")
+    assert printed.count("\n") == 1 and not output.exists()
+    return printed

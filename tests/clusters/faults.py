@@ -129,8 +129,8 @@ _DIRECTORY = ROOT / "out" / "faults"
 def records(rows, bad=False):
     """A file of so many records."""
     # The partition of a bad one is looked for like the others.
-    one = pa.table({"user": pa.array([None], pa.string()), "partition": ["item-7"]})
-    made = itertools.chain(visits(rows), [one] * bad)
+    bad_row = pa.table({"user": pa.array([None], pa.string()), "partition": ["item-7"]})
+    made = itertools.chain(visits(rows), [bad_row] * bad)
     return write(_DIRECTORY / f"{'bad' if bad else 'visits'}{rows}.parquet", made)
 
 
@@ -252,10 +252,10 @@ def report(rows, only):
 
 
 def row(scenario, outcome):
-    found = ", ".join(f"{name}: {n}" for name, n in outcome.leaks.items()) or "none"
+    leaked = ", ".join(f"{name}: {n}" for name, n in outcome.leaks.items()) or "none"
     return (
         f"| {scenario.kind[0]} | {scenario.name} | {outcome.ended} | {outcome.output} | "
-        f"{outcome.seconds:.0f} s | {found} |"
+        f"{outcome.seconds:.0f} s | {leaked} |"
     )
 
 

@@ -249,9 +249,9 @@ def report(moments, only):
         for kind in KINDS:
             if only in kind.title:
                 seen, faults = sweep(kind, inputs, root, moments)
-                counts = [str(seen[one]) for one in _SEEN]
-                told = "; ".join(dict.fromkeys(faults)) or "none"
-                yield f"| {' | '.join([kind.title, *counts, told])} |", not faults
+                counts = [str(seen[event]) for event in _SEEN]
+                listed_faults = "; ".join(dict.fromkeys(faults)) or "none"
+                yield f"| {' | '.join([kind.title, *counts, listed_faults])} |", not faults
 
 
 def main():

@@ -25,9 +25,9 @@ def needles(secret, patterns):
     return re.compile(b"|".join([*map(re.escape, spellings), *patterns]))
 
 
-def leaks(found, texts):
+def leaks(pattern, texts):
     """Counts the findings, by the names of the texts where they were."""
-    counts = {name: len(found.findall(text)) for name, text in texts}
+    counts = {name: len(pattern.findall(text)) for name, text in texts}
     return {name: count for name, count in counts.items() if count}
 
 

@@ -115,7 +115,7 @@ class Run:
     def _runs(self, words):
         job = self.job()
         vertices = cluster.ask(f"/jobs/{job}").get("vertices", []) if job else []
-        return any(words in one["name"] and one["status"] == "RUNNING" for one in vertices)
+        return any(words in vertex["name"] and vertex["status"] == "RUNNING" for vertex in vertices)
 
     def _workers(self):
         """The process ids of the pool's workers, and their ages in seconds."""

@@ -89,23 +89,23 @@ def test_the_secret_is_only_where_it_is_used(dry_run):
     keyed = {name for name, content in pickles(job) if key in content}
     # Rounds of a selection bound users where they weigh their partitions.
     assert keyed and all("Bound/ByUser" in name or "/Weigh" in name for name in keyed)
-    found = needles(SECRET.secret, [re.escape(key), re.escape(key.hex().encode())])
+    pattern = needles(SECRET.secret, [re.escape(key), re.escape(key.hex().encode())])
     options = json.dumps(job.options.get_all_options(), default=str)
-    assert not any(found.search(text.encode()) for text in (str(job.proto), options))
+    assert not any(pattern.search(text.encode()) for text in (str(job.proto), options))
     for name, content in staged.items():
-        assert name == "pipeline.pb" or not found.search(content)
+        assert name == "pipeline.pb" or not pattern.search(content)
 
 
 def test_no_data_are_in_the_job(dry_run):
     _, job, staged = dry_run
     transforms = job.proto_pipeline.components.transforms.values()
-    display_data = [one.payload for transform in transforms for one in transform.display_data]
+    display_data = [item.payload for transform in transforms for item in transform.display_data]
     pickled = [content.replace(SECRET.secret, b"") for _, content in pickles(job)]
     assert display_data and len(pickled) > 20
     everything = [*display_data, *pickled, str(job.proto).encode()]
     everything += [content.replace(SECRET.secret, b"") for content in staged.values()]
-    found = needles(SECRET.secret, [b"zanzibar"])
-    assert not any(found.search(text) for text in everything)
+    pattern = needles(SECRET.secret, [b"zanzibar"])
+    assert not any(pattern.search(text) for text in everything)
     assert re.fullmatch(r"beamapp-[a-z0-9-]+", job.proto.name)
 
 

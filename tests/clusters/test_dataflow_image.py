@@ -27,7 +27,9 @@ def parameters():
 
 def test_the_templates_parameters_are_flags_of_the_job(parameters):
     parser = make_parser()
-    needed = {name: name for name, one in parameters.items() if not one.get("isOptional")}
+    needed = {
+        name: name for name, parameter in parameters.items() if not parameter.get("isOptional")
+    }
     values = {**needed, "epsilon": "1", "max_partitions_per_user": "2"}
     flags = parser.parse_job([f"--{name}={value}" for name, value in values.items()]).flags
     assert all(getattr(flags, name) is not None for name in needed)

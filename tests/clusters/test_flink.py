@@ -111,9 +111,9 @@ def test_an_interrupt_cancels_the_job_on_the_cluster(flink, tmp_path, sent, code
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(sent)
-        _, said = process.communicate(timeout=120)
-    told = "no release was written, and nothing was spent"
-    assert said == f"error: {word}, and the job was cancelled: {told}\n"
+        _, message = process.communicate(timeout=120)
+    outcome = "no release was written, and nothing was spent"
+    assert message == f"error: {word}, and the job was cancelled: {outcome}\n"
     assert process.returncode == code
     assert cluster.ask(f"/jobs/{job.pop()}")["state"] == "CANCELED"
     overview = cluster.ask("/overview")
@@ -139,11 +139,11 @@ def test_a_step_makes_more_than_fits_into_a_task_manager(flink):
 def test_nothing_of_the_data_or_the_secret_is_shown(flink, pool, same_secret, tmp_path, capfd):
     # Not even by a job that fails at a record, of which the engine shows the exception.
     earlier = {job["id"] for job in cluster.ask("/jobs")["jobs"]}
-    said = check_failure(tmp_path, capfd, EXTERNAL)
+    printed = check_failure(tmp_path, capfd, EXTERNAL)
     # A second attempt would have failed alike.
     (job,) = {job["id"] for job in cluster.ask("/jobs")["jobs"]} - earlier
     assert len(cluster.ask(f"/jobs/{job}/exceptions")["exceptionHistory"]["entries"]) == 1
-    shown = [("printed", said.encode()), *logs(cluster.LOGS), *rest_answers()]
+    shown = [("printed", printed.encode()), *logs(cluster.LOGS), *rest_answers()]
     # The search sees the failure, and would see its records.
     assert any(b"has records without a user" in text for name, text in shown if name != "printed")
     assert leaks(needles(SECRET.secret, [rb"\buser[0-9]+\b", rb"\bpage[0-9]+\b"]), shown) == {}
