@@ -97,7 +97,7 @@ BENCHMARKS = (
         ("--runs=6",),
         timed=False,
     ),
-    Benchmark("looks", "Names by what a look tells", 25, ("pairs",), timed=False),
+    Benchmark("looks", "Names by what a look tells", 50, ("pairs",), timed=False),
     Benchmark("yahoo_retelling", "Yahoo!'s release, retold", 25, timed=False),
     Benchmark("node_degrees", "Degrees that protect nodes", 15, ("edges",), timed=False),
     Benchmark(

@@ -1,6 +1,6 @@
 """Counts the names of ``auto``, by what its looks see, beside published strategies.
 
-    python -m benchmarks.looks [--looks=6] [--epsilons 1 0.25 4] [--records NAME ...] [--pairs=DIR]
+    python -m benchmarks.looks [--looks=4] [--epsilons 1 0.25 4] [--records NAME ...] [--pairs=DIR]
         [--output=benchmarks/results]
 
 writes looks.md. Records are those of benchmarks/data, and CSV files with the header ``user,item``
@@ -28,6 +28,7 @@ from benchmarks.selection_strategies import (
     WeightedGaussianSelection,
 )
 from dp_transforms.mechanisms.selection import CountStrategy, MeasuredSelection, OptimalSelection
+from dp_transforms.mechanisms.selection.measured import MOST_PARTITIONS
 from dp_transforms.mechanisms.selection.plan_search import plan_by_counts
 from dp_transforms.mechanisms.selection.planned_rounds import SingleRound, noise_variance
 from dp_transforms.mechanisms.selection.population import degree_cells, tail_cells
@@ -130,62 +131,98 @@ def keep_of(distribution: Any) -> Keep:
     return lambda sums: np.interp(sums, places, kept)
 
 
-class Measured:
-    """What strategies name of some pairs, at one epsilon and kappa."""
+class Published(NamedTuple):
+    """What a published strategy names at a kappa."""
 
-    def __init__(self, pairs: Pairs, epsilon: float, kappa: int, looks: int):
-        self._pairs, self._random = pairs, np.random.default_rng(1)
-        self._plans: dict[RoundPlan, Named] = {}
-        self._arguments = epsilon, DELTA, kappa
-        self.label = [pairs.name, f"{epsilon:g}", str(kappa)]
-        print(*self.label, flush=True)
-        peers = {kind.name: self._mean(kind(*self._arguments)) for kind in PEERS}
-        self.best = max(peers, key=lambda name: peers[name].names)
-        self.of_best = peers[self.best]
-        strategy, tapes = MeasuredSelection(*self._arguments), numbered_tapes()
-        cells = [pairs.look_cells(strategy, self._random) for _ in range(looks)]
-        self._looks = [(of_look, next(tapes)) for of_look in cells]
-        self.chosen = [strategy.choose(*cells, tape).plan for cells, tape in self._looks]
-        self.named = [self._of_plan(strategy, plan) for plan in self.chosen]
+    strategy: str
+    kappa: int
+    named: Named
+
+
+class Records:
+    """What strategies name of some pairs at one epsilon. A plan is evaluated once, whatever led to
+    it."""
+
+    def __init__(self, pairs: Pairs, epsilon: float):
+        self.pairs, self.epsilon = pairs, epsilon
+        self.random = np.random.default_rng(1)
+        self._of_plans: dict[tuple[int, RoundPlan], Named] = {}
+
+    def best_published(self, kappa: int) -> Published:
+        """The published strategy that names the most."""
+        each = [
+            Published(kind.name, kappa, self._mean(kind(self.epsilon, DELTA, kappa)))
+            for kind in PEERS
+        ]
+        return max(each, key=lambda published: published.named.names)
+
+    def of_plan(self, strategy: MeasuredSelection, plan: RoundPlan) -> Named:
+        """What a plan of a strategy names."""
+        key = strategy.max_partitions_per_user, plan
+        if key not in self._of_plans:
+            self._of_plans[key] = self._mean(strategy.planned(plan))
+        return self._of_plans[key]
 
     def _mean(self, strategy: Any) -> Named:
-        runs = [self._pairs.named(strategy, self._random) for _ in range(RUNS)]
+        runs = [self.pairs.named(strategy, self.random) for _ in range(RUNS)]
         return Named(*(np.mean(column, axis=0) for column in zip(*runs, strict=True)))
 
-    def _of_plan(self, strategy: MeasuredSelection, plan: RoundPlan) -> Named:
-        if plan not in self._plans:
-            self._plans[plan] = self._mean(strategy.planned(plan))
-        return self._plans[plan]
+
+class Measured:
+    """What looks at some records led to, at a declared kappa or (None) at one that they choose."""
+
+    def __init__(self, records: Records, kappa: int | None, looks: int, best: Published):
+        self._records, self._best, self._kappa = records, best, kappa
+        self.label = [records.pairs.name, f"{records.epsilon:g}", str(kappa or "chosen")]
+        print(*self.label, flush=True)
+        strategy, tapes = self._strategy(counted=False), numbered_tapes()
+        cells = [records.pairs.look_cells(strategy, records.random) for _ in range(looks)]
+        self._looks = [(of_look, next(tapes)) for of_look in cells]
+        self.chosen = [strategy.choose(*cells, tape).plan for cells, tape in self._looks]
+        self.named = [records.of_plan(strategy, plan) for plan in self.chosen]
+
+    def _strategy(self, counted: bool) -> MeasuredSelection:
+        return MeasuredSelection(
+            self._records.epsilon,
+            DELTA,
+            self._kappa or MOST_PARTITIONS,
+            counted=counted,
+            declared=self._kappa is not None,
+        )
 
     def row(self) -> list[str]:
         """Names, beside the best published strategy, and the share of records that they hold."""
         names = [named.names for named in self.named]
-        ratios = [number / max(self.of_best.names, 1e-9) for number in names]
+        published = self._best.named
+        ratios = [number / max(published.names, 1e-9) for number in names]
         cost = np.mean([2**plan.look / 256 for plan in self.chosen])
-        missing = [1 - np.mean([named.records for named in self.named]), 1 - self.of_best.records]
-        numbers = [amount(self.of_best.names), amount(float(np.mean(names)))]
+        missing = [1 - np.mean([named.records for named in self.named]), 1 - published.records]
+        numbers = [amount(published.names), amount(float(np.mean(names)))]
         shown = [f"{np.mean(ratios):.2f}", f"{min(ratios):.2f}", f"{cost:.1%}"]
-        return [*self.label, self.best, *numbers, *shown, *(f"{part:.3f}" for part in missing)]
+        best = self._best.strategy
+        if self._kappa is None:
+            best += f" at {self._best.kappa}"
+        return [*self.label, best, *numbers, *shown, *(f"{part:.3f}" for part in missing)]
 
     def row_with_counts(self) -> list[str]:
         """Names that are kept with counts, and errors of these where noisy counts at kappa name a
         partition too."""
-        strategy, rows = MeasuredSelection(*self._arguments, counted=True), []
+        strategy, rows, records = self._strategy(counted=True), [], self._records
         for (cells, tape), without in zip(self._looks, self.named, strict=True):
             choice = strategy.choose(*cells, tape)
-            plan, named = choice.plan, self._of_plan(strategy, choice.plan)
+            plan, named = choice.plan, records.of_plan(strategy, choice.plan)
             budget = strategy.budget_after(plan.look)
             by_counts = plan_by_counts(budget)
-            both = named.each * self._of_plan(strategy, by_counts).each
+            both = named.each * records.of_plan(strategy, by_counts).each
             everything = np.ones(len(both), bool)
             of_counts = noise_variance(budget.single(by_counts)), by_counts.partitions, everything
             later = strategy.planned(plan).later_counts
             if later is not None:
-                is_named = self._random.random(len(both)) < named.each
+                is_named = records.random.random(len(both)) < named.each
                 both, mine = both * is_named, (float(later.sigma2), later.partitions, is_named)
             else:
                 mine = noise_variance(budget.single(plan)), plan.partitions, everything
-            errors = [self._pairs.count_errors(*how, self._random) for how in (mine, of_counts)]
+            errors = [records.pairs.count_errors(*how, records.random) for how in (mine, of_counts)]
             mean = [float(both @ error / max(both.sum(), 1e-9)) for error in errors]
             rows.append([without.names, named.names, *mean])
         before, after, mine_error, counts_error = np.mean(rows, axis=0)
@@ -205,7 +242,8 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
     yield f"# Names by what a look tells\n\n`python -m benchmarks.looks{more}` writes this.\n"
     yield (
         f"Expected names at delta = {DELTA:g}, in the mean over {flags.looks} looks, beside the "
-        f"best of {', '.join(kind.name for kind in PEERS)} at the same epsilon, delta and kappa; "
+        f"best of {', '.join(kind.name for kind in PEERS)} at the same epsilon, delta and kappa "
+        "(where kappa is chosen by the look: at the best of these kappa, in hindsight); "
         "*least* is the ratio of the worst look, *look* the mean share of epsilon that looks cost, "
         "*missing* the share of all records that partitions hold which are not named, of auto and "
         "of the best published strategy.\n"
@@ -215,15 +253,20 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
     for path in files:
         pairs = Pairs(path)
         for epsilon in flags.epsilons:
-            for kappa in KAPPAS[::2]:
-                measured = Measured(pairs, epsilon, kappa, flags.looks)
+            records = Records(pairs, epsilon)
+            published = [records.best_published(kappa) for kappa in KAPPAS[::2]]
+            in_hindsight = max(published, key=lambda best: best.named.names)
+            cases = [*((best.kappa, best) for best in published), (None, in_hindsight)]
+            for kappa, best in cases:
+                measured = Measured(records, kappa, flags.looks, best)
                 rows.append(measured.row())
                 if epsilon == flags.epsilons[0]:
                     with_counts.append(measured.row_with_counts())
     yield table([*heads, "look", "missing", "its"], rows)
     yield (
         f"With counts, at epsilon = {flags.epsilons[0]:g}: names, and the mean error of a count "
-        "carried to all records, beside noisy counts at kappa, where both name a partition.\n"
+        "carried to all records, beside noisy counts at kappa "
+        f"({MOST_PARTITIONS} where it is chosen), where both name a partition.\n"
     )
     heads = ["records", "epsilon", "kappa", "names", "with counts", "kept", "error"]
     yield table([*heads, "of noisy counts"], with_counts)
@@ -231,7 +274,7 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
 
 def main() -> None:
     parser = page_parser("looks", __doc__, "pairs")
-    parser.add_argument("--looks", type=int, default=6)
+    parser.add_argument("--looks", type=int, default=4)
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--records", nargs="+", default=[""], help="parts of names of files")
     flags = parser.parse_args()
