@@ -39,7 +39,7 @@ from dp_transforms.mechanisms.selection import (
     MeasuredSelection,
     WeightedStrategy,
 )
-from dp_transforms.mechanisms.selection.measured import Choice
+from dp_transforms.mechanisms.selection.measured import KAPPA_IS_CHOSEN, Choice
 from dp_transforms.mechanisms.selection.population import degree_cells, tail_cells
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     CONFIDENCE,
@@ -429,7 +429,7 @@ def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
     if not strategy.declared:
         entries |= {
             "max_partitions_per_user": plan.partitions,
-            "max_partitions_per_user_is": "chosen by the look, and enforced in each round",
+            "max_partitions_per_user_is": KAPPA_IS_CHOSEN,
         }
     counted_of = "users, each in at most {} partitions, chosen at random"
     if branch.counting is not None:

@@ -14,7 +14,8 @@ all is about the records that count.
 
 Where the noise is compared with a threshold, P[Y = y, named | n] is P[X = y - n] for all y above
 it: the selection drops out of the posterior if the prior is over ALL partitions, not over named
-ones. Where counts come after the selection, P[named | n] is a factor of its own.
+ones. Where counts come after the selection, the prior is over named ones: ``naming`` fits the
+probability of being named to the noisy counts.
 
 Proved intervals use nothing of this: see ``CountNoise.intervals`` and ``dropped_users``.
 """
@@ -23,7 +24,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -73,11 +73,6 @@ class CountNoise(ABC):
         """Returns the distribution of the noise."""
 
     @abstractmethod
-    def log_named(self, counts: FloatArray) -> FloatArray:
-        """Returns, for true counts, log P[named, Y = y | count] - log P[noise = y - count], but
-        for a constant: 0 if a threshold on y itself decides."""
-
-    @abstractmethod
     def intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
@@ -85,8 +80,8 @@ class CountNoise(ABC):
         the partition is named, whatever the count is."""
 
     def log_joint(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Returns log P[Y = noisy, named | count], but for a constant; arrays broadcast."""
-        log = log_probability(self.noise, noisy - counts) + self.log_named(counts)
+        """Returns log P[Y = noisy | count], but for a constant; arrays broadcast."""
+        log = log_probability(self.noise, noisy - counts)
         return np.where(counts >= self.least_count, log, -np.inf)
 
 
@@ -110,9 +105,6 @@ class ThresholdedCounts(CountNoise):
     def noise(self) -> IntegerNoise:
         return self.strategy.distribution.noise
 
-    def log_named(self, counts: FloatArray) -> FloatArray:
-        return np.zeros_like(counts)
-
     def intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
@@ -127,8 +119,6 @@ class CountsAfterSelection(CountNoise):
 
     Args:
       added: the noise.
-      named_probability: the probability of being named, by the true count, as far as it is known;
-        it only shapes estimates. By default all counts are as likely to be named.
 
     >>> noise = CountsAfterSelection(DiscreteLaplace(2))
     >>> [ends.tolist() for ends in noise.intervals(np.array([3, 100]))]
@@ -136,7 +126,6 @@ class CountsAfterSelection(CountNoise):
     """
 
     added: IntegerNoise
-    named_probability: Callable[[FloatArray], FloatArray] | None = None
 
     @property
     def least_count(self) -> int:
@@ -146,11 +135,6 @@ class CountsAfterSelection(CountNoise):
     @property
     def noise(self) -> IntegerNoise:
         return self.added
-
-    def log_named(self, counts: FloatArray) -> FloatArray:
-        if self.named_probability is None:
-            return np.zeros_like(counts)
-        return np.log(np.maximum(self.named_probability(counts), 1e-300))
 
     def intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE

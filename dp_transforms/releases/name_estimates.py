@@ -14,10 +14,10 @@ import numpy as np
 
 from dp_transforms.files.filenames import COUNTS
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace, IntegerNoise
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.selection import NoisyCountStrategy
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
+from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.dropped_users import DroppedUsers
 from dp_transforms.postprocessing.estimates import CONFIDENCE, failure_probability
@@ -71,8 +71,13 @@ class NameEstimates:
     @property
     def _bound_of_counts(self) -> int:
         """Returns how many partitions of a user count in the noisy counts."""
-        entry = self._counted if self._counted is not None else self.statement
-        return int(entry["max_partitions_per_user"])
+        if self._counted is not None:
+            return int(self._counted["max_partitions_per_user"])
+        plan = self.statement.get("plan")
+        if plan is not None:
+            # A look may have found that fewer partitions of a user name more.
+            return int(plan["partitions"])
+        return int(self.statement["max_partitions_per_user"])
 
     # The users of named partitions.
 
@@ -87,12 +92,11 @@ class NameEstimates:
         )
 
         if self._counted is not None:
-            if "sigma2_exact" in self._counted:
-                noise: IntegerNoise = RoundedGaussian(Fraction(self._counted["sigma2_exact"]))
-            else:
-                noise = DiscreteLaplace(Fraction(self._counted["scale_exact"]))
+            noise = RoundedGaussian(Fraction(self._counted["sigma2_exact"]))
             return CountsAfterSelection(noise)
         strategy = strategy_of(self.statement)
+        if isinstance(strategy, WeightedStrategy):
+            strategy = strategy.counting
         return ThresholdedCounts(strategy) if isinstance(strategy, NoisyCountStrategy) else None
 
     @cached_property
@@ -125,7 +129,12 @@ class NameEstimates:
             # The named partitions are about the largest.
             named = self._list_of_counts.at_ranks(np.arange(1, self.names.num_rows + 1))
         thinning = Thinning(decoded, self._bound_of_counts, named)
-        return CountModel.of_list(bounded.released, of_list, decoded, thinning)
+        model = CountModel.of_list(bounded.released, of_list, decoded, thinning)
+        if self._counted is None or self._noise is None:
+            return model
+        from dp_transforms.postprocessing.naming import of_named
+
+        return of_named(model, self._noisy, self._noise)
 
     @property
     def _noisy(self) -> IntArray:

@@ -12,6 +12,7 @@ from dp_transforms.mechanisms.selection import (
     SelectionStrategy,
     make_strategy,
 )
+from dp_transforms.mechanisms.selection.measured import KAPPA_IS_CHOSEN, MOST_PARTITIONS
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.postprocessing.estimates import CONFIDENCE
@@ -29,27 +30,32 @@ def strategy_of(statement: Mapping[str, Any]) -> SelectionStrategy | None:
     """Returns the strategy of a privacy.json; None if this version of the library does not make
     one with the same description, so that nothing can be said of its probabilities."""
     replaces = statement.get("neighbours", "").startswith("replace")
-    options = {
+    options: dict[str, Any] = {
         "max_partitions_per_user": statement["max_partitions_per_user"],
         "pre_threshold": statement["pre_threshold"],
         "neighbours": REPLACE if replaces else ADD_OR_REMOVE,
     }
-    if "composition" in statement:
+    plan = statement.get("plan")
+    kappa_is_chosen = statement["max_partitions_per_user_is"] == KAPPA_IS_CHOSEN
+    if kappa_is_chosen:
+        options |= {"max_partitions_per_user": MOST_PARTITIONS, "declared": False}
+    if "composition" in statement and plan is None:
         options["composition"] = statement["composition"]
     epsilon, delta = (Fraction(statement[f"{name}_exact"]) for name in ("epsilon", "delta"))
     with contextlib.suppress(ValueError, TypeError, KeyError):
         strategy = make_strategy(statement["strategy"], epsilon, delta, **options)
         described = strategy.describe()
         described.pop("neighbours")
-        if any(statement.get(name) != value for name, value in described.items()):
-            return None
-        plan = statement.get("plan")
-        if not isinstance(strategy, MeasuredSelection) or plan is None:
+        if kappa_is_chosen:
+            described.pop("max_partitions_per_user")
+        if isinstance(strategy, MeasuredSelection) and plan is not None:
+            parts = {name: plan[name] for name in RoundPlan._fields}
+            parts["counts_share"] = Fraction(plan["counts_share"])
+            strategy = strategy.planned(RoundPlan(**parts))
+            if statement["noisy_counts"] and strategy.counting is not None:
+                described |= strategy.counting.parameters()
+        if all(statement.get(name) == value for name, value in described.items()):
             return strategy
-        parts = {name: plan[name] for name in RoundPlan._fields}
-        return strategy.planned(
-            RoundPlan(**parts | {"counts_share": Fraction(plan["counts_share"])})
-        )
     return None
 
 

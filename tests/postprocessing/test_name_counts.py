@@ -82,17 +82,6 @@ def test_estimates_are_those_of_bayes(kept, least):
     assert (low <= counts.means()).all()
 
 
-def test_a_strategys_probability_of_being_named_is_part_of_the_posterior():
-    model = CountModel(np.array([2.9, 3.0]), np.ones(2), np.ones(2))
-    noise = NOISES["laplace"]
-    noisy = np.array([5])
-    plain, certain = (
-        NameCounts(noisy, CountsAfterSelection(noise, named), model).means()[0]
-        for named in (None, lambda counts: np.where(counts >= 6, 1.0, 0.0))
-    )
-    assert plain < 4.5 < 6 <= certain
-
-
 @pytest.mark.parametrize(
     "strategy",
     [

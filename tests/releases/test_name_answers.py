@@ -1,10 +1,14 @@
 import dataclasses
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import dp_transforms as dp
 from dp_transforms.files.filenames import NAMED_USERS_FILE
+from dp_transforms.mechanisms.selection import MeasuredSelection
+from dp_transforms.mechanisms.selection.measured import MOST_PARTITIONS
+from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
 from dp_transforms.releases.name_answers import NameCount
 from dp_transforms.releases.name_statements import strategy_of
@@ -175,9 +179,9 @@ def test_counts_that_follow_the_selection_are_about_all_records_too(names, frequ
     order = random.permutation(len(of_named))
     counted = of_named[order][np.unique(of_named[order][:, 0], return_index=True)[1]]
     counts = np.bincount(counted[:, 1], minlength=len(TRUTH))
-    noisy = [int(counts[int(name[1:])] + round(random.laplace(0, 2))) for name in names]
+    noisy = [int(counts[int(name[1:])] + round(random.normal(0, 3))) for name in names]
     table = names.names.set_column(1, "noisy_count", [noisy])
-    noise = {"scale_exact": "2", "max_partitions_per_user": 1, "of": "named partitions"}
+    noise = {"sigma2_exact": "9", "max_partitions_per_user": 1, "of": "named partitions"}
     release = dataclasses.replace(
         names, names=table, statement=names.statement | {"count_noise": noise}
     ).beside(frequencies, DEGREES)
@@ -282,3 +286,46 @@ def test_both_releases_of_a_directory_agree(names, frequencies, tmp_path):
     assert both.frequency_list == both.names.list_that_agrees
     assert dp.load(tmp_path / "frequency_list") == frequencies
     assert dp.load(tmp_path / "partitions") == names
+
+
+def exact_plan(strategy, statement):
+    """The plan of a statement, of the strategy that made it."""
+    plan = statement["plan"]
+    return strategy.planned(RoundPlan(**plan | {"counts_share": Fraction(plan["counts_share"])}))
+
+
+@pytest.mark.parametrize(
+    ("kappa", "epsilon", "single_round"), [(None, 1, False), (KAPPA, 1, False), (1, 3, True)]
+)
+def test_what_a_look_planned_follows_from_the_statement(kappa, epsilon, single_round, frequencies):
+    options = {"epsilon": epsilon, "delta": 1e-5, "strategy": "measured", "counts": True}
+    of = OF | {"max_partitions_per_user": kappa}
+    names = dp.select(DATA, **of, secret=secret(21 + (kappa or 0)), **options)
+    strategy = MeasuredSelection(
+        epsilon, 1e-5, kappa or MOST_PARTITIONS, counted=True, declared=kappa is not None
+    )
+    assert strategy_of(names.statement) == exact_plan(strategy, names.statement)
+    of_all = names.beside(frequencies, DEGREES)
+    assert of_all.has_estimates and of_all.is_about_all_records
+    assert bool(names.statement["plan"]["by"]) == single_round
+    assert ("count_noise" in names.statement) != single_round
+
+
+def test_estimates_of_counts_after_rounds_err_less_than_noisy_counts():
+    """Over four seeded releases; noisy counts miss what bounding drops, and have all the noise."""
+    errors = []
+    for number in range(4):
+        data = {"epsilon": 0.5, "delta": 1e-5, "strategy": "measured", "counts": True}
+        names = dp.select(DATA, **OF, secret=secret(30 + number), **data)
+        of_all = names.beside(
+            dp.release(DATA, **OF, epsilon=0.5, secret=secret(40 + number)), DEGREES
+        )
+        table = of_all.to_arrow()
+        truth = np.array([of_name(name) for name in table["page"].to_pylist()])
+        noisy = [of_name(name) for name in names.names["page"].to_pylist()]
+        noisy = np.abs(names.names["noisy_count"].to_numpy() - noisy)
+        low, high = (table[end].to_numpy() for end in ("low", "high"))
+        assert ((low <= truth) & (truth <= high)).mean() >= 0.9
+        errors.append([np.abs(table["users"].to_numpy() - truth).mean(), noisy.mean()])
+    estimated, noisy = np.mean(errors, axis=0)
+    assert estimated < 0.8 * noisy
