@@ -98,6 +98,14 @@ BENCHMARKS = (
         timed=False,
     ),
     Benchmark("looks", "Names by what a look tells", 50, ("pairs",), timed=False),
+    Benchmark(
+        "name_counts",
+        "Users of named partitions",
+        50,
+        ("pairs",),
+        ("--repeats=2",),
+        timed=False,
+    ),
     Benchmark("yahoo_retelling", "Yahoo!'s release, retold", 25, timed=False),
     Benchmark("node_degrees", "Degrees that protect nodes", 15, ("edges",), timed=False),
     Benchmark(

@@ -22,6 +22,7 @@ from dp_transforms.mechanisms import RandomTape
 from dp_transforms.mechanisms.arrays import IntArray
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
+DATA = pathlib.Path(__file__).resolve().parent / "data"
 
 
 FLAGS: dict[str, dict[str, Any]] = {
@@ -56,6 +57,14 @@ def integer_pairs(path: pathlib.Path) -> IntArray:
     """The rows of a .csv.gz file of two columns of integers below a header: shape (n, 2)."""
     with gzip.open(path, "rt") as file:
         return np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
+
+
+def pair_files(more: pathlib.Path | None) -> list[pathlib.Path]:
+    """The .csv.gz files of pairs in benchmarks/data, and those of a directory with other names."""
+    files = {path.name: path for path in sorted(DATA.glob("*.csv.gz"))}
+    for path in sorted(more.glob("*.csv.gz")) if more else []:
+        files.setdefault(path.name, path)
+    return list(files.values())
 
 
 def write_page(path: pathlib.Path, lines: Iterable[str]) -> None:

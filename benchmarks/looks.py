@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks.harness import numbered_tapes, page_parser, write_page
-from benchmarks.partition_selection import DATA, DELTA, KAPPAS, amount, table, user_items
+from benchmarks.harness import numbered_tapes, page_parser, pair_files, write_page
+from benchmarks.partition_selection import DELTA, KAPPAS, amount, table, user_items
 from benchmarks.selection_strategies import (
     SipsSelection,
     WeightedDistribution,
@@ -233,9 +233,9 @@ class Measured:
 
 def report(flags: argparse.Namespace) -> Iterator[str]:
     """The lines of the page."""
-    files = sorted(DATA.glob("*.csv.gz"))
-    files += sorted(flags.pairs.glob("*.csv.gz")) if flags.pairs else []
-    files = [path for path in files if any(part in path.name for part in flags.records)]
+    files = [
+        path for path in pair_files(flags.pairs) if any(part in path.name for part in flags.records)
+    ]
     more = f" --looks={flags.looks} --epsilons {' '.join(f'{part:g}' for part in flags.epsilons)}"
     more += f" --records {' '.join(flags.records)}" if any(flags.records) else ""
     more += " --pairs=DIR" if flags.pairs else ""

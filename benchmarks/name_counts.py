@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 import dp_transforms as dp
-from benchmarks.harness import page_parser, write_page
-from benchmarks.partition_selection import DATA, amount, table, user_items
+from benchmarks.harness import page_parser, pair_files, write_page
+from benchmarks.partition_selection import amount, table, user_items
 
 DELTA = Fraction("1e-5")
 KAPPAS = (3, 10, 30, None)
@@ -138,7 +138,8 @@ NOISY_COLUMNS = ("partition", "noisy_count")
 
 def report(files: Sequence[pathlib.Path], epsilons: Sequence[str], repeats: int) -> Iterator[str]:
     """The lines of the page."""
-    yield "# Users of named partitions\n\n`python -m benchmarks.name_counts --pairs=DIR` writes this.\n"
+    yield "# Users of named partitions\n"
+    yield "`python -m benchmarks.name_counts --pairs=DIR` writes this.\n"
     yield (
         f"Mean error of the users of named partitions, about all records, in {repeats} releases: "
         "of noisy counts, and of estimates beside a list of all records. Coverage of proved 95% "
@@ -219,12 +220,10 @@ def main() -> None:
     parser = page_parser("name_counts", __doc__, "repeats", "pairs")
     parser.add_argument("--epsilons", nargs="+", default=["0.25", "1", "4"])
     flags = parser.parse_args()
-    files = sorted(DATA.glob("*.csv.gz"))
-    if flags.pairs:
-        files += sorted(
-            set(flags.pairs.glob("*.csv.gz")) - {flags.pairs / path.name for path in files}
-        )
-    write_page(flags.output / "name_counts.md", report(files, flags.epsilons, flags.repeats))
+    write_page(
+        flags.output / "name_counts.md",
+        report(pair_files(flags.pairs), flags.epsilons, flags.repeats),
+    )
 
 
 if __name__ == "__main__":

@@ -54,13 +54,16 @@ def cpu_seconds(arguments: list[str], directory: str, code: int = 0) -> float:
 def best(turns: int) -> dict[str, float]:
     """The best of all turns by title, in CPU seconds."""
     work = {title: ["-c", title] for title in IMPORTS}
-    work |= {title: ["-m", "pipelines", *arguments] for title, (arguments, _) in COMMANDS.items()}
+    work |= {
+        title: ["-m", "dp_transforms.pipelines", *arguments]
+        for title, (arguments, _) in COMMANDS.items()
+    }
     seconds = dict.fromkeys(work, math.inf)
     with tempfile.TemporaryDirectory() as directory:
         pathlib.Path(directory, "records.csv").write_text(RECORDS)
         pathlib.Path(directory, "list.csv").write_text(LIST)
         create = ["ledger", "create", "budget.ledger", "--epsilon=9"]
-        cpu_seconds(["-m", "pipelines", *create], directory)
+        cpu_seconds(["-m", "dp_transforms.pipelines", *create], directory)
         for _ in range(turns):
             for title, arguments in work.items():
                 code = 2 if title == TYPO else 0

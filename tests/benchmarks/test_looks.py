@@ -43,9 +43,13 @@ def test_probabilities_of_weighted_strategies_are_the_exact_ones():
 
 
 def test_a_row_has_the_best_published_strategy_and_what_looks_cost(pairs):
-    measured = looks.Measured(pairs, 1.0, 1, looks=1)
+    records = looks.Records(pairs, 1.0)
+    best = records.best_published(1)
+    measured = looks.Measured(records, 1, 1, best)
     row = measured.row()
-    assert row[:4] == ["some pairs", "1", "1", "optimal"] and measured.best == "optimal"
+    assert row[:4] == ["some pairs", "1", "1", "optimal"] and best.strategy == "optimal"
     level = measured.chosen[0].look
     share = MeasuredSelection(1, 1e-5).look_epsilon(level)
     assert row[8] == f"{float(share):.1%}"
+    chosen = looks.Measured(records, None, 1, best).row()
+    assert chosen[2:4] == ["chosen", "optimal at 1"]
