@@ -29,7 +29,7 @@ def run(elements, *transforms, runner=None, element_type=None):
     return _collected.pop(key, [])
 
 
-def with_and_without(planted, others, releases):
+def with_and_without(planted, other_records, releases):
     """In one pipeline, the outputs of releases from the other records, with the planted ones and
     without: a list for each (place among the releases, whether the planted ones are there). A
     release is a function that makes the transform of a pipeline from its records."""
@@ -37,15 +37,18 @@ def with_and_without(planted, others, releases):
     def outputs(pipeline):
         named = []
         for place, release in enumerate(releases):
-            for name, records in (((place, False), others), ((place, True), others + planted)):
-                label = beam.Map(lambda one, *name: (name, one), *name)
+            for name, records in (
+                ((place, False), other_records),
+                ((place, True), other_records + planted),
+            ):
+                label = beam.Map(lambda output, *name: (name, output), *name)
                 named.append(pipeline | f"{name}" >> release(records) | f"Name {name}" >> label)
         return named | beam.Flatten()
 
-    found = collections.defaultdict(list)
-    for name, one in run(outputs):
-        found[name].append(one)
-    return found
+    by_name = collections.defaultdict(list)
+    for name, output in run(outputs):
+        by_name[name].append(output)
+    return by_name
 
 
 def same(element):
@@ -81,7 +84,9 @@ def steps_of(step):
 def rows_of(elements):
     """The rows of tables, or other records, as tuples."""
     rows = []
-    for one in elements:
-        is_table = hasattr(one, "to_pylist")
-        rows += [tuple(row.values()) for row in one.to_pylist()] if is_table else [tuple(one)]
+    for element in elements:
+        if hasattr(element, "to_pylist"):
+            rows += [tuple(row.values()) for row in element.to_pylist()]
+        else:
+            rows.append(tuple(element))
     return rows

@@ -63,12 +63,12 @@ def expected(records):
 def test_lists_are_those_of_the_definition(kind):
     records = make_records()
     if kind == "rows":  # rows have no nulls
-        records = [(user, os or "", *others) for user, os, *others in records]
+        records = [(user, os or "", *values) for user, os, *values in records]
     transform = ReleaseAttributes(ATTRIBUTES, epsilon=1, shares=SHARES, secret=SECRET)
     elements = of_kind(kind, records, ("user", *COLUMNS))
-    found = run(elements, transform, element_type=pa.Table if kind == "tables" else None)
-    assert [label for label, _ in found] == ["os", "font", "os + font + size"]
-    assert dict(found) == expected(records)
+    lists = run(elements, transform, element_type=pa.Table if kind == "tables" else None)
+    assert [label for label, _ in lists] == ["os", "font", "os + font + size"]
+    assert dict(lists) == expected(records)
 
 
 def test_values_of_several_types_are_text():
@@ -101,17 +101,18 @@ def test_what_a_user_keeps_can_be_chosen_in_parts_and_depends_on_no_other_user()
         return pa.table([pa.array(part, kind) for part, kind in columns], ["user", "0", "1"])
 
     def kept(given):
-        found = keep(given).to_pylist()
-        assert len({row["user"] for row in found}) == len(found)
-        return sorted(found, key=lambda row: row["user"])
+        kept_rows = keep(given).to_pylist()
+        assert len({row["user"] for row in kept_rows}) == len(kept_rows)
+        return sorted(kept_rows, key=lambda row: row["user"])
 
     whole = kept(table(rows))
     parts = pa.concat_tables([keep(table(rows[:25])), keep(table(rows[20:]))])
     assert kept(parts) == whole and kept(keep(table(rows))) == whole
-    for one in whole:
-        assert kept(table([row for row in rows if row[0] == one["user"]])) == [one]
-        own = [row for row in rows if row[0] == one["user"]]
-        assert one["1"] in {row[2] for row in own} and (one["1"] or not any(r[2] for r in own))
+    for kept_row in whole:
+        assert kept(table([row for row in rows if row[0] == kept_row["user"]])) == [kept_row]
+        own = [row for row in rows if row[0] == kept_row["user"]]
+        assert kept_row["1"] in {row[2] for row in own}
+        assert kept_row["1"] or not any(row[2] for row in own)
     assert keep_one_value(table(rows), {}).column_names == ["user"]
 
 

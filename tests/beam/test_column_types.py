@@ -66,5 +66,5 @@ def test_selections_of_odd_shapes_agree_with_the_reference(records, name, num_bu
     strategy = make_strategy(name, 3.0, 0.2, max_partitions_per_user=KAPPA)
     tables = [table_of(records)] if records else []
     (names,) = in_process(tables, SECRET, num_buckets).names(NamesSpec(strategy))
-    found = [name for (name,) in rows_of(names)]
-    assert sorted(found) == sorted(selected(records, strategy, SECRET))
+    named = [name for (name,) in rows_of(names)]
+    assert sorted(named) == sorted(selected(records, strategy, SECRET))

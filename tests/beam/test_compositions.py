@@ -25,10 +25,10 @@ EPSILON, DELTA = 300, 1e-3
 
 kappas = st.integers(1, 4)
 bounds = st.tuples(st.just("bound"), kappas)
-others = st.sampled_from(["redeclare", "keep some", "reshuffle", "copy", "swap"])
+other_changes = st.sampled_from(["redeclare", "keep some", "reshuffle", "copy", "swap"])
 counts = st.tuples(st.just("count"), st.sampled_from([None, None, 2]))
 changes = st.recursive(
-    st.one_of(bounds, bounds, counts, st.tuples(others, kappas)),
+    st.one_of(bounds, bounds, counts, st.tuples(other_changes, kappas)),
     lambda inner: st.tuples(st.just("both"), st.tuples(*[st.lists(inner, max_size=2)] * 2)),
     max_leaves=5,
 )
@@ -82,15 +82,17 @@ def composed(pcoll, kind, chain, label):
 def released(pcoll, release, max_partitions):
     """Releases from the records, in tuples or lists of integers."""
     if release == "release":
-        found = pcoll | dp.ReleaseFrequencyList(EPSILON, max_partitions, secret=SECRET)
-        return found | beam.Map(lambda one: (one.mechanism.sensitivity, one))
+        lists = pcoll | dp.ReleaseFrequencyList(EPSILON, max_partitions, secret=SECRET)
+        return lists | beam.Map(
+            lambda frequencies: (frequencies.mechanism.sensitivity, frequencies)
+        )
     options = {"noisy_counts": True, "secret": SECRET}
     if release == "from counts":
         strategy = LaplaceSelection(EPSILON, DELTA, max_partitions or 2)
         select = dp.SelectFromCounts(strategy, **options)
     else:
         select = dp.SelectPartitions(EPSILON, DELTA, max_partitions, strategy="laplace", **options)
-    return pcoll | select | "Plain" >> beam.FlatMap(lambda one: rows_of([one]))
+    return pcoll | select | "Plain" >> beam.FlatMap(lambda element: rows_of([element]))
 
 
 @beam.ptransform_fn
@@ -121,9 +123,9 @@ def test_one_user_moves_a_release_by_no_more_than_its_noise_is_for():
     # All run in one pipeline, beside some that are accepted for certain.
     accepted = CERTAIN + accepted[-2:]
     releases = [functools.partial(Composition, *composition) for composition in accepted]
-    found = with_and_without(PLANTED, OTHERS, releases)
+    outputs = with_and_without(PLANTED, OTHERS, releases)
     for i, composition in enumerate(accepted):
-        without, with_planted = found[i, False], found[i, True]
+        without, with_planted = outputs[i, False], outputs[i, True]
         if composition[2][0] == "release":
             ((sensitivity, before),), ((_, after),) = without, with_planted
             assert before.l1_distance(after) <= sensitivity, composition

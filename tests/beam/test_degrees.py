@@ -32,9 +32,9 @@ def degrees_of(edges, degree):
 @given(edges=EDGES, degree=DEGREES)
 def test_degrees_agree_with_the_definition(kind, edges, degree):
     given_ = of_kind(kind, edges, ("source", "target"))
-    found = rows_of(run(given_, CountDegrees(degree, secret=SECRET, num_buckets=3)))
-    assert len(found) == len(dict(found))
-    assert dict(found) == degrees_of(edges, degree)
+    degrees = rows_of(run(given_, CountDegrees(degree, secret=SECRET, num_buckets=3)))
+    assert len(degrees) == len(dict(degrees))
+    assert dict(degrees) == degrees_of(edges, degree)
 
 
 @few_pipelines

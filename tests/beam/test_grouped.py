@@ -88,20 +88,21 @@ def expected(records, attributes, selection=None):
     return lists
 
 
-def release(attributes, **others):
-    return ReleaseGroupedLists(attributes, **BUDGET, secret=SECRET, **others)
+def release(attributes, **options):
+    return ReleaseGroupedLists(attributes, **BUDGET, secret=SECRET, **options)
 
 
-def released(records, transform, **others):
-    lists = run(records, transform, **others)
-    found = {(attribute, group): frequencies for attribute, group, frequencies in lists}
-    assert len(found) == len(lists)
-    return found
+def released(records, transform, **options):
+    lists = run(records, transform, **options)
+    by_group = {(attribute, group): frequencies for attribute, group, frequencies in lists}
+    assert len(by_group) == len(lists)
+    return by_group
 
 
 def test_selected_groups_in_tables():
     records = make_records(ages=True)
-    tables = as_tables(records, 3, ["user", "partition", *(one.name for one in TO_SELECT)])
+    columns = ["user", "partition", *(attribute.name for attribute in TO_SELECT)]
+    tables = as_tables(records, 3, columns)
     transform = release(TO_SELECT, selection=SELECTION, num_buckets=5)
     lists = released(tables, transform, element_type=pa.Table)
     assert lists == expected(records, TO_SELECT, SELECTION)
@@ -121,9 +122,9 @@ def test_public_groups_of_rows():
 def test_values_of_tuples_are_read_as_those_of_tables():
     attributes = [Attribute(name, ("7", "true", "2026-01-31", "no")) for name in "abcde"]
     record = ("ann", "jazz", 7, True, datetime.date(2026, 1, 31), b"no", "no")
-    others = (np.int64(7), np.bool_(True), *record[4:6], Language.NORWEGIAN)
+    equal_values = (np.int64(7), np.bool_(True), *record[4:6], Language.NORWEGIAN)
     table = pa.table([[value] for value in record], ["user", "partition", *"abcde"])
-    of_tuples = released([(*record[:2], *others)], release(attributes))
+    of_tuples = released([(*record[:2], *equal_values)], release(attributes))
     assert of_tuples == released([table], release(attributes), element_type=pa.Table)
 
 

@@ -23,17 +23,17 @@ def arrivals(records):
 def test_selected_names_are_in_order(strategy):
     transform = dp.SelectPartitions(20, 1e-3, 40, strategy=strategy, secret=SECRET, num_buckets=5)
     for records in arrivals(RECORDS):
-        found = run(records, transform)
-        assert found == sorted(found) and len(found) > 10
+        names = run(records, transform)
+        assert names == sorted(names) and len(names) > 10
     tables = [table_of(records[i::4]) for i in range(4)]
-    assert [p for (p,) in rows_of(run(tables, transform))] == found
+    assert [p for (p,) in rows_of(run(tables, transform))] == names
 
 
 def test_names_from_counts_are_in_order():
     counts = [((country, n), 1000 * n) for country in "ba" for n in range(9, 0, -1)]
     strategy = OptimalSelection(5, 1e-3)
-    found = run(counts, dp.DeclareBounded(1), dp.SelectFromCounts(strategy, secret=SECRET))
-    assert found == [(country, n) for country in "ab" for n in range(1, 10)]
+    names = run(counts, dp.DeclareBounded(1), dp.SelectFromCounts(strategy, secret=SECRET))
+    assert names == [(country, n) for country in "ab" for n in range(1, 10)]
 
 
 def test_grouped_lists_are_in_order():

@@ -85,8 +85,8 @@ test_columns_that_are_not_there = refused(
 
 
 def test_every_kind_comes_back():
-    def kind(one):
-        return hasattr(one, "partition"), hasattr(one, "num_rows")
+    def kind(element):
+        return hasattr(element, "partition"), hasattr(element, "num_rows")
 
     pairs = [("ann", 3), ("bob", 3), ("ann", 3)]
     named = [Plain(*pair) for pair in pairs]
@@ -94,7 +94,7 @@ def test_every_kind_comes_back():
         # Other tests run on the in-process runner by its own name.
         bounded = run(records, ALL, runner="DirectRunner")
         counts = run(records, dp.CountDistinctUsers(), runner="DirectRunner")
-        assert {kind(one) for one in bounded + counts} == {kind(records[0])}
+        assert {kind(element) for element in bounded + counts} == {kind(records[0])}
         assert sorted(rows_of(bounded)) == [("ann", 3), ("bob", 3)]
         assert rows_of(counts) == [(3, 2)]
 

@@ -106,8 +106,8 @@ test_arguments_are_checked_at_once = refused(
 def test_display_data():
     transform = dp.ReleaseFrequencyList(0.5, 2, secret=SECRET)
     shown = {item.key: item.value for item in DisplayData.create_from(transform).items}
-    told = {"mechanism": "FrobeniusMechanism", "max_partitions_per_user": 2}
-    assert shown == told | {"epsilon": 0.5, "delta": 0.0}
+    parameters = {"mechanism": "FrobeniusMechanism", "max_partitions_per_user": 2}
+    assert shown == parameters | {"epsilon": 0.5, "delta": 0.0}
 
 
 def test_hints_are_for_the_release_alone():

@@ -52,13 +52,13 @@ def names(tables, strategies=STRATEGIES):
     flat = beam.FlatMap(lambda table: table["partition"].to_pylist())
     for strategy in strategies:
         select = f"Select {strategy.name}" >> dp.SelectPartitions(strategy=strategy, secret=SECRET)
-        found = tables | select | f"Names {strategy.name}" >> flat
-        yield found, selected(RECORDS, strategy, SECRET)
+        named = tables | select | f"Names {strategy.name}" >> flat
+        yield named, selected(RECORDS, strategy, SECRET)
 
 
 def check(pipeline, *parts):
     tables = pipeline | beam.Create([table_of(RECORDS[i::5]) for i in range(5)])
-    checked = [one for part in parts for one in part(tables)]
+    checked = [pair for part in parts for pair in part(tables)]
     for i, (pcoll, expected) in enumerate(checked):
         assert_that(pcoll, equal_to(list(expected)), label=f"check {i}")
 

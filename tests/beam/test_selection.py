@@ -48,9 +48,9 @@ def test_selections_agree_with_the_reference(name, max_partitions):
         assert transform.strategy == strategy
         tables += run(as_tables(RECORDS), transform, element_type=pa.Table)
     assert all(table.column_names == ["partition"] for table in tables)
-    found = [name for (name,) in rows_of(tables)]
-    assert len(found) == len(set(found)) * (2 if on_beam else 1)
-    assert set(found) == expected
+    names = [name for (name,) in rows_of(tables)]
+    assert len(names) == len(set(names)) * (2 if on_beam else 1)
+    assert set(names) == expected
 
 
 def test_one_user_moves_the_number_of_other_users_by_one():
@@ -67,11 +67,11 @@ def test_one_user_moves_the_number_of_other_users_by_one():
 @pytest.mark.parametrize("epsilon", [0.5, 2])
 def test_the_number_of_other_users_has_the_noise_of_its_epsilon(epsilon):
     spec = NamesSpec(OptimalSelection(1, 1e-2), others_epsilon=epsilon)
-    found = [noisy_users(3, spec, dp.JobSecret.insecure_for_testing(n)) for n in range(3000)]
+    draws = [noisy_users(3, spec, dp.JobSecret.insecure_for_testing(n)) for n in range(3000)]
     q = math.exp(-epsilon)
     # What is below 1 is 0.
     expected = {n: (1 - q) / (1 + q) * q ** abs(n - 3) for n in range(1, 25)}
-    distributions.assert_follows(found, expected | {0: q**3 / (1 + q)})
+    distributions.assert_follows(draws, expected | {0: q**3 / (1 + q)})
 
 
 def test_another_number_of_other_users_has_other_noise_under_the_same_secret():
@@ -110,10 +110,10 @@ def test_intervals_come_with_noisy_counts_in_every_kind_of_record():
     low, high = strategy.count_intervals(np.array([noisy for _, noisy in plain]))
     expected = [(*pair, *ends) for pair, *ends in zip(plain, low, high, strict=True)]
     for kind in ("tuples", "rows", "tables"):
-        found = run(of_kind(kind, RECORDS), transform)
-        assert rows_of(found) == expected
+        elements = run(of_kind(kind, RECORDS), transform)
+        assert rows_of(elements) == expected
         if kind == "rows":
-            assert list(found[0].as_dict()) == ["partition", "noisy_count", "low", "high"]
+            assert list(elements[0].as_dict()) == ["partition", "noisy_count", "low", "high"]
 
 
 def distribution(noise, x):
@@ -130,8 +130,8 @@ def test_counts_alone():
     for kind in ("tuples", "rows", "tables"):
         given = of_kind(kind, counts, ("partition", "count"))
         select = dp.SelectFromCounts(strategy, secret=SECRET)
-        found = run(given, dp.DeclareBounded(1), select)
-        names = found if kind == "tuples" else [name for (name,) in rows_of(found)]
+        elements = run(given, dp.DeclareBounded(1), select)
+        names = elements if kind == "tuples" else [name for (name,) in rows_of(elements)]
         assert set(names) == expected
 
 
@@ -161,11 +161,11 @@ def test_nothing_is_selected_from_nothing(name):
 def test_purposes_and_strategies_have_numbers_of_their_own():
     strategy, other = OptimalSelection(1, 1e-2, 2), OptimalSelection(1, 1e-2)
     assert len({*map(repr, (strategy, other, make_strategy("laplace", 1, 1e-2)))}) == 3
-    found = set()
+    selections = set()
     for context in ("selection", "other", "third"):
         select = dp.SelectPartitions(strategy=strategy, context=context, secret=SECRET)
-        found.add(frozenset(run(RECORDS, select)))
-    assert len(found) > 1
+        selections.add(frozenset(run(RECORDS, select)))
+    assert len(selections) > 1
 
 
 PUBLIC = make_strategy("truncated_geometric", 1.0, 1e-2)
@@ -192,25 +192,25 @@ test_counts_are_refused = refused(dp.SelectFromCounts, (ROUNDS, "needs users' re
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_pre_thresholds_are_never_undercut(name):
     records = [(f"{p}/{user}", p) for p in range(200) for user in range(p % 8)]
-    found = names_of(records, make_strategy(name, 30, 0.5, pre_threshold=5))
-    assert found and min(p % 8 for (p,) in found) >= 5
+    names = names_of(records, make_strategy(name, 30, 0.5, pre_threshold=5))
+    assert names and min(p % 8 for (p,) in names) >= 5
 
 
 def test_distributions_of_both_kinds_hold_in_one_release():
     listed, empty = ([f"{kind} {i}" for i in range(1500)] for kind in ("listed", "empty"))
-    others = [f"other {i}" for i in range(3000)]
+    unlisted = [f"other {i}" for i in range(3000)]
     records = [(f"{name}/{u}", name) for name in listed for u in range(2)]
-    records += [(f"{name}/{u}", name) for name in others for u in range(4)]
+    records += [(f"{name}/{u}", name) for name in unlisted for u in range(4)]
     options = {"public_partitions": listed + empty, "public_threshold": 1, "secret": SECRET}
     select = dp.SelectPartitions(1.0, 1e-2, 1, noisy_counts=True, intervals=True, **options)
-    found = {name: counts for name, *counts in run(records, select)}
+    counts_of = {name: counts for name, *counts in run(records, select)}
     public = PUBLIC.public_distribution(1)
     for names, users, kept, least in (
         (listed, 2, public, 2),
         (empty, 0, public, 2),
-        (others, 4, PUBLIC.distribution, K + 1),
+        (unlisted, 4, PUBLIC.distribution, K + 1),
     ):
-        counts = [found[name] for name in names if name in found]
+        counts = [counts_of[name] for name in names if name in counts_of]
         chance = kept.keep_enclosure(users, 128)
         distributions.assert_probability(len(counts), len(names), chance, 1e-7)
         noisy, *ends = np.transpose(counts)

@@ -77,9 +77,9 @@ def test_a_large_bucket_is_fetched_in_the_bundle_s_own_thread(monkeypatch):
 def test_types_differ_that_never_meet_in_a_bucket(users):
     tables = [pa.table({"user": kind, "partition": ["a"]}) for kind in ([1], users)]
     route = Route(("user",), KEY, distinct_pairs)
-    one, other = (dict(shuffle._cut(table, route, 99)) for table in tables)
-    assert one.keys() & other.keys() == {-1}
+    first, second = (dict(shuffle._cut(table, route, 99)) for table in tables)
+    assert first.keys() & second.keys() == {-1}
     step = shuffle._Gather(route)
     step.start_bundle()
     with pytest.raises(TypeError, match="give all users one type"):
-        list(step.process((-1, [one[-1], other[-1]])))
+        list(step.process((-1, [first[-1], second[-1]])))

@@ -58,12 +58,12 @@ SOURCES = {
 KINDS = {"batches": RecordKind.TABLES, "rows": RecordKind.ROWS}
 
 
-def values(one):
-    return one.values() if isinstance(one, dict) else one
+def values(element):
+    return element.values() if isinstance(element, dict) else element
 
 
-def counted(found):
-    pairs = rows_of(map(values, found))
+def counted(elements):
+    pairs = rows_of(map(values, elements))
     return sorted((*values(partition), count) for partition, count in pairs)
 
 
@@ -120,8 +120,9 @@ def test_keys_with_dots_lead_into_nested_dictionaries():
 
 
 def test_batches_are_declared_by_their_type():
-    found = run(UNDECLARED["record batches"], NAMED, dp.CountDistinctUsers())
-    assert counted(found) == COUNTED and all(isinstance(one, pa.Table) for one in found)
+    elements = run(UNDECLARED["record batches"], NAMED, dp.CountDistinctUsers())
+    assert counted(elements) == COUNTED
+    assert all(isinstance(element, pa.Table) for element in elements)
 
 
 def test_dictionaries_are_named_and_dropped_with_nulls():
@@ -144,7 +145,8 @@ def test_a_release_from_dictionaries():
     budget = {"epsilon_all": 90, "epsilon_groups": 90, "max_partitions_per_user": 1}
     groups = dp.ReleaseGroupedLists([dp.Attribute("of", ("a",))], **budget, secret=SECRET)
     lists = sorted(run(records, groups))
-    assert [(name, one.total) for *name, one in lists] == [(["", ""], 7), (["of", "a"], 7)]
+    totals = [(name, frequencies.total) for *name, frequencies in lists]
+    assert totals == [(["", ""], 7), (["of", "a"], 7)]
 
 
 def test_data_frames():
@@ -153,5 +155,7 @@ def test_data_frames():
 
     for options in ({}, {"yield_elements": "pandas"}):
         convert = functools.partial(to_pcollection, pandas.DataFrame(VISITS), **options)
-        found = run(lambda p, convert=convert: convert(pipeline=p), NAMED, dp.CountDistinctUsers())
-        assert counted(found) == COUNTED
+        elements = run(
+            lambda p, convert=convert: convert(pipeline=p), NAMED, dp.CountDistinctUsers()
+        )
+        assert counted(elements) == COUNTED

@@ -40,15 +40,15 @@ def bounded(rows, w, max_partitions):
 
 @given(ROWS, ROWS, st.integers(1, 3), st.integers(1, 3))
 @settings(max_examples=60)
-def test_users_are_bounded_and_parts_merge(some, others, w, max_partitions):
+def test_users_are_bounded_and_parts_merge(some, more, w, max_partitions):
     keep = functools.partial(bounded, w=w, max_partitions=max_partitions)
-    whole = keep(some + others)
-    assert len(set(whole)) == len(whole) and set(whole) <= set(some + others)
-    assert set(keep(whole)) == set(keep(keep(some) + keep(others))) == set(whole)
+    whole = keep(some + more)
+    assert len(set(whole)) == len(whole) and set(whole) <= set(some + more)
+    assert set(keep(whole)) == set(keep(keep(some) + keep(more))) == set(whole)
     # As many as there may be.
     has, kept = (
         collections.Counter((user, period) for user, _, period in rows)
-        for rows in (set(some + others), whole)
+        for rows in (set(some + more), whole)
     )
     assert kept == {pair: min(has[pair], max_partitions) for pair in kept}
     periods, kept_periods = (collections.Counter(user for user, _ in rows) for rows in (has, kept))
@@ -63,10 +63,10 @@ def tiny_neighbours(w, max_partitions):
 
     def users_of(*users):
         rows = [(user, *cell) for user, cells in enumerate(users) for cell in cells]
-        found = collections.Counter((p, name) for _, p, name in bounded(rows, w, max_partitions))
-        return tuple(found[cell] for cell in CELLS)
+        counts = collections.Counter((p, name) for _, p, name in bounded(rows, w, max_partitions))
+        return tuple(counts[cell] for cell in CELLS)
 
-    return {(users_of(others), users_of(others, own)) for others in subsets for own in subsets}
+    return {(users_of(other), users_of(other, own)) for other in subsets for own in subsets}
 
 
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
@@ -75,8 +75,8 @@ def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
     release = dp.ReleaseListsByPeriod("ab", epsilon=1, **bounds)
 
     @functools.cache
-    def price(one, other):
-        lists = [FrequencyList.from_counts(filter(None, counts)) for counts in (one, other)]
+    def price(before, after):
+        lists = [FrequencyList.from_counts(filter(None, counts)) for counts in (before, after)]
         return exact_partition_epsilon(release.spec.of_each, *lists)
 
     dearest = max(
@@ -95,7 +95,7 @@ def timed(records):
 def InWindows(begin, kind, size, records):
     """Records of a kind, put together from two parts, in windows of a size."""
     into = beam.WindowInto(window.FixedWindows(size))
-    tables = beam.Map(lambda one: table_of([one])).with_output_types(pa.Table)
+    tables = beam.Map(lambda record: table_of([record])).with_output_types(pa.Table)
 
     def part(number):
         pcoll = begin | f"Create {number}" >> timed(records[number::2])
@@ -113,9 +113,9 @@ def test_one_user_moves_so_many_lists_and_each_by_so_much():
         return InWindows(kind, size, records) | dp.ReleaseWindowedLists(**ALL, **bounds)
 
     releases = [functools.partial(released, *case) for case in cases]
-    found = with_and_without(PLANTED, OTHERS, releases)
+    outputs = with_and_without(PLANTED, OTHERS, releases)
     for i, (_, size, w, max_partitions) in enumerate(cases):
-        before, after = dict(found[i, False]), dict(found[i, True])
+        before, after = dict(outputs[i, False]), dict(outputs[i, True])
         assert before.keys() == after.keys() and len(before) == 5 * DAY // size
         moved = [before[begin].l1_distance(after[begin]) for begin in before]
         assert max(moved) <= max_partitions
@@ -123,13 +123,13 @@ def test_one_user_moves_so_many_lists_and_each_by_so_much():
 
 
 def test_each_list_is_that_of_its_window():
-    (first, *others) = run(
+    (first, *later) = run(
         lambda p: p | timed([(1, "a", 5), (2, "a", DAY - 1), (2, "b", DAY), (2, "b", 9 * DAY)])
         | beam.WindowInto(window.FixedWindows(DAY)),
         dp.ReleaseWindowedLists(**ALL, max_windows_per_user=9, max_partitions_per_user=2),
     )  # fmt: skip
     assert first[0] == "1970-01-01T00:00:00Z" and list(first[1]) == [(2, 1)]
-    assert [list(released) for _, released in others] == [[(1, 1)], [], [], []]
+    assert [list(released) for _, released in later] == [[(1, 1)], [], [], []]
     # No user is in more than the five windows there are, whatever was said.
     assert math.isclose(first[1].cost["epsilon"], NO_NOISE / 5)
 
@@ -209,7 +209,7 @@ def test_lists_by_period_are_of_tables_in_the_global_window():
     fixed = window.FixedWindows(60)
     with pytest.raises(ValueError, match="in the global window"):
         run([table], beam.WindowInto(fixed), release)
-    into = beam.Map(lambda one: window.TimestampedValue(one, 1)) | beam.WindowInto(fixed)
+    into = beam.Map(lambda record: window.TimestampedValue(record, 1)) | beam.WindowInto(fixed)
     with pytest.raises(TypeError, match="records must be tuples"):
         run(["secret"], into, dp.ReleaseWindowedLists(**ALL | ONCE | {"stop": 60}))
 
@@ -261,8 +261,8 @@ def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_p
 
     pairs = tiny_neighbours(w, max_partitions)
     dearest = max(
-        np.maximum(0, distribution(one) - math.exp(0.5) * distribution(other)).sum()
-        for one, other in pairs | {pair[::-1] for pair in pairs}
+        np.maximum(0, distribution(here) - math.exp(0.5) * distribution(there)).sum()
+        for here, there in pairs | {pair[::-1] for pair in pairs}
     )
     # And nothing is given away: some pair takes most of it.
     assert 0.9 * 0.05 < dearest <= 0.05 * (1 + 1e-9)
@@ -287,7 +287,7 @@ def test_names_are_those_of_their_windows():
     wanted = [(day, ("all", 0)) for day in days] + [(d, ("day", i)) for i, d in enumerate(days)]
     assert sorted(selected()) == sorted(wanted)
     noisy = selected(noisy_counts=True)
-    assert sorted(one[:2] for one in noisy) == sorted(wanted)
+    assert sorted(row[:2] for row in noisy) == sorted(wanted)
     assert all(abs(count - 30) < 10 for *_, count in noisy)
 
 

@@ -51,8 +51,8 @@ def test_counts_of_composite_partitions(tmp_path):
     ]
     rows = run(steps, tmp_path, RECORDS)
     assert sum(row["count"] for row in rows) == 3 * USERS
-    found = {(row["partition"]["item"], row["partition"]["size"]) for row in rows}
-    assert found == {(f"item{i}", i) for i in range(4)}
+    partitions = {(row["partition"]["item"], row["partition"]["size"]) for row in rows}
+    assert partitions == {(f"item{i}", i) for i in range(4)}
 
 
 def test_partitions_are_selected(tmp_path):
@@ -95,9 +95,9 @@ def test_a_list_for_each_window(tmp_path):
     bounds = {"max_windows_per_user": 2, "max_partitions_per_user": 2}
     release = step("ReleaseWindowedLists", epsilon=200.0, **DAYS, **bounds)
     rows = run([*IN_WINDOWS, release], tmp_path, VISITS)
-    found = {(row["window"], row["frequency"], row["multiplicity"]) for row in rows}
+    lists = {(row["window"], row["frequency"], row["multiplicity"]) for row in rows}
     first, second = ("2026-01-30T00:00:00Z", USERS, 2), ("2026-01-31T00:00:00Z", USERS // 2, 1)
-    assert found == {first, second}
+    assert lists == {first, second}
 
 
 @pytest.mark.parametrize("counts", [False, True])
@@ -156,15 +156,19 @@ def build(*steps):
 
 def test_wrong_parameters_are_named():
     sizes = {"attributes": ["size"], "epsilon_all": 1.0, "epsilon_groups": 1.0}
-    one = {"max_partitions_per_user": 1}
-    windowed = DAYS | one | {"epsilon": 1.0, "max_windows_per_user": 1}
+    bounds = {"max_partitions_per_user": 1}
+    windowed = DAYS | bounds | {"epsilon": 1.0, "max_windows_per_user": 1}
     for name, config, message in (
-        ("ReleaseGroupedLists", sizes | one | {"groups": {"gender": ["f"]}}, "not one of attrib"),
-        ("ReleaseGroupedLists", sizes | one | {"delta": 1e-6}, "epsilon_selection and delta"),
+        (
+            "ReleaseGroupedLists",
+            sizes | bounds | {"groups": {"gender": ["f"]}},
+            "not one of attrib",
+        ),
+        ("ReleaseGroupedLists", sizes | bounds | {"delta": 1e-6}, "epsilon_selection and delta"),
         ("BoundContributions", {"max_partitions_per_user": 0}, "must be a positive integer"),
         ("ReleaseWindowedLists", windowed | {"stop": "tomorrow"}, "stop must be a text such as"),
         ("ReleaseWindowedLists", windowed, "must be in beam.window.FixedWindows"),
-        ("BoundContributions", one | {"secret": "x"}, "secret"),
+        ("BoundContributions", bounds | {"secret": "x"}, "secret"),
     ):
         with pytest.raises(Exception, match=message):
             build(step(name, **config))
