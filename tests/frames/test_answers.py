@@ -46,8 +46,8 @@ def test_a_loaded_release_is_the_one_that_was_saved(tmp_path, epsilon):
         ("share_of_top", 10), ("sum_of_top", 10), ("frequency_at", 3), ("success_rate_bits", 7),
         ("alpha_guesswork_bits", "0.25"),
     ]:  # fmt: skip
-        told = getattr(facts, method)(*asked)
-        assert getattr(release, method)(*asked) == getattr(loaded, method)(*asked) == told
+        answer = getattr(facts, method)(*asked)
+        assert getattr(release, method)(*asked) == getattr(loaded, method)(*asked) == answer
     with pytest.raises(ValueError, match="give another directory, or overwrite=True"):
         release.save(tmp_path / "release")
     release.save(tmp_path / "release", overwrite=True)
@@ -57,10 +57,13 @@ def test_a_loaded_release_is_the_one_that_was_saved(tmp_path, epsilon):
 def test_a_statement_that_lacks_something_is_refused_on_load(tmp_path, mechanism):
     release = dp.release_counts([3, 1], epsilon=2, max_partitions_per_user=1, mechanism=mechanism)
     release.save(tmp_path)
-    told = dict(release.statement)
+    complete = dict(release.statement)
     for statement in (
-        *({key: told[key] for key in told if key != one} for one in ("mechanism", "neighbours")),
-        *({}, [], None, told | {"epsilon": "1"}, told | {"max_partitions_per_user": None}),
+        *(
+            {key: complete[key] for key in complete if key != missing}
+            for missing in ("mechanism", "neighbours")
+        ),
+        *({}, [], None, complete | {"epsilon": "1"}, complete | {"max_partitions_per_user": None}),
     ):
         (tmp_path / "privacy.json").write_text(json.dumps(statement))
         with pytest.raises(ValueError, match="does not hold a release"):
@@ -72,7 +75,7 @@ def test_coordinates_that_were_cut_are_refused_on_load(tmp_path):
     release.save(tmp_path)
     path = tmp_path / "noisy_coordinates.csv"
     head, *lines = path.read_text().splitlines()
-    rows, columns = ([one for one in lines if arm in one] for arm in ("rows", "columns"))
+    rows, columns = ([line for line in lines if arm in line] for arm in ("rows", "columns"))
     longer = f"columns,{len(columns) + 1},0"
     for kept in ([*rows[:1], *columns], [*rows, *columns[:-1]], rows, [*lines, longer]):
         path.write_text("\n".join([head, *kept, ""]))
@@ -89,8 +92,8 @@ def test_the_table_has_every_rank_once_between_the_bands():
     firsts = spread["rank"] + spread.groupby("rank").cumcount()
     assert firsts.tolist() == ranks.tolist()
     low, high = release.intervals.bands(0.95)
-    for name, one in (("frequency", release.released), ("low", low), ("high", high)):
-        assert spread[name].tolist() == one.at_ranks(ranks).tolist()
+    for name, frequencies in (("frequency", release.released), ("low", low), ("high", high)):
+        assert spread[name].tolist() == frequencies.at_ranks(ranks).tolist()
     assert release.to_polars().to_dict(as_series=False) == table.to_dict("list")
 
 
@@ -113,11 +116,11 @@ def test_no_released_number_is_outside_the_interval_of_its_row(seed):
 def test_the_top_holds_together():
     release = dp.release(VISITS, **LIST, secret=SECRET)
     top = release.top(5)
-    assert [one.confidence for one in top] == [0.95] * 5
-    for rank, one in enumerate(top, 1):
+    assert [estimate.confidence for estimate in top] == [0.95] * 5
+    for rank, estimate in enumerate(top, 1):
         alone, each = release.frequency_at(rank), release.frequency_at(rank, 0.99)
-        assert (one.low, one.high) == (each.low, each.high)
-        assert one.low <= alone.low <= alone.high <= one.high
+        assert (estimate.low, estimate.high) == (each.low, each.high)
+        assert estimate.low <= alone.low <= alone.high <= estimate.high
     with pytest.raises(ValueError, match="k must be"):
         release.top(0)
     with pytest.raises(ValueError, match="k = 1000000000000 intervals cannot"):
@@ -142,10 +145,10 @@ def test_a_confidence_is_a_number_of_any_kind(kind, mechanism):
 
 def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
     release, names = dp.release(VISITS, **LIST), dp.select(VISITS, **NAMES)
-    for one in (release, names):
-        assert "at most 4 partitions of each user (enforced" in repr(one)
-        lines_of_table = len(repr(one).splitlines()) - len(one._below())
-        assert one._repr_html_().count("<tr>") == lines_of_table
+    for result in (release, names):
+        assert "at most 4 partitions of each user (enforced" in repr(result)
+        lines_of_table = len(repr(result).splitlines()) - len(result._below())
+        assert result._repr_html_().count("<tr>") == lines_of_table
     assert str(release.total()) in repr(release)
     assert "epsilon 1 and delta 1e-06" in repr(names)
     assert "privacy unit is one user" in release.privacy
@@ -155,10 +158,10 @@ def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
     release.report(tmp_path / "report.html", about="password")
     page = (tmp_path / "report.html").read_text()
     assert "How hard to guess" in page and "data:image/png" in page
-    one = dp.degrees([(0, 1)], source=0, target=1, degree="in", epsilon=99)
-    (axes,) = one.plot().axes
+    degrees = dp.degrees([(0, 1)], source=0, target=1, degree="in", epsilon=99)
+    (axes,) = degrees.plot().axes
     # A line of a single point would not be seen.
-    assert len(one.released) == 1 and axes.lines[0].get_marker() == "."
+    assert len(degrees.released) == 1 and axes.lines[0].get_marker() == "."
     assert axes.get_ylabel() == "edges into the node"
 
 
@@ -177,9 +180,9 @@ def test_a_session_spends_and_refuses_before_it_reads():
     session.release(VISITS, **LIST | {"epsilon": 0.5})
     names = session.select(VISITS, **NAMES | {"epsilon": 0.25})
     assert session.remaining == PrivacyBudget(0.25, "0.000009")
-    told = names.statement["budget"]
-    assert [line["epsilon"] for line in told["ledger"]] == ["0.5", "0.25"]
-    assert (told["epsilon"], told["delta"]) == ("1", "0.00001")
+    budget = names.statement["budget"]
+    assert [line["epsilon"] for line in budget["ledger"]] == ["0.5", "0.25"]
+    assert (budget["epsilon"], budget["delta"]) == ("1", "0.00001")
     # 7 would be refused as soon as it is looked at.
     for data in (7, VISITS):
         with pytest.raises(BudgetExceededError, match=r"only epsilon 0\.25"):
@@ -349,9 +352,9 @@ def test_periods_are_those_of_the_job_and_are_saved_all_or_none(tmp_path):
     when = VISITS["when"].str.slice(0, 10)
     rows = {"user": VISITS["who"], "partition": VISITS["page"], "list": when}
     source = beam.Create([pl.DataFrame(rows).to_arrow()]).with_output_types(pa.Table)
-    found = run(lambda pipeline: pipeline | source, dp.ReleaseListsByPeriod(names, **options))
-    assert {day: one.released for day, one in days.items()} == dict(found)
-    assert all(one.statement["epsilon"] == 0.5 for one in days.values())
+    expected = run(lambda pipeline: pipeline | source, dp.ReleaseListsByPeriod(names, **options))
+    assert {day: release.released for day, release in days.items()} == dict(expected)
+    assert all(release.statement["epsilon"] == 0.5 for release in days.values())
     table = days.to_pandas()
     assert table.columns.tolist()[:3] == ["day", "rank", "frequency"]
     assert table["day"].unique().tolist() == names
@@ -366,17 +369,17 @@ def test_periods_are_those_of_the_job_and_are_saved_all_or_none(tmp_path):
     loaded = dp.load(tmp_path)
     assert dict(loaded) == dict(days) and loaded.to_arrow() == days.to_arrow()
     assert "lists together cost epsilon = 1" in loaded.privacy and names[2] in repr(loaded)
-    for one in (loaded, loaded[names[1]]):
-        assert "epsilon 1 for all days together, 0.5 for each" in repr(one)
+    for result in (loaded, loaded[names[1]]):
+        assert "epsilon 1 for all days together, 0.5 for each" in repr(result)
     series = loaded.series("total", 0.9)
     between = dp.compare(days[names[0]], days[names[1]], 0.9)
     assert series.changes[0] == between.differences[between.questions.index("total")]
     assert series.estimates[2] == days[names[2]].total(0.9)
-    assert series.to_pandas()["change"].tolist()[1:] == [one.value for one in series.changes]
+    assert series.to_pandas()["change"].tolist()[1:] == [change.value for change in series.changes]
     with pytest.raises(ValueError, match="a number must be 'partitions', 'total'"):
         loaded.series("everything")
-    for one in (loaded, between):
-        one.plot(tmp_path / "picture.png")
+    for result in (loaded, between):
+        result.plot(tmp_path / "picture.png")
         assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -390,8 +393,8 @@ def test_degrees_are_those_of_the_transform(unit, more):
     release = session.degrees(edges, source=0, target=1, epsilon=1, **more, secret=SECRET)
     count = dp.CountDegrees if unit == "edge" else dp.CountProjectedDegrees
     release_list = dp.ReleaseFrequencyList(mechanism=release.released.mechanism, secret=SECRET)
-    (found,) = run(edges, count(**more, secret=SECRET), release_list)
-    assert release.released == found and f"one {unit}" in repr(release)
+    (expected,) = run(edges, count(**more, secret=SECRET), release_list)
+    assert release.released == expected and f"one {unit}" in repr(release)
     assert release.statement["degree"] == more.get("degree", "undirected")
 
 
@@ -411,7 +414,7 @@ def test_kappa_and_plans(capsys):
     for more in ({"delta": 1e-6}, {"max_partitions_per_user": 2}):
         with pytest.raises(ValueError, match="attributes is for lists in which a user has one"):
             dp.plan(1, users=100, attributes=2, **more)
-    assert [one.epsilon for one in dp.plan(["0.5", 1], users=1_000)] == [0.5, 1]
+    assert [plan.epsilon for plan in dp.plan(["0.5", 1], users=1_000)] == [0.5, 1]
     options = {"users": 1_000, "max_partitions_per_user": 3}
     (plan,) = dp.plan("0.5", **options)
     assert main(["plan", "--users=1000", "--max_partitions_per_user=3", "--epsilon=0.5"]) == 0
@@ -424,12 +427,12 @@ def test_a_comparison_holds_with_its_confidence():
     truth = {"partitions": 1, "total": -39, "users at rank 1": -100}
     misses = dict.fromkeys(truth, 0)
     for _ in range(30):
-        pair = [dp.release_counts(one, epsilon=1, max_partitions_per_user=2) for one in lists]
-        found = dp.compare(*pair, confidence=0.9)
-        for name, difference in zip(found.questions, found.differences, strict=True):
+        pair = [dp.release_counts(counts, epsilon=1, max_partitions_per_user=2) for counts in lists]
+        comparison = dp.compare(*pair, confidence=0.9)
+        for name, difference in zip(comparison.questions, comparison.differences, strict=True):
             if name in truth:
                 misses[name] += not difference.low <= truth[name] <= difference.high
     # Of 30 draws more than 12 miss with a probability below 7e-6, if a tenth may.
     assert max(misses.values()) <= 12
-    assert {"first", "difference", "low", "high"} < set(found.to_pandas().columns)
-    assert "users at rank 1" in repr(found)
+    assert {"first", "difference", "low", "high"} < set(comparison.to_pandas().columns)
+    assert "users at rank 1" in repr(comparison)

@@ -53,7 +53,8 @@ def test_lists_are_those_of_the_job(tmp_path, monkeypatch, capsys):
     loaded = dp.load(tmp_path / "job")
     assert list(loaded) == list(lists) == ATTRIBUTES
     assert dict(loaded) == {
-        name: dp.ListRelease(one.released, loaded[name].statement) for name, one in lists.items()
+        name: dp.ListRelease(release.released, loaded[name].statement)
+        for name, release in lists.items()
     }
     capsys.readouterr()
     assert main(["show", f"{tmp_path}/job"]) == 0
@@ -106,7 +107,7 @@ def test_users_without_a_value_are_in_no_partition():
     lists = dp.release_attributes(
         data, user="id", attributes=["os", "font", ("font", "os")], epsilon=300
     )
-    released = {name: list(one.released) for name, one in lists.items()}
+    released = {name: list(release.released) for name, release in lists.items()}
     assert released == {"os": [(2, 1)], "font": [(3, 1)], ("font", "os"): [(1, 1)]}
     rows = list(zip(*data.values(), strict=True))
     by_position = dp.release_attributes(rows, user=0, attributes=[1, (2, 1)], epsilon=200)
@@ -117,7 +118,7 @@ def test_users_without_a_value_are_in_no_partition():
 def test_a_user_counts_once_for_an_attribute_whatever_the_records():
     data = {"id": [1] * 50, "os": list("ab") * 25, "font": [str(n) for n in range(50)]}
     lists = dp.release_attributes(data, user="id", attributes=["os", "font"], epsilon=200)
-    assert [list(one.released) for one in lists.values()] == [[(1, 1)]] * 2
+    assert [list(release.released) for release in lists.values()] == [[(1, 1)]] * 2
 
 
 @pytest.mark.parametrize("epsilon", [1, 99])  # with noisy coordinates, and without

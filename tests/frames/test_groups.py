@@ -38,9 +38,10 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
     loaded = dp.load(tmp_path / "here")
     assert dict(loaded) == dict(lists) and loaded.labels == lists.labels
     assert "Epsilon adds up from" in loaded.privacy
-    one = lists["sex", "f"]
-    assert (one.statement["epsilon"], one.statement["delta"]) == (1.5, 0) and "1.5" in repr(one)
-    assert "delta_exact" not in one.statement
+    release = lists["sex", "f"]
+    assert (release.statement["epsilon"], release.statement["delta"]) == (1.5, 0)
+    assert "1.5" in repr(release)
+    assert "delta_exact" not in release.statement
     assert lists.to_arrow().column_names[:4] == ["attribute", "group", "rank", "frequency"]
 
 
@@ -83,8 +84,8 @@ def test_groups_with_an_empty_list_are_loaded(tmp_path, epsilon):
         assert list(loaded) == [("", ""), ("sex", "f"), ("sex", "m")]
         assert dict(loaded) == dict(lists) and loaded.labels == lists.labels
         # A selected group is named by its list alone.
-        told = statement(tmp_path, where)
-        told["lists"][1]["groups"] = "selected"
-        (tmp_path / where / "privacy.json").write_text(json.dumps(told))
+        stated = statement(tmp_path, where)
+        stated["lists"][1]["groups"] = "selected"
+        (tmp_path / where / "privacy.json").write_text(json.dumps(stated))
         assert list(dp.load(tmp_path / where)) == list(lists)
         lists.report(tmp_path / "page.html")

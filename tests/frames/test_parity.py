@@ -36,7 +36,9 @@ def test_a_sessions_methods_have_the_parameters_of_functions(name):
     assert list(method.parameters) == expected
     assert method.return_annotation == function.return_annotation
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    given = [one.name for one in function.parameters.values() if one.kind is positional]
+    given = [
+        parameter.name for parameter in function.parameters.values() if parameter.kind is positional
+    ]
     data = {"release_counts": ["counts"], "degrees": ["edges", "source", "target"]}
     assert given == data.get(name, ["data", "user", "partition"])
     session = dp.Session(1)
@@ -103,8 +105,8 @@ def test_public_names_of_several_columns_are_tuples():
     listed = [(1, "p0"), (9, "nobody")]
     options = NAMES | {"counts": True, "public_partitions": listed}
     names = dp.select(data, "who", ["day", "page"], **options)
-    found = {(row["day"], row["page"]): row["low"] for row in names.to_arrow().to_pylist()}
-    assert found[1, "p0"] > 10 > found[9, "nobody"]
+    lows = {(row["day"], row["page"]): row["low"] for row in names.to_arrow().to_pylist()}
+    assert lows[1, "p0"] > 10 > lows[9, "nobody"]
 
 
 @pytest.mark.parametrize("public", [[1, 2], [b"p0"]])
@@ -202,8 +204,8 @@ def test_results_are_tables_of_other_libraries():
         expected = result.to_arrow()
         assert pa.table(result) == expected
         assert pl.DataFrame(result).equals(pl.from_arrow(expected))
-        found = duckdb.sql("SELECT count(*) FROM result").fetchall()
-        assert found == [(len(expected),)]
+        rows = duckdb.sql("SELECT count(*) FROM result").fetchall()
+        assert rows == [(len(expected),)]
 
 
 @pytest.mark.parametrize("counts", [1, "yes", -(2**63), None])

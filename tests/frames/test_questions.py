@@ -35,7 +35,7 @@ def test_days_left_out_are_left_out_of_weeks_and_months(tmp_path):
     released = weeks()
     assert list(released) == ["2026-01-05", "2026-01-12"]
     # The week of the fifth has the eighth to the eleventh alone.
-    first, second = (one.frequency_at(1).value for one in released.values())
+    first, second = (release.frequency_at(1).value for release in released.values())
     assert (first, second) == (sum(range(8, 12)), sum(range(12, 16)))
     (month,) = weeks(period="month").values()
     assert month.frequency_at(1).value == sum(range(8, 16))
@@ -47,9 +47,9 @@ def test_days_left_out_are_left_out_of_weeks_and_months(tmp_path):
 
 
 def test_days_left_out_are_left_out_of_names():
-    found = dp.select_by_period(VISITS, "who", "page", **WEEKS | EXACT, delta=0.4, counts=True)
+    selected = dp.select_by_period(VISITS, "who", "page", **WEEKS | EXACT, delta=0.4, counts=True)
     for name, users in (("2026-01-05", sum(range(8, 12))), ("2026-01-12", sum(range(12, 16)))):
-        rows = found[name].names.to_pylist()
+        rows = selected[name].names.to_pylist()
         counts = {row["page"]: row["noisy_count"] for row in rows}
         assert abs(counts["all"] - users) < 3
         assert "p7" not in counts and "p16" not in counts
@@ -72,8 +72,8 @@ def test_any_number_has_a_series_and_a_difference(text, words, first, second):
     assert series.number == words and list(series) == ["2026-01-05", "2026-01-12"]
     assert [series[week].value for week in series] == pytest.approx([first, second])
     assert "2026-01-05" in series and "2026-01-06" not in series and len(series) == 2
-    one, two = released.values()
-    compared = dp.compare(one, two, numbers=text)
+    earlier, later = released.values()
+    compared = dp.compare(earlier, later, numbers=text)
     assert list(compared) == [words] and words in compared and len(compared) == 1
     assert compared[words].value == pytest.approx(second - first)
     (axes,) = released.plot(number=text).axes
@@ -163,8 +163,8 @@ def test_what_is_true_is_never_cut_away():
             cut = DeclaredIntervals(Found(degrees), declared)
             assert not cut.contradicts and cut.bands() == (degrees, degrees)
             for name, index in [(TOTAL, 0), *itertools.product((ROWS, COLUMNS), range(1, 6))]:
-                told = cut._estimate(name, 0.95, index)
-                assert (told.low, told.high) == (told.value, told.value)
+                estimate = cut._estimate(name, 0.95, index)
+                assert (estimate.low, estimate.high) == (estimate.value, estimate.value)
     four = DeclaredIntervals(Found(FrequencyList([7, 2, 1], [1, 1, 9])), Declared(nodes=4))
     assert four.contradicts
     assert four.bands()[0] == FrequencyList([3, 2, 1], [1, 1, 2])

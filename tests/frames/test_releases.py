@@ -114,13 +114,13 @@ def test_a_dot_leads_into_nested_columns(hold, expected):
 
 def test_a_frame_in_a_pipeline_has_the_release_of_the_job(expected):
     source = dp.FromFrame(FRAME, user="who", partition="page")
-    (found,) = run(
+    (released,) = run(
         lambda pipeline: pipeline | source,
         dp.BoundContributions(3, secret=SECRET),
         dp.CountDistinctUsers(secret=SECRET),
         dp.ReleaseFrequencyList(1, 3, secret=SECRET),
     )
-    assert found == expected
+    assert released == expected
     # The description of a job has no records.
     token = pickler.dumps(source._held)
     assert len(token) < 1000 and pickler.loads(token) is source._held
@@ -134,9 +134,9 @@ def test_a_frame_in_a_pipeline_has_the_release_of_the_job(expected):
 def test_names_are_those_of_the_transform(counts):
     options = {"noisy_counts": counts, "intervals": counts, "secret": SECRET}
     transform = dp.SelectPartitions(1, 1e-5, 3, **options)
-    found = rows_of(run([pa.table({USER: USERS, PARTITION: PAGES})], transform))
+    rows = rows_of(run([pa.table({USER: USERS, PARTITION: PAGES})], transform))
     names = dp.select(FRAME, **NAMES, counts=counts, secret=SECRET).names
-    assert len(names) > 3 and sorted(rows_of([names])) == sorted(found)
+    assert len(names) > 3 and sorted(rows_of([names])) == sorted(rows)
     if counts:
         noisy = names["noisy_count"].to_pylist()
         assert noisy == sorted(noisy, reverse=True)
@@ -147,8 +147,8 @@ def test_several_columns_and_other_types():
     data = pd.DataFrame({"who": range(4_000), "page": ["a", "b"] * 2_000, "day": [*days] * 200})
     names = dp.select(data, **NAMES | {"partition": ["page", "day"]}, counts=True).names
     assert names.column_names == ["page", "day", "noisy_count", "low", "high"]
-    found = set(zip(names["page"].to_pylist(), names["day"].to_pylist(), strict=True))
-    assert found == {("ab"[n % 2], f"2026-01-{n + 1:02}") for n in range(20)}
+    pairs = set(zip(names["page"].to_pylist(), names["day"].to_pylist(), strict=True))
+    assert pairs == {("ab"[n % 2], f"2026-01-{n + 1:02}") for n in range(20)}
 
 
 def test_an_empty_release_has_intervals_pictures_and_pages(tmp_path):
@@ -156,9 +156,9 @@ def test_an_empty_release_has_intervals_pictures_and_pages(tmp_path):
         release = dp.release(empty, **LIST | {"epsilon": 50})
         assert release.released == ReleasedList() and len(dp.select(empty, **NAMES)) == 0
     assert "partitions: 0 (0 to 0, 95% confidence)" in repr(release)
-    for one in (release, dp.compare(release, release)):
-        one.plot(tmp_path / "list.png")
-        one.report(tmp_path / "list.html")
+    for result in (release, dp.compare(release, release)):
+        result.plot(tmp_path / "list.png")
+        result.report(tmp_path / "list.html")
     release.save(tmp_path / "list")
     assert dp.load(tmp_path / "list") == release and release.to_arrow().num_rows == 0
     typed = pl.DataFrame({"who": [], "page": []}, {"who": pl.Int32, "page": pl.String})
@@ -311,10 +311,16 @@ def test_columns_without_a_value_have_any_type(monkeypatch):
 def test_nothing_private_comes_back():
     release = dp.release(FRAME, **LIST)
     names = dp.select(FRAME, **NAMES, counts=True)
-    for one in (release, names):
-        pickled = pickle.dumps(one)
-        assert pickle.loads(pickled) == one
-        texts = [repr(one), one._repr_html_(), one.privacy, str(vars(one)), str(one.statement)]
+    for result in (release, names):
+        pickled = pickle.dumps(result)
+        assert pickle.loads(pickled) == result
+        texts = [
+            repr(result),
+            result._repr_html_(),
+            result.privacy,
+            str(vars(result)),
+            str(result.statement),
+        ]
         assert not any("user 1" in text for text in [*texts, pickled.decode("latin-1")])
     # Names of which the release does not tell are nowhere in it.
     hidden = set(PAGES) - set(names.names["page"].to_pylist())
@@ -350,7 +356,7 @@ def test_what_a_job_wrote_is_loaded(files, tmp_path):
         assert main([*job, *common, f"--output={places[0]}"]) == 0
         loaded.append(dp.load(places[0]))
         loaded[-1].save(places[1])
-        first, again = ({p.name: p.read_bytes() for p in one.iterdir()} for one in places)
+        first, again = ({p.name: p.read_bytes() for p in place.iterdir()} for place in places)
         assert first == again
     release, names = loaded
     here = dp.release(files / "visits.csv", **LIST)
