@@ -13,7 +13,7 @@ from dp_transforms.mechanisms import Eta, IntegerPartitionMechanism, OptimalSele
 parameters = st.integers(1, 80).flatmap(
     lambda y: st.tuples(st.integers(1, 2**y - 1), st.just(y), st.integers(1, 20))
 )
-etas = parameters.map(lambda one: Eta(*one))
+etas = parameters.map(lambda xyz: Eta(*xyz))
 
 
 @given(parameters)

@@ -24,29 +24,29 @@ rationals = st.fractions(Fraction(1, 10**9), 10**9)
 @pytest.mark.parametrize("tenth", WRITTEN + TYPED, ids=repr)
 def test_however_it_is_written_one_tenth_is_one_mechanism(tenth):
     # The nearest double to a tenth is another number.
-    one, other, double = map(IntegerPartitionMechanism, (tenth, Fraction(1, 10), Fraction(0.1)))
-    assert one == other != double and repr(one) == repr(other) != repr(double)
-    assert one.decay == other.decay != double.decay
-    assert one.decay.rate == Fraction(1, 20)
-    assert one.epsilon_cost == 0.1
+    written, exact, double = map(IntegerPartitionMechanism, (tenth, Fraction(1, 10), Fraction(0.1)))
+    assert written == exact != double and repr(written) == repr(exact) != repr(double)
+    assert written.decay == exact.decay != double.decay
+    assert written.decay.rate == Fraction(1, 20)
+    assert written.epsilon_cost == 0.1
 
 
 @pytest.mark.parametrize("make", STRATEGIES.values(), ids=STRATEGIES)
 def test_however_it_is_written_one_tenth_is_one_strategy(make):
-    one, other = make(0.1, 1e-5), make(Fraction(1, 10), Fraction(1, 10**5))
-    assert one == other and repr(one) == repr(other)
-    assert one.describe() == other.describe()
+    written, exact = make(0.1, 1e-5), make(Fraction(1, 10), Fraction(1, 10**5))
+    assert written == exact and repr(written) == repr(exact)
+    assert written.describe() == exact.describe()
     for users in (1, 50):
-        assert one.keep_enclosure(users, 64) == other.keep_enclosure(users, 64)
+        assert written.keep_enclosure(users, 64) == exact.keep_enclosure(users, 64)
 
 
 @given(rationals, rationals)
-def test_a_repr_says_which_number_it_is(one, other):
-    for value in (one, other):
+def test_a_repr_says_which_number_it_is(first, second):
+    for value in (first, second):
         number = ExactNumber(value)
         assert ExactNumber(eval(repr(number))) == exact_fraction("value", str(number)) == value
         assert f"{number}" == str(number)
-    assert (repr(ExactNumber(one)) == repr(ExactNumber(other))) == (one == other)
+    assert (repr(ExactNumber(first)) == repr(ExactNumber(second))) == (first == second)
 
 
 @given(st.one_of(rationals, st.floats(1e-9, 1e9).map(lambda x: Fraction(repr(x)))))
@@ -75,5 +75,5 @@ def test_it_travels(value):
 NO_NUMBERS = ["nan", "inf", "1/0", "1e999999999", "1e-999999999", "", "x", True]
 test_what_is_no_number_is_refused_at_once = refused(
     exact_fraction,
-    *(("epsilon", one, "epsilon must be a finite number, got") for one in NO_NUMBERS),
+    *(("epsilon", value, "epsilon must be a finite number, got") for value in NO_NUMBERS),
 )

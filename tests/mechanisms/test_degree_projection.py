@@ -23,7 +23,9 @@ def largest_change(pairs, nodes, degree_lists):
     graphs with these nodes: graph g has the edge pairs[i] iff bit i of g is set."""
     graphs, ranks = np.arange(2 ** len(pairs)), np.arange(1, nodes + 1)
     edges = ([pair for i, pair in enumerate(pairs) if g >> i & 1] for g in graphs.tolist())
-    tables = np.array([[one.at_ranks(ranks) for one in degree_lists(some)] for some in edges])
+    tables = np.array(
+        [[degrees.at_ranks(ranks) for degrees in degree_lists(some)] for some in edges]
+    )
     of_nodes = [sum(1 << i for i, pair in enumerate(pairs) if n in pair) for n in range(nodes)]
     return max(np.abs(tables - tables[graphs & ~own]).sum(axis=2).max() for own in of_nodes)
 
@@ -53,10 +55,10 @@ def test_sensitivity_on_all_directed_graphs(nodes):
 
 @given(edges_of_30, st.integers(0, 30), st.integers(1, 8), st.binary(max_size=8))
 def test_sensitivity_on_larger_graphs(edges, node, bound, key):
-    others = [edge for edge in edges if node not in edge]
+    remaining = [edge for edge in edges if node not in edge]
     ours, theirs = (
         [project_degrees(some, bound, key), *project_directed_degrees(some, bound, key)]
-        for some in (edges, others)
+        for some in (edges, remaining)
     )
     undirected, *directed = map(FrequencyList.l1_distance, ours, theirs)
     assert undirected <= node_private_sensitivity(bound)

@@ -22,7 +22,7 @@ def transcripts(monkeypatch, users, reach=13):
     two rounds; a survey stops after the first if it shows 2 users or more."""
     survey = GradualSurvey(1, 2, 1)
     q = math.exp(-1)
-    found = collections.Counter()
+    probabilities = collections.Counter()
     numbers = range(-reach, reach + 1)
     drawn = {}
     monkeypatch.setattr(
@@ -44,8 +44,8 @@ def transcripts(monkeypatch, users, reach=13):
         last = survey.release({1: users}, enough, InsecureSeededTape(1))
         if last.epsilon == 2:
             shown.append(last.users[0])
-        found[tuple(shown)] += chance
-    return found
+        probabilities[tuple(shown)] += chance
+    return probabilities
 
 
 def test_all_rounds_cost_what_the_last_one_costs(monkeypatch):
@@ -65,12 +65,12 @@ def test_each_round_has_discrete_laplace_noise():
     true = np.array(survey.cells(DEGREES))
     never = [survey._rounds(DEGREES, InsecureSeededTape(seed)) for seed in range(430)]
     for epsilon, rounds in zip(survey.epsilons, zip(*never, strict=True), strict=True):
-        noise = np.concatenate([np.array(one.users) - true for one in rounds])
+        noise = np.concatenate([np.array(shown.users) - true for shown in rounds])
         for number in (0, 1, -2, 5):
             expected = laplace(float(epsilon), number)
             deviation = math.sqrt(expected * (1 - expected) / len(noise))
             assert abs((noise == number).mean() - expected) < 5 * deviation
-        assert {one.epsilon for one in rounds} == {float(epsilon)}
+        assert {shown.epsilon for shown in rounds} == {float(epsilon)}
 
 
 def test_a_round_is_the_first_that_is_enough():

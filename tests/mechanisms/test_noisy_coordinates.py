@@ -21,23 +21,23 @@ SIZE = 13
 
 
 def coordinates(values):
-    found, indices = FrobeniusCoordinates(as_list(values)), np.arange(1, SIZE + 1)
-    return [found.of(arm, indices).tolist() for arm in (ROWS, COLUMNS)]
+    exact, indices = FrobeniusCoordinates(as_list(values)), np.arange(1, SIZE + 1)
+    return [exact.of(arm, indices).tolist() for arm in (ROWS, COLUMNS)]
 
 
 def test_coordinates_count_cells_and_lead_back_to_the_list():
     for values in partitions_of_at_most(12):
-        rows, columns = found = coordinates(values)
-        assert found == arms(values, SIZE)
+        rows, columns = both = coordinates(values)
+        assert both == arms(values, SIZE)
         square = sum(row > 0 for row in rows)
         assert FrobeniusCoordinates(as_list(values)).square == square
         assert list_of_coordinates(np.array(rows), np.array(columns)) == as_list(values)
 
 
 def test_the_distance_of_lists_is_that_of_their_coordinates():
-    for values, others in itertools.product(partitions_of_at_most(7), repeat=2):
-        moved = np.abs(np.subtract(coordinates(values), coordinates(others))).sum()
-        assert moved == l1_distance(values, others)
+    for values, other_values in itertools.product(partitions_of_at_most(7), repeat=2):
+        moved = np.abs(np.subtract(coordinates(values), coordinates(other_values))).sum()
+        assert moved == l1_distance(values, other_values)
 
 
 def test_all_pairs_of_falling_chains_of_one_size_are_lists():
@@ -55,9 +55,9 @@ def test_all_pairs_of_falling_chains_of_one_size_are_lists():
 
 
 def test_a_huge_list_is_looked_up_without_being_written_out():
-    one, many = FrequencyList([10**18], [1]), FrequencyList([1], [10**18])
+    single, many = FrequencyList([10**18], [1]), FrequencyList([1], [10**18])
     indices = np.array([1, 2, 10**6])
-    for values, arm, first in ((one, ROWS, 10**18), (many, COLUMNS, 10**18 - 1)):
+    for values, arm, first in ((single, ROWS, 10**18), (many, COLUMNS, 10**18 - 1)):
         assert FrobeniusCoordinates(values).of(arm, indices).tolist() == [first, 0, 0]
         assert FrobeniusCoordinates(values).square == 1
 

@@ -14,8 +14,8 @@ small_lists = st.sampled_from(list(partitions_of_at_most(9)))
 
 
 def values_of(values, ranks):
-    found = values if isinstance(values, FrequencyList) else as_list(values)
-    return found.at_ranks(np.arange(1, ranks + 1)).tolist()
+    frequencies = values if isinstance(values, FrequencyList) else as_list(values)
+    return frequencies.at_ranks(np.arange(1, ranks + 1)).tolist()
 
 
 @given(entries, entries, small_lists)

@@ -53,7 +53,7 @@ CHOICE = DegreeBoundMechanism(1, (1, 2), (3, 4))
 
 
 def of_survey(survey, cells):
-    return released_with(lambda *found, tape_of: survey.release_under(*found, tape_of, bool), cells)
+    return released_with(lambda *args, tape_of: survey.release_under(*args, tape_of, bool), cells)
 
 
 def of_degrees(mechanism, cells):

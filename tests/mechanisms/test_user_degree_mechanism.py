@@ -37,7 +37,7 @@ def test_no_user_changes_any_release_by_more_than_epsilon(epsilon):
     losses = []
     for more in [group for n in (2, 3) for group in itertools.product(range(1, 5), repeat=n)]:
         both = (mechanism.cells(Counter(group)) for group in (more[1:], more))
-        losses.append(np.log([probability(mechanism, one, released) for one in both]))
+        losses.append(np.log([probability(mechanism, cells, released) for cells in both]))
     assert np.abs(np.diff(losses, axis=1)).max() == pytest.approx(epsilon)
 
 
@@ -51,12 +51,12 @@ def test_the_noise_is_that_of_the_statement():
 
 def test_a_retry_repeats_the_release_and_other_data_have_other_noise():
     mechanism = UserDegreeMechanism(0.1, max_degree=100)
-    one = mechanism.release_under({1: 500, 7: 20}, SECRET.tape)
-    assert one == mechanism.release_under({7: 20, 1: 500}, SECRET.tape)
+    released = mechanism.release_under({1: 500, 7: 20}, SECRET.tape)
+    assert released == mechanism.release_under({7: 20, 1: 500}, SECRET.tape)
     other = mechanism.release_under({1: 501, 7: 20}, SECRET.tape)
-    noise = np.subtract(one.users, mechanism.cells({1: 500, 7: 20}))
+    noise = np.subtract(released.users, mechanism.cells({1: 500, 7: 20}))
     assert (noise != np.subtract(other.users, mechanism.cells({1: 501, 7: 20}))).any()
-    assert one.users != mechanism.release_under({1: 500, 7: 20}, SECRET.tape, "again").users
+    assert released.users != mechanism.release_under({1: 500, 7: 20}, SECRET.tape, "again").users
 
 
 def test_a_tape_serves_once():

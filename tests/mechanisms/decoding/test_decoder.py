@@ -67,8 +67,8 @@ def test_distributions_of_gaps_are_as_defined(columns, mean):
     means = np.array([mean])
     gaps = np.arange(-1.0, 40.0)
     expected = np.array([gap_mass(g, mean, columns) if g >= 0 else np.zeros(3) for g in gaps]).T
-    found = cell_masses(gaps[None, :], means, 1, columns)[:, 0]
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    masses = cell_masses(gaps[None, :], means, 1, columns)[:, 0]
+    np.testing.assert_allclose(masses, expected, atol=2e-4)
     weights = np.array([0.7, 0.2, 0.1])
     tails = 1 - np.cumsum(weights @ expected)
     states = np.arange(1.0, 30.0)[None, :]
@@ -173,8 +173,8 @@ def test_segments_give_what_one_sweep_gives(monkeypatch):
         short = Posterior(given_noise).quantiles(0.5)
         monkeypatch.setattr(gap_chains, "SEGMENT", 10**6)
         whole = Posterior(given_noise).quantiles(0.5)
-        for one, other in zip(short, whole, strict=True):
-            assert np.abs(one - other).sum() <= 0.01 * len(one)
+        for of_segments, of_sweep in zip(short, whole, strict=True):
+            assert np.abs(of_segments - of_sweep).sum() <= 0.01 * len(of_segments)
 
 
 @given(
@@ -241,8 +241,8 @@ def test_without_noise_the_list_comes_back():
 )
 def test_errors_are_small(truth, rate, draws, behind, most):
     rng = np.random.default_rng(1)
-    found = [Posterior(noisy(truth, rate, rng, behind)).median() for _ in range(draws)]
-    assert np.mean([one.l1_distance(truth) / 2 for one in found]) < most
+    medians = [Posterior(noisy(truth, rate, rng, behind)).median() for _ in range(draws)]
+    assert np.mean([median.l1_distance(truth) / 2 for median in medians]) < most
 
 
 def test_bounds_help():

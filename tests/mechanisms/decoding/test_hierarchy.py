@@ -23,8 +23,8 @@ def tape(*numbers):
 def union(lists):
     """The multiset sum, by another way than the library's."""
     counter = collections.Counter()
-    for one in lists:
-        counter.update(dict(one))
+    for frequencies in lists:
+        counter.update(dict(frequencies))
     return FrequencyList.from_histogram(counter)
 
 
@@ -45,8 +45,8 @@ def tree(sizes, leaf, parents):
 def noisy(levels, mechanism, seed):
     return [
         [
-            mechanism.noisy_coordinates(one, tape(seed, depth, place))
-            for place, one in enumerate(lists)
+            mechanism.noisy_coordinates(private, tape(seed, depth, place))
+            for place, private in enumerate(lists)
         ]
         for depth, lists in enumerate(levels)
     ]
@@ -111,8 +111,8 @@ def test_small_groups_borrow_the_shape_of_their_parent():
         lists = decode_hierarchy(drawn, [[0, 0], parents])
         joint += sum(map(FrequencyList.l1_distance, lists[2], levels[2]))
         alone += sum(
-            Posterior(one).median().l1_distance(true)
-            for one, true in zip(drawn[2], levels[2], strict=True)
+            Posterior(coordinates).median().l1_distance(true)
+            for coordinates, true in zip(drawn[2], levels[2], strict=True)
         )
     assert alone > 1.5 * joint
 
@@ -137,8 +137,8 @@ def test_a_large_group_that_is_not_like_its_parent_has_a_curve_of_its_own():
 def test_a_curve_alone_is_about_the_decoded_list():
     private = FrequencyList([500, 90, 30, 8, 3, 1], [1, 2, 5, 20, 60, 200])
     drawn = FrobeniusMechanism(1).noisy_coordinates(private, tape(4))
-    found = list_of_curve(curve_alone(drawn))
-    assert found.l1_distance(Posterior(drawn).median()) < 40
+    decoded = list_of_curve(curve_alone(drawn))
+    assert decoded.l1_distance(Posterior(drawn).median()) < 40
 
 
 def exact_curve(frequency_list):

@@ -88,7 +88,7 @@ def test_rounding_costs_the_sensitivity_rounded_up(data):
     moves = st.fractions(-sensitivity, sensitivity, max_denominator=4)
     neighbours = [u + data.draw(moves) for u in utilities]
     bound = 2 ** (2 * math.ceil(sensitivity))
-    here, there = (mixture(Eta(1, 1, 1), one) for one in (utilities, neighbours))
+    here, there = (mixture(Eta(1, 1, 1), scores) for scores in (utilities, neighbours))
     assert all(1 / bound <= here[i] / there[i] <= bound for i in here)
 
 

@@ -40,7 +40,7 @@ BOUNDS = {
 }
 LARGEST = 2**60
 columns = st.lists(st.integers(0, 7), min_size=5, max_size=5)
-descending = columns.map(lambda one: tuple(sorted(one, reverse=True)))
+descending = columns.map(lambda values: tuple(sorted(values, reverse=True)))
 
 
 def decay_of(rate):
@@ -135,9 +135,9 @@ def check_distribution(cases, eta, draws):
         # The table is cut off; what lies within its bounds has its distribution.
         inside = {x: times for x, times in drawn.items() if table.probability(x)}
         assert sum(inside.values()) > 0.9 * draws
-        found = Numbers(inside, target)
+        numbers = Numbers(inside, target)
         for rank in range(min(3, table.ranks)):
-            fit = distributions.fit(found.values[:, rank], table.marginal(rank))
+            fit = distributions.fit(numbers.values[:, rank], table.marginal(rank))
             fits[rank][name, target] = fit
     for of_cases in fits.values():
         distributions.assert_all_follow(of_cases)

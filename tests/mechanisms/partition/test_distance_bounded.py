@@ -38,8 +38,8 @@ def test_the_bound_is_that_of_its_series():
             (m + 1) * math.exp(root * math.sqrt(total + m) - float(rate) * m)
             for m in range(distance + 1, distance + 3000)
         )
-        found = probability_outside(Decay(rate), total, distance)
-        assert min(series, 1) <= found <= min(1.05 * series, 1)
+        probability = probability_outside(Decay(rate), total, distance)
+        assert min(series, 1) <= probability <= min(1.05 * series, 1)
     mechanism = DistanceBoundedPartitionMechanism(2 * rate, max_total=total, delta=1e-9)
     distance, decay = mechanism.distance, mechanism.decay
     assert decay == Decay(rate)
@@ -97,6 +97,6 @@ def test_releases_are_in_the_ball_of_a_list_that_is_not_above_the_bound():
     private = FrequencyList([5, 2, 1], [1, 2, 1])
     ball = PartitionBounds.within_distance(private, mechanism.distance)
     tapes = map(InsecureSeededTape, range(20))
-    assert all(ball.contain(one) for one in mechanism.release_many(private, 20, tapes))
+    assert all(ball.contain(released) for released in mechanism.release_many(private, 20, tapes))
     with pytest.raises(ValueError, match="above max_total"):
         mechanism.release(FrequencyList([11], [1]))

@@ -23,8 +23,8 @@ def test_expectation_on_rockyou_is_the_published_exact_value():
 )
 def test_expectations_at_the_exact_price_are_those_worked_out_elsewhere(name, epsilon, dist):
     mechanism = IntegerPartitionMechanism(epsilon=epsilon)
-    found = evaluation.expected_l1(mechanism, getattr(sample_data, name)()) / 2
-    assert found == pytest.approx(dist, abs=6e-3)
+    expected_dist = evaluation.expected_l1(mechanism, getattr(sample_data, name)()) / 2
+    assert expected_dist == pytest.approx(dist, abs=6e-3)
 
 
 def test_rates_of_any_size():
@@ -43,8 +43,8 @@ def test_a_large_square_costs_three_unrestricted_partitions(rate):
     """Its corners are far apart: one sticks out, and two lie beside it. E|x| = sum n / (e**cn - 1).
     The walk goes as far as ln(2) / c from zero there, beyond float64's range."""
     square, n = FrequencyList([10**7], [10**7]), np.arange(1, int(50 / rate))
-    one = (n / np.expm1(rate * n)).sum()
-    assert expected_l1(square, rate) == pytest.approx(3 * one, rel=1e-10)
+    unrestricted = (n / np.expm1(rate * n)).sum()
+    assert expected_l1(square, rate) == pytest.approx(3 * unrestricted, rel=1e-10)
 
 
 @pytest.mark.slow

@@ -34,8 +34,8 @@ def test_the_rate_costs_no_more_than_epsilon_and_nearly_as_much(epsilon):
     # At small rates phi is as small as 1e-143.
     with mpmath.workdps(200):
         assert price(rate) <= number(epsilon)
-        said = as_fraction(unit_cost(Decay(rate)).upper)
-        assert price(rate) <= number(said) * (1 + mpmath.mpf("1e-50"))
+        cost = as_fraction(unit_cost(Decay(rate)).upper)
+        assert price(rate) <= number(cost) * (1 + mpmath.mpf("1e-50"))
         if epsilon > Fraction(1, 4):
             assert price(rate * (1 + Fraction(1, 10**12))) > number(epsilon)
         else:

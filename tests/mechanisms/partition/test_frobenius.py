@@ -47,7 +47,7 @@ def test_the_loss_is_at_most_epsilon_for_all_neighbours_and_reached(max_partitio
         here = drawn_around(mechanism, values)
         assert here == arms(values, SIZE)
         for neighbour in with_a_user(values, max_partitions):
-            both = (itertools.chain(*one) for one in (here, arms(neighbour, SIZE)))
+            both = (itertools.chain(*coordinates) for coordinates in (here, arms(neighbour, SIZE)))
             pairs = list(zip(*both, strict=True))
             losses.add(math.prod(worst[pair] for pair in pairs))
             losses.add(math.prod(worst[pair[::-1]] for pair in pairs))
@@ -111,8 +111,8 @@ def test_the_rule_hardly_ever_ends_an_arm_early():
 
 def test_neighbours_share_the_noise_of_a_tape_and_arms_do_not():
     mechanism, tape = FrobeniusMechanism(epsilon=Fraction(1, 10)), InsecureSeededTape(1)
-    one, other = (mechanism.noisy_coordinates(as_list(x), tape) for x in ((5, 2), (6, 2)))
-    differ = [a != b for a, b in zip(one.rows, other.rows, strict=False)]
+    first, second = (mechanism.noisy_coordinates(as_list(x), tape) for x in ((5, 2), (6, 2)))
+    differ = [a != b for a, b in zip(first.rows, second.rows, strict=False)]
     assert differ == [True, *[False] * (len(differ) - 1)]
     empty = mechanism.noisy_coordinates(FrequencyList(), tape)
     # Equal by chance at 1 of 20 coordinates.
@@ -129,7 +129,8 @@ def test_the_noise_of_each_coordinate_has_its_distribution():
     drawn = [mechanism.noisy_coordinates(as_list(private), tape) for tape in tapes]
     expected = {n: (1 - q) / (1 + q) * q ** abs(n) for n in range(-9, 10)}
     for index, arm in itertools.product(range(3), exact):
-        noise = np.array([getattr(one, arm)[index] for one in drawn]) - exact[arm][index]
+        noisy = [getattr(coordinates, arm)[index] for coordinates in drawn]
+        noise = np.array(noisy) - exact[arm][index]
         distributions.assert_follows(noise, expected)
 
 
@@ -158,7 +159,7 @@ def test_rockyou_is_released_as_accurately_as_ever(epsilon, most):
     private = sample_data.rockyou()
     mechanism, tapes = FrobeniusMechanism(epsilon=epsilon), map(InsecureSeededTape, range(6))
     released = mechanism.release_many(private, 6, tapes)
-    assert np.mean([one.l1_distance(private) / 2 for one in released]) < 1.02 * most
+    assert np.mean([frequencies.l1_distance(private) / 2 for frequencies in released]) < 1.02 * most
 
 
 def test_public_bounds_hold_and_cost_nothing():

@@ -37,7 +37,7 @@ def test_the_mean_distance_of_releases(name, epsilon, count):
     private = getattr(sample_data, name)()
     tapes = map(InsecureSeededTape, range(count))
     released = GeometricPartitionMechanism(epsilon=epsilon).release_many(private, count, tapes)
-    dist = [one.l1_distance(private) / 2 for one in released]
+    dist = [frequencies.l1_distance(private) / 2 for frequencies in released]
     # Four standard errors: a false alarm in one of 16,000 were it a normal distribution.
     assert abs(distributions.score(dist, DIST[name][epsilon])) < 4
 
@@ -112,7 +112,7 @@ def test_cells_expected_distance_and_weight_are_those_of_all_lists(private):
         exact = [chances @ (values[:, rank - 1] == value) for value in range(len(cells))]
         assert cells == pytest.approx(exact, abs=2e-4)
     distance = chances @ np.abs(values - own.at_ranks(ranks)).sum(axis=1)
-    found = GeometricDistribution(math.log(9)).expected_l1(own)
-    assert found == pytest.approx(distance, abs=1e-3)
+    expected_distance = GeometricDistribution(math.log(9)).expected_l1(own)
+    assert expected_distance == pytest.approx(distance, abs=1e-3)
     weight = math.log(probability(Fraction(1, 4), private, private))
     assert GeometricDistribution(math.log(4)).log_weight(own) == pytest.approx(weight)

@@ -104,5 +104,5 @@ def test_failures_are_as_private_as_releases(monkeypatch):
 
 def test_a_retry_draws_the_same_lists_again():
     mechanism, tape = ExactTotalMechanism(total=4, epsilon=1), InsecureSeededTape(5)
-    one, other = mechanism.release_many(FrequencyList([2], [2]), 2, iter([tape, tape]))
-    assert one == other
+    first, again = mechanism.release_many(FrequencyList([2], [2]), 2, iter([tape, tape]))
+    assert first == again

@@ -20,8 +20,8 @@ def test_a_cost_in_base_2_is_rounded_up(y, z, sensitivity, data):
         true = -2 * sensitivity * z * mpmath.log(mpmath.mpf(x) / 2**y)
         # The number itself, and the decimal that privacy.json and the ledger write. Fifteen digits
         # are at most 1e-14 too many, and the float next to them less than another 2^-52.
-        for said in (Fraction(cost), Fraction(repr(cost))):
-            excess = mpmath.mpf(said.numerator) / said.denominator / true - 1
+        for written in (Fraction(cost), Fraction(repr(cost))):
+            excess = mpmath.mpf(written.numerator) / written.denominator / true - 1
             assert 0 <= excess <= mpmath.mpf("1e-14") + mpmath.mpf(2) ** -52
 
 

@@ -115,7 +115,7 @@ def transcript_distribution(strategy, users, kinds):
                     (weight,) = strategy.weights(index, [len(left)], named).tolist()
                     given[place][0] += number * weight
                     given[place][1] += number
-            keeps = [round_keep(strategy, index, named, *one) for one in given]
+            keeps = [round_keep(strategy, index, named, *sums) for sums in given]
             for hits in itertools.product((True, False), repeat=len(partitions)):
                 chances = (keep if hit else 1 - keep for hit, keep in zip(hits, keeps, strict=True))
                 after = tuple(index if hit else old for hit, old in zip(hits, state, strict=True))
@@ -176,6 +176,8 @@ def test_weighted_rounds_of_three_partitions():
     for first, second in itertools.combinations(range(7), 2):
         for a, b in itertools.product((0, 1, 4, 8), repeat=2):
             users = tuple({first: a, second: b}.get(i, 0) for i in range(7))
-            pairs += [(users, tuple(np.add(users, one).tolist())) for one in np.eye(7, dtype=int)]
+            pairs += [
+                (users, tuple(np.add(users, added).tolist())) for added in np.eye(7, dtype=int)
+            ]
     strategy = RenyiRoundsSelection(EPSILON, DELTA, 3, number_of_rounds=2)
     assert DELTA / 10 < worst_transcript_delta(strategy, pairs, kinds) <= DELTA

@@ -109,8 +109,13 @@ def test_a_pre_threshold_shifts_the_distribution(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_descriptions_are_public_and_fit_json(name):
     strategy = make_strategy(name, 1, 1e-5, max_partitions_per_user=4, neighbours="replace")
-    said = {"strategy": name, "epsilon": 1, "max_partitions_per_user": 4, "neighbours": "replace"}
-    assert json.loads(json.dumps(strategy.describe())).items() >= said.items()
+    expected = {
+        "strategy": name,
+        "epsilon": 1,
+        "max_partitions_per_user": 4,
+        "neighbours": "replace",
+    }
+    assert json.loads(json.dumps(strategy.describe())).items() >= expected.items()
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,9 @@ def enumerated_delta(share, epsilon, parts):
         for times in itertools.product(range(parts + 1), repeat=4):
             if sum(times) == parts:
                 ways = math.factorial(parts) // math.prod(map(math.factorial, times))
-                here, there = (mpmath.fprod(map(pow, one, times)) for one in (first, second))
+                here, there = (
+                    mpmath.fprod(map(pow, chances, times)) for chances in (first, second)
+                )
                 total += ways * max(0, here - bound * there)
         return total
 
@@ -47,11 +49,11 @@ def enumerated_delta(share, epsilon, parts):
 def test_composition_is_that_of_the_worst_pair(share, epsilon, parts):
     exact = tuple(map(Fraction, share))
     expected = enumerated_delta(exact, Fraction(epsilon), parts)
-    found = composed_delta(exact, Fraction(epsilon), parts)
+    delta = composed_delta(exact, Fraction(epsilon), parts)
     with mpmath.workdps(300):
         rounding = mpmath.mpf(10) ** -250
-        assert expected * (1 - mpmath.mpf(10) ** -40) - rounding <= as_mpf(found)
-        assert as_mpf(found) <= expected * (1 + mpmath.mpf(10) ** -20) + rounding
+        assert expected * (1 - mpmath.mpf(10) ** -40) - rounding <= as_mpf(delta)
+        assert as_mpf(delta) <= expected * (1 + mpmath.mpf(10) ** -20) + rounding
 
 
 @pytest.mark.parametrize(
@@ -75,8 +77,8 @@ def test_long_sums_are_rounded_and_cut_off_on_the_safe_side(epsilon0, epsilon, p
             for lost in range(parts + 1)
         )
         full = mpmath.fsum(terms) / (1 + mpmath.exp(rate)) ** parts
-        found = as_mpf(response_delta(epsilon0, epsilon, parts))
-        assert full * (1 - mpmath.mpf(10) ** -60) <= found <= full * (1 + mpmath.mpf(2) ** -60)
+        delta = as_mpf(response_delta(epsilon0, epsilon, parts))
+        assert full * (1 - mpmath.mpf(10) ** -60) <= delta <= full * (1 + mpmath.mpf(2) ** -60)
 
 
 @pytest.mark.parametrize("parts", [2, 10, 100])

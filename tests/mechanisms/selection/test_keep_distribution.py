@@ -20,8 +20,8 @@ def test_a_number_is_dropped_below_the_drop_probability_and_not_at_it(drop):
     # At one user this distribution has any drop probability exactly.
     distribution = OptimalDistribution(Fraction(1), 1 - drop)
     word = int(drop * 2**64)
-    beside = [Fraction(word + i, 2**64) for i in (-1, 1)]
-    for uniform in (drop, drop + NEAR, drop - NEAR, *beside):
+    adjacent = [Fraction(word + i, 2**64) for i in (-1, 1)]
+    for uniform in (drop, drop + NEAR, drop - NEAR, *adjacent):
         if not 0 <= uniform < 1:
             continue
 

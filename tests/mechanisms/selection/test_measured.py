@@ -280,11 +280,12 @@ def test_counts_follow_rounds_where_scaled_ones_would_be_wrong():
     look = _look(strategy, degrees, counts[counts > 0])._replace(scales=(5.0, 5.0))
     choice = strategy.choice_of(look)
     by_one = plan_search.plan_by_counts(strategy.budget_after(0), 1)
-    (one,) = (row for row in choice.compared if row.plan == by_one)
+    (alternative,) = (row for row in choice.compared if row.plan == by_one)
     # Counts of one partition of each user have the least noise, and name as many as anything does;
     # but popular partitions may keep more.
-    assert one.names > choice.chosen.names and one.errors[1] > 2 * one.errors[0]
-    assert choice.plan.counted > 0 and 5 * choice.chosen.error < one.error
+    assert alternative.names > choice.chosen.names
+    assert alternative.errors[1] > 2 * alternative.errors[0]
+    assert choice.plan.counted > 0 and 5 * choice.chosen.error < alternative.error
 
 
 # Counts, and the whole, by enumeration.
@@ -301,17 +302,17 @@ def _noise_of(later):
 
 def _counts(users, named, counted):
     """{numbers of users of the named partitions: probability}, if so many of a user's count."""
-    found = {(0,) * len(named): 1.0}
+    distribution = {(0,) * len(named): 1.0}
     for kind, number in zip(KINDS, users, strict=True):
         has = [place for place in kind if place in named]
         choices = [*itertools.combinations(has, min(counted, len(has)))]
         for _ in range(number):
             following = {}
-            for (counts, probability), chosen in itertools.product(found.items(), choices):
+            for (counts, probability), chosen in itertools.product(distribution.items(), choices):
                 more = tuple(n + (p in chosen) for n, p in zip(counts, named, strict=True))
                 following[more] = following.get(more, 0) + probability / len(choices)
-            found = following
-    return found
+            distribution = following
+    return distribution
 
 
 def _outcomes(branch, users):

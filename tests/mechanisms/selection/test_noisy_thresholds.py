@@ -131,8 +131,8 @@ def test_tails():
     for sigma2 in (Fraction(1, 4), Fraction(3), Fraction(10**6)):
         for x in range(12):
             expected = stats.norm.sf((x + 0.5) / math.sqrt(sigma2))
-            found = gaussian.RoundedGaussian(sigma2).tail(x, 128)[0]
-            assert float(found) == pytest.approx(expected, rel=1e-9)
+            tail = gaussian.RoundedGaussian(sigma2).tail(x, 128)[0]
+            assert float(tail) == pytest.approx(expected, rel=1e-9)
     assert gaussian.gaussian_delta(0, Fraction(1)) == 0
     for shift2, at in ((0, Fraction(-1)), (1, 0)):
         assert float(gaussian.gaussian_delta(shift2, at)) == pytest.approx(noise_delta(shift2, at))

@@ -41,7 +41,7 @@ def test_moves_have_the_distribution_of_the_paths(length, entered, flips, bit, e
     """Many blocks at once, of which some need a second try; ones are zeros mirrored."""
     distribution = distribution_of_places(Fraction(eta.base), length, entered, flips)
     states = (1 - 2 * bit) * np.array([entered, entered + flips])
-    found, runs = [], 40
+    places, runs = [], 40
     # Every second block moves back, so that all of those in between begin alike.
     bits, lengths = np.tile([bit, 1 - bit], runs), np.tile([length, flips], runs)
     walls = np.full(2 * runs + 1, 100)
@@ -52,9 +52,9 @@ def test_moves_have_the_distribution_of_the_paths(length, entered, flips, bit, e
         diagonals = np.sort(fill_blocks(blocks, along, Decay(base=eta), tape))[::-1]
         # One row for each block.
         positions = (starts - diagonals).reshape(2 * runs, flips)
-        found += map(tuple, positions[::2].tolist())
+        places += map(tuple, positions[::2].tolist())
         assert (positions[1::2] == np.arange(1, flips + 1)).all()
-    distributions.assert_follows(found, distribution)
+    distributions.assert_follows(places, distribution)
 
 
 def known(value):

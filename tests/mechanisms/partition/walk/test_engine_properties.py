@@ -51,8 +51,8 @@ def test_l1_is_a_metric_that_conjugation_keeps(a, b, c):
 
 @given(small_counts, small_counts)
 def test_l1_is_that_of_the_sorted_counts(a, b):
-    found = FrequencyList.from_counts(a).l1_distance(FrequencyList.from_counts(b))
-    assert found == l1_distance(sorted(a, reverse=True), sorted(b, reverse=True))
+    distance = FrequencyList.from_counts(a).l1_distance(FrequencyList.from_counts(b))
+    assert distance == l1_distance(sorted(a, reverse=True), sorted(b, reverse=True))
 
 
 @few

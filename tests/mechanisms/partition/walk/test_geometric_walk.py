@@ -27,10 +27,10 @@ NARROW = [
 WIDE = [((0, 0, 0), (4, 4, 4), 8), ((3, 0, 0, 0), (3, 2, 2, 2), 8), ((0,) * 4, (5, 2, 1, 1), 8)]
 
 
-def total_of(found, q, private, walls=None):
+def total_of(enclosed, q, private, walls=None):
     """The probability of releases, all different, each of which is enclosed as it should be."""
     seen, total = set(), Fraction(0)
-    for released, (lo, hi) in found:
+    for released, (lo, hi) in enclosed:
         values = np.repeat(released.frequencies, released.multiplicities).tolist()
         exact = probability(q, values, private, walls)
         assert lo <= exact <= hi <= lo + ROUNDING and released not in seen
@@ -44,8 +44,8 @@ def total_of(found, q, private, walls=None):
 def test_releases_of_small_lists_have_the_probability_of_the_definition(q, most, least):
     for private in enumeration.partitions_of_at_most(most):
         blocks = Blocks.of(enumeration.as_list(private))
-        found = releases(blocks, rational_decay(q), Fraction(1, least))
-        assert Fraction(2, 5) < total_of(found, q, private) < 1
+        enclosed = releases(blocks, rational_decay(q), Fraction(1, least))
+        assert Fraction(2, 5) < total_of(enclosed, q, private) < 1
 
 
 @pytest.mark.parametrize("q", RATIOS, ids=str)
@@ -56,9 +56,10 @@ def test_between_walls_all_probabilities_are_those_of_the_definition(q, lower, u
     bounds = PartitionBounds.of_runs(lower, upper, [1] * len(lower))
     for private in enumeration.partitions(len(lower), largest):
         clipped = tuple(np.clip(private, lower, upper).tolist())
-        found = list(releases(Blocks.of(enumeration.as_list(private), bounds), rational_decay(q)))
-        assert all(bounds.contain(released) for released, _ in found)
-        assert total_of(found, q, clipped, (lower, upper)) == 1
+        blocks = Blocks.of(enumeration.as_list(private), bounds)
+        enclosed = list(releases(blocks, rational_decay(q)))
+        assert all(bounds.contain(released) for released, _ in enclosed)
+        assert total_of(enclosed, q, clipped, (lower, upper)) == 1
 
 
 def test_a_step_between_neighbours_costs_exactly_one_factor():

@@ -133,9 +133,9 @@ def test_numbers_beside_a_threshold_are_settled_ahead(name):
             number = gmpy2.mpq(probabilities[likely[0]]) + gmpy2.mpq(2 * above - 1, 2**60)
             tape = NearlyUndecidable(1, *channel, number, 96)
             with mock.patch.object(LookingAhead, "settle", autospec=True, side_effect=real) as spy:
-                found = [0, *sampler.states(tape).tolist()]
+                drawn = [0, *sampler.states(tape).tolist()]
             assert spy.call_count
-            assert abs(found[index + 2] - found[index + 1]) == likely[0] + above
+            assert abs(drawn[index + 2] - drawn[index + 1]) == likely[0] + above
         asked += 1
     assert asked == 2
 

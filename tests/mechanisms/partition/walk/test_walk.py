@@ -21,17 +21,17 @@ def bits(values, low, high):
 def test_the_moves_of_any_partition_give_it_back(private, released):
     old, new = bits(private, -40, 40), bits(released, -40, 40)
     flips = np.array([c for c in old if old[c] != new[c]], dtype=np.int64)
-    found = Blocks.of(FrequencyList.from_counts(private)).flipped(flips)
-    assert found == FrequencyList.from_counts(released)
+    flipped = Blocks.of(FrequencyList.from_counts(private)).flipped(flips)
+    assert flipped == FrequencyList.from_counts(released)
 
 
 @given(st.lists(st.integers(1, 10**12), max_size=5), st.integers(65, 10**7))
 def test_blocks_cover_the_runs(values, long):
     runs = Blocks.of(FrequencyList.from_counts(values))
     blocks = runs.cut(long)
-    for found in (runs, blocks):
-        assert found.lengths[found.bits == 1].sum() == len(values)
-        assert found.lengths[found.bits == 0].sum() == max(values, default=0)
+    for cover in (runs, blocks):
+        assert cover.lengths[cover.bits == 1].sum() == len(values)
+        assert cover.lengths[cover.bits == 0].sum() == max(values, default=0)
     ends, cuts = runs.lengths.cumsum(), blocks.lengths.cumsum()
     assert np.isin(ends, cuts).all()
     for run, end in zip(runs.lengths.tolist(), ends.tolist(), strict=True):
