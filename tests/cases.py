@@ -21,8 +21,8 @@ def refused(call, *cases, error=ValueError, hides=()):
     @pytest.mark.parametrize("case", cases)
     def test(case):
         *arguments, message = case
-        with pytest.raises(error, match=message) as found:
+        with pytest.raises(error, match=message) as raised:
             call(*arguments)
-        assert not any(one in str(found.value) for one in hides)
+        assert not any(text in str(raised.value) for text in hides)
 
     return test

@@ -55,12 +55,12 @@ def failure(capsys):
     def of(code, words, run, *arguments, **options):
         capsys.readouterr()
         try:
-            found = run(*arguments, **options)
+            exit_code = run(*arguments, **options)
         except SystemExit as stop:
-            found = stop.code
+            exit_code = stop.code
         out, err = capsys.readouterr()
         assert out == "" and err.startswith("error: ") and err.count("\n") == 1
-        assert found == code and words in err
+        assert exit_code == code and words in err
         return err
 
     return of

@@ -29,10 +29,10 @@ def flags_over(usual, *flags):
     return [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
 
 
-def instead(flags, *others):
-    """The flags, with others in the place of those of the same names."""
-    names = {flag.partition("=")[0] for flag in others}
-    return [*(flag for flag in flags if flag.partition("=")[0] not in names), *others]
+def instead(flags, *replacements):
+    """The flags, with the replacements in the place of those of the same names."""
+    names = {flag.partition("=")[0] for flag in replacements}
+    return [*(flag for flag in flags if flag.partition("=")[0] not in names), *replacements]
 
 
 def job_flags(directory, *flags):

@@ -41,14 +41,14 @@ def test_no_mechanism_is_accused(tmp_path, capsys, mechanism, max_partitions):
     (tmp_path / "visits.csv").write_text(RECORDS)
     flags = [f"--input={tmp_path}/visits.csv", "--partition_column=page", "--user=ann"]
     flags += [*PROMISES[mechanism], f"--max_partitions_per_user={max_partitions}", "--draws=200"]
-    code, said = run(capsys, mechanism, *flags)
-    assert (code, said.err) == (0, "")
-    assert epsilon(said.out, "certified") <= 1
+    code, output = run(capsys, mechanism, *flags)
+    assert (code, output.err) == (0, "")
+    assert epsilon(output.out, "certified") <= 1
     # Without a choice among ann's pages both distributions are known.
     known = max_partitions == 2 and mechanism in ("frequency_list", "optimal")
-    assert ("not known" not in said.out) == known
+    assert ("not known" not in output.out) == known
     if known:
-        assert 0.1 < epsilon(said.out, "exact") <= 1
+        assert 0.1 < epsilon(output.out, "exact") <= 1
 
 
 @pytest.mark.parametrize("mechanism", PROMISES)
@@ -80,15 +80,15 @@ def test_a_broken_promise_is_seen(tmp_path, monkeypatch, capsys):
         (tmp_path / name).write_text(f"frequency,multiplicity\n{entries}")
     lists = [f"--frequency_list={tmp_path}/a.csv", f"--neighbour={tmp_path}/b.csv"]
     # Without the flag they are no neighbours, and the mechanism is not to blame.
-    code, said = run(capsys, "frequency_list", *lists, "--epsilon=1")
-    assert code == 2 and "are 24 apart in L1, and neighbours at most 1: give" in said.err
+    code, output = run(capsys, "frequency_list", *lists, "--epsilon=1")
+    assert code == 2 and "are 24 apart in L1, and neighbours at most 1: give" in output.err
     forgetful = partition_mechanism(1, 1)
     monkeypatch.setattr(audit, "partition_mechanism", lambda *_: forgetful)
     lists.append("--max_partitions_per_user=24")
-    code, said = run(capsys, "frequency_list", *lists, "--epsilon=1", "--draws=300")
+    code, output = run(capsys, "frequency_list", *lists, "--epsilon=1", "--draws=300")
     assert code == 1
-    assert "two lists, 24 apart in L1" in said.out and "THE PROMISE IS BROKEN" in said.out
-    assert 1 < epsilon(said.out, "certified") < epsilon(said.out, "exact")
+    assert "two lists, 24 apart in L1" in output.out and "THE PROMISE IS BROKEN" in output.out
+    assert 1 < epsilon(output.out, "certified") < epsilon(output.out, "exact")
 
 
 def test_decimals_that_repeat_in_parquet(tmp_path, capsys):
@@ -96,5 +96,5 @@ def test_decimals_that_repeat_in_parquet(tmp_path, capsys):
     users = pa.array([decimal.Decimal("1.50"), decimal.Decimal(2)] * 1_000, pa.decimal128(9, 2))
     pq.write_table(pa.table({"user": users, "page": ["home", "help"] * 1_000}), path)
     flags = [f"--input={path}", "--partition_column=page", "--user=1.50", "--draws=100"]
-    code, said = run(capsys, "laplace", "--epsilon=1", "--delta=0.1", *flags)
-    assert code == 0 and "1000 of 2000 records removed" in said.out.replace(",", "")
+    code, output = run(capsys, "laplace", "--epsilon=1", "--delta=0.1", *flags)
+    assert code == 0 and "1000 of 2000 records removed" in output.out.replace(",", "")

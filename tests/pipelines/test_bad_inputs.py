@@ -92,17 +92,17 @@ UNWRITABLE = ("{tmp}/records.csv", "{tmp}/records.csv/out", "/proc/none", "{tmp}
 
 FAULTS_OF_FLAGS = [
     # Privacy parameters; the last epsilon is 0 as a float.
-    *(flag(f"--epsilon={one}", NUMBER) for one in ("0", "nan", "1e6", "", "1e-400")),
+    *(flag(f"--epsilon={epsilon}", NUMBER) for epsilon in ("0", "nan", "1e6", "", "1e-400")),
     flag("--epsilon=1e-12", "raise epsilon", "release", ALL),
-    *(flag(f"--delta={one}", PROPORTION, "select", ALL) for one in "01"),
-    *(flag(f"{BOUND}{one}", COUNT) for one in ("0", "1.5", "²", "1" + 29 * "0")),
+    *(flag(f"--delta={delta}", PROPORTION, "select", ALL) for delta in "01"),
+    *(flag(f"{BOUND}{bound}", COUNT) for bound in ("0", "1.5", "²", "1" + 29 * "0")),
     flag(f"{BOUND}1" + 17 * "0", "epsilon must be at least", "release", ALL),
     flag("--eta=4,2,1", "X < 2**Y", "release"),
     usage("release", "not allowed with", "--eta=1,1,1", "--epsilon=1"),
     flag("--selection_share=1", PROPORTION, ALL),
     flag("--strategy=magic", "invalid choice: 'magic'", "select", ALL),
     flag("--pre_threshold=0", COUNT, "select"),
-    *(flag(f"--num_buckets={one}", "must be between 1 and") for one in (0, 10**12)),
+    *(flag(f"--num_buckets={number}", "must be between 1 and") for number in (0, 10**12)),
     # The command line.
     any_job("--epsilom=1", "there is no flag --epsilom: "),
     any_job("--frobnicate=1", "there is no flag --frobnicate: see --help"),
@@ -137,7 +137,7 @@ FAULTS_OF_FLAGS = [
     any_job("--input={tmp}/link.csv", "link.csv", FAILURE),
     any_job("--input={tmp}/pipe.csv", "is not a regular file", FAILURE),
     any_job("--input=/dev/zero", "is not a regular file", FAILURE),
-    *(any_job(f"--output={one}", "cannot be written", FAILURE) for one in UNWRITABLE),
+    *(any_job(f"--output={directory}", "cannot be written", FAILURE) for directory in UNWRITABLE),
     any_job("--output=", "output must be a directory"),
     any_job("--output=out*", "output must be a directory"),
     Fault(("--input_format=parquet",), "is not a Parquet file"),

@@ -26,9 +26,9 @@ def test_the_release_the_table_and_the_ledger(tmp_path, capsys, failure):
     assert out.startswith(f"{tmp_path}/out/{DEGREES_FILE}\nabout ")
     assert "* recommended: max_partitions_per_user=3\n" in out
     assert (tmp_path / "kappa.png").read_bytes().startswith(b"\x89PNG")
-    said = statement(tmp_path)
-    assert (said["epsilon"], said["delta"], said["sensitivity"]) == (0.4, 0, 1)
-    assert said["neighbours"] == "add or remove all records of one user"
+    stated = statement(tmp_path)
+    assert (stated["epsilon"], stated["delta"], stated["sensitivity"]) == (0.4, 0, 1)
+    assert stated["neighbours"] == "add or remove all records of one user"
     (line,) = Ledger.open(path).lines()
     assert (line.purpose, str(line.cost.budget.epsilon)) == ("partitions per user", "0.4")
     more = "--epsilon=0.7", f"--ledger={path}", "--overwrite"

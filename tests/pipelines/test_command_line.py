@@ -139,9 +139,9 @@ def test_flags_may_have_dashes_for_underscores():
     parser.add_argument("--user_column")
     parser.add_argument("--no_header", action="store_true")
     given = ["--user-column=a-b", "--no-header", "--not-known=1", "a-b"]
-    flags, others = parser.parse_known_args(given)
+    flags, unknown = parser.parse_known_args(given)
     assert (flags.user_column, flags.no_header) == ("a-b", True)
-    assert others == ["--not-known=1", "a-b"]
+    assert unknown == ["--not-known=1", "a-b"]
 
 
 @pytest.mark.parametrize("flag", ["--user_column", "--user-column"])

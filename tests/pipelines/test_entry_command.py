@@ -28,8 +28,8 @@ def test_help_fits_a_screen_and_the_whole_of_it_has_every_flag(name, capsys):
     assert f"usage: dp-frequency-lists {name}" in first and "None" not in whole
     module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
     actions = module.make_parser()._actions
-    told = [action for action in actions if action.help != argparse.SUPPRESS]
-    assert all(flag in whole for action in told for flag in action.option_strings)
+    documented = [action for action in actions if action.help != argparse.SUPPRESS]
+    assert all(flag in whole for action in documented for flag in action.option_strings)
     assert version == f"dp-frequency-lists {__version__}\n"
     # Every command is also a module to run.
     assert 'if __name__ == "__main__":' in inspect.getsource(module)
@@ -235,17 +235,17 @@ def printed_to(output, *arguments, module="pipelines", **more):
 
 def test_standard_output_that_cannot_be_written(tmp_path, release):
     # A release that was made is not made, and paid for, once more.
-    told = "the release was made, but standard output cannot be written: no space left on device"
-    error = f"error: {told}\n"
-    for name, place, found in (("full", "/dev/full", (1, error)), ("closed", None, (0, ""))):
-        assert printed_to(place, *release(f"--output={tmp_path}/{name}")) == found
+    reason = "the release was made, but standard output cannot be written: no space left on device"
+    error = f"error: {reason}\n"
+    for name, place, expected in (("full", "/dev/full", (1, error)), ("closed", None, (0, ""))):
+        assert printed_to(place, *release(f"--output={tmp_path}/{name}")) == expected
         assert (tmp_path / name / "released_frequencies.csv").exists()
     book = str(tmp_path / "book")
     Ledger.create(book, 1)
     plan, show = ["plan", "--users=10", "--epsilon=4"], ["ledger", "show", book]
-    told = "error: standard output cannot be written: no space left on device\n"
+    message = "error: standard output cannot be written: no space left on device\n"
     for command in (plan, show, ["--help"], ["--version"], ["plan", "--help"]):
-        assert printed_to("/dev/full", *command) == (1, told)
+        assert printed_to("/dev/full", *command) == (1, message)
 
 
 @pytest.mark.slow

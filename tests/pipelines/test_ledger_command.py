@@ -25,10 +25,10 @@ def test_a_ledger_is_made_once_and_spent_by_several_jobs(tmp_path, capsys, failu
     assert release([*counted, f"--output={tmp_path}/counted"]) == 0
     assert Ledger.open(path).remaining() == PrivacyBudget(0)
     for name, lines in (("list", 1), ("names", 2), ("counted", 3)):
-        said = statement(tmp_path, name)
-        assert (said["epsilon"], said["epsilon_exact"]) == (0.333333333333334, "1/3")
-        assert len(said["budget"]["ledger"]) == lines
-    assert said["rate_exact"] == "1/3"
+        stated = statement(tmp_path, name)
+        assert (stated["epsilon"], stated["epsilon_exact"]) == (0.333333333333334, "1/3")
+        assert len(stated["budget"]["ledger"]) == lines
+    assert stated["rate_exact"] == "1/3"
     spent = [(line.state.value, str(line.cost.budget.delta)) for line in Ledger.open(path).lines()]
     assert spent == [("committed", delta) for delta in ("0", "0.000001", "0")]
     capsys.readouterr()

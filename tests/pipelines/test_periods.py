@@ -47,9 +47,9 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, capsys, failu
     lists = [list(FrequencyList.from_csv(file)) for file in files]
     assert lists == [[(1, 1)], [(2, 1)], [(1, 1)], []]
     assert book.remaining().epsilon == 10
-    said = statement(tmp_path, f"out/{days[1]}")
-    assert (said["epsilon"], said["period"]) == (45, days[1])
-    assert said["periods"] == {
+    stated = statement(tmp_path, f"out/{days[1]}")
+    assert (stated["epsilon"], stated["period"]) == (45, days[1])
+    assert stated["periods"] == {
         "of": "day",
         "first": days[0],
         "last": days[-1],
@@ -114,9 +114,9 @@ def test_names_are_those_of_the_calendar():
         ("month", ["2024-12"] * 2 + ["2025-01"] * 2),
         ("hour", [f"{day}T05" for day in days]),
     ):
-        found = periods_of("a.csv", times, period).to_pylist()
-        assert found == names
-        assert set(found) <= set(period_names(period, "2024-12-30..2025-01-02"))
+        periods = periods_of("a.csv", times, period).to_pylist()
+        assert periods == names
+        assert set(periods) <= set(period_names(period, "2024-12-30..2025-01-02"))
     # From the first day up to the last.
     for period, name in (("hour", "0999-12-31T23"), ("week", "0999-12-30"), ("month", "0999-12")):
         assert period_names(period, "0999-12-31..0999-12-31")[-1] == name
@@ -156,10 +156,10 @@ def test_each_period_has_its_names_and_all_have_one_price(tmp_path, capsys):
     texts = [file.read_text() for file in files]
     assert texts == ["page,part\np5,x\np5,y\n", "page,part\np6,x\np6,y\n", "page,part\n"]
     assert book.remaining().epsilon == 10
-    said = statement(tmp_path, "out/2026-01-07")
-    assert (said["epsilon"], said["max_partitions_per_user"]) == (20, 4)
-    assert said["period"] == "2026-01-07"
-    assert said["periods"]["max_partitions_per_user_and_period"] == 2
+    stated = statement(tmp_path, "out/2026-01-07")
+    assert (stated["epsilon"], stated["max_partitions_per_user"]) == (20, 4)
+    assert stated["period"] == "2026-01-07"
+    assert stated["periods"]["max_partitions_per_user_and_period"] == 2
     noisy = [*flags, "--overwrite", "--noisy_counts"]
     assert command(tmp_path, *noisy, job=select_partitions) == SUCCESS
     header, *rows = files[0].read_text().splitlines()

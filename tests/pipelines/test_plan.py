@@ -45,13 +45,14 @@ def test_attributes_share_each_epsilon(capsys):
     assert "One of 8 attributes, if its list is like this one" in text
     assert "\n      2          0.25 " in text and "\n   0.25 " in text and "\n    0.5 " in text
     assert main([*arguments, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [plan["epsilon"] for plan in found["plans"]] == [0.25, 0.5]
-    widths = [plan["entropy"]["high"] - plan["entropy"]["low"] for plan in found["attributes"]]
+    printed = json.loads(capsys.readouterr().out)
+    assert [plan["epsilon"] for plan in printed["plans"]] == [0.25, 0.5]
+    widths = [plan["entropy"]["high"] - plan["entropy"]["low"] for plan in printed["attributes"]]
     # The list itself is within, and more epsilon tells more.
     bits = shannon_entropy(zipf_list(3000))
     assert all(
-        one["entropy"]["low"] <= bits <= one["entropy"]["high"] for one in found["attributes"]
+        attribute["entropy"]["low"] <= bits <= attribute["entropy"]["high"]
+        for attribute in printed["attributes"]
     )
     assert widths[1] < widths[0] < 5
     assert [plan.epsilon for plan in dp.plan([2, 4], users=3000, attributes=8)] == [0.25, 0.5]

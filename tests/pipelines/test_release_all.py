@@ -40,21 +40,23 @@ def statements(tmp_path):
 
 @pytest.mark.parametrize("name", ["gaussian", "renyi_rounds"])
 def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
-    one = ListSpec(IntegerPartitionMechanism(epsilon=0.5, sensitivity=KAPPA))
+    list_spec = ListSpec(IntegerPartitionMechanism(epsilon=0.5, sensitivity=KAPPA))
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
     names = NamesSpec(strategy, already_bounded=True)
     source = RecordFiles(write(tmp_path), "user", ["page"])
-    (released,), found = InProcess(source, SECRET).list_and_names(ListAndNamesSpec(one, names))
+    (released,), tables = InProcess(source, SECRET).list_and_names(
+        ListAndNamesSpec(list_spec, names)
+    )
     # On Beam they are read once, and bounded once where the selection does not bound in rounds.
     pipeline = beam.Pipeline()
-    OnBeam(pipeline, source, SECRET).list_and_names(ListAndNamesSpec(one, names))
+    OnBeam(pipeline, source, SECRET).list_and_names(ListAndNamesSpec(list_spec, names))
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
     assert steps.count("ReadRecords") == steps.count("Bound") == 1
     records = [(user, str(page)) for user, page in RECORDS]
     bounded = reference.bound(records, KAPPA, SECRET.key("bound contributions"))
     counts = FrequencyList.from_counts(reference.count(bounded).values())
-    assert released == release_frequency_list(counts, one.mechanism, SECRET)
-    named = {row for table in found for row in table["partition"].to_pylist()}
+    assert released == release_frequency_list(counts, list_spec.mechanism, SECRET)
+    named = {row for table in tables for row in table["partition"].to_pylist()}
     assert named == selected(bounded, strategy)
 
 
@@ -65,7 +67,7 @@ def test_the_budget_is_split_and_said_so(tmp_path, capsys):
     of_list, of_names = statements(tmp_path)
     assert (of_list["epsilon"], of_list["delta"]) == (0.07, 0)
     assert (of_names["epsilon"], of_names["delta"]) == (0.03, 1e-6)
-    assert {one["max_partitions_per_user_is"] for one in (of_list, of_names)} == {"enforced"}
+    assert {stated["max_partitions_per_user_is"] for stated in (of_list, of_names)} == {"enforced"}
     assert of_list["budget"] == of_names["budget"]
     budget = of_list["budget"]
     assert (budget["epsilon"], budget["delta"]) == ("0.1", "0.000001")

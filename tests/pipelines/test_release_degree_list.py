@@ -35,10 +35,10 @@ def test_self_loops_and_repeats_do_not_count(tmp_path, capsys):
 def test_the_statement_for_nodes(tmp_path, degree, sensitivity):
     flags = ["--privacy_unit=node", "--degree_bound=7", f"--degree={degree}"]
     assert command(tmp_path, *flags) == 0
-    said = statement(tmp_path)
-    assert said["neighbours"] == "add or remove one node with all its edges"
-    assert (said["privacy_unit"], said["degree_bound"]) == ("node", 7)
-    assert (said["degree"], said["sensitivity"]) == (degree, sensitivity)
+    stated = statement(tmp_path)
+    assert stated["neighbours"] == "add or remove one node with all its edges"
+    assert (stated["privacy_unit"], stated["degree_bound"]) == ("node", 7)
+    assert (stated["degree"], stated["sensitivity"]) == (degree, sensitivity)
 
 
 def test_a_shared_ledger_pays_and_the_statement_says_so(tmp_path):
@@ -47,12 +47,13 @@ def test_a_shared_ledger_pays_and_the_statement_says_so(tmp_path):
     assert command(tmp_path, f"--ledger={path}", "--epsilon=0.1") == 0
     (line,) = Ledger.open(path).lines()
     assert (line.state.value, line.purpose) == ("committed", "undirected degrees, edge-private")
-    said = statement(tmp_path)
-    assert said["neighbours"] == said["budget"]["neighbours"]
-    assert said["neighbours"] == "add or remove all records of one edge"
-    assert (said["privacy_unit"], said["degree"], said["sensitivity"]) == ("edge", "undirected", 2)
-    assert "degree_bound" not in said
-    (paid,) = said["budget"]["ledger"]
+    stated = statement(tmp_path)
+    assert stated["neighbours"] == stated["budget"]["neighbours"]
+    assert stated["neighbours"] == "add or remove all records of one edge"
+    assert (stated["privacy_unit"], stated["degree"]) == ("edge", "undirected")
+    assert stated["sensitivity"] == 2
+    assert "degree_bound" not in stated
+    (paid,) = stated["budget"]["ledger"]
     assert (paid["unit"], paid["epsilon"]) == ("edge", "0.1")
 
 

@@ -120,12 +120,12 @@ def test_the_statement_and_the_price_in_base_2(tmp_path):
     ledger = Ledger.create(str(tmp_path / "budget"), 3)
     flags = [f"--frequency_list={tmp_path}/counts.csv", f"--ledger={tmp_path}/budget"]
     assert command(tmp_path, *flags, "--max_partitions_per_user=3", privacy=["--eta=1,1,1"]) == 0
-    said = statement(tmp_path)
+    stated = statement(tmp_path)
     # 3 ln 2 = 2.0794415416798359..., rounded up.
-    assert said["epsilon"] == 2.07944154167984
+    assert stated["epsilon"] == 2.07944154167984
     assert [line.to_json()["epsilon"] for line in ledger.lines()] == ["2.07944154167984"]
-    assert said["base_2"] == {"x": 1, "y": 1, "z": 1}
-    assert said["max_partitions_per_user_is"] == "declared"
+    assert stated["base_2"] == {"x": 1, "y": 1, "z": 1}
+    assert stated["max_partitions_per_user_is"] == "declared"
 
 
 def test_progress_has_no_totals_and_private_counters_say_that_they_are(tmp_path, capfd):

@@ -43,32 +43,32 @@ def test_selected_names_and_the_statement(tmp_path):
     flags = ["--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=0.3", "--epsilon_groups=0.5"]
     assert command(tmp_path, *flags, records=people) == 0
     assert {name for name in lists(tmp_path) if name[0] == "tongue"} == {("tongue", "no")}
-    said = statement(tmp_path)
-    assert (said["epsilon"], said["delta"]) == (1.8, 1e-6)
-    for one, epsilon in zip(said["lists"], ["0.3", "0.25", "0.25"], strict=True):
+    stated = statement(tmp_path)
+    assert (stated["epsilon"], stated["delta"]) == (1.8, 1e-6)
+    for entry, epsilon in zip(stated["lists"], ["0.3", "0.25", "0.25"], strict=True):
         mechanism = FrobeniusMechanism(epsilon)
-        assert (one.pop("mechanism"), one.pop("rate")) == (mechanism.title, mechanism.rate)
-        assert one.pop("epsilon_exact") == one.pop("rate_exact") == epsilon
-    assert said["lists"] == [
+        assert (entry.pop("mechanism"), entry.pop("rate")) == (mechanism.title, mechanism.rate)
+        assert entry.pop("epsilon_exact") == entry.pop("rate_exact") == epsilon
+    assert stated["lists"] == [
         {"of": "all users", "epsilon": 0.3},
         {"of": "groups", "attribute": "sex", "epsilon": 0.25, "groups": ["f", "m"]},
         {"of": "groups", "attribute": "tongue", "epsilon": 0.25, "groups": "selected"},
     ]
-    assert said["selection_of_groups"] == {
+    assert stated["selection_of_groups"] == {
         "strategy": "optimal",
         "epsilon": 1,
         "epsilon_exact": "1",
         "delta": 1e-6,
         "delta_exact": "0.000001",
     }
-    assert "zanzibari" not in json.dumps(said)
-    assert {line["purpose"]: line["epsilon"] for line in said["budget"]["ledger"]} == {
+    assert "zanzibari" not in json.dumps(stated)
+    assert {line["purpose"]: line["epsilon"] for line in stated["budget"]["ledger"]} == {
         "list of all users": "0.3",
         "lists of groups by sex": "0.25",
         "lists of groups by tongue": "0.25",
         "names of groups": "1",
     }
-    assert [float(line["loss_range"]) for line in said["budget"]["ledger"]] == [0.6, 0.5, 0.5, 2]
+    assert [float(line["loss_range"]) for line in stated["budget"]["ledger"]] == [0.6, 0.5, 0.5, 2]
 
 
 def test_warnings_come_before_anything_is_read(tmp_path, capsys):

@@ -117,8 +117,9 @@ def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enfo
     assert isinstance(facts, CoordinateIntervals if released.coordinates else WalkIntervals)
     number = facts.number_of_partitions()
     assert number.low < number.value < number.high
-    for one in (number, facts.total(), facts.frequency_at(10)):
-        assert f'<td class="number">{one.value:,}\n{one.low:,} to {one.high:,}</td>' in page
+    for estimate in (number, facts.total(), facts.frequency_at(10)):
+        shown = f"{estimate.value:,}\n{estimate.low:,} to {estimate.high:,}"
+        assert f'<td class="number">{shown}</td>' in page
     for bits in (facts.success_rate_bits(10), facts.alpha_guesswork_bits("0.5")):
         assert f'<td class="number">{bits.value:.2f}\n' in page
     assert ("By the model" in page) == (released.coordinates is not None)
@@ -205,9 +206,9 @@ def test_a_page_of_names_without_counts(tmp_path, capsys):
     # A publisher pastes these words, and shows these lines: all of the cost is in both.
     all_of_it = "the number of users of other partitions costs epsilon = 10 more, 20 in all"
     assert all_of_it in page
-    others = json.loads((names / "privacy.json").read_text())["users_of_other_partitions"]
+    other_users = json.loads((names / "privacy.json").read_text())["users_of_other_partitions"]
     # The ends that noise of rate 10 leaves with less than 2.5%: P[X >= 1] = q / (1 + q) is less.
-    assert f"between {others} and {others} (95% confidence)" in page
+    assert f"between {other_users} and {other_users} (95% confidence)" in page
     both = "epsilon 10 and delta 1e-06 for the names, and epsilon 10 for users of other partitions"
     assert both in page and both in repr(load(names))
     assert "at most 1 partition in each round" in page
@@ -240,16 +241,16 @@ def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
     lists = parse_lists((groups / "released_lists.csv").read_bytes(), LISTS_HEADER)
     assert len(lists) == 4
     # That of all users is drawn by the geometric mechanism, the others are decoded.
-    found = load(groups)
-    kinds = {type(one.intervals) for one in found.values()}
+    loaded = load(groups)
+    kinds = {type(release.intervals) for release in loaded.values()}
     assert kinds == {WalkIntervals, CoordinateIntervals}
     for (attribute, group), released in lists.items():
         label = f"{attribute}: {group}" if attribute else "all users"
         sizes, _, part = page.partition("<h2>How hard to guess</h2>")
         row = sizes[sizes.index(f"<td>{label}</td>") :].partition("</tr>")[0]
-        answers = found[attribute, group]
-        for one in (answers.total(), answers.number_of_partitions()):
-            assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in row
+        answers = loaded[attribute, group]
+        for estimate in (answers.total(), answers.number_of_partitions()):
+            assert f">{estimate.value:,}\n{estimate.low:,} to {estimate.high:,}<" in row
         row = part[part.index(f"<td>{label}</td>") :].partition("</tr>")[0]
         cells = re.findall(r">([\d.]+)\n([\d.]+) (?:to ([\d.]+)|or more)<", row)
         expected = [
@@ -283,7 +284,9 @@ def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups
         assert "contributions" in text
     shares = re.findall(r">([\d.]+)%\n", page)
     lists = parse_lists((groups / "released_lists.csv").read_bytes(), LISTS_HEADER)
-    expected = [100 * guessing_metrics.success_rate(one, 10) for one in lists.values()]
+    expected = [
+        100 * guessing_metrics.success_rate(frequencies, 10) for frequencies in lists.values()
+    ]
     assert list(map(float, shares)) == pytest.approx(expected, abs=5)
 
 
@@ -302,12 +305,12 @@ def test_a_page_of_days_has_the_numbers_of_their_series(days, capsys, failure):
     assert capsys.readouterr().out == f"{days}/{REPORT_FILE}\n"
     page = (days / REPORT_FILE).read_text()
     assert "frequency lists of each day of the log &amp; more, of at most 2 urls of each" in page
-    found = load(days)
-    assert [*found] == [f"2026-01-{day:02}" for day in range(5, 12)]
+    loaded = load(days)
+    assert [*loaded] == [f"2026-01-{day:02}" for day in range(5, 12)]
     for number in ("partitions", "total"):
-        series = found.series(number)
-        for one in (*series.estimates, *series.changes):
-            assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in page
+        series = loaded.series(number)
+        for estimate in (*series.estimates, *series.changes):
+            assert f">{estimate.value:,}\n{estimate.low:,} to {estimate.high:,}<" in page
     assert "all lists together cost epsilon = 4" in words_of(page)
     assert "with epsilon = 4" in words_of(page)
     assert "Cost epsilon 4 for all days together, 2 for each" in words_of(page)
@@ -323,10 +326,10 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
     assert capsys.readouterr().out == f"{second}/{COMPARISON_FILE}\n"
     page = (second / COMPARISON_FILE).read_text()
     assert "<h1>Two days</h1>" in page and "Differentially private frequency lists" in page
-    found = compare(load(first), load(second))
-    for question, one in zip(found.questions, found.differences, strict=True):
+    comparison = compare(load(first), load(second))
+    for question, difference in zip(comparison.questions, comparison.differences, strict=True):
         if "share" not in question:
-            assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in page
+            assert f">{difference.value:,}\n{difference.low:,} to {difference.high:,}<" in page
     text = words_of(page)
     assert text.count("is of at most 2 urls of each user in each of at most 2 days, chosen") == 2
     # Records were dropped, so that nothing is said of true numbers.
@@ -348,22 +351,22 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
 def test_show_page_and_python_say_the_same_numbers(days, capsys):
     day = days / "2026-01-06"
     assert main([str(day), "--about=page", "--users=accounts"]) == 0
-    text, found = words_of((day / REPORT_FILE).read_text()), load(day)
+    text, loaded = words_of((day / REPORT_FILE).read_text()), load(day)
     capsys.readouterr()
     assert show([str(day)]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith(f"{found!r}\n\n") and shown.endswith(f"\n\n{found.privacy}\n")
+    assert shown.startswith(f"{loaded!r}\n\n") and shown.endswith(f"\n\n{loaded.privacy}\n")
     shown = " ".join(shown.split())
-    numbers = found.numbers()
+    numbers = loaded.numbers()
     assert {"partitions", "partitions with at least 10", "users at rank 1"} <= numbers.keys()
-    for name, one in numbers.items():
-        assert f"{name} {one}" in shown
-        said = name.replace("partitions", "pages").replace("users", "accounts")
-        said = said[0].upper() + said[1:]
-        interval = f"{one.value:,} {one.low:,} to {one.high:,}"
-        assert (said if "share" in name else f"{said} {interval}") in text
-    for rank, one in enumerate(found.top(min(10, found.released.distinct)), 1):
-        assert f" {rank} {one.value:,} {one.low:,} to {one.high:,} " in text
+    for name, estimate in numbers.items():
+        assert f"{name} {estimate}" in shown
+        label = name.replace("partitions", "pages").replace("users", "accounts")
+        label = label[0].upper() + label[1:]
+        interval = f"{estimate.value:,} {estimate.low:,} to {estimate.high:,}"
+        assert (label if "share" in name else f"{label} {interval}") in text
+    for rank, estimate in enumerate(loaded.top(min(10, loaded.released.distinct)), 1):
+        assert f" {rank} {estimate.value:,} {estimate.low:,} to {estimate.high:,} " in text
     # The publisher's words, but for the guarantee.
     assert "partition" not in text.partition("Privacy statement")[0]
 
@@ -394,16 +397,16 @@ def test_the_pages_read_well_in_a_browser(directory, degrees, groups, days, both
     ).stdout
     views = json.loads(html.unescape(re.search("<title>(.*?)</title>", seen, re.DOTALL)[1]))
     assert len(views) == len(frames)
-    assert {(pathlib.Path(found["page"]).stem, found["width"]) for found in views} == {
+    assert {(pathlib.Path(view["page"]).stem, view["width"]) for view in views} == {
         (name, width) for name in pages for width in WIDTHS
     }
-    for found in views:
-        width = found["width"]
-        assert found["scroll"] <= width and found["outside"] == 0 and found["overlaps"] == 0, found
-        assert found["smallest"] >= 14 and found["external"] == 0, found
-        assert len(found["sizes"]) == (2 if found["page"].endswith("list.html") else 1)
+    for view in views:
+        width = view["width"]
+        assert view["scroll"] <= width and view["outside"] == 0 and view["overlaps"] == 0, view
+        assert view["smallest"] >= 14 and view["external"] == 0, view
+        assert len(view["sizes"]) == (2 if view["page"].endswith("list.html") else 1)
         # Pictures are drawn finer than they are shown, and fill a phone's width.
-        assert all(natural >= shown > 0.85 * min(width, 640) for natural, shown in found["sizes"])
+        assert all(natural >= shown > 0.85 * min(width, 640) for natural, shown in view["sizes"])
 
 
 @pytest.mark.parametrize("epsilon", ["1/3", "1/7", "2/21", "0.3", "1.1", "22/7"])
@@ -412,6 +415,6 @@ def test_the_pages_read_well_in_a_browser(directory, degrees, groups, days, both
 def test_a_statement_names_its_mechanism_exactly(make, epsilon, max_partitions):
     """A seventh of a week's epsilon, say, is no decimal."""
     mechanism = make(Fraction(epsilon), max_partitions)
-    said = json.loads(json.dumps(ListSpec(mechanism).statement(None)))
-    assert Fraction(said["epsilon_exact"]) == Fraction(epsilon)
-    assert Fraction(said["rate_exact"]) == mechanism.decay.rate
+    stated = json.loads(json.dumps(ListSpec(mechanism).statement(None)))
+    assert Fraction(stated["epsilon_exact"]) == Fraction(epsilon)
+    assert Fraction(stated["rate_exact"]) == mechanism.decay.rate

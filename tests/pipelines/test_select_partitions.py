@@ -66,13 +66,13 @@ def test_noisy_counts_and_users_of_other_partitions_for_a_part_of_epsilon(tmp_pa
     assert [name for name, *_ in rows] == ["home", "about"]
     assert all(abs(int(rows[i][1]) - n) < 20 for i, n in ((0, 500), (1, 300)))
     assert all(int(low) <= int(noisy) <= int(high) for _, noisy, low, high in rows)
-    said = statement(tmp_path)
-    assert said["noisy_counts"] is True and said["count_intervals"]["confidence"] == 0.95
-    assert said["noisy_counts_are_of"].endswith("partitions, chosen at random")
+    stated = statement(tmp_path)
+    assert stated["noisy_counts"] is True and stated["count_intervals"]["confidence"] == 0.95
+    assert stated["noisy_counts_are_of"].endswith("partitions, chosen at random")
     # Noise at epsilon 30, which is 0 but for one run in 10**12; so are names of one user.
-    assert said["users_of_other_partitions"] == 7
-    assert (said["epsilon"], said["other_partitions"]["epsilon"]) == (10, 30)
-    spent = [(line["purpose"], line["epsilon"]) for line in said["budget"]["ledger"]]
+    assert stated["users_of_other_partitions"] == 7
+    assert (stated["epsilon"], stated["other_partitions"]["epsilon"]) == (10, 30)
+    spent = [(line["purpose"], line["epsilon"]) for line in stated["budget"]["ledger"]]
     assert spent == [("names of partitions", "10"), ("users of other partitions", "30")]
 
 
@@ -127,14 +127,14 @@ def test_the_statement_says_this_and_no_more(tmp_path):
 
 def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
     assert command(tmp_path, "--neighbours=replace") == 0
-    found = statement(tmp_path)
-    assert found["strategy"] == "measured"
-    assert found["look_epsilon"] in [found["epsilon"] / (8 << i) for i in range(6)]
-    chosen = found["choice"]["chosen"]
-    assert chosen["partitions_per_user"] == found["plan"]["partitions"] <= 3
-    assert chosen == found["choice"]["compared"][0]
-    assert found["neighbours"] == "replace all records of one user by another's"
-    assert found["max_partitions_per_user_is"] == "enforced in each round"
+    stated = statement(tmp_path)
+    assert stated["strategy"] == "measured"
+    assert stated["look_epsilon"] in [stated["epsilon"] / (8 << i) for i in range(6)]
+    chosen = stated["choice"]["chosen"]
+    assert chosen["partitions_per_user"] == stated["plan"]["partitions"] <= 3
+    assert chosen == stated["choice"]["compared"][0]
+    assert stated["neighbours"] == "replace all records of one user by another's"
+    assert stated["max_partitions_per_user_is"] == "enforced in each round"
 
 
 def test_kappa_is_chosen_where_it_is_not_declared(tmp_path, failure):
@@ -146,9 +146,9 @@ def test_kappa_is_chosen_where_it_is_not_declared(tmp_path, failure):
         return [flag for flag in every if "max_partitions" not in flag]
 
     assert main(flags("--noisy_counts")) == 0
-    found = statement(tmp_path)
-    assert found["max_partitions_per_user"] == found["plan"]["partitions"] < 256
-    assert found["max_partitions_per_user_is"].startswith("chosen by the look")
+    stated = statement(tmp_path)
+    assert stated["max_partitions_per_user"] == stated["plan"]["partitions"] < 256
+    assert stated["max_partitions_per_user_is"].startswith("chosen by the look")
     assert [name for name, *_ in released(tmp_path)[1:]] == ["home", "about"]
     failure(2, "max_partitions_per_user", main, flags("--strategy=optimal", "--overwrite"))
 
@@ -185,9 +185,9 @@ def test_public_partitions_of_several_columns(tmp_path):
     assert command(tmp_path, *flags, records=records) == 0
     # At epsilon = 20 / 3 noise exceeds 2 with a probability of e**-20.
     assert released(tmp_path) == [["country", "device"], ["no", "tv"]]
-    found = statement(tmp_path)
-    assert found["strategy"] == "truncated_geometric"
-    assert (found["public_partitions"], found["public_threshold"]) == (2, 2)
+    stated = statement(tmp_path)
+    assert stated["strategy"] == "truncated_geometric"
+    assert (stated["public_partitions"], stated["public_threshold"]) == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,11 @@ def released(job, tmp_path, capsys, monkeypatch):
 def test_jobs_say_as_json_what_they_did(job, released, capsys):
     job = [*job, "--json"]
     assert main([*job, "--overwrite"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["files"] and all(map(os.path.exists, told["files"]))
-    if "privacy" in told:
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["files"] and all(map(os.path.exists, printed["files"]))
+    if "privacy" in printed:
         stated = [json.loads(path.read_text()) for path in sorted(released.rglob("privacy.json"))]
-        assert told["privacy"] == stated
+        assert printed["privacy"] == stated
         assert main([*job, "--if_exists=skip"]) == 0
         assert "skipped" in json.loads(capsys.readouterr().out)
     assert main([*job, "--dry_run", "--overwrite"]) == 0
@@ -63,21 +63,21 @@ def no_constant(name):
 
 def test_json_says_what_show_prints(released, capsys):
     assert main(["show", "--json", str(released)]) == 0
-    told = json.loads(capsys.readouterr().out, parse_constant=no_constant)
+    printed = json.loads(capsys.readouterr().out, parse_constant=no_constant)
     assert main(["show", str(released)]) == 0
     text = capsys.readouterr().out
-    for one in told if isinstance(told, list) else [told]:
-        loaded = dp.load(one["directory"])
+    for entry in printed if isinstance(printed, list) else [printed]:
+        loaded = dp.load(entry["directory"])
         if "frequency_list" in os.listdir(released):
             # With names beside it, a list has as many partitions as were named.
             both = dp.load(str(released))
             loaded = both.names if isinstance(loaded, dp.NamesRelease) else both.frequency_list
-        assert one["statement"] == json.loads(json.dumps(loaded.statement))
-        assert one["privacy"] == loaded.privacy and one["privacy"] in text
-        assert one["table"] == loaded.to_arrow().to_pylist()
+        assert entry["statement"] == json.loads(json.dumps(loaded.statement))
+        assert entry["privacy"] == loaded.privacy and entry["privacy"] in text
+        assert entry["table"] == loaded.to_arrow().to_pylist()
         if isinstance(loaded, dp.ListRelease):
             total = loaded.total()
-            numbers = one["numbers"]["total"]
+            numbers = entry["numbers"]["total"]
             assert (numbers["value"], numbers["low"]) == (total.value, total.low)
             assert numbers["high"] in (total.high, None)
 

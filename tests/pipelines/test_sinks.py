@@ -77,16 +77,16 @@ def test_json_for_programs(tmp_path, capsys):
         assert main([*arguments, "--json"]) == SUCCESS
         return json.loads(capsys.readouterr().out)
 
-    found = printed("ledger", "show", book)
-    assert found["left"] == {"epsilon": "0.75", "delta": "0"}
-    assert [line["state"] for line in found["reservations"]] == ["committed"]
-    found = printed("evaluate", f"--original={counts}", f"--released={counts}")
-    assert found["partitions"] == [6, 6] and found["dist"] == 0
-    found = printed("plan", "--users=1000", "--epsilon=1,2", "--delta=1e-6")
-    assert [one["epsilon"] for one in found["plans"]] == [1, 2]
+    answer = printed("ledger", "show", book)
+    assert answer["left"] == {"epsilon": "0.75", "delta": "0"}
+    assert [line["state"] for line in answer["reservations"]] == ["committed"]
+    answer = printed("evaluate", f"--original={counts}", f"--released={counts}")
+    assert answer["partitions"] == [6, 6] and answer["dist"] == 0
+    answer = printed("plan", "--users=1000", "--epsilon=1,2", "--delta=1e-6")
+    assert [plan["epsilon"] for plan in answer["plans"]] == [1, 2]
     same = [f"--frequency_list={counts}", f"--neighbour={counts}", "--epsilon=2", "--draws=10"]
-    found = printed("audit", "--mechanism=frequency_list", *same)
-    assert found["certified"] == 0 and found["broken"] is False
+    answer = printed("audit", "--mechanism=frequency_list", *same)
+    assert answer["certified"] == 0 and answer["broken"] is False
 
 
 class Terminal(io.StringIO):

@@ -123,8 +123,8 @@ def test_a_disk_that_is_full_for_the_ledger(tmp_path, path, monkeypatch, capsys,
     else:
         monkeypatch.setattr(ledger_file, "write", full)
     assert main(flags(tmp_path, path)) == 1
-    told = "the release was made, but " if released else "the ledger cannot be written: no space"
-    assert capsys.readouterr().err.startswith(f"error: {told}")
+    message = "the release was made, but " if released else "the ledger cannot be written: no space"
+    assert capsys.readouterr().err.startswith(f"error: {message}")
     monkeypatch.undo()
     out = tmp_path / "out"
     assert out.exists() == (out / "released_frequencies.csv").exists() == released
@@ -195,12 +195,12 @@ def test_ctrl_c_costs_nothing_before_anything_is_written(
 ):
     job = flags(tmp_path, path) + engine
     stopped = stopped_job(tmp_path, "publish", when, sent, job)
-    told = {
+    outcome = {
         "before": "no release was written, and nothing was spent",
         "after": "the output directory tells whether a release was written; what the job reserved "
         "stays spent",
     }
-    assert stopped == (code, f"error: {word}: {told[when]}\n")
+    assert stopped == (code, f"error: {word}: {outcome[when]}\n")
     assert states(path) == ["failed" if when == "before" else "reserved"]
 
 
@@ -393,8 +393,8 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys, failure):
     assert "nothing was spent" in capsys.readouterr().out
     (line,) = Ledger.open(path).lines()
     assert line.state.value == "committed"
-    told = "release_frequency_list", str(tmp_path / "out"), "first try", "november"
-    assert line.origin == Origin(*told)
+    origin = "release_frequency_list", str(tmp_path / "out"), "first try", "november"
+    assert line.origin == Origin(*origin)
     failure(2, "--job_id must not be empty", main, instead(job, "--job_id="))
     # Its name is no other's.
     for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):

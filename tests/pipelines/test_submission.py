@@ -202,16 +202,18 @@ def test_a_job_with_workers_of_other_machines_is_begun_when_it_is_asked_to_run(
 @pytest.mark.parametrize("step", ["when_prepared", "when_run", "when_waiting"])
 def test_an_interrupt_cancels_the_job(tmp_path, engine, job, failure, sent, code, word, step):
     setattr(engine, step, interrupted_by(sent))
-    said = f"{word}, and the job server has cancelled the job; look whether the engine has: no "
-    said += "release was written, and nothing was spent\n"
-    failure(code, said, main, [*job, LOOPBACK])
+    message = f"{word}, and the job server has cancelled the job; look whether the engine has: no "
+    message += "release was written, and nothing was spent\n"
+    failure(code, message, main, [*job, LOOPBACK])
     assert engine.cancels == 1 and row(tmp_path) == ("failed", False)
 
 
 def test_an_interrupt_of_a_job_that_may_have_written(tmp_path, engine, job, failure):
     engine.when_waiting = interrupted_by(signal.SIGTERM)
-    said = ": the output directory tells whether a release was written; what the job reserved stays"
-    failure(143, said, main, [*job, DOCKER])
+    message = (
+        ": the output directory tells whether a release was written; what the job reserved stays"
+    )
+    failure(143, message, main, [*job, DOCKER])
     assert engine.cancels == 1 and row(tmp_path) == ("reserved", True)
 
 

@@ -66,11 +66,11 @@ def test_bounds_are_told_apart_by_their_repr_on_every_machine():
     bounds = PartitionBounds.around(REFERENCE, 2)
     again = FrequencyList(REFERENCE.frequencies, REFERENCE.multiplicities)
     assert repr(bounds) == repr(PartitionBounds.around(again, 2))
-    others = [
+    variants = [
         PartitionBounds.around(REFERENCE, 3),
         PartitionBounds(bounds.lower, bounds.upper),
         PartitionBounds(bounds.lower, bounds.upper, beyond=1),
         PartitionBounds(bounds.lower, bounds.upper, unbounded_ranks=1, beyond=2),
         PartitionBounds(upper=bounds.upper, beyond=2),
     ]
-    assert len({repr(other) for other in [bounds, *others]}) == 6
+    assert len({repr(other) for other in [bounds, *variants]}) == 6

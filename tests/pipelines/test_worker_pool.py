@@ -191,7 +191,7 @@ def test_ports_of_local_workers_are_reached_from_this_machine_alone(loud, monkey
     log = local_job_service.grpc.server(futures.ThreadPoolExecutor())
     ports.append(log.add_insecure_port("[::]:0"))
     log.start()
-    found = [[listens(f"{host}:{port}") for host in ("localhost", "127.0.0.2")] for port in ports]
+    reached = [[listens(f"{host}:{port}") for host in ("localhost", "127.0.0.2")] for port in ports]
     server.close()
     log.stop(None)
-    assert found == [[True, False]] * 5
+    assert reached == [[True, False]] * 5
