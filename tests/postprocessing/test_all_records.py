@@ -78,10 +78,12 @@ def test_thinning_by_enumeration_is_undone():
     ways = itertools.product(*[(user, (user + 1) % number) for user in range(number)])
     bounded = [FrequencyList.from_counts(list(Counter(way).values())) for way in ways]
     survey = survey_of(np.full(number, 2))
-    kept = np.mean([one.distinct for one in bounded])
-    found = [estimate_all_records(one, 1, survey) for one in bounded]
-    assert abs(np.mean([one.distinct for one in found]) - number) < number - kept
-    assert np.mean([one.total for one in found]) == pytest.approx(2 * number, rel=0.25)
+    kept = np.mean([frequencies.distinct for frequencies in bounded])
+    estimates = [estimate_all_records(frequencies, 1, survey) for frequencies in bounded]
+    assert abs(np.mean([estimate.distinct for estimate in estimates]) - number) < number - kept
+    assert np.mean([estimate.total for estimate in estimates]) == pytest.approx(
+        2 * number, rel=0.25
+    )
 
 
 def test_nothing_changes_where_nothing_is_dropped():

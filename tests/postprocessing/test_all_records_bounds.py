@@ -86,12 +86,12 @@ def test_bounds_hold_for_all_small_data_sets():
                 Exact(bounded), exact_degrees(degrees), kappa, largest_degree=largest
             )
             for question in truths[0]:
-                found = ask(bounds, question)
+                interval = ask(bounds, question)
                 values = [answers[question] for answers in truths]
-                assert found.low <= min(values) and max(values) <= found.high, question
+                assert interval.low <= min(values) and max(values) <= interval.high, question
                 if largest:
-                    attained[question[0]] += found.high - max(values) < 1e-6
-                    attained[question[0], "low"] += min(values) - found.low < 1e-6
+                    attained[question[0]] += interval.high - max(values) < 1e-6
+                    attained[question[0], "low"] += min(values) - interval.low < 1e-6
     # Bounds are not loose: each kind is attained in some cases, from above and from below.
     assert all(
         attained[name] and attained[name, "low"]
@@ -184,8 +184,10 @@ def test_intervals_hold_over_the_noise_of_all_releases(make, largest, counted):
             else None,
         )
         for question in QUESTIONS:
-            found = ask(bounds, question, confidence)
-            failures[question] += not found.low <= true_answer(question, everything) <= found.high
+            interval = ask(bounds, question, confidence)
+            failures[question] += (
+                not interval.low <= true_answer(question, everything) <= interval.high
+            )
     limit = stats.binom.isf(1e-6, runs, 1 - confidence)
     assert max(failures.values()) <= limit, failures
 

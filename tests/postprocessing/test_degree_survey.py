@@ -45,9 +45,9 @@ def test_the_interval_of_the_kept_share_holds():
     degrees = lognormal_degrees(8_000)
     held, widths = 0, []
     for seed in range(20):
-        found = surveyed(degrees, 0.3, seed).kept_share(16, confidence=0.9)
-        held += found.low <= true_share(degrees, 16) <= found.high
-        widths.append(found.high - found.low)
+        share = surveyed(degrees, 0.3, seed).kept_share(16, confidence=0.9)
+        held += share.low <= true_share(degrees, 16) <= share.high
+        widths.append(share.high - share.low)
     assert held >= 14
     assert np.median(widths) < 0.3
 
@@ -78,8 +78,8 @@ def test_heavy_users_far_from_all_others_are_found():
     """50 users of 1,000 partitions hold more than half of all pairs, and have a cell alone."""
     degrees = np.append(np.random.default_rng(0).geometric(0.5, 20_000), np.full(50, 1_000))
     for seed in range(5):
-        found = surveyed(degrees, 1, seed)
-        assert found.kept_share(100).value == pytest.approx(true_share(degrees, 100), rel=0.25)
+        survey = surveyed(degrees, 1, seed)
+        assert survey.kept_share(100).value == pytest.approx(true_share(degrees, 100), rel=0.25)
 
 
 @pytest.mark.parametrize("cell", [-1, -4])
@@ -101,8 +101,8 @@ def test_noise_in_an_empty_cell_is_not_taken_for_most_pairs(epsilon, cell):
 def test_users_who_are_no_noise_are_believed_though_they_have_most_pairs():
     degrees = np.append(lognormal_degrees(8_000), np.full(60, 9_000))
     for seed in range(3):
-        found = surveyed(degrees, 0.5, seed).pairs().value
-        assert found == pytest.approx(degrees.sum(), rel=0.3)
+        pairs = surveyed(degrees, 0.5, seed).pairs().value
+        assert pairs == pytest.approx(degrees.sum(), rel=0.3)
 
 
 def test_a_last_cell_with_users_has_no_upper_end():
@@ -156,6 +156,6 @@ def test_the_interval_holds_where_the_tail_is_heavy():
     for seed in range(24):
         uniform = np.random.default_rng(seed).random(5_000)
         degrees = np.minimum(uniform ** (-1 / 0.8), 9_000).astype(int)
-        found = surveyed(degrees, "0.05", seed).kept_share(256)
-        held += found.low <= true_share(degrees, 256) <= found.high
+        share = surveyed(degrees, "0.05", seed).kept_share(256)
+        held += share.low <= true_share(degrees, 256) <= share.high
     assert held >= 18

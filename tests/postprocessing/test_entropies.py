@@ -52,49 +52,55 @@ def truths(private):
 
 def test_entropies_are_those_of_scipy():
     counts = [50, 7, 7, 3, 1, 1, 1]
-    one, p = FrequencyList.from_counts(counts), np.array(counts) / sum(counts)
+    private, p = FrequencyList.from_counts(counts), np.array(counts) / sum(counts)
     bits = scipy.stats.entropy(p, base=2)
-    assert entropies.shannon_entropy(one) == pytest.approx(bits, abs=1e-12)
-    assert entropies.normalized_entropy(one) == pytest.approx(bits / math.log2(70), abs=1e-12)
-    assert entropies.collision_probability(one) == pytest.approx(p @ p, abs=1e-12)
-    assert entropies.tsallis_entropy(one) == pytest.approx(1 - p @ p, abs=1e-12)
-    assert [entropies.users_in_small_partitions(one, n) for n in (1, 2, 4, 8, 51)] == [
+    assert entropies.shannon_entropy(private) == pytest.approx(bits, abs=1e-12)
+    assert entropies.normalized_entropy(private) == pytest.approx(bits / math.log2(70), abs=1e-12)
+    assert entropies.collision_probability(private) == pytest.approx(p @ p, abs=1e-12)
+    assert entropies.tsallis_entropy(private) == pytest.approx(1 - p @ p, abs=1e-12)
+    assert [entropies.users_in_small_partitions(private, n) for n in (1, 2, 4, 8, 51)] == [
         sum(count for count in counts if count < n) for n in (1, 2, 4, 8, 51)
     ]
     assert entropies.normalized_entropy(FrequencyList([1], [1])) == 0
     with pytest.raises(ValueError, match="frequency_list is empty"):
         entropies.shannon_entropy(FrequencyList())
     with pytest.raises(ValueError, match="fewer_than must be a positive integer"):
-        entropies.users_in_small_partitions(one, 0)
+        entropies.users_in_small_partitions(private, 0)
 
 
 @pytest.mark.parametrize("slack", [0, 0.04, 0.2])
 def test_no_list_within_bounds_on_its_success_rates_is_outside(slack):
     """All lists of at most 11 users, with bounds at some ranks around one of them."""
-    lists = [FrequencyList.from_counts(one) for one in enumeration.partitions_of_at_most(11) if one]
+    lists = [
+        FrequencyList.from_counts(counts)
+        for counts in enumeration.partitions_of_at_most(11)
+        if counts
+    ]
     ranks = np.array([0, 1, 3, 4, 9, 12])
-    rates = [np.array([0, *(success_rate(one, int(k)) for k in ranks[1:])]) for one in lists]
+    rates = [
+        np.array([0, *(success_rate(private, int(k)) for k in ranks[1:])]) for private in lists
+    ]
     inside = 0
     for middle in rates[::9]:
         low, high = np.maximum(middle - slack, 0), np.minimum(middle + slack, 1)
         corners = RateCurve(ranks, low, high).corners
         bits = entropies.entropy_bounds(*corners)
         same = entropies.collision_bounds(*corners)
-        for one, rate in zip(lists, rates, strict=True):
+        for private, rate in zip(lists, rates, strict=True):
             if (low - 1e-12 <= rate).all() and (rate <= high + 1e-12).all():
                 inside += 1
-                assert bits[0] <= entropies.shannon_entropy(one) <= bits[1]
-                assert same[0] <= entropies.collision_probability(one) <= same[1]
+                assert bits[0] <= entropies.shannon_entropy(private) <= bits[1]
+                assert same[0] <= entropies.collision_probability(private) <= same[1]
     assert inside >= len(rates[::9])
 
 
 def test_bounds_without_slack_at_all_ranks_are_the_entropy():
     for counts in ([9, 4, 4, 2, 1], [5], [1] * 8):
-        one = FrequencyList.from_counts(counts)
+        private = FrequencyList.from_counts(counts)
         ranks = np.arange(len(counts) + 1)
         rates = np.append(0, np.cumsum(counts) / sum(counts))
         corners = RateCurve(ranks, rates, rates).corners
-        bits, same = entropies.shannon_entropy(one), entropies.collision_probability(one)
+        bits, same = entropies.shannon_entropy(private), entropies.collision_probability(private)
         assert entropies.entropy_bounds(*corners) == pytest.approx((bits, bits), abs=1e-7)
         assert entropies.collision_bounds(*corners) == pytest.approx((same, same), abs=1e-7)
 
@@ -108,10 +114,12 @@ def test_every_interval_holds_as_often_as_it_says(private, rate, draws):
     for seed in range(draws):
         facts = noisy(private, rate, seed)
         for (name, *arguments), truth in truths(private).items():
-            one = (
+            interval = (
                 getattr(facts, name)(*arguments) if len(private) or name != "min_entropy" else None
             )
-            misses[(name, *arguments)] += one is not None and not one.low <= truth <= one.high
+            misses[(name, *arguments)] += (
+                interval is not None and not interval.low <= truth <= interval.high
+            )
     assert max(misses.values()) <= (5 if draws == 15 else 4), misses
 
 
@@ -121,8 +129,8 @@ def test_small_partitions_are_as_certain_as_they_say():
     truth = entropies.users_in_small_partitions(private, limit)
     held = 0
     for seed in range(60):
-        one = noisy(private, 0.3, seed).users_in_small_partitions(limit, 0.8)
-        held += one.low <= truth <= one.high
+        interval = noisy(private, 0.3, seed).users_in_small_partitions(limit, 0.8)
+        held += interval.low <= truth <= interval.high
     assert held >= 32
 
 
@@ -136,8 +144,8 @@ def test_intervals_of_the_geometric_mechanism_hold(private):
         for (name, *arguments), truth in truths(private).items():
             if name == "min_entropy" and not (len(private) and len(facts.released)):
                 continue
-            one = getattr(facts, name)(*arguments)
-            misses[(name, *arguments)] += not one.low <= truth <= one.high
+            interval = getattr(facts, name)(*arguments)
+            misses[(name, *arguments)] += not interval.low <= truth <= interval.high
     assert max(misses.values()) <= 4, misses
 
 
@@ -159,8 +167,8 @@ def test_no_list_near_a_release_of_a_walk_is_outside(x, monkeypatch):
         near = FrequencyList.from_counts(counts)
         for (name, *arguments), truth in truths(near).items():
             if len(near):
-                one = getattr(facts, name)(*arguments)
-                assert one.low <= truth + 1e-9 and truth <= one.high + 1e-9, name
+                interval = getattr(facts, name)(*arguments)
+                assert interval.low <= truth + 1e-9 and truth <= interval.high + 1e-9, name
 
 
 @pytest.mark.parametrize(("rate", "count", "weight"), [(0.5, 1, 2), (0.5, 9, 9), (2, 30, 4)])
@@ -190,20 +198,20 @@ def test_estimates_err_less_than_those_of_the_noisy_numbers():
         size = min(map(len, arms))
         noisy_arms = tuple(np.maximum(arm[:size], 0) for arm in arms)
         naive, _ = closed(noisy_arms, noisy_arms, 0, size)
-        for name, one in (("ours", released), ("naive", naive)):
-            found = truths(one)
-            errors[name].append([abs(found[key] - truth[key]) for key in truth])
+        for name, estimated in (("ours", released), ("naive", naive)):
+            answers = truths(estimated)
+            errors[name].append([abs(answers[key] - truth[key]) for key in truth])
     ours, theirs = (np.mean(errors[name], axis=0) for name in ("ours", "naive"))
     keys = [key for key in truth if key[0] in ("shannon_entropy", "share_in_small_partitions")]
-    for key, one, other in zip(truth, ours, theirs, strict=True):
+    for key, own_error, naive_error in zip(truth, ours, theirs, strict=True):
         if key in keys:
-            assert one < other, key
+            assert own_error < naive_error, key
 
 
 def test_a_model_has_entropies_too():
     samples = [FrequencyList([3, 1], [1, n]) for n in (4, 5, 6)]
     model = ModelIntervals(samples[1], samples)
-    bits = [entropies.shannon_entropy(one) for one in samples]
+    bits = [entropies.shannon_entropy(sample) for sample in samples]
     assert model.shannon_entropy() == Estimate(bits[1], bits[0], bits[2], kind="model")
     assert model.unique_users() == Estimate(5, 4, 6, kind="model")
 

@@ -70,16 +70,18 @@ def asked(private, facts, confidence):
 def held(private, facts, confidence):
     """Tells of each interval, and of the bands, whether it holds what is true."""
     lower, upper = facts.bands(confidence)
-    found = asked(private, facts, confidence)
-    holds = [one.low - 1e-9 <= truth <= one.high + 1e-9 for one, truth in found]
+    answers = asked(private, facts, confidence)
+    holds = [estimate.low - 1e-9 <= truth <= estimate.high + 1e-9 for estimate, truth in answers]
     return [*holds, between(lower, private, upper)]
 
 
 def between(lower, private, upper):
     """Tells whether a list is between two others at every rank: they are constant between these."""
     lists = (lower, private, upper)
-    ends = np.concatenate([one.multiplicities.cumsum() for one in lists])
-    low, f, high = (one.at_ranks(np.append(ends, ends.max(initial=0) + 1)) for one in lists)
+    ends = np.concatenate([frequencies.multiplicities.cumsum() for frequencies in lists])
+    low, f, high = (
+        frequencies.at_ranks(np.append(ends, ends.max(initial=0) + 1)) for frequencies in lists
+    )
     return bool(((low <= f) & (f <= high)).all())
 
 
@@ -114,9 +116,9 @@ def test_the_surest_intervals_always_hold_and_say_something(private, rate):
 def tails(q, count, reach):
     """How likely sums of noises are beyond t, by convolution of the noise from -reach to reach."""
     n = np.arange(-reach, reach + 1)
-    one = sums = (1 - q) / (1 + q) * q ** np.abs(n)
+    noise = sums = (1 - q) / (1 + q) * q ** np.abs(n)
     for _ in range(count - 1):
-        sums = np.convolve(sums, one)[reach:-reach]
+        sums = np.convolve(sums, noise)[reach:-reach]
     return lambda t: sums[np.abs(n) > t].sum()
 
 
@@ -144,8 +146,8 @@ def test_bounds_on_coordinates_close_to_the_tightest_lists():
     coordinates within the bounds if there is such a list at both ends."""
     rng = np.random.default_rng(4)
     lists = [enumeration.as_list(x) for x in enumeration.partitions_of_at_most(9)]
-    found = [FrobeniusCoordinates(x) for x in lists]
-    arms = np.array([[x.of(arm, np.arange(1, 6)) for arm in (ROWS, COLUMNS)] for x in found])
+    coordinates = [FrobeniusCoordinates(x) for x in lists]
+    arms = np.array([[x.of(arm, np.arange(1, 6)) for arm in (ROWS, COLUMNS)] for x in coordinates])
     for _ in range(60):
         center = arms[rng.integers(len(arms))]
         lower, upper = (center + sign * rng.integers(0, 3, (2, 5)) for sign in (-1, 1))
@@ -154,12 +156,12 @@ def test_bounds_on_coordinates_close_to_the_tightest_lists():
         assert len(inside)
         for i in inside:
             assert between(outer[0], lists[i], outer[1])
-            assert found[i].square != 1 or between(inner[0], lists[i], inner[1])
+            assert coordinates[i].square != 1 or between(inner[0], lists[i], inner[1])
 
 
 def test_rates_between_ranks_are_bounded_for_every_list():
     lists = map(enumeration.as_list, enumeration.partitions_of_at_most(12))
-    for private in (one for one in lists if one.distinct >= 4):
+    for private in (x for x in lists if x.distinct >= 4):
         last = private.distinct
         sums = RankSums(private)
         exact = np.array([sums.sum_to(rank) for rank in range(last + 1)]) / private.total
@@ -179,13 +181,13 @@ def test_values_are_those_of_the_released_list_within_the_interval():
     far = FrequencyList.from_counts([10**6])
     for released in (near, far):
         facts = CoordinateIntervals(coordinates, released)
-        for told, value in (
+        for estimate, value in (
             (facts.total(), released.total),
             (facts.frequency_at(3), released.at_ranks([3])[0]),
             (facts.sum_of_top(4), released.at_ranks([1, 2, 3, 4]).sum()),
             (facts.partitions_with_at_least(3), released.at_least([3])[0]),
         ):
-            assert told.value == min(max(value, told.low), told.high)
+            assert estimate.value == min(max(value, estimate.low), estimate.high)
     # By the distribution of one noise: 2 q**(t + 1) / (1 + q) <= 0.045.
     half, beyond = facts.frequency_at(3), tails(math.exp(-1), 1, 60)
     t = (half.high - half.low) // 2
@@ -200,8 +202,8 @@ def test_coordinates_from_elsewhere_give_intervals_all_the_same(arms):
     decay = FrobeniusMechanism(eta=Eta(1, 1, 1)).decay
     released = FrequencyList([3, 1], [1, 4])
     facts = CoordinateIntervals(NoisyCoordinates(rows, columns, decay), released)
-    for one, _ in asked(released, facts, 0.9):
-        assert one.low <= one.value <= one.high
+    for estimate, _ in asked(released, facts, 0.9):
+        assert estimate.low <= estimate.value <= estimate.high
     lower, upper = facts.bands(0.9)
     assert between(lower, lower, upper)
 
@@ -209,9 +211,10 @@ def test_coordinates_from_elsewhere_give_intervals_all_the_same(arms):
 def test_intervals_of_the_model_are_quantiles():
     samples = [FrequencyList([n, 1], [1, n]) for n in range(2, 1002)]
     facts = ModelIntervals(FrequencyList([500, 1], [1, 500]), samples)
-    one = facts.frequency_at(1, 0.9)
-    assert (one.value, one.kind) == (500, "model") and "90% under the model" in str(one)
-    assert one.low == pytest.approx(52, abs=2) and one.high == pytest.approx(952, abs=2)
+    estimate = facts.frequency_at(1, 0.9)
+    assert (estimate.value, estimate.kind) == (500, "model")
+    assert "90% under the model" in str(estimate)
+    assert estimate.low == pytest.approx(52, abs=2) and estimate.high == pytest.approx(952, abs=2)
     assert facts.total(0.9).high == 2 * facts.frequency_at(1, 0.9).high
     assert facts.number_of_partitions().kind == facts.success_rate_bits(1).kind == "model"
     assert facts.partitions_with_at_least(2) == Estimate(1, 1, 1, kind="model")
@@ -224,7 +227,7 @@ def test_a_release_has_both_kinds_of_intervals_and_those_of_the_model_are_shorte
     released = FrobeniusMechanism(epsilon=0.2).release(private, InsecureSeededTape(1))
     proved, model = intervals_of(released), model_intervals_of(released, 200)
     for ask in (lambda facts: facts.total(), lambda facts: facts.sum_of_top(30)):
-        widths = [one.high - one.low for one in map(ask, (proved, model))]
+        widths = [estimate.high - estimate.low for estimate in map(ask, (proved, model))]
         assert widths[1] < 0.7 * widths[0]
     with pytest.raises(ValueError, match="has none"):
         model_intervals_of(ReleasedList([1], [1]))

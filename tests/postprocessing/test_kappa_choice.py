@@ -67,10 +67,10 @@ def test_the_interval_of_what_is_kept_holds(pairs):
     releases = [mechanism.release(counted, InsecureSeededTape(seed)) for seed in range(100)]
     for kappa in (1, 7, 40, 1000):
         true = np.minimum(degrees, kappa).sum() / degrees.sum()
-        found = [kept_part(released, kappa, 0.8) for released in releases]
-        assert np.mean([one.low - 1e-9 <= true <= one.high + 1e-9 for one in found]) > 0.65
+        parts = [kept_part(released, kappa, 0.8) for released in releases]
+        assert np.mean([part.low - 1e-9 <= true <= part.high + 1e-9 for part in parts]) > 0.65
         # Degrees are known up to a quarter; the rest is noise.
-        assert max(one.high / one.low for one in found) < 1.7
+        assert max(part.high / part.low for part in parts) < 1.7
     assert kept_part(releases[0], 1000).high == 1
     with pytest.raises(ValueError, match="kappa must be a positive integer"):
         kept_part(releases[0], 0)
@@ -106,11 +106,11 @@ def test_noise_among_many_partitions_passes_for_no_users():
     """Of 2,000 users, with 1 to 6 partitions each; a few users of 1,000 would have most pairs.
     About one release in ten finds such ones; more than five of twenty, one run in a hundred."""
     degrees = Counter(1 + user % 6 for user in range(2_000))
-    found = [
+    choices = [
         choose_kappa(UserDegreeMechanism("0.1").release(degrees, InsecureSeededTape(seed)), 1)
         for seed in range(20)
     ]
-    assert sum(choice.recommended > 10 for choice in found) <= 5
+    assert sum(choice.recommended > 10 for choice in choices) <= 5
 
 
 def test_users_of_three_partitions_are_given_three():

@@ -40,8 +40,8 @@ def poisson(number, mean):
 @pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
 def test_probabilities_of_noise_are_the_exact_ones(noise):
     exact = [float(noise.probability(x, 128)[0]) for x in range(13)]
-    found = np.exp(log_probability(noise, np.arange(13.0)) - log_probability(noise, np.zeros(1)))
-    np.testing.assert_allclose(found, np.array(exact) / exact[0], rtol=1e-9, atol=1e-30)
+    ratios = np.exp(log_probability(noise, np.arange(13.0)) - log_probability(noise, np.zeros(1)))
+    np.testing.assert_allclose(ratios, np.array(exact) / exact[0], rtol=1e-9, atol=1e-30)
     np.testing.assert_array_equal(
         log_probability(noise, -np.arange(13.0)), log_probability(noise, np.arange(13.0))
     )
@@ -101,12 +101,12 @@ def test_there_is_no_winners_curse(strategy):
     keep, noisy = strategy.decide_with_counts(counts, words, lambda i, bits: size)
     truth, noisy = counts[keep], noisy[keep]
     listed = FrequencyList.from_counts(counts)
-    found = NameCounts(noisy, ThresholdedCounts(strategy), CountModel.of_list(listed, 1))
+    name_counts = NameCounts(noisy, ThresholdedCounts(strategy), CountModel.of_list(listed, 1))
     above = noisy - strategy.distribution.threshold
     scale = np.sqrt(np.mean((noisy - truth) ** 2))
     near = above < scale
     for some, cursed in ((near, True), (above >= scale, False)):
-        errors = found.means()[some] - truth[some]
+        errors = name_counts.means()[some] - truth[some]
         standard_error = errors.std() / math.sqrt(some.sum())
         assert abs(errors.mean()) < 4 * standard_error
         if cursed:
@@ -123,8 +123,8 @@ def test_counts_after_a_selection_have_intervals_of_the_noise_alone(noise, confi
         low, high = how.intervals(noisy, confidence)
         held = [
             float(noise.probability(int(y) - count)[0])
-            for y, one, other in zip(noisy, low, high, strict=True)
-            if one <= count <= other
+            for y, least, most in zip(noisy, low, high, strict=True)
+            if least <= count <= most
         ]
         assert sum(held) >= confidence - 1e-12
     with pytest.raises(ValueError, match="confidence must be between 0 and 1"):

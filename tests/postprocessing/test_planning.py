@@ -23,13 +23,13 @@ def test_a_zipf_list_is_the_largest_that_fits(contributions, exponent):
     def counts(scale):
         return np.floor(scale / ranks**exponent).astype(int)
 
-    found = zipf_list(contributions, exponent)
+    largest = zipf_list(contributions, exponent)
     scales = np.linspace(1, contributions + 1, 20_001)
     fitting = [s for s in scales if counts(s).sum() <= contributions]
     by_hand = FrequencyList.from_counts(c for c in counts(fitting[-1]) if c)
     # The grid of scales may stop below the last one that fits, by less than one step.
-    assert by_hand.total <= found.total <= contributions
-    assert found.l1_distance(by_hand) == found.total - by_hand.total
+    assert by_hand.total <= largest.total <= contributions
+    assert largest.l1_distance(by_hand) == largest.total - by_hand.total
     assert by_hand.total >= 0.99 * contributions - 3
 
 
@@ -63,22 +63,22 @@ def test_lists_of_other_kinds_stand_beside_a_made_up_one():
     # Two steps tell nearly all of their noise, and log-normal counts less of it than Zipf's.
     two_steps, log_normal = plan.other_dists["two steps"], plan.other_dists["log-normal"]
     assert two_steps < plan.expected_dist / 2 < plan.expected_dist < log_normal
-    for one in made_up_lists(40_000).values():
-        assert one.total == pytest.approx(40_000, rel=0.1)
+    for made_up_list in made_up_lists(40_000).values():
+        assert made_up_list.total == pytest.approx(40_000, rel=0.1)
 
 
 def test_more_partitions_per_user_cost_error_and_users():
     reference = zipf_list(5_000)
-    one, four = (plan_releases(reference, [1], 1e-6, kappa)[0] for kappa in (1, 4))
-    assert one.expected_dist < four.expected_dist
-    (papers,) = (m.expected_dist for m in four.mechanisms if m.mechanism == "exponential")
+    of_one, of_four = (plan_releases(reference, [1], 1e-6, kappa)[0] for kappa in (1, 4))
+    assert of_one.expected_dist < of_four.expected_dist
+    (papers,) = (m.expected_dist for m in of_four.mechanisms if m.mechanism == "exponential")
     mechanism = IntegerPartitionMechanism(epsilon=1, sensitivity=4)
     assert papers == pytest.approx(evaluation.expected_l1(mechanism, reference) / 2)
-    for few, many in zip(one.selections, four.selections, strict=True):
+    for few, many in zip(of_one.selections, of_four.selections, strict=True):
         assert few.strategy == many.strategy
         assert few.half_from < many.half_from and few.named > many.named
     # ln(1/delta) / epsilon users, about, under one partition per user.
-    assert {s.half_from for s in one.selections if s.chosen} == {14}
+    assert {s.half_from for s in of_one.selections if s.chosen} == {14}
 
 
 @pytest.mark.parametrize("epsilon", [8, 3, 1.5, 1.0987, 1.0986, 0.5, 0.1])

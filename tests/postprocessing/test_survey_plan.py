@@ -61,9 +61,9 @@ def test_a_rough_survey_is_not_enough_where_few_users_have_most_pairs():
 
 def test_candidates_are_public_and_leave_lists_some_epsilon():
     for epsilon in ("0.001", "0.2", 8):
-        found = candidates(epsilon)
-        assert found[0] == 1 and list(found) == sorted(set(found))
-        assert all(Fraction(epsilon) / kappa >= LEAST_RATE for kappa in found[1:])
+        kappas = candidates(epsilon)
+        assert kappas[0] == 1 and list(kappas) == sorted(set(kappas))
+        assert all(Fraction(epsilon) / kappa >= LEAST_RATE for kappa in kappas[1:])
 
 
 def test_nobody_with_more_than_one_needs_one():

@@ -110,19 +110,19 @@ def test_no_list_nearby_is_outside(x, error, monkeypatch):
 def test_bounds_on_the_success_rate_are_attained(x, l1, guesses, monkeypatch):
     released, error = FrequencyList.from_counts(x), ReleaseError(l1, math.inf, 0)
     rates = [success_rate(FrequencyList.from_counts(f), guesses) for f in lists_within(x, error)]
-    one = facts_of(released, error, monkeypatch).share_of_top(guesses)
-    assert (one.low, one.high) == pytest.approx((min(rates), max(rates)), abs=EXACT)
+    share = facts_of(released, error, monkeypatch).share_of_top(guesses)
+    assert (share.low, share.high) == pytest.approx((min(rates), max(rates)), abs=EXACT)
 
 
 def chances(distribution, f):
     """The probabilities of ``OUTCOMES``, and that of all others."""
     if distribution is GEOMETRIC:
-        found = np.array([float(probability(Fraction(1, 9), x, f)) for x in OUTCOMES])
+        probabilities = np.array([float(probability(Fraction(1, 9), x, f)) for x in OUTCOMES])
     else:
         q = math.exp(-distribution.rate)
         weights = np.array([q ** enumeration.l1_distance(f, x) for x in OUTCOMES])
-        found = weights / RowDistribution(f, q, reach=60).total
-    return found, 1 - found.sum()
+        probabilities = weights / RowDistribution(f, q, reach=60).total
+    return probabilities, 1 - probabilities.sum()
 
 
 @pytest.mark.parametrize(
@@ -140,20 +140,20 @@ def test_coverage_under_the_exact_distribution(distribution, confidences):
     for confidence in confidences:
         lists = map(enumeration.as_list, OUTCOMES)
         errors = [ReleaseError.of(x, distribution, confidence) for x in lists]
-        for f, found, failed in exact:
+        for f, probabilities, failed in exact:
             right = [allows(error, f, x) for error, x in zip(errors, OUTCOMES, strict=True)]
-            assert failed + found[~np.array(right)].sum() <= 1 - confidence
+            assert failed + probabilities[~np.array(right)].sum() <= 1 - confidence
 
 
 @pytest.mark.parametrize("distribution", [ExponentialDistribution(2.0), GEOMETRIC], ids=repr)
 @pytest.mark.parametrize("f", SMALL, ids=str)
 def test_lemma_2_under_the_exact_distribution(f, distribution):
-    found, _ = chances(distribution, f)
+    probabilities, _ = chances(distribution, f)
     for t, b in itertools.product((0.5, 1.0, 1.5), (1, 2, 4)):
         heads = np.array([sum(differences(f, x)[:b]) for x in OUTCOMES])
         u = math.exp(t - distribution.rate)
         bound = ((1 + u) / (1 - u)) ** b * math.exp(distribution.log_head)
-        assert (np.exp(t * heads) * found).sum() <= bound
+        assert (np.exp(t * heads) * probabilities).sum() <= bound
 
 
 def test_codes_are_probabilities():
@@ -179,20 +179,22 @@ def test_the_head_bound_follows_from_lemma_2(epsilon):
 def test_ten_to_the_nine_singletons():
     released = FrequencyList([10**6, 1], [100, 10**9])
     facts = WalkIntervals(released, ExponentialDistribution(0.5))
-    work, one = facts.alpha_guesswork_bits(0.5), facts.success_rate_bits(1)
+    work, rate = facts.alpha_guesswork_bits(0.5), facts.success_rate_bits(1)
     assert inside(alpha_guesswork_bits(released, 0.5), work) and work.high - work.low < 0.01
-    assert one.low <= success_rate_bits(released, 1) <= one.high < one.low + 1e-3
+    assert rate.low <= success_rate_bits(released, 1) <= rate.high < rate.low + 1e-3
 
 
 def test_intervals_narrow_with_epsilon_and_widen_with_confidence():
     released = FrequencyList([5000, 200, 9, 1], [1, 9, 150, 4000])
 
     def width(distribution, **parameters):
-        one = WalkIntervals(released, distribution).success_rate_bits(10, **parameters)
-        return one.high - one.low
+        bits = WalkIntervals(released, distribution).success_rate_bits(10, **parameters)
+        return bits.high - bits.low
 
-    one = ExponentialDistribution(0.5)
-    assert width(ExponentialDistribution(1.0)) < width(one) < width(one, confidence=0.999)
+    reference = ExponentialDistribution(0.5)
+    assert (
+        width(ExponentialDistribution(1.0)) < width(reference) < width(reference, confidence=0.999)
+    )
     # The geometric mechanism's corners have a weight, and its head no factor.
     assert width(GeometricDistribution(1.1)) <= width(ExponentialDistribution(1.1))
 

@@ -41,8 +41,8 @@ def missed(probabilities, private_value, ask):
     top = ask(10**9)
     below, above = 10**9 - top.low, top.high - 10**9
     for value in (0, 1, len(values)):
-        one = ask(value)
-        assert (one.low, one.high) == (max(value - below, 0), value + above)
+        interval = ask(value)
+        assert (interval.low, interval.high) == (max(value - below, 0), value + above)
     covered = (values - below <= private_value) & (private_value <= values + above)
     return probabilities[~covered].sum()
 
@@ -80,10 +80,10 @@ def test_every_rank_of_every_list_is_covered(own_distribution, exact):
         return facts.number_of_partitions(confidence)
 
     for private in LISTS:
-        found = exact(own_distribution.rate, private)
+        marginals = exact(own_distribution.rate, private)
         asked = [
-            (found[rank], int(private.at_ranks([rank])[0]), partial(frequency, rank))
-            for rank in ranks_of(private) & found.keys()
+            (marginals[rank], int(private.at_ranks([rank])[0]), partial(frequency, rank))
+            for rank in ranks_of(private) & marginals.keys()
         ]
         columns = exact(own_distribution.rate, conjugate(private))
         for distribution, own, ask in [*asked, (columns[1], private.distinct, partitions)]:
@@ -96,13 +96,13 @@ def test_every_rank_of_every_list_is_covered(own_distribution, exact):
 def test_bounds_cannot_be_tighter(distribution, exact, failure):
     """At the corner of a large rectangle one step less would fail too often."""
     side = math.ceil(45 / distribution.rate)
-    found = exact(distribution.rate, FrequencyList([side], [side]))
+    marginals = exact(distribution.rate, FrequencyList([side], [side]))
     for rank, sign in ((1, 1), (side, -1)):
         facts = WalkIntervals(released_as(side, rank), distribution)
-        one = facts.frequency_at(rank, 1 - 2 * failure)
-        reach = side - one.low if sign > 0 else one.high - side
-        steps = sign * (np.arange(len(found[rank])) - side)
-        beyond = [found[rank][steps > d].sum() for d in (reach, reach - 1)]
+        interval = facts.frequency_at(rank, 1 - 2 * failure)
+        reach = side - interval.low if sign > 0 else interval.high - side
+        steps = sign * (np.arange(len(marginals[rank])) - side)
+        beyond = [marginals[rank][steps > d].sum() for d in (reach, reach - 1)]
         assert beyond[0] <= failure < beyond[1]
 
 
