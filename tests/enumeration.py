@@ -25,16 +25,16 @@ def partitions_of_at_most(total, largest=None):
             yield (first, *rest)
 
 
-def l1_distance(values, others):
+def l1_distance(values, other_values):
     """The L1 distance of two descending tuples, the shorter one followed by zeros."""
-    return sum(abs(a - b) for a, b in itertools.zip_longest(values, others, fillvalue=0))
+    return sum(abs(a - b) for a, b in itertools.zip_longest(values, other_values, fillvalue=0))
 
 
 def neighbours(lists, distance=1):
     """All pairs of lists at this distance, in both orders."""
-    for one, other in itertools.permutations(lists, 2):
-        if l1_distance(one, other) == distance:
-            yield one, other
+    for values, other in itertools.permutations(lists, 2):
+        if l1_distance(values, other) == distance:
+            yield values, other
 
 
 def distribution(base, target, candidates, within=lambda values: True):
@@ -55,11 +55,11 @@ def as_list(values):
 
 def arms(values, size):
     """The first Frobenius coordinates of rows and of columns, by counting cells."""
-    found = [[0] * size, [0] * size]
+    coordinates = [[0] * size, [0] * size]
     for i, value in enumerate(values):
         for j in range(value):
-            found[j < i][min(i, j)] += 1
-    return found
+            coordinates[j < i][min(i, j)] += 1
+    return coordinates
 
 
 def conjugate(frequency_list):

@@ -39,7 +39,7 @@ def probability(q, values, private, walls=None):
     Zeros may follow x, a descending tuple. Walls are two tuples of equal length, beyond which x is
     zero; f is between them."""
     rows = max(len(values), len(private)) + 2 if walls is None else len(walls[0])
-    x, f = ([*one, *[0] * (rows - len(one))][:rows] for one in (values, private))
+    x, f = ([*counts, *[0] * (rows - len(counts))][:rows] for counts in (values, private))
     mark = q / (1 + q)
     flips = []
     for i, value in enumerate(x):

@@ -85,10 +85,10 @@ def first_failure(
     seconds = time.monotonic() - start
     if done.returncode == 0:
         return None, seconds
-    found = re.search(r"^(?:FAILED|ERROR) (\S+?\.py(?:::\w+)*)", done.stdout, re.MULTILINE)
-    if done.returncode != 1 or not found:
+    match = re.search(r"^(?:FAILED|ERROR) (\S+?\.py(?:::\w+)*)", done.stdout, re.MULTILINE)
+    if done.returncode != 1 or not match:
         raise RuntimeError(f"pytest did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return found[1], seconds
+    return match[1], seconds
 
 
 _HEAD = """\

@@ -25,8 +25,8 @@ def _mutants(text: str) -> Iterator[Mutant]:
         where, _, bugs = section.partition("\n")
         path, _, tests = where.partition(": ")
         own = PurePosixPath(path.removeprefix("dp_transforms/"))
-        named = [one if "/" in one else f"{own.parent}/{one}" for one in tests.split()]
-        targets = tuple(f"tests/{one}" for one in named or [own.with_name(f"test_{own.name}")])
+        named = [test if "/" in test else f"{own.parent}/{test}" for test in tests.split()]
+        targets = tuple(f"tests/{test}" for test in named or [own.with_name(f"test_{own.name}")])
         for bug, *pieces in _BUG.findall(f"{bugs}\n"):
             old, new = (re.sub("^..", "", piece, flags=re.MULTILINE) for piece in pieces)
             yield Mutant(bug, path, old.removesuffix("\n"), new.removesuffix("\n"), targets)

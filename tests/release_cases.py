@@ -31,10 +31,10 @@ from dp_transforms.releases.hierarchy import PartitionGroups
 def whole(spec, collections):
     """The parts of a release that is written by itself: its specification, elements, and what the
     engine adds to its statement."""
-    elements, *others = collections
+    elements, *additions = collections
     entries = {}
-    for told in others:
-        for more in told:
+    for collection in additions:
+        for more in collection:
             entries |= more
     yield spec, elements, entries
 

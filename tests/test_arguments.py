@@ -15,15 +15,21 @@ BY_POSITION = (
 TRANSFORMS = [
     name
     for name in dp_transforms.__all__
-    if isinstance(found := getattr(dp_transforms, name), type)
-    and issubclass(found, beam.PTransform)
+    if isinstance(member := getattr(dp_transforms, name), type)
+    and issubclass(member, beam.PTransform)
 ]
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_what_is_done_comes_first_and_how_has_a_name(name):
     parameters = inspect.signature(getattr(dp_transforms, name)).parameters.values()
-    positional = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    positional = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
     assert positional == sorted(positional, key=BY_POSITION.index)
-    optional = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+    optional = {
+        parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
+    }
     assert not optional & {"cap", "degree", "max_degree"}

@@ -88,9 +88,9 @@ def test_links_lead_somewhere(page):
     text = re.sub(r"`[^`\n]*`", "", read(page))
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
         path, _, fragment = target.partition("#")
-        found = page.parent / path if path else page
-        assert found.exists(), target
-        assert not fragment or fragment in anchors(found), target
+        linked = page.parent / path if path else page
+        assert linked.exists(), target
+        assert not fragment or fragment in anchors(linked), target
 
 
 def test_the_index_of_proofs_names_modules_that_exist():
@@ -106,8 +106,8 @@ def test_tests_that_a_page_names_exist(page):
     named = re.findall(pattern, read(f"docs/{page}.md"))
     assert named
     for file, test in named:
-        found = [path.read_text() for path in ROOT.glob(f"tests/**/{file}")]
-        assert any(f"def {test}(" in one if test else one for one in found), (file, test)
+        texts = [path.read_text() for path in ROOT.glob(f"tests/**/{file}")]
+        assert any(f"def {test}(" in text if test else text for text in texts), (file, test)
 
 
 @pytest.mark.parametrize("package", ["", ".mechanisms", ".mechanisms.selection", ".budget"])
@@ -176,13 +176,13 @@ def tables(text):
 
 def test_the_errors_of_the_three_stories_are_those_of_plan():
     heads, rows = next(tables(read("docs/choosing-epsilon.md")))
-    told = {row[0]: dict(zip(heads[1:], row[1:], strict=True)) for row in rows}
+    table = {row[0]: dict(zip(heads[1:], row[1:], strict=True)) for row in rows}
     for story in heads[1:]:
         users, kappa, epsilon, dist = (
-            told[name][story].partition(":")[0]
+            table[name][story].partition(":")[0]
             for name in ("users", "kappa", "epsilon of the list", "expected dist of the list")
         )
-        names = told["epsilon and delta of names"][story].split(" and ")
+        names = table["epsilon and delta of names"][story].split(" and ")
         delta = float(names[1]) if len(names) > 1 else None
         (plan,) = dp.plan(
             epsilon,
@@ -192,9 +192,9 @@ def test_the_errors_of_the_three_stories_are_those_of_plan():
         )
         assert f"{plan.expected_dist:,.0f}" == dist
         if delta is not None:
-            (taken,) = [one for one in plan.selections if one.chosen]
-            assert told["users from which a page is named"][story] == f"{taken.half_from:,}"
-    assert told["epsilon and delta of names"]["pages"].split(" and ")[0] == "0.5"
+            (taken,) = [selection for selection in plan.selections if selection.chosen]
+            assert table["users from which a page is named"][story] == f"{taken.half_from:,}"
+    assert table["epsilon and delta of names"]["pages"].split(" and ")[0] == "0.5"
 
 
 @pytest.mark.parametrize(
@@ -225,15 +225,17 @@ def test_the_table_of_accuracy_and_the_readme_quote_the_page_of_lists():
     names = ("rockyou", "yahoo_all", "degrees of ca_grqc", "degrees of email_enron")
     assert heads[2::2] == ["best peer : ours"] * len(names)
     for rate, *cells in rows:
-        told = [lists[name][rate][head] for name in names for head in ("ours", heads[2])]
-        assert cells == told, rate
-    told = [
+        expected = [lists[name][rate][head] for name in names for head in ("ours", heads[2])]
+        assert cells == expected, rate
+    expected = [
         lists["rockyou"][rate][head].partition(" ")[0]
         for head in ("ours", heads[2])
         for rate in ("1", "0.1")
     ]
     sentence = "epsilon 1, is off by {} users .* by {} at epsilon 0.1; .* errs {} and {} times"
-    assert re.search(sentence.format(*map(re.escape, told)), " ".join(read("README.md").split()))
+    assert re.search(
+        sentence.format(*map(re.escape, expected)), " ".join(read("README.md").split())
+    )
 
 
 def test_the_version_is_the_same_everywhere():
@@ -243,8 +245,8 @@ def test_the_version_is_the_same_everywhere():
         "docs/comparison.md": r"^\| this \| (\S+) \|",
         "CHANGELOG.md": r"\A# Changelog\n(?:.*\n)*?## (\S+)$",
     }.items():
-        found = re.search(pattern, read(page), re.MULTILINE)
-        assert found and found[1] == dp.__version__, page
+        match = re.search(pattern, read(page), re.MULTILINE)
+        assert match and match[1] == dp.__version__, page
 
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"

@@ -84,7 +84,7 @@ IN_MEMORY = {
     "dictionary of Arrow": lambda kind, rows: {k: table(kind, rows)[k] for k in ("who", "page")},
     "no dictionary": lambda kind, rows: of(kind, rows) if rows else {},
     "dictionaries": rows_of,
-    "named tuples": lambda kind, rows: [Visit(*one.values()) for one in rows_of(kind, rows)],
+    "named tuples": lambda kind, rows: [Visit(*row.values()) for row in rows_of(kind, rows)],
     "generator": lambda kind, rows: iter(rows_of(kind, rows)),
     "pandas": lambda kind, rows: pd.DataFrame(of(kind, rows)),
     "pandas of rows": lambda kind, rows: pd.DataFrame(rows_of(kind, rows)),
@@ -156,7 +156,7 @@ def csv_of_no_frame(path, kind, rows):
 
 
 def json_lines(path, kind, rows):
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows_of(kind, rows)))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows_of(kind, rows)))
 
 
 def parquet_file(path, kind, rows):

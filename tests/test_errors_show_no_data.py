@@ -60,15 +60,15 @@ HOLDERS = [
     lambda values: pd.DataFrame({"who": values, "page": values}),
     lambda values: pd.DataFrame({values[0]: [1], values[1]: [2]}),
     lambda values: pd.DataFrame({"who": values, "page": [1.5, 2]}).set_index("who"),
-    lambda values: pd.DataFrame({"who": [[one] for one in values], "page": values}),
+    lambda values: pd.DataFrame({"who": [[value] for value in values], "page": values}),
     lambda values: pl.DataFrame({"who": values, "spending": values}),
     lambda values: pl.DataFrame({values[0]: [1], values[1]: [2]}),
     lambda values: pl.LazyFrame({"who": values}).cast(pl.Int64),
     lambda values: pa.table({"who": values, "page": values}),
-    lambda values: [{"who": one, "page": one} for one in values],
-    lambda values: [{one: one} for one in values],
-    lambda values: [Row(one, 1.5) for one in values],
-    lambda values: [(one,) for one in values],
+    lambda values: [{"who": value, "page": value} for value in values],
+    lambda values: [{value: value} for value in values],
+    lambda values: [Row(value, 1.5) for value in values],
+    lambda values: [(value,) for value in values],
     lambda values: {"year": values, values[0]: None},
     lambda values: {tuple(values): values},
     lambda values: "\n".join(values) * 100,
@@ -126,7 +126,7 @@ def check(place, hold, change, by_session):
     if place == ("plan", "epsilons"):
         return  # short texts, which are numbers here
     try:
-        value = hold([change(one) for one in VALUES])
+        value = hold([change(member) for member in VALUES])
     except TypeError:
         return  # a holder of texts alone
     if by_session and name in RELEASES and argument != "session":

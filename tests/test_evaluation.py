@@ -43,22 +43,22 @@ def noisy(count, epsilon, draws, seed):
 def test_a_right_mechanism_is_not_accused():
     """At an error rate of 5%: the event is good, so that bounds are close, but too large rarely. A
     false alarm of this test has a probability below 1e-9."""
-    found = []
+    bounds = []
     for seed in range(0, 200, 2):
-        outputs, others = noisy(7, 1.0, 1000, seed), noisy(8, 1.0, 1000, seed + 1)
-        found.append(epsilon_lower_bound(outputs, others, error_rate=0.05).epsilon)
-    too_large = sum(one > 1 for one in found)
-    assert stats.binom.sf(too_large - 1, len(found), 0.05) > 1e-9
-    assert sum(found) / len(found) > 0.6
+        outputs, other_outputs = noisy(7, 1.0, 1000, seed), noisy(8, 1.0, 1000, seed + 1)
+        bounds.append(epsilon_lower_bound(outputs, other_outputs, error_rate=0.05).epsilon)
+    too_large = sum(bound > 1 for bound in bounds)
+    assert stats.binom.sf(too_large - 1, len(bounds), 0.05) > 1e-9
+    assert sum(bounds) / len(bounds) > 0.6
 
 
 def test_a_chosen_event_is_tested_on_other_draws():
     """Many values that mean nothing: on the same draws the best event would look like a leak."""
     tape = InsecureSeededTape(3)
-    outputs, others = (
+    outputs, other_outputs = (
         (tape.words(name, 20_000) % 1000).tolist() for name in ("outputs", "other outputs")
     )
-    assert epsilon_lower_bound(outputs, others, error_rate=1e-3).epsilon == 0
+    assert epsilon_lower_bound(outputs, other_outputs, error_rate=1e-3).epsilon == 0
 
 
 def test_noise_for_half_the_sensitivity_is_caught():
@@ -108,21 +108,23 @@ def test_selection_spends_its_delta_and_no_more():
 def test_exact_epsilon_of_lists_is_that_of_the_enumerated_distribution(eta, pair):
     """The distribution by the table, within bounds that leave out next to nothing."""
     lists = [*map(enumeration.as_list, pair)]
-    here, there = (PartitionTable(one, eta, [60] * 60) for one in lists)
+    here, there = (PartitionTable(private, eta, [60] * 60) for private in lists)
     outcomes = map(enumeration.as_list, enumeration.partitions(4, 5))
     expected = max(abs(math.log(here.probability(x) / there.probability(x))) for x in outcomes)
-    found = exact_partition_epsilon(IntegerPartitionMechanism(eta=eta), *lists)
-    assert found == pytest.approx(expected, rel=1e-6)
-    assert found <= 2 * eta.epsilon
+    exact = exact_partition_epsilon(IntegerPartitionMechanism(eta=eta), *lists)
+    assert exact == pytest.approx(expected, rel=1e-6)
+    assert exact <= 2 * eta.epsilon
 
 
 def test_no_pair_of_small_lists_costs_more_than_epsilon():
     mechanism = IntegerPartitionMechanism(epsilon=0.5)
     pairs = enumeration.neighbours(list(enumeration.partitions_of_at_most(6)))
-    found = [exact_partition_epsilon(mechanism, *map(enumeration.as_list, pair)) for pair in pairs]
-    assert len(found) > 30
+    epsilons = [
+        exact_partition_epsilon(mechanism, *map(enumeration.as_list, pair)) for pair in pairs
+    ]
+    assert len(epsilons) > 30
     # The empty list and that of one user cost all of it, up to the rounding of the totals.
-    assert max(found) == pytest.approx(mechanism.epsilon_cost, abs=1e-9)
+    assert max(epsilons) == pytest.approx(mechanism.epsilon_cost, abs=1e-9)
 
 
 def test_the_exact_epsilon_of_lists_is_for_the_mechanism_over_all_lists():

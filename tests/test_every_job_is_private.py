@@ -48,26 +48,28 @@ ITEMS = [(0,), (1,), (2,)]
 @pytest.fixture
 def caught(monkeypatch):
     """The private inputs of all mechanisms of a job, by what they are for."""
-    found = {}
+    private_inputs = {}
 
     def catch_list(private, mechanism, secret, context="frequency list"):
         if not isinstance(private, FrequencyList):
             private = FrequencyList.from_histogram(private)
-        found[context] = mechanism, private
+        private_inputs[context] = mechanism, private
 
     def catch_counts(table, **_):
-        found.setdefault("counts", {}).update(
+        private_inputs.setdefault("counts", {}).update(
             zip(table["partition"].to_pylist(), table["count"].to_pylist(), strict=True)
         )
         return table.slice(0, 0)
 
     def catch_tree(levels, parents, mechanisms, tapes, most_partitions):
         for depth, (lists, mechanism) in enumerate(zip(levels, mechanisms, strict=True)):
-            found.update({(depth, i): (mechanism, private) for i, private in enumerate(lists)})
+            private_inputs.update(
+                {(depth, i): (mechanism, private) for i, private in enumerate(lists)}
+            )
         return levels
 
     def catch_degrees(mechanism, degrees, secret):
-        found["degrees"] = collections.Counter(degrees)
+        private_inputs["degrees"] = collections.Counter(degrees)
 
     monkeypatch.setattr(in_process, "release_histogram", catch_list)
     monkeypatch.setattr(in_process, "release_frequency_list", catch_list)
@@ -75,7 +77,7 @@ def caught(monkeypatch):
     monkeypatch.setattr(hierarchy_kernels, "release_lists_of_tree", catch_tree)
     monkeypatch.setattr(selection_kernels, "decision_function", lambda *_: catch_counts)
     monkeypatch.setattr(UserDegreeMechanism, "release_under", catch_degrees)
-    return found
+    return private_inputs
 
 
 def inputs(caught, release, pairs, columns=("user", "partition")):
@@ -96,9 +98,9 @@ def inputs(caught, release, pairs, columns=("user", "partition")):
 def losses(caught, release, pairs, **columns):
     """The loss of each pair of rows: the sum over lists."""
     price = functools.cache(exact_partition_epsilon)
-    for one, other in inputs(caught, release, pairs, **columns):
-        assert one.keys() == other.keys()
-        yield sum(price(mechanism, f, other[name][1]) for name, (mechanism, f) in one.items())
+    for here, there in inputs(caught, release, pairs, **columns):
+        assert here.keys() == there.keys()
+        yield sum(price(mechanism, f, there[name][1]) for name, (mechanism, f) in here.items())
 
 
 def users_of(own, users):
@@ -139,25 +141,25 @@ def test_a_survey_and_a_list_cost_epsilon_at_every_kappa(
     monkeypatch.setattr(UsersBeyondMechanism, "release_under", catch_users_beyond)
     price = functools.cache(exact_partition_epsilon)
     dearest = 0
-    for one, other in inputs(
+    for here, there in inputs(
         caught, lambda engine: engine.all_records(spec), users_of(ITEMS, users=3)
     ):
-        with_user, without = one["degrees"], other["degrees"]
+        with_user, without = here["degrees"], there["degrees"]
         moved = sum(((with_user - without) + (without - with_user)).values())
-        (mechanism, f), (_, g) = one["frequency list"], other["frequency list"]
+        (mechanism, f), (_, g) = here["frequency list"], there["frequency list"]
         assert mechanism.sensitivity == kappa
         loss = moved * float(spent) + price(mechanism, f, g)
-        assert ("users beyond" in one) == counted
+        assert ("users beyond" in here) == counted
         if counted:
-            (beyond, h), (_, without_user) = one["users beyond"], other["users beyond"]
+            (beyond, h), (_, without_user) = here["users beyond"], there["users beyond"]
             loss += abs(h - without_user) * float(beyond.epsilon)
         dearest = max(dearest, loss)
     assert dearest == pytest.approx(5, abs=1e-9)
 
 
 def test_a_list_costs_epsilon(caught):
-    found = losses(caught, lambda engine: engine.frequency_list(LIST), users_of(ITEMS, users=3))
-    assert max(found) == pytest.approx(1, abs=1e-9)
+    prices = losses(caught, lambda engine: engine.frequency_list(LIST), users_of(ITEMS, users=3))
+    assert max(prices) == pytest.approx(1, abs=1e-9)
 
 
 @pytest.mark.parametrize("rows", slow_unless([3, 4], [3]))
@@ -165,8 +167,8 @@ def test_lists_of_groups_cost_the_sum_of_their_prices(caught, rows):
     own = [(2, "blue", "s"), (2, "red", "s"), (1, "red", "m"), (0, "red", "s")][:rows]
     columns = ("user", "partition", "colour", "size")
     pairs = users_of(own, users=2)
-    found = losses(caught, lambda engine: engine.grouped_lists(GROUPS), pairs, columns=columns)
-    assert max(found) == pytest.approx(1.5, abs=1e-9)
+    prices = losses(caught, lambda engine: engine.grouped_lists(GROUPS), pairs, columns=columns)
+    assert max(prices) == pytest.approx(1.5, abs=1e-9)
 
 
 def test_a_level_costs_its_share_whatever_the_number_of_its_groups(caught):
@@ -181,8 +183,8 @@ def test_a_level_costs_its_share_whatever_the_number_of_its_groups(caught):
     )
     columns = ("user", "partition", "state", "county")
     pairs = users_of(own, users=2)
-    found = losses(caught, lambda engine: engine.hierarchy(spec), pairs, columns=columns)
-    assert max(found) == pytest.approx(1.5, abs=1e-9)
+    prices = losses(caught, lambda engine: engine.hierarchy(spec), pairs, columns=columns)
+    assert max(prices) == pytest.approx(1.5, abs=1e-9)
     assert float(spec.cost.epsilon) == 1.5
 
 
@@ -194,8 +196,8 @@ def test_levels_of_named_partitions_cost_their_shares(caught):
         max_partitions_per_user=KAPPA,
         partition_groups=PartitionGroups(("0", "1", "7"), (0, 1, 1)),
     )
-    found = losses(caught, lambda engine: engine.hierarchy(spec), users_of(ITEMS, users=2))
-    assert max(found) == pytest.approx(2, abs=1e-9)
+    prices = losses(caught, lambda engine: engine.hierarchy(spec), users_of(ITEMS, users=2))
+    assert max(prices) == pytest.approx(2, abs=1e-9)
 
 
 def test_lists_of_attributes_cost_the_sum_of_their_prices(caught):
@@ -203,10 +205,10 @@ def test_lists_of_attributes_cost_the_sum_of_their_prices(caught):
     own = [(0, "red", "s"), (1, "red", ""), (2, "blue", "s")]
     columns = ("user", "partition", "colour", "size")
     pairs = users_of(own, users=2)
-    found = losses(
+    prices = losses(
         caught, lambda engine: engine.attribute_lists(ATTRIBUTES), pairs, columns=columns
     )
-    assert max(found) == pytest.approx(2, abs=1e-9)
+    assert max(prices) == pytest.approx(2, abs=1e-9)
     assert {name: mechanism.epsilon for name, (mechanism, _) in caught.items()} == {
         "list of attribute 'colour'": 0.5,
         "list of attribute 'size'": 1,
@@ -221,9 +223,9 @@ def test_degrees_cost_epsilon_for_an_edge_or_a_node(caught, degree, bound):
     ends = itertools.combinations if degree == UNDIRECTED else itertools.permutations
     graphs = [graph for size in range(7) for graph in itertools.combinations(ends(nodes, 2), size)]
     if bound is None:
-        pairs = [(one, [e for e in one if e != gone]) for one in graphs for gone in one]
+        pairs = [(graph, [e for e in graph if e != gone]) for graph in graphs for gone in graph]
     else:
-        pairs = [(one, [e for e in one if gone not in e]) for one in graphs for gone in nodes]
+        pairs = [(graph, [e for e in graph if gone not in e]) for graph in graphs for gone in nodes]
     spec = releases.DegreesSpec(1, degree, bound)
     dearest = max(losses(caught, lambda engine: engine.degree_list(spec), pairs))
     # Nothing is given away for an edge. How far a node moves projected degrees is only bounded.
@@ -238,7 +240,7 @@ def test_lists_under_each_bound_that_may_be_chosen_cost_their_part(caught, monke
     nodes = range(4 if degree == UNDIRECTED else 3)
     ends = itertools.combinations if degree == UNDIRECTED else itertools.permutations
     graphs = [graph for size in range(7) for graph in itertools.combinations(ends(nodes, 2), size)]
-    pairs = [(one, [e for e in one if gone not in e]) for one in graphs for gone in nodes]
+    pairs = [(graph, [e for e in graph if gone not in e]) for graph in graphs for gone in nodes]
     for bound in spec.candidates[:2]:
         monkeypatch.setattr(
             DegreeBoundMechanism, "choose_under", lambda self, kept, tape, bound=bound: bound
@@ -250,9 +252,9 @@ def test_lists_under_each_bound_that_may_be_chosen_cost_their_part(caught, monke
 def test_one_user_is_one_of_the_users_by_degree(caught):
     spec = releases.UserDegreesSpec(1, max_degree=KAPPA)
     pairs = users_of(ITEMS, users=3)
-    for one, other in inputs(caught, lambda engine: engine.user_degrees(spec), pairs):
-        assert sum((one["degrees"] - other["degrees"]).values()) <= 1
-        assert not other["degrees"] - one["degrees"]
+    for here, there in inputs(caught, lambda engine: engine.user_degrees(spec), pairs):
+        assert sum((here["degrees"] - there["degrees"]).values()) <= 1
+        assert not there["degrees"] - here["degrees"]
 
 
 @pytest.mark.parametrize(
@@ -266,9 +268,9 @@ def test_one_user_is_one_of_the_users_by_degree(caught):
 def test_names_cost_epsilon_and_delta(caught, release):
     keep = [NAMES.strategy.keep_probability(users) for users in range(4)]
 
-    def selections(found):
+    def selections(private_inputs):
         """The probabilities of all selections: each name is decided by itself."""
-        chances = [keep[found.get("counts", {}).get(name, 0)] for (name,) in ITEMS]
+        chances = [keep[private_inputs.get("counts", {}).get(name, 0)] for (name,) in ITEMS]
         return [
             math.prod(p if named else 1 - p for p, named in zip(chances, names, strict=True))
             for names in itertools.product((False, True), repeat=len(ITEMS))

@@ -57,8 +57,8 @@ def source_distribution(tmp_path_factory):
     subprocess.run(
         [sys.executable, "setup.py", "-q", "sdist", "--dist-dir", "dist"], cwd=checkout, check=True
     )
-    (found,) = (checkout / "dist").glob("*.tar.gz")
-    return found
+    (archive,) = (checkout / "dist").glob("*.tar.gz")
+    return archive
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_the_source_distribution_holds_the_packages_and_their_data(source_distri
     with tarfile.open(source_distribution) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     patterns = ("dp_transforms/**/*.py", "dp_transforms/**/*.pyi", "pipelines/**/*.py")
-    modules = {str(path.relative_to(TREE)) for one in patterns for path in TREE.glob(one)}
+    modules = {str(path.relative_to(TREE)) for pattern in patterns for path in TREE.glob(pattern)}
     data = {f"sample_data/{name}" for name in ("rockyou.csv", "yahoo.csv", "README.md")}
     data = {f"dp_transforms/{name}" for name in (*data, "beam_yaml_providers.yaml")}
     data |= {"runner_configs/flink/session.yaml", "LICENSE", "README.md", "setup.py"}

@@ -53,7 +53,7 @@ class WalkReference:
                 weights = list(row * self.messages[index + 1])
                 weights = weights[at::-1] if bit else weights[at:]
                 total = self.messages[index][at]
-            return [found / total for found in accumulate(weights[:count])]
+            return [partial_sum / total for partial_sum in accumulate(weights[:count])]
 
     def _walled(self, vector, index):
         states = np.arange(-self.window, self.window + 1)

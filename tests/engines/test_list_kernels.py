@@ -50,10 +50,10 @@ def expected(records, max_partitions):
 
 @settings(max_examples=50)
 @given(RECORDS, RECORDS, st.integers(1, 3))
-def test_one_value_for_each_user_and_attribute_also_in_parts(one, other, max_partitions):
-    parts = [bounded(table_of(part), max_partitions) for part in (one, other)]
-    assert rows(parts[0]) == expected(one, max_partitions)
-    assert rows(bounded(concat(parts), max_partitions)) == expected(one + other, max_partitions)
+def test_one_value_for_each_user_and_attribute_also_in_parts(first, second, max_partitions):
+    parts = [bounded(table_of(part), max_partitions) for part in (first, second)]
+    assert rows(parts[0]) == expected(first, max_partitions)
+    assert rows(bounded(concat(parts), max_partitions)) == expected(first + second, max_partitions)
     assert rows(bounded(parts[0], max_partitions)) == rows(parts[0])
 
 

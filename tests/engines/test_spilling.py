@@ -35,8 +35,8 @@ def test_pieces_come_back_in_order(tmp_path, monkeypatch, most_bytes, segment):
             assert buckets.held <= most_bytes
         assert (buckets._file is not None) == (most_bytes < 10**6)
         # Twice, as for a bucket that is gone through in parts.
-        found = [(list(pieces), list(pieces)) for pieces in buckets.take()]
-        assert found == [(expected[b], expected[b]) for b in sorted(expected)]
+        taken = [(list(pieces), list(pieces)) for pieces in buckets.take()]
+        assert taken == [(expected[b], expected[b]) for b in sorted(expected)]
 
 
 def test_batches_of_many_duplicates_travel_together(monkeypatch):
@@ -47,8 +47,8 @@ def test_batches_of_many_duplicates_travel_together(monkeypatch):
     monkeypatch.setattr(Buckets, "add", lambda *args: sent.append(len(args[1])) or add(*args))
     monkeypatch.setattr(columns, "_BATCH_ROWS", 8_000)
     bound = functools.partial(distinct_pairs, at_most=3, key=KEY)
-    found = local_shuffle.reduced(repeated, ("user", "partition"), bound, KEY, 16)
-    assert sorted(rows_of(found)) == sorted(reference.bound(itertools.chain(*batches), 3, KEY))
+    bounded = local_shuffle.reduced(repeated, ("user", "partition"), bound, KEY, 16)
+    assert sorted(rows_of(bounded)) == sorted(reference.bound(itertools.chain(*batches), 3, KEY))
     # A batch of 8,000 records keeps at most 1,200: those of several make one.
     assert len(sent) <= 6
 

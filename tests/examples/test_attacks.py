@@ -13,8 +13,10 @@ PAIR = zero_rounding_attack.WITHOUT_RECORD, zero_rounding_attack.WITH_RECORD
 
 
 def test_zero_rounding_breaks_floats():
-    assert [naive_exponential.probabilities(one, 1.0)[1] for one in PAIR] == [0.5, 0.0]
-    without, with_record = (zero_rounding_attack.naive_frequency(one, 1, 1000) for one in PAIR)
+    assert [naive_exponential.probabilities(records, 1.0)[1] for records in PAIR] == [0.5, 0.0]
+    without, with_record = (
+        zero_rounding_attack.naive_frequency(records, 1, 1000) for records in PAIR
+    )
     assert with_record == 0 < without
 
 

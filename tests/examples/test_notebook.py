@@ -44,7 +44,7 @@ def test_what_is_stored_is_small_and_complete():
     stored = nbformat.read(PATH, as_version=4)
     nbformat.validate(stored)
     kinds = shown(stored)
-    assert all(kinds) and sum("image/png" in one for one in kinds) == 3
+    assert all(kinds) and sum("image/png" in output_kinds for output_kinds in kinds) == 3
     assert PATH.stat().st_size < MOST_BYTES
     # Nothing of the machine that ran it.
     assert "/tmp/" not in PATH.read_text() and "/home/" not in PATH.read_text()

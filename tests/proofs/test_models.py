@@ -74,9 +74,9 @@ def test_lists_are_sorted_counts_and_coordinates_those_of_the_python(computed):
 def test_distances_are_those_of_the_python(computed):
     pairs = list(itertools.combinations(map(list, partitions_of_at_most(5)), 2))
     function = "fun xy => l1 9 (rank (fst xy)) (rank (snd xy))"
-    for (values, others), distance in zip(pairs, computed(function, pairs), strict=True):
-        assert distance == l1_distance(values, others)
-        assert distance == as_list(values).l1_distance(as_list(others))
+    for (values, other_values), distance in zip(pairs, computed(function, pairs), strict=True):
+        assert distance == l1_distance(values, other_values)
+        assert distance == as_list(values).l1_distance(as_list(other_values))
 
 
 def rule_of(longest, stride, refuted):
@@ -97,9 +97,9 @@ def test_arms_end_where_the_python_ends_them(computed, rule):
     arms = [[draws.randint(-3, 5) for _ in range(30)] for _ in range(1000 // rule.longest)]
     arms += [sorted(arm, reverse=True) for arm in arms] + [[99] * 30, [0] * 2, []]
     ending = f"ending_rule {rule.longest} {rule._stride} {rule._refuted}"
-    found = computed(f"fun z => released ({ending}) z", arms, scope="Z")
+    prefixes = computed(f"fun z => released ({ending}) z", arms, scope="Z")
     ends = set()
-    for arm, prefix in zip(arms, found, strict=True):
+    for arm, prefix in zip(arms, prefixes, strict=True):
         end = rule.end(np.array(arm), 0)
         assert prefix == (None if end is None else arm[:end])
         ends.add(end)
@@ -121,5 +121,5 @@ def test_cheapest_first_lifts_as_many_as_any_way(computed, t, most):
                 if sum(some) <= pairs:
                     yield count + ((pairs - sum(some)) // t if t <= most else 0)
 
-    found = computed(f"fun c => lifted {most} {t} (fst c) (snd c)", cases)
-    assert found == [max(ways(*case)) for case in cases]
+    lifted = computed(f"fun c => lifted {most} {t} (fst c) (snd c)", cases)
+    assert lifted == [max(ways(*case)) for case in cases]

@@ -51,7 +51,7 @@ def frequencies():
 
 
 @pytest.fixture(scope="module")
-def beside(names, frequencies):
+def with_list(names, frequencies):
     return names.beside(frequencies)
 
 
@@ -123,21 +123,22 @@ def test_another_librarys_strategy_is_not_taken_for_ours(names):
         assert silent["/none"].high == np.inf and not silent.has_estimates
 
 
-def test_a_list_gives_estimates_about_the_records_that_count(names, frequencies, beside):
-    assert not names.has_estimates and beside.has_estimates and not beside.is_about_all_records
-    table = beside.to_arrow()
+def test_a_list_gives_estimates_about_the_records_that_count(names, frequencies, with_list):
+    assert not names.has_estimates
+    assert with_list.has_estimates and not with_list.is_about_all_records
+    table = with_list.to_arrow()
     assert table.column_names == ["page", "users", "low", "high"]
     users = table["users"].to_numpy()
     assert (np.diff(users) <= 0).all()
     assert (table["low"].to_numpy() <= users).all() and (users <= table["high"].to_numpy()).all()
-    assert beside.names == names.names and "about the records that count" in repr(beside)
-    name, count = beside.top(1)[0]
+    assert with_list.names == names.names and "about the records that count" in repr(with_list)
+    name, count = with_list.top(1)[0]
     assert (
-        beside[name]
+        with_list[name]
         == count
         == NameCount(True, *(table[c][0].as_py() for c in table.column_names[1:]), of="count")
     )
-    agreeing = beside.list_that_agrees
+    agreeing = with_list.list_that_agrees
     for t in range(1, int(users.max()) + 2):
         assert (users >= t).sum() <= agreeing.partitions_with_at_least(t).value
     assert users.sum() <= agreeing.total().value
@@ -193,20 +194,19 @@ def test_counts_that_follow_the_selection_are_about_all_records_too(names, frequ
     assert np.mean([release[n].low <= of_name(n) <= release[n].high for n in names]) >= 0.95
 
 
-def test_what_is_missing_is_bounded_by_the_list(beside, of_all):
-    bounded = beside.missing()
+def test_what_is_missing_is_bounded_by_the_list(with_list, of_all):
+    bounded = with_list.missing()
     everything = len(np.unique(PAIRS[:, 1]))
-    assert bounded.partitions.value == beside.list_that_agrees.number_of_partitions().value - len(
-        beside
-    )
+    of_list = with_list.list_that_agrees.number_of_partitions().value
+    assert bounded.partitions.value == of_list - len(with_list)
     assert bounded.share.low <= bounded.share.value <= bounded.share.high < 1
     assert bounded.contributions.low <= bounded.contributions.value <= bounded.contributions.high
-    assert bounded.partitions.low <= everything - len(beside)
-    assert f"Partitions that are not named: {bounded.partitions}" in repr(beside)
-    of_survey = beside.beside(
+    assert bounded.partitions.low <= everything - len(with_list)
+    assert f"Partitions that are not named: {bounded.partitions}" in repr(with_list)
+    of_survey = with_list.beside(
         dp.release(DATA, user="who", partition="page", epsilon=2, secret=secret(5))
     )
-    share = 1 - sum(map(of_name, beside)) / len(PAIRS)
+    share = 1 - sum(map(of_name, with_list)) / len(PAIRS)
     missing = of_survey.missing()
     assert missing.share.low <= share <= missing.share.high
     assert missing.share.value == pytest.approx(share, abs=0.1)
@@ -254,14 +254,14 @@ def test_other_records_are_refused(names, frequencies):
         names.beside(renamed)
 
 
-def test_the_estimates_are_saved_beside_the_noisy_counts(beside, tmp_path):
-    beside.save(tmp_path / "names")
+def test_the_estimates_are_saved_beside_the_noisy_counts(with_list, tmp_path):
+    with_list.save(tmp_path / "names")
     lines = (tmp_path / "names" / NAMED_USERS_FILE).read_text().splitlines()
-    assert lines[0] == "page,users,low,high" and len(lines) == len(beside) + 1
-    first = beside.to_arrow().slice(0, 1).to_pylist()[0]
+    assert lines[0] == "page,users,low,high" and len(lines) == len(with_list) + 1
+    first = with_list.to_arrow().slice(0, 1).to_pylist()[0]
     assert lines[1] == ",".join(map(str, first.values()))
     plain = dp.load(tmp_path / "names")
-    assert plain.names == beside.names and plain.beside(beside.frequency_list) == beside
+    assert plain.names == with_list.names and plain.beside(with_list.frequency_list) == with_list
 
 
 @pytest.mark.slow

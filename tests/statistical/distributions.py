@@ -46,8 +46,8 @@ def fit(draws, distribution):
     if rest <= -1e-12:
         raise ValueError("the distribution's probabilities sum to more than 1")
     probabilities = np.array([*map(float, named), rest if rest >= 1e-12 else 0])
-    found = [counts[outcome] for outcome in distribution]
-    seen = np.array([*found, total - sum(found)])
+    observed = [counts[outcome] for outcome in distribution]
+    seen = np.array([*observed, total - sum(observed)])
     below = stats.binom.cdf(seen, total, probabilities)
     above = stats.binom.sf(seen - 1, total, probabilities)
     tails = 2 * np.minimum(below, above)

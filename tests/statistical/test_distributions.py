@@ -79,9 +79,9 @@ def test_means_that_are_all_off_show_together():
         distributions.assert_scores({name: alone})
     with pytest.raises(AssertionError, match="all"):
         distributions.assert_scores(scores)
-    one = distributions.score(die_rolls(1, 6000), 3.2)
+    score = distributions.score(die_rolls(1, 6000), 3.2)
     with pytest.raises(AssertionError, match="one"):
-        distributions.assert_scores(dict.fromkeys(range(40), 0) | {"one": one})
+        distributions.assert_scores(dict.fromkeys(range(40), 0) | {"one": score})
 
 
 def test_wrong_probabilities_are_named():

@@ -59,20 +59,20 @@ def check_releases(lists, name, count):
         sampler = Sampler(Blocks.of(enumeration.as_list(private)), mechanism.decay)
         # No two lists have a tape in common, so that they are independent.
         drawn = drawn_lists(sampler, count, first=number * count)
-        distribution, found = RowDistribution(private, q, reach), Numbers(drawn, private)
+        distribution, numbers = RowDistribution(private, q, reach), Numbers(drawn, private)
         for rank in (1, 2, 3):
-            fits[rank][private] = fit(found.values[:, rank - 1], distribution.of_rank(rank))
+            fits[rank][private] = fit(numbers.values[:, rank - 1], distribution.of_rank(rank))
         width = 1 if q < 0.9 else 12
-        pairs = map(tuple, (found.values[:, :2] // width).tolist())
+        pairs = map(tuple, (numbers.values[:, :2] // width).tolist())
         fits["two largest"][private] = fit(pairs, distribution.of_two_largest(width))
-        fits["distinct"][private] = fit(found.distinct, distribution.of_length())
+        fits["distinct"][private] = fit(numbers.distinct, distribution.of_length())
         few_users = {
             released: q ** enumeration.l1_distance(x, private) / distribution.total
             for x, released in small_lists().items()
         }
         fits["list"][private] = fit(drawn, few_users)
-        scores["distance"][private] = score(found.distance, distribution.expected_l1)
-        scores["total"][private] = score(found.total, distribution.expected_total)
+        scores["distance"][private] = score(numbers.distance, distribution.expected_l1)
+        scores["total"][private] = score(numbers.total, distribution.expected_total)
     for of_lists in fits.values():
         assert_all_follow(of_lists)
     for of_lists in scores.values():
@@ -102,8 +102,8 @@ def test_the_distribution_by_rows_is_that_of_enumeration():
         (distribution.of_two_largest(2), map(tuple, (outcomes[:, :2] // 2).tolist())),
     ]
     for claimed, statistic in claims:
-        found = defaultdict(float)
+        by_value = defaultdict(float)
         for value, chance in zip(statistic, chances, strict=True):
-            found[value] += chance
+            by_value[value] += chance
         for value, probability in claimed.items():
-            assert probability == pytest.approx(found[value])
+            assert probability == pytest.approx(by_value[value])
