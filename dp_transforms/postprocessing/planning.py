@@ -247,8 +247,8 @@ def expected_dist(
 ) -> ExpectedDist:
     """Returns half the mean L1 distance of a PUBLIC list to a mechanism's unrestricted releases.
 
-    It is exact where the distribution of releases has a formula; else the mean of draws from fixed
-    seeds, until ``least_moved`` users have been moved, and of four at most.
+    It is exact if the mechanism has a ``distribution_type``. Otherwise it is the mean of draws from
+    fixed seeds, until ``least_moved`` users have been moved, and of four at most.
 
     A list with a Durfee square of a larger side is taken at a smaller scale: noise moves each
     stretch of a diagram's boundary according to its slope, so that dist grows in proportion to the
@@ -258,7 +258,7 @@ def expected_dist(
     small = scaled_down(reference, -(-side // largest_square))
     scale = side / max(FrobeniusCoordinates(small).square, 1) if small is not reference else 1
     start = time.perf_counter()
-    if not mechanism.decodes:
+    if mechanism.distribution_type is not None:
         dist = mechanism.distribution.expected_l1(small) / 2
         return ExpectedDist(dist * scale, time.perf_counter() - start)
     moved: list[int] = []

@@ -95,8 +95,12 @@ def _rate_entries(mechanism: PartitionMechanism) -> Statement:
 
 def distribution_of_statement(statement: Statement) -> ReleaseDistribution:
     """Returns the distribution of the release that a privacy.json, or an entry of its lists,
-    describes; a KeyError or ValueError if it describes none."""
-    distribution = _DISTRIBUTIONS[statement["mechanism"]](float(statement["rate"]))
+    describes. A KeyError says that the statement lacks an entry; a ValueError, that no formula is
+    known for its mechanism or under its public bounds."""
+    kind = _DISTRIBUTIONS.get(statement["mechanism"])
+    if kind is None:
+        raise ValueError("error bars need noisy coordinates, or a mechanism with a distribution")
+    distribution = kind(float(statement["rate"]))
     if "possible_lists" not in statement:
         return distribution
     if isinstance(distribution, GeometricDistribution):

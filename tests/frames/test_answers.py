@@ -70,6 +70,17 @@ def test_a_statement_that_lacks_something_is_refused_on_load(tmp_path, mechanism
             dp.load(tmp_path)
 
 
+def test_a_list_by_a_mechanism_without_a_distribution_loads_without_intervals(tmp_path):
+    release = dp.release_counts([3, 1], epsilon=2, max_partitions_per_user=1, mechanism="geometric")
+    release.save(tmp_path)
+    statement = dict(release.statement) | {"mechanism": "a new one"}
+    (tmp_path / "privacy.json").write_text(json.dumps(statement))
+    loaded = dp.load(tmp_path)
+    assert list(loaded.released) == list(release.released) and "epsilon 2" in repr(loaded)
+    with pytest.raises(ValueError, match="error bars need noisy coordinates, or a mechanism"):
+        loaded.total()
+
+
 def test_coordinates_that_were_cut_are_refused_on_load(tmp_path):
     release = dp.release(VISITS, **LIST)
     release.save(tmp_path)

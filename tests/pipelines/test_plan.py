@@ -1,7 +1,7 @@
 import json
 
 import dp_transforms as dp
-from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.mechanisms.partition.registry import NAMED_MECHANISMS, partition_mechanism
 from dp_transforms.postprocessing.entropies import shannon_entropy
 from dp_transforms.postprocessing.planning import zipf_list
 from pipelines.plan import main
@@ -22,7 +22,7 @@ def test_what_each_mechanism_would_do_and_which_is_the_default(tmp_path, capsys)
     assert main(["--users=500", "--epsilon=1,2,3", "--max_partitions_per_user=2"]) == 0
     text = capsys.readouterr().out
     header, *rows = text.partition("Expected dist by --mechanism")[2].splitlines()[1:5]
-    assert header.split() == ["epsilon", "geometric", "frobenius", "exponential"]
+    assert header.split() == ["epsilon", *NAMED_MECHANISMS]
     starred = [[i for i, cell in enumerate(row.split()) if cell == "*"] for row in rows]
     # After the numbers of the Frobenius and of the geometric mechanism.
     assert starred == [[3], [3], [2]]

@@ -5,6 +5,7 @@ import pytest
 
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism, IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition.registry import REGISTRY
 from dp_transforms.postprocessing.planning import (
     expected_dist,
     made_up_lists,
@@ -56,6 +57,21 @@ def test_large_lists_are_planned_on_a_smaller_scale():
     assert scaled == pytest.approx(whole, rel=0.1)
     # Not a second for a list with a square of 67,000.
     assert expected_dist(mechanism, zipf_list(10**11), 300).dist == pytest.approx(48_000, rel=0.2)
+
+
+def test_a_mechanism_without_a_formula_is_predicted_by_draws(monkeypatch):
+    class NoFormula(IntegerPartitionMechanism):
+        distribution_type = None
+
+    reference = zipf_list(3_000)
+    drawn = expected_dist(NoFormula(epsilon=1), reference).dist
+    exact = expected_dist(IntegerPartitionMechanism(epsilon=1), reference).dist
+    assert drawn != exact and drawn == pytest.approx(exact, rel=0.2)
+    # Seeds are fixed, so that a plan is the same each time.
+    assert drawn == expected_dist(NoFormula(epsilon=1), reference).dist
+    monkeypatch.setitem(REGISTRY, "exponential", NoFormula)
+    (plan,) = plan_releases(reference, [1])
+    assert plan.mechanisms[2].expected_dist is not None
 
 
 def test_lists_of_other_kinds_stand_beside_a_made_up_one():

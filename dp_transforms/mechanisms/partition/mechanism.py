@@ -87,7 +87,8 @@ class PartitionMechanism(ABC):
     title: ClassVar[str] = ExponentialDistribution.title  # in privacy statements
     min_rate: ClassVar[Fraction] = MIN_RATE  # the smallest c
     factors: ClassVar[int] = 2  # a release costs at most this many factors of q**-sensitivity
-    # Of a release without public bounds, given its rate; None if there is no formula.
+    # The class of ``distribution``, which the rate alone makes, for releases without public bounds.
+    # If it is None and the mechanism does not decode, releases have no intervals.
     distribution_type: ClassVar[type[ReleaseDistribution] | None] = None
     decodes: ClassVar[bool] = False  # whether releases come with the noisy coordinates
     may_fail: ClassVar[bool] = False  # whether the list or the noise may prevent a release
