@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
     ATTRIBUTES_FILE,
     DEGREES_FILE,
@@ -16,9 +17,10 @@ from dp_transforms.files.filenames import (
     PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
     PRIVACY_FILE,
+    RELEASED_FILES,
     SURVEY_FILE,
 )
-from dp_transforms.files.paths import join, local_path
+from dp_transforms.files.paths import as_filesystem_error, join, local_path, matching_paths
 from dp_transforms.files.release_files import as_malformed, is_there
 from dp_transforms.releases import (
     all_records,
@@ -42,7 +44,8 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     DEGREES_FILE: ("released numbers of partitions of users", user_degrees.read),
     FREQUENCIES_FILE: ("a released frequency list", frequency_list.read),
 }
-"""By the file that shows the kind of a release: what it holds, and the function that reads it."""
+"""By the file that shows the kind of a release: what it holds, and the function that reads it. Of
+several files that are there the first counts."""
 
 
 def release_directories(directory: str) -> list[str]:
@@ -77,9 +80,18 @@ def load(directory: str | os.PathLike[str]) -> Any:
         if releases is not None:
             with as_malformed(path, f"a release with its {PRIVACY_FILE}"):
                 return _checked(releases)
+        _refuse_unknown_kinds(path)
     content, read = _READERS[present[0] if present else FREQUENCIES_FILE]
     with as_malformed(path, f"{content} with its {PRIVACY_FILE}"):
         return _checked(read(path))
+
+
+def _refuse_unknown_kinds(directory: str) -> None:
+    """Raises an InputError if the directory holds a release of a kind without a reader."""
+    with as_filesystem_error(f"{directory} cannot be read"):
+        tables = matching_paths(join(directory, RELEASED_FILES))
+    if tables:
+        raise InputError(f"{tables[0]} is of a kind that this version cannot load: read the file")
 
 
 def _checked(release: Any) -> Any:

@@ -60,3 +60,9 @@ def test_what_is_no_release(tmp_path):
     with pytest.raises(InputError, match="does not hold a release for each period"):
         load(str(tmp_path))
     assert release_directories(str(tmp_path)) == [str(tmp_path)]
+
+
+def test_a_release_of_an_unknown_kind_is_named(tmp_path):
+    (tmp_path / "released_of_another_version.csv").write_text("users\n3\n")
+    with pytest.raises(InputError, match=r"another_version\.csv is of a kind that this version"):
+        load(str(tmp_path))
