@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget.entry import NO_BUDGET
+from dp_transforms.errors import InputError
 from dp_transforms.files.output import CsvTable, ReleaseDirectory
 from dp_transforms.reports.page import Page, text_table
 from dp_transforms.reports.page import table as html_table
@@ -23,7 +24,8 @@ class Table:
     """A table converts to the frames of pyarrow, pandas and polars."""
 
     _words: int = 1
-    """This many first columns are shown as words, even if they hold digits."""
+    """This many first columns are shown as words, even if they hold digits. The others are shown as
+    numbers if they are."""
 
     def to_arrow(self) -> pa.Table:
         """Returns the table as a ``pyarrow.Table``."""
@@ -46,9 +48,11 @@ class Table:
         return polars.from_arrow(self.to_arrow())
 
     def _columns(self) -> dict[str, Any]:
+        """Returns the columns of ``to_arrow``, by their names: every subclass has them."""
         raise NotImplementedError
 
     def _below(self) -> list[str]:
+        """Returns lines that are shown below the table."""
         return []
 
     def _shown(self) -> list[list[str]]:
@@ -76,8 +80,9 @@ class PagedTable(Table):
     """A table that can write a page."""
 
     def page(self, words: Words = NO_WORDS) -> Page:
-        """Makes the page, with its pictures; an InputError if there are no error bars."""
-        raise NotImplementedError
+        """Makes the page, with its pictures; an InputError if this kind of release has no page, or
+        there are no error bars."""
+        raise InputError(f"there are no pages of the kind {type(self).__name__}: print the release")
 
     def report(
         self,
@@ -118,12 +123,18 @@ class PicturedTable(PagedTable):
 
 
 class Release(PagedTable):
-    """A release is a table with a privacy statement."""
+    """A release is a table with a privacy statement.
+
+    A subclass is a frozen dataclass with ``repr=False``. It has ``statement_words``, ``_columns``,
+    and ``_tables``, which ``publish`` writes; ``page`` if there are pages of its kind.
+    """
 
     statement: Mapping[str, Any]
     _file_name: str
+    """The name of the main table, as in ``ReleaseSpec.tables``."""
 
     def _tables(self) -> dict[str, CsvTable]:
+        """Returns the tables by the names of their files, as ``ReleaseSpec.tables`` makes them."""
         raise NotImplementedError
 
     @property
@@ -136,6 +147,7 @@ class Release(PagedTable):
         raise NotImplementedError
 
     def _summary(self) -> list[str]:
+        """Returns lines that are shown between the table and the guarantee."""
         return []
 
     def _below(self) -> list[str]:
