@@ -137,11 +137,15 @@ def test_every_kind_has_a_case_and_a_method_of_its_own():
         if not inspect.isabstract(kind) and kind.__module__.startswith(f"{releases.__name__}."):
             kinds.add(kind)
     examples = {type(case.spec) for case in CASES.values()}
-    assert kinds <= examples
+    assert not kinds - examples, "give each of these an example in tests/release_cases.py"
     for kind in kinds:
         # So a job that writes into the same directory knows it for a release.
-        assert fnmatch.fnmatch(kind.tables.file_name, RELEASED_FILES)
-    assert len(METHODS) == len(examples) and {*METHODS.values()} == examples
+        assert fnmatch.fnmatch(kind.tables.file_name, RELEASED_FILES), (
+            f"the main table of {kind.__name__} must be called {RELEASED_FILES}"
+        )
+    without = examples - {*METHODS.values()}
+    assert not without, "give each of these a method in dp_transforms/engines/base.py"
+    assert len(METHODS) == len(examples)
 
 
 @pytest.mark.parametrize("case", KINDS.values(), ids=lambda case: type(case.spec).__name__)
