@@ -22,12 +22,18 @@ from dp_transforms.releases.periods import PeriodListsSpec, PeriodNamesSpec
 from dp_transforms.releases.user_degrees import UserDegreesSpec
 
 Collections = tuple[Any, ...]
-"""The collections of a release: a list of elements in process, and a PCollection on Beam, which has
-no types. The methods of ``Engine`` say what the elements are."""
+"""The collections of a release: lists of elements in process, and PCollections on Beam, which have
+no types. ``ReleaseSpec.tables`` makes the tables from the elements of the first. The elements of
+any others are dictionaries, which become entries of the statement. The methods of ``Engine`` say
+what the elements are, and where collections have another meaning."""
 
 
 class Engine(Protocol):
     """An engine makes releases of one source of records under one secret.
+
+    Each kind of release has one method, whose only argument is called ``spec`` and has the type of
+    the specification. Random numbers are drawn from ``secret.tape(context)``, with a context by
+    ``mechanisms.tape_contexts``: so both engines make the same release, and a retry repeats it.
 
     Every method raises, when it is called or when the pipeline runs:
       ValueError, TypeError: the records cannot be used, see ``BoundContributions``.

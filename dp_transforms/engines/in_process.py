@@ -252,21 +252,25 @@ class InProcess(Engine):
         return self._reduced(turned, (USER, PARTITION), distinct_pairs)
 
     def user_degrees(self, spec: UserDegreesSpec) -> tuple[list[ReleasedDegrees]]:
-        # Each user's pairs are all in one table.
         users = counting.add_histograms(map(counting.user_degrees, self._bounded(spec.max_degree)))
         return ([spec.mechanism.release_under(users, self._secret.tape)],)
 
     def _records(self, rows: str = "records") -> Tables:
+        """Returns the source's tables, of any Arrow types, called ``rows`` while they are read."""
         total = self._source.estimated_rows
         return self._watch(self._source.tables(), f"reading {rows}", "records", total)
 
     def _reduced(
         self, tables: Tables, names: tuple[str, ...], reduce: Reduce
     ) -> Iterator[pa.Table]:
+        """Brings the rows of equal values in the first named column into one table, and reduces
+        each table: see ``local_shuffle.reduced``."""
         key = self._secret.key(f"route {names[0]}s")
         return reduced(tables, names, reduce, key, self._num_buckets)
 
     def _bounded(self, max_partitions: int) -> Tables:
+        """Returns distinct pairs of the records, at most so many of each user, whose pairs are all
+        in one table."""
         names = (USER, PARTITION)
         bound = self._bound(max_partitions, Limits())
         return self._bounding(self._reduced(self._records(), names, bound))
@@ -282,12 +286,16 @@ class InProcess(Engine):
         return self._secret.key("bound contributions")
 
     def _bounding(self, pairs: Tables) -> Tables:
+        """Returns pairs that were bounded, and reports how many of them have passed."""
         return self._watch(pairs, "bounding contributions", "contributions kept")
 
     def _counts(self, pairs: Tables) -> Tables:
+        """Counts the users of each partition: see ``_added``, with a report."""
         return self._watch(self._added(pairs), "counting users per partition", "partitions")
 
     def _added(self, pairs: Tables) -> Iterator[pa.Table]:
+        """Counts the rows of each partition: its users, in distinct pairs. A partition has one row,
+        and columns of the result are plain."""
         # No user is in two of the tables, so counts of a partition add up.
         return self._reduced(
             map(counting.count_pairs, pairs), (PARTITION, COUNT), counting.sum_counts

@@ -2,9 +2,11 @@
 
 All numbers of a tape are independent of those of another tape if the contexts differ. So the noise
 of two releases under one secret is independent iff no context is that of both. Here is the only
-place where contexts of lists, degrees, surveys and bounds are made. A context has
+place where contexts of lists, degrees, surveys and bounds are made: a new kind of release calls
+``context_of_list`` or ``context_of_numbers``. A context has
 
-* the purpose: several lists of one release have a purpose each, such as the group;
+* the purpose, in words that no other release uses. Several lists of one release have a purpose
+  each, such as the group;
 * a hash of the private content, so that noise on changed data cannot cancel. It never leaves the
   job, and says nothing without the secret;
 * the mechanism with all its parameters (``identifier``).

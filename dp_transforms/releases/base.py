@@ -45,12 +45,13 @@ def _no_entries(_: Iterable[Any]) -> Statement:
 class ReleasedTables(NamedTuple):
     """The files of a kind of release.
 
-    Both functions are of a module, since a runner pickles them.
+    Both functions stand at the top of a module, since a runner pickles them by their names.
 
     Attributes:
-      file_name: of the main table.
-      make: makes all tables from the released elements and the statement.
-      entries: returns the part of the statement that follows from the released elements.
+      file_name: of the main table; it matches ``filenames.RELEASED_FILES``.
+      make: makes all tables, the main one too, from the statement and the elements of the first
+        collection that the engine returns.
+      entries: returns the part of the statement that follows from these elements.
     """
 
     file_name: str
@@ -59,7 +60,11 @@ class ReleasedTables(NamedTuple):
 
 
 class ReleaseSpec(abc.ABC):
-    """A specification is a frozen dataclass: it says what is released, and by which mechanism."""
+    """A specification is a frozen dataclass: it says what is released, and by which mechanism.
+
+    A subclass checks its arguments in ``__post_init__``. It travels to workers, and so it can be
+    pickled. ``UserDegreesSpec`` is the smallest that is there.
+    """
 
     tables: ClassVar[ReleasedTables]
 
@@ -70,11 +75,17 @@ class ReleaseSpec(abc.ABC):
 
     @abc.abstractmethod
     def release(self, engine: Engine) -> Collections:
-        """Makes the release by the engine's method for this kind, and returns what that returns."""
+        """Makes the release by the engine's method for this kind, and returns the collections that
+        this method returns: see ``Collections``."""
 
     @abc.abstractmethod
     def guarantee(self, bounded_by_job: bool) -> Statement:
-        """Returns the part of the statement about the mechanism and its guarantee."""
+        """Returns the part of the statement about the mechanism and its guarantee.
+
+        Whatever shows a release reads the entries "mechanism", "epsilon", "delta" and "neighbours",
+        and, if users count in a bounded number of partitions, those of ``bound_entries``. See
+        ``statement`` for the argument.
+        """
 
     @property
     def cost(self) -> PrivacyBudget:
@@ -83,7 +94,8 @@ class ReleaseSpec(abc.ABC):
 
     @property
     def integer_columns(self) -> int:
-        """Returns how many last columns of each table hold integers. The others hold text."""
+        """Returns how many last columns of each table hold integers; the others hold text. It is 2
+        unless a subclass says otherwise."""
         return 2
 
     @property
