@@ -40,7 +40,7 @@ MAX_EPSILON = 100
 
 
 def epsilon(text: str) -> ExactNumber:
-    """Parses a number above 0, also as a float, and at most 100.
+    """Parses a number of at most 100 that is above 0, and still is when it is rounded to a float.
 
     >>> epsilon("0.5")
     0.5
@@ -89,7 +89,7 @@ def positive_integer(text: str) -> int:
 
 
 def positive_number(text: str) -> ExactNumber:
-    """Parses a number above 0, also as a float.
+    """Parses a number that is above 0, and still is when it is rounded to a float.
 
     >>> positive_number("0.5")
     0.5

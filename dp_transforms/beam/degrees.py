@@ -209,7 +209,8 @@ def _on_one_worker(
     secret: JobSecret,
     num_buckets: int | None,
 ) -> beam.PCollection:
-    """Calls ``make`` with all distinct edges, whose sources are the column ``partition``."""
+    """Returns what ``make`` returns for the tables of all distinct edges, as one element of the
+    type ``made``. The sources of edges are in the column ``partition``."""
     tables = (
         edges
         | "ToTables" >> ToTables((SOURCE, TARGET))
@@ -221,7 +222,7 @@ def _on_one_worker(
         edges.pipeline
         | "Once" >> beam.Create([None], reshuffle=False)
         | label
-        >> beam.Map(_called, make, beam.pvalue.AsIter(tables))
+        >> beam.Map(_made_from_all, make, beam.pvalue.AsIter(tables))
         .with_output_types(made)
         .with_resource_hints(**ON_ONE_WORKER)
         # Keeps later steps from being fused to this one and its hints.
@@ -229,7 +230,10 @@ def _on_one_worker(
     )
 
 
-def _called(_: None, make: Callable[[Iterable[pa.Table]], Any], tables: Iterable[pa.Table]) -> Any:
+def _made_from_all(
+    _: None, make: Callable[[Iterable[pa.Table]], Any], tables: Iterable[pa.Table]
+) -> Any:
+    # Beam gives the tables, a side input, behind the only element and ``make``.
     return make(tables)
 
 

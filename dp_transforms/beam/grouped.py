@@ -52,19 +52,21 @@ from dp_transforms.runtime.job_secret import JobSecret
 class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
     """Releases the list of all users and the list of each group.
 
-    Returns (attribute, group, ReleasedList); the list of all users has attribute "" and group "".
-    See the module for the guarantee and its proof.
+    Returns a tuple (attribute, group, ReleasedList) for each list. For the list of all users the
+    attribute and the group are "". See the module for the guarantee and its proof.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and one for each attribute; rows
-    with such fields; or tuples (user, partition, value, ...) in the order of the attributes. A user
-    with several values of an attribute is in the group of one value, chosen at random.
+    with fields of these names; or tuples (user, partition, value, ...) in the order of the
+    attributes. A user with several values of an attribute is in the group of one of them, which is
+    chosen at random.
 
     Args:
       attributes: at least one ``Attribute``.
       epsilon_all: the cost of the list of all users.
       epsilon_groups: the cost of the lists of all groups; each attribute gets an equal part.
       max_partitions_per_user: kappa.
-      selection: the budget for the names of groups, if any attribute's are not public.
+      selection: the budget by which names of groups are selected. It is needed if the groups of an
+        attribute are not public.
       mechanism: see ``partition_mechanism``.
       secret, num_buckets: see ``BoundContributions``.
 

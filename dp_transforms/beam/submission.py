@@ -193,19 +193,24 @@ def _status(error: Exception) -> int | None:
 
 @contextlib.contextmanager
 def _keeping_interrupts() -> Iterator[Callable[[], None]]:
-    """Keeps the first SIGINT or SIGTERM from the block until it calls the function that this
-    yields. A second one is not kept."""
+    """Gives the block a function, and delays the first SIGINT or SIGTERM until the block calls it.
+    A second signal is handled at once, and so are all after that call. A signal that is still
+    delayed at the end of the block is dropped.
+
+    Only the main thread handles signals: in others nothing is delayed. A signal without a handler
+    in Python is not delayed either.
+    """
     handlers: dict[int, Callable[[int, Any], Any]] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (int(signal.SIGINT), int(signal.SIGTERM)):
             handler = signal.getsignal(number)
             if callable(handler):
                 handlers[number] = handler
-    kept: list[tuple[int, Any]] = []
+    seen: list[tuple[int, Any]] = []
 
-    def keep(number: int, frame: Any) -> None:
-        kept.append((number, frame))
-        if len(kept) > 1:
+    def delay_first(number: int, frame: Any) -> None:
+        seen.append((number, frame))
+        if len(seen) > 1:
             handlers[number](number, frame)
 
     def restore() -> None:
@@ -214,11 +219,12 @@ def _keeping_interrupts() -> Iterator[Callable[[], None]]:
 
     def deliver() -> None:
         restore()
-        for number, frame in kept[:1]:
+        if seen:
+            number, frame = seen[0]
             handlers[number](number, frame)
 
     for number in handlers:
-        signal.signal(number, keep)
+        signal.signal(number, delay_first)
     try:
         yield deliver
     finally:

@@ -136,7 +136,7 @@ def _comparable(values: pa.Array) -> pa.Array:
 
 
 def user_degrees(pairs: pa.Table) -> Mapping[int, int]:
-    """Counts the users with each number of distinct (user, partition) pairs: {pairs: users}."""
+    """Returns how many users have how many of these distinct pairs: {number of pairs: users}."""
     return histogram(count_pairs(pa.table({PARTITION: pairs[USER]})))
 
 

@@ -37,12 +37,13 @@ def lists_of(spec: AttributesSpec) -> dict[str, NamedList]:
 
 
 def columns_of(spec: AttributesSpec) -> tuple[str, ...]:
-    """Returns the columns of a table of values."""
+    """Returns the names of the columns of ``value_table``."""
     return USER, *lists_of(spec)
 
 
 def value_table(table: pa.Table, spec: AttributesSpec) -> pa.Table:
-    """Makes a table of values of records.
+    """Returns the table of values of some records. It has a row for each of them, in order, with
+    its user and the text of its value of each attribute.
 
     Args:
       table: a column ``user``, and those that the attributes name, which may hold nulls.

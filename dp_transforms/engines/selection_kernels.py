@@ -81,9 +81,14 @@ class RoundRunner(Protocol[_Names, _Choice]):
         first: Callable[[pa.Table], pa.Table],
         choose: Callable[[Sequence[int], Sequence[int]], Choice],
     ) -> _Choice:
-        """Returns what ``choose`` makes of the cells of a look, see ``population``: of users by
-        their numbers of partitions, and the tails of the numbers of users that partitions have
-        among the pairs that ``first`` keeps of a table and weighs."""
+        """Returns the choice that follows from a look at the pairs: see ``population``.
+
+        Args:
+          edges: the ends of the cells in which users are counted by their numbers of partitions.
+          first: keeps one pair of each user in a table, and counts the users of each partition.
+          choose: makes the choice from the numbers of users in these cells, and from the tails of
+            the counts by ``first``.
+        """
 
     def one_round(
         self,

@@ -87,10 +87,12 @@ class RandomTape:
         return self
 
     def branch(self, context: str) -> RandomTape:
-        """Returns an independent tape for one part of this tape's purpose, such as one try."""
-        branch = RandomTape.from_secret(self._key, context)
-        branch._process = self._process
-        return branch
+        """Returns the tape of one part of this tape's purpose, such as one of several tries. It is
+        independent of this tape and of those of other contexts."""
+        tape = RandomTape.from_secret(self._key, context)
+        # A branch of a copy is a copy too, and serves no release: see ``claim``.
+        tape._process = self._process
+        return tape
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_process": None}

@@ -87,12 +87,13 @@ _ROUNDING = 1 - 1e-9
 
 @dataclass(frozen=True)
 class Bounds:
-    """An interval holds a number of all records with its confidence, for every data set.
+    """An interval for a number of all records, such as the number of partitions.
 
     Attributes:
-      low, high: the ends, which belong to it; ``high`` is infinite if degrees have no public bound
-        and the number has none without it.
-      confidence: the probability, over the noise of both releases.
+      low, high: the ends, which belong to the interval. ``high`` is infinite if only a public bound
+        on degrees could limit the number, and there is none.
+      confidence: the interval holds the number with at least this probability, over the noise of
+        both releases, for every data set.
     """
 
     low: float
@@ -100,7 +101,7 @@ class Bounds:
     confidence: float
 
     def around(self, value: float) -> Estimate:
-        """Returns an estimate with this interval, whose value is moved into it."""
+        """Returns an estimate with this interval. A value outside is moved to the nearest end."""
         return around(value, self.low, self.high, self.confidence)
 
 

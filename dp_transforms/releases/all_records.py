@@ -248,8 +248,13 @@ class AllRecordsSpec(ReleaseSpec):
     def survey_under(
         self, users_by_degree: Mapping[int, int], tape_of: Callable[[str], RandomTape]
     ) -> Survey:
-        """Returns what is released before the list, under a job's secret; {degree: number of users}
-        is PRIVATE."""
+        """Makes the releases that come before the list: the degrees, from which kappa follows, and
+        the number of users beyond kappa if that is worth its cost.
+
+        Args:
+          users_by_degree: {degree: number of users}, PRIVATE.
+          tape_of: ``JobSecret.tape`` of the job's secret.
+        """
         degrees = self.survey.release_under(users_by_degree, tape_of, self.is_enough)
         kappa = self.kappa_after(degrees)
         spent = self.spent_on(degrees)

@@ -158,7 +158,7 @@ class AttributesSpec(ReleaseSpec):
                     raise ValueError(f"an attribute cannot be called {name!r}: rename the column")
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("attributes must be different, also in their names joined by ' + '")
-        if not isinstance(self.shares, Mapping | None):
+        if self.shares is not None and not isinstance(self.shares, Mapping):
             raise TypeError("shares must map attributes to numbers, such as {'fonts': 2}")
         for attribute in self.shares or {}:
             if attribute_columns(attribute) not in self.attributes:
@@ -166,6 +166,7 @@ class AttributesSpec(ReleaseSpec):
                 raise ValueError(
                     f"shares has an attribute that is not released: these are {released}"
                 )
+        # This refuses a budget or shares out of range now.
         _ = self.mechanisms
 
     @property
@@ -323,8 +324,8 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
 
 
 def read(directory: str) -> AttributeReleases:
-    """Reads the lists of attributes in a directory."""
+    """Reads the lists of attributes in a directory, with their statement."""
     lists, statement = read_lists(
         directory, ATTRIBUTES_FILE, ATTRIBUTES_HEADER, ATTRIBUTE_COORDINATES_HEADER
     )
-    return AttributeReleases({label[0]: released for label, released in lists.items()}, statement)
+    return AttributeReleases({label: released for (label,), released in lists.items()}, statement)

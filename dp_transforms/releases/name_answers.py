@@ -130,22 +130,25 @@ class NameAnswers(NameEstimates):
 
     @cached_property
     def list_that_agrees(self) -> ListRelease | None:
-        """Returns the list beside the names, raised where the names prove it too low; None without
-        a list. For every t it has at least as many partitions with t users as there are names
-        with that many, and its total is at least their sum."""
+        """Returns the list beside the names, raised where the names prove it too low: for every t
+        it has at least as many partitions of t users as there are names with so many, and its total
+        is at least the sum of theirs. None without a list."""
         released = self.frequency_list
         if released is None or not len(self):
             return released
         from dp_transforms.postprocessing.name_counts import agreeing
 
-        users = np.ones(len(self), np.int64) if self._table is None else self._table[0]
-        named = FrequencyList.from_counts(users)
-        if isinstance(released, AllRecordsRelease) and not self.is_about_all_records:
+        list_is_about_all = isinstance(released, AllRecordsRelease)
+        if list_is_about_all and not self.is_about_all_records:
             return released
-        if not isinstance(released, AllRecordsRelease) and self._drops and self._survey is not None:
-            # The estimates are about all records, and the list is about fewer.
-            named = FrequencyList.from_counts(np.ones(len(self), np.int64))
+        estimates_are_about_all = self._drops and self._survey is not None
+        if self._table is None or (estimates_are_about_all and not list_is_about_all):
+            # A name has at least one user. Estimates about more records than those of the list
+            # prove no more than that.
             users = np.ones(len(self), np.int64)
+        else:
+            users = self._table[0]
+        named = FrequencyList.from_counts(users)
         _, raised = agreeing(users.astype(float), users, users.astype(float), released.released)
         before = released.released
         with_coordinates = ReleasedList(

@@ -97,7 +97,8 @@ def half(confidence: float) -> float:
 
 
 def difference(first: Estimate, second: Estimate, confidence: float) -> Estimate:
-    """Subtracts the first from the second, whose intervals each have confidence ``half``."""
+    """Returns the second number minus the first. Its interval has this confidence if those of both
+    numbers have the confidence ``half(confidence)``."""
     return replace(
         first,
         value=second.value - first.value,

@@ -61,14 +61,14 @@ class LaterCounts:
         return RoundedGaussian(self.sigma2)
 
     def noisy(self, users: IntArray, words: WordArray, extend: Extend) -> IntArray:
-        """Adds noise to counts: an int64 array of shape (n,), which may hold negative numbers.
+        """Returns numbers of users with noise, an int64 array of shape (n,). They may be negative.
 
         Args:
-          users: int64 array of shape (n,).
+          users: the number of users of each partition: PRIVATE, an int64 array of shape (n,).
           words, extend: a uniform number for each partition, see ``IntegerNoise.from_words``.
         """
-        counts: IntArray = users + self.noise.from_words(words, extend)
-        return counts
+        with_noise: IntArray = users + self.noise.from_words(words, extend)
+        return with_noise
 
     @cached_property
     def reach(self) -> int:

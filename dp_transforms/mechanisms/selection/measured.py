@@ -288,7 +288,7 @@ class MeasuredSelection(WeightedStrategy):
         return PlanBudget(left, self.delta, *rest, level)
 
     def choice_entries(self, choice: Choice) -> dict[str, Any]:
-        """Returns the entries of a statement about what a choice cost."""
+        """Returns the entries of a statement that say what the look behind a choice has cost."""
         epsilon = self.look_epsilon(choice.plan.look)
         return {
             "look_epsilon": float_above(epsilon),
