@@ -105,7 +105,7 @@ def distribution_of_statement(statement: Statement) -> ReleaseDistribution:
         return distribution
     if isinstance(distribution, GeometricDistribution):
         return dataclasses.replace(distribution, walled=True)
-    raise ValueError("error bars are for releases that no public knowledge narrows")
+    raise ValueError("error bars are for releases that are not narrowed by public knowledge")
 
 
 def is_decoded(statement: Mapping[str, Any]) -> bool:

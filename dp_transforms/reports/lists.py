@@ -52,11 +52,8 @@ def list_page(release: ListRelease, words: Words) -> page.Page:
     """Makes the page of a list, or an InputError if it has no error bars."""
     try:
         number = release.number_of_partitions()
-    except ValueError:
-        raise InputError(
-            "this release is narrowed by public knowledge; the error bars of a report are for "
-            "unrestricted ones"
-        ) from None
+    except ValueError as error:
+        raise InputError(f"a report needs error bars, and this release has none: {error}") from None
     terms, released = wording(dict(release.statement), words), release.released
     pictures = {}
     content = "<p>The released list is empty: there is nothing to draw.</p>"

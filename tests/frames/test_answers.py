@@ -79,6 +79,8 @@ def test_a_list_by_a_mechanism_without_a_distribution_loads_without_intervals(tm
     assert list(loaded.released) == list(release.released) and "epsilon 2" in repr(loaded)
     with pytest.raises(ValueError, match="error bars need noisy coordinates, or a mechanism"):
         loaded.total()
+    with pytest.raises(ValueError, match="this release has none: error bars need noisy"):
+        loaded.page()
 
 
 def test_coordinates_that_were_cut_are_refused_on_load(tmp_path):
