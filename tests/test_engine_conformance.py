@@ -27,7 +27,7 @@ from dp_transforms.engines import local_shuffle
 from dp_transforms.engines.base import Engine
 from dp_transforms.engines.in_process import InProcess
 from dp_transforms.errors import input_error_message
-from dp_transforms.files.filenames import RELEASED_FILES
+from dp_transforms.files.filenames import OTHER_TABLES, RELEASED_FILES
 from dp_transforms.files.frame_records import RecordArguments
 from dp_transforms.releases import ListAndNamesSpec, NamesSpec, ReleaseSpec
 from tests.release_cases import CASES
@@ -171,6 +171,10 @@ def test_engines_write_the_same(name, data, directory):
     files = expected(name, path)
     source = source_of(case, path)
     assert content(case, source, on_beam(case, source)) == files
+    others = {file for part in files for file in part} - {"privacy.json", *OTHER_TABLES}
+    assert all(fnmatch.fnmatch(file, RELEASED_FILES) for file in others), (
+        "a second table is not removed with its release until it is one of filenames.OTHER_TABLES"
+    )
     tables = [text for part in files for file, text in part.items() if file.endswith(".csv")]
     assert tables
     if data == "many":

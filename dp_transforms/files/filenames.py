@@ -66,6 +66,10 @@ COUNTS = ("noisy_count", "low", "high")
 NAMED_USERS_FILE = "named_users.csv"
 """Estimated users of named partitions, beside ``PARTITIONS_FILE``, if a list tells more of them."""
 
+OTHER_TABLES = (COORDINATES_FILE, SURVEY_FILE, ALL_RECORDS_FILE, NAMED_USERS_FILE)
+"""All tables that releases of some kind have besides their main one. A release that replaces
+another removes those that it does not have itself."""
+
 DEGREES_FILE = "released_user_degrees.csv"
 DEGREES_HEADER = ("partitions_from", "users")
 

@@ -16,13 +16,10 @@ from typing import Any, NamedTuple
 from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import (
-    ALL_RECORDS_FILE,
-    COORDINATES_FILE,
-    NAMED_USERS_FILE,
+    OTHER_TABLES,
     PRIVACY_FILE,
     RELEASED_FILES,
     REPORT_FILES,
-    SURVEY_FILE,
 )
 from dp_transforms.files.paths import (
     LocalFiles,
@@ -213,9 +210,9 @@ class ReleaseDirectory:
     @property
     def _made_of_it(self) -> list[str]:
         """Returns other files that an earlier release may have left in this directory."""
-        tables = (COORDINATES_FILE, SURVEY_FILE, ALL_RECORDS_FILE, NAMED_USERS_FILE)
-        others = [name for table in (self.file_name, *tables) for name in names_beside(table)]
-        return [*tables, *others, *REPORT_FILES]
+        tables = (self.file_name, *OTHER_TABLES)
+        in_other_formats = [name for table in tables for name in names_beside(table)]
+        return [*OTHER_TABLES, *in_other_formats, *REPORT_FILES]
 
     @property
     def _files(self) -> Any:
