@@ -32,7 +32,7 @@ from dp_transforms.files.release_files import (
 from dp_transforms.mechanisms.decimals import Number, positive_integer
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
-from dp_transforms.releases.base import ReleasedTables, ReleaseSpec, Statement
+from dp_transforms.releases.base import ReleasedTables, ReleaseSpec, Statement, amount_entries
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
 from dp_transforms.releases.lists import list_tables
 from dp_transforms.releases.names import NamesRelease, NamesSpec
@@ -119,8 +119,7 @@ class PeriodListsSpec(_PeriodSpec):
     @property
     def about(self) -> Statement:
         whole = PrivacyBudget(self.epsilon).epsilon
-        of_all = {"epsilon_of_all": float(whole), "epsilon_of_all_exact": str(whole)}
-        return super().about | of_all
+        return super().about | amount_entries("epsilon_of_all", whole)
 
     def release(self, engine: Engine) -> Collections:
         return engine.lists_by_period(self)
