@@ -652,6 +652,9 @@ jobs that reserve in a database at the same time do not wait for each other
 a worker begins in another ledger of the same name
 - if ledger.identity != self.content["ledger_id"]:
 + if False:
+a statement lists jobs that failed
+- spent = [line for line in lines if line.counts]
++ spent = list(lines)
 # pipelines/release_job.py: pipelines/test_submission.py
 a job whose workers do not reach the ledger is given back while they may write
 - before_it_runs = budget_entry.begin

@@ -34,10 +34,12 @@ class BudgetEntry:
         lines: Iterable[LedgerLine],
         own: Collection[int] = (),
     ) -> BudgetEntry:
-        """Returns the entry of a whole budget and all lines of its ledger. Lines whose ids are in
-        ``own`` pay for the release: they are stated as committed, since a privacy.json only appears
-        with its release."""
-        stated = [line.closed(State.COMMITTED) if line.id in own else line for line in lines]
+        """Returns the entry of a whole budget, with the lines of its ledger that count as spent.
+        Lines whose ids are in ``own`` pay for the release: they are stated as committed, since a
+        privacy.json only appears with its release. Lines of failed jobs are left out: a
+        privacy.json is public, and whether a job failed may depend on the data."""
+        spent = [line for line in lines if line.counts]
+        stated = [line.closed(State.COMMITTED) if line.id in own else line for line in spent]
         return cls(
             {
                 "epsilon": str(budget.epsilon),

@@ -65,6 +65,16 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
     assert states(path) == ["reserved", "committed", "committed"]
 
 
+def test_no_statement_shows_that_an_earlier_job_failed(path):
+    with pytest.raises(KeyError), spending(path, None, PARTS):
+        raise KeyError
+    Ledger.open(path).reserve("0.05", purpose="of nothing").abandon()
+    with spending(path, None, [PARTS[0]]) as entry:
+        stated = entry.statement["budget"]["ledger"]
+    assert states(path) == ["failed", "failed", "abandoned", "committed"]
+    assert [(line["purpose"], line["state"]) for line in stated] == [("a list", "committed")]
+
+
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize(
     ("error", "state"),
