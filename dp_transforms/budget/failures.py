@@ -6,7 +6,8 @@ bound what failures tell:
 
 1. **A failure that depends on the values of records is charged**, as if the release had come out.
    So is one that depends on the noise. Somebody who asks by failures ("is the total at least M?")
-   pays for each question, and the questions end with the budget.
+   pays for each question, and the questions end with the budget. But the price is the job's own
+   epsilon, which may be tiny.
 2. **Other failures are free, but a ledger has only so many of them**: by default ``FREE_FAILURES``
    reservations are given back. Faults of form, a lack of memory and a killed process may depend on
    the data too, for example if a query makes a null where a condition holds. Each free failure
