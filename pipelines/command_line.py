@@ -107,6 +107,23 @@ class OneLineParser(argparse.ArgumentParser):
         self._refuse_repeated(arguments)
         return super().parse_known_args(arguments, namespace)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Returns the flags, or ends with an error if there are others than the parser's own."""
+        flags, others = self.parse_known_args(args, namespace)
+        self._refuse_misspelt(others)
+        if others:
+            self.error(f"unrecognized arguments: {' '.join(others)}")
+        return flags
+
+    def _refuse_misspelt(self, others: list[str]) -> None:
+        own = [option[2:] for option in self._option_string_actions if option.startswith("--")]
+        own += _BEAMS_OWN
+        for flag in others:
+            name = flag.partition("=")[0]
+            near = difflib.get_close_matches(name[2:], own, 1, _NEAR)
+            if near and name.startswith("--") and name[2:] not in own:
+                self.error(f"there is no flag {name}: did you mean --{near[0]}?")
+
     def _refuse_repeated(self, arguments: Sequence[str]) -> None:
         """Refuses a flag of one value that is given several: all but the last would be dropped, be
         it records or a ledger."""
@@ -320,15 +337,6 @@ class JobParser(OneLineParser):
             # Workers log the tracebacks of errors, and these may quote records.
             worker.default_sdk_harness_log_level = "CRITICAL"
         return options
-
-    def _refuse_misspelt(self, others: list[str]) -> None:
-        own = [option[2:] for option in self._option_string_actions if option.startswith("--")]
-        own += _BEAMS_OWN
-        for flag in others:
-            name = flag.partition("=")[0]
-            near = difflib.get_close_matches(name[2:], own, 1, _NEAR)
-            if near and name.startswith("--") and name[2:] not in own:
-                self.error(f"there is no flag {name}: did you mean --{near[0]}?")
 
     def _refuse_strays(
         self, others: list[str], unknown: list[str], known: Iterable[str], runner: str

@@ -363,7 +363,7 @@ def main(flags: argparse.Namespace) -> None:
 def _sizes(reference: FrequencyList, records: int | None) -> str:
     # m different frequencies need 1 + 2 + ... + m contributions.
     pairs = int(((8 * reference.total + 1) ** 0.5 - 1) // 2)
-    text = f"The single worker of a job receives at most {pairs:,} pairs (frequency, multiplicity)."
+    text = f"One worker draws a job's list, from at most {pairs:,} pairs (frequency, multiplicity)."
     if records is not None:
         duration = duration_words(records / _ROWS_PER_SECOND)
         text += (

@@ -209,8 +209,8 @@ def kappa_table(choice: KappaChoice) -> str:
     if choice.plans[0].noise is not None:
         error, noise = ERROR, ["noise", "of other kinds"]
         about = (
-            "at most about half the L1 distance to the list of all pairs, half of what is\n"
-            "dropped and the noise on a Zipf list; noise on lists of other kinds stands beside it"
+            "about the largest distance (half of L1) from the list of all pairs: half of what\n"
+            "is dropped, and noise on a Zipf list; of other kinds: the noise on two other lists"
         )
     endless, warning = choice.endless_users, ""
     if endless is not None:

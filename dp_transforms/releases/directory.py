@@ -81,6 +81,11 @@ def load(directory: str | os.PathLike[str]) -> Any:
             with as_malformed(path, f"a release with its {PRIVACY_FILE}"):
                 return _checked(releases)
         _refuse_unknown_kinds(path)
+        if not is_there(path, PRIVACY_FILE):
+            raise InputError(
+                f"{path} cannot be read as a release: give the directory that a job or save has "
+                "written"
+            )
     content, read = _READERS[present[0] if present else FREQUENCIES_FILE]
     with as_malformed(path, f"{content} with its {PRIVACY_FILE}"):
         return _checked(read(path))

@@ -65,9 +65,10 @@ class NameCount:
     confidence: float = CONFIDENCE
 
     def __str__(self) -> str:
-        which = {"all": "", "count": " that count"}.get(
-            str(self.of), f" of at most {self.of} partitions each"
-        )
+        if isinstance(self.of, int):
+            which = f" of at most {some(self.of, 'partition')} each"
+        else:
+            which = " that count" if self.of == "count" else ""
         sure = f"{100 * self.confidence:.15g}% confidence"
         if self.users is not None:
             high = "" if math.isinf(self.high) else f"{self.high:,.0f}"

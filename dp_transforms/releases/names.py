@@ -57,7 +57,7 @@ from dp_transforms.releases.names_files import (
 )
 from dp_transforms.releases.tables import Release, publish
 from dp_transforms.reports.page import Page
-from dp_transforms.reports.phrases import NO_WORDS, Words, choice_words, some
+from dp_transforms.reports.phrases import NO_WORDS, Words, some
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -377,8 +377,7 @@ class NamesRelease(NameAnswers, Release):
         if self.has_estimates:
             of = "all records" if self.is_about_all_records else "the records that count"
             about = f"; users are estimates about {of}"
-        lines = [some(self.names.num_rows, "name") + about, *choice_words(self.statement)]
-        return [*lines, *self.about_unnamed()]
+        return [some(self.names.num_rows, "name") + about, *self.about_unnamed()]
 
 
 def read(directory: str) -> NamesRelease:

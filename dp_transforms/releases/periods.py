@@ -234,6 +234,8 @@ def read(
         return None
     with as_malformed(directory, "a release for each period"):
         statement = read_statement(min(paths).removesuffix(PRIVACY_FILE))
+        if "periods" not in statement:
+            return None
         periods = statement["periods"]
         first, last = (f"{periods[end]}-01"[:10] for end in ("first", "last"))
         names = period_names(periods["of"], f"{first}..{last}")

@@ -204,12 +204,13 @@ def choice_words(statement: Mapping[str, Any]) -> list[str]:
     predicted: dict[str, int] = {}
     for row in others:
         predicted.setdefault(_plan_words(row), row["predicted_names"])
-    compared = "; ".join(f"{plan} {number:,}" for plan, number in predicted.items())
+    compared = "; ".join(f"{plan}, {some(number, 'name')}" for plan, number in predicted.items())
     return [
-        f"A noisy look at the records, for epsilon = {epsilon} of the whole, predicted about "
-        f"{some(chosen['predicted_names'], 'name')} by {_plan_words(chosen)}{counts}. It was taken "
-        f"{'for its names and the errors of its counts' if counts else 'for the most names'}. "
-        f"Others: {compared}."
+        f"A noisy look at the records, for epsilon = {epsilon} of the whole, predicted how many "
+        f"partitions each of several plans would name. The plan taken, "
+        f"{'for its names and the errors of its counts' if counts else 'for the most names'}, is "
+        f"{_plan_words(chosen)}: about {some(chosen['predicted_names'], 'name')}{counts}. Other "
+        f"plans: {compared}."
     ]
 
 
