@@ -104,24 +104,20 @@ class OneLineParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         arguments = list(map(self._underscored, sys.argv[1:] if args is None else args))
+        self._refuse_misspelt(arguments)
         self._refuse_repeated(arguments)
         return super().parse_known_args(arguments, namespace)
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Returns the flags, or ends with an error if there are others than the parser's own."""
-        flags, others = self.parse_known_args(args, namespace)
-        self._refuse_misspelt(others)
-        if others:
-            self.error(f"unrecognized arguments: {' '.join(others)}")
-        return flags
-
-    def _refuse_misspelt(self, others: list[str]) -> None:
+    def _refuse_misspelt(self, arguments: Sequence[str]) -> None:
+        """Refuses a flag that is nearly one of the parser's own, before one is missed that it may
+        be meant for."""
         own = [option[2:] for option in self._option_string_actions if option.startswith("--")]
-        own += _BEAMS_OWN
-        for flag in others:
-            name = flag.partition("=")[0]
+        for argument in arguments:
+            name = argument.partition("=")[0]
+            if not name.startswith("--") or name[2:] in (*own, *_BEAMS_OWN):
+                continue
             near = difflib.get_close_matches(name[2:], own, 1, _NEAR)
-            if near and name.startswith("--") and name[2:] not in own:
+            if near:
                 self.error(f"there is no flag {name}: did you mean --{near[0]}?")
 
     def _refuse_repeated(self, arguments: Sequence[str]) -> None:
@@ -245,7 +241,6 @@ class JobParser(OneLineParser):
         of_beam = [text for text in arguments if text.startswith("--dry_run=")]
         flags, others = self.parse_known_args([text for text in arguments if text not in of_beam])
         others += of_beam
-        self._refuse_misspelt(others)
         options = functools.cache(functools.partial(self._beam_options, flags, others))
         if others:
             options()

@@ -267,7 +267,7 @@ def _why_the_default(
     least = least_epsilon(max_partitions)
     text = (
         "* is the default, --mechanism=auto: the mechanism with the least error on most lists, "
-        "chosen by\nepsilon and KAPPA alone. All are epsilon-DP.\n"
+        "chosen by\nepsilon and KAPPA (--max_partitions_per_user) alone. All are epsilon-DP.\n"
         f"geometric works from {least} on (ln 3 * KAPPA), frobenius and exponential everywhere."
     )
     if min(plan.epsilon for plan in plans) < least:

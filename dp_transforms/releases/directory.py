@@ -83,8 +83,8 @@ def load(directory: str | os.PathLike[str]) -> Any:
         _refuse_unknown_kinds(path)
         if not is_there(path, PRIVACY_FILE):
             raise InputError(
-                f"{path} cannot be read as a release: give the directory that a job or save has "
-                "written"
+                f"{path} cannot be read as a release: it has none of the files that a "
+                "job or save writes"
             )
     content, read = _READERS[present[0] if present else FREQUENCIES_FILE]
     with as_malformed(path, f"{content} with its {PRIVACY_FILE}"):

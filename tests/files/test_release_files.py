@@ -57,7 +57,7 @@ def test_what_is_no_release(tmp_path):
         load(str(tmp_path))
     (tmp_path / "day").mkdir()
     (tmp_path / "day/privacy.json").write_text('{"epsilon": 1}')
-    with pytest.raises(InputError, match="cannot be read as a release: give the directory that"):
+    with pytest.raises(InputError, match="cannot be read as a release: it has none of the files"):
         load(str(tmp_path))
     (tmp_path / "day/privacy.json").write_text('{"periods": {"of": "day"}}')
     with pytest.raises(InputError, match="does not hold a release for each period"):

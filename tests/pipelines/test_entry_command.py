@@ -100,6 +100,8 @@ KAPPA = "choose-kappa --for_epsilon=1 --released"
         ("ledger abandon book 1", 2, "gives budget back on your word"),
         ("ledger drop book", 2, "invalid choice"),
         ("plan --users=10", 2, "required: --epsilon"),
+        ("plan --usres=10 --epsilon=1", 2, "there is no flag --usres: did you mean --users?"),
+        ("ledger create new --epslon=1", 2, "there is no flag --epslon: did you mean --epsilon?"),
         ("plan --epsilon=1", 2, "--users --reference is required"),
         ("plan --users=10 --epsilon=1,x", 2, "must be a number above 0"),
         ("plan --users=10 --epsilon=1 --zipf_exponent=9", 2, "error: exponent must be between"),

@@ -317,7 +317,7 @@ def test_a_page_of_days_has_the_numbers_of_their_series(days, capsys, failure):
     assert "Each is of at most 2 urls of each user in each of at most 2 days" in words_of(page)
     copy = shutil.copytree(days, days.parent / "copy")
     shutil.rmtree(copy / "2026-01-08")
-    failure(1, "2026-01-08/released_frequencies.csv cannot be read", main, [str(copy)])
+    failure(1, "2026-01-08 cannot be read as a release", main, [str(copy)])
 
 
 def test_a_page_of_two_lists_has_their_differences(days, capsys):
