@@ -32,7 +32,7 @@ COMMANDS = {
     "ledger": ("ledger", "make a budget that several jobs share, or see what is left"),
     "show": ("show", "print a release: its rows, numbers with intervals, and guarantee"),
     "report": ("report", "draw a release, or compare two: a page and pictures"),
-    "evaluate": ("evaluate", "compare a release with the true list: PRIVATE"),
+    "evaluate": ("evaluate", "compare a release with the list without noise: PRIVATE"),
     "audit": ("audit", "certify a lower bound on epsilon for two neighbouring inputs: PRIVATE"),
     "sample": ("sample_records", "write made-up records to try the commands on"),
 }

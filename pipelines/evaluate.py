@@ -30,7 +30,7 @@ def make_parser() -> OneLineParser:
         epilog=_EPILOG,
     )
     parser.add_argument(
-        "--original", metavar="FILE.csv", required=True, help="the true list; PRIVATE"
+        "--original", metavar="FILE.csv", required=True, help="the list without noise; PRIVATE"
     )
     parser.add_argument("--released", metavar="FILE.csv", required=True, help="the released list")
     add_json_flag(parser)

@@ -145,12 +145,12 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
         ]
         for plan in plans
     ]
-    text = "Frequency list (dist is half the L1 distance to the true list, in users)\n"
+    text = "Frequency list (dist is half the L1 distance to the list without noise, in users)\n"
     if others:
         text = (
-            "Frequency list (dist is half the L1 distance to the true list, in users, for a Zipf "
-            f"list and\nfor two other kinds of lists, {' and '.join(others)}; yours may be between "
-            "or beyond them)\n"
+            "Frequency list (dist is half the L1 distance, in users, to the list without noise: of "
+            f"a Zipf list\nand of two other kinds of lists, {' and '.join(others)}; yours may be "
+            "between or beyond them)\n"
         )
     text += f"{text_table(rows)}\n\n{_mechanism_table(plans)}\n{why}"
     if not plans[0].selections:
@@ -227,8 +227,9 @@ def _print_hierarchy(flags: argparse.Namespace, contributions: int) -> None:
         return
     print(
         f"{contributions:,} contributions, at most {flags.max_partitions_per_user} per user; dist "
-        "(half the L1 distance to the true list)\nof an average group at each level, for a Zipf "
-        "list and two other kinds, if it was released alone:\nsmall groups come out nearer\n"
+        "(half the L1 distance to the list without noise)\nof an average group at each level, for "
+        "a Zipf list and two other kinds, if it was released alone;\nwith the others, small groups "
+        "err less\n"
     )
     print("\n\n".join(map(hierarchy_table, plans)))
 

@@ -19,7 +19,7 @@ _Ranking = Sequence[tuple[str, dict[str, Estimate]]]
 _LONGEST_LABEL, _FEWEST_LETTERS = 24, 3
 _BITS, _UNIQUE = "Shannon entropy (bits)", "unique"
 _EACH = (
-    "The interval below each number contains the number of the true list with "
+    "The interval below each number contains the number without noise with "
     f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
 )
 
@@ -33,8 +33,8 @@ def attributes_page(release: AttributeReleases, words: Words) -> page.Page:
         UNIQUE_PICTURE: page.png(_unique_figure(ranking, users)),
     }
     number = some(len(release), "attribute")
-    intro = f"""How {users} are distributed over the values of {number}, as released: the numbers of
-the true lists differ by the noise that makes them private. The release does not say which values
+    intro = f"""How {users} are distributed over the values of {number}, as released: noise makes
+the numbers private. The release does not say which values
 there are, and {users} without a value of an attribute are not in its list."""
     drawn = {
         ATTRIBUTES_PICTURE: "The Shannon entropy of each attribute: on average, a value tells so "
@@ -42,13 +42,13 @@ there are, and {users} without a value of an attribute are not in its list."""
         "of 2^n equally large sets.",
         UNIQUE_PICTURE: f"The part of {users} whose value nobody else has.",
     }
-    bars = f" Bars hold the true numbers, each with {CONFIDENCE:.0%} confidence."
+    bars = f" Bars hold the numbers without noise, each with {CONFIDENCE:.0%} confidence."
     figures = "\n".join(page.figure(pictures[name], text + bars) for name, text in drawn.items())
     content = f'<p>{html.escape(intro)}</p>\n<div class="plots">\n{figures}\n</div>\n'
     content += _table(
         "Attributes, from the most identifying on",
         f"Ranked by their Shannon entropy; the order of attributes whose intervals overlap may be "
-        f"another one in the true lists. {_EACH}",
+        f"another one without noise. {_EACH}",
         ranking,
         {_BITS: ("Entropy, bits", page.bits_text), _UNIQUE: ("Unique", _share_text)},
     )

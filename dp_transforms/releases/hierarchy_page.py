@@ -24,8 +24,8 @@ def hierarchy_page(releases: HierarchyReleases, words: Words) -> page.Page:
     intro = (
         f"Lists of groups at {len(releases.statement['levels'])} levels. They say how many "
         f"{terms.users} the {terms.things} of each group have, and not which {terms.things}. "
-        "The released list of a group is exactly that of the groups below it together. The "
-        "numbers of the true lists differ by the noise that makes them private."
+        "The released list of a group is exactly that of the groups below it together. Noise "
+        "makes the numbers private."
         f"{terms.limits('Each list is')}"
     )
     levels = [
@@ -34,11 +34,11 @@ def hierarchy_page(releases: HierarchyReleases, words: Words) -> page.Page:
     ]
     drawn, shown = min(len(releases), _DRAWN), min(len(releases), _SHOWN)
     caption = (
-        f"{terms.things.capitalize()} of the first {drawn:,} groups. Bars hold the values of the "
-        f"true lists, each with {CONFIDENCE:.0%} confidence, over the noise alone."
+        f"{terms.things.capitalize()} of the first {drawn:,} groups. Bars hold the values "
+        f"without noise, each with {CONFIDENCE:.0%} confidence, over the noise alone."
     )
     each = (
-        f"The interval below each number contains the number of the true list with "
+        f"The interval below each number contains the number without noise with "
         f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
     )
     if shown < len(releases):

@@ -64,7 +64,7 @@ def test_levels_of_a_hierarchy(capsys):
     arguments = ["--users=30000", "--epsilon=3,1.5", "--groups=20,300"]
     assert main(arguments) == 0
     text = capsys.readouterr().out
-    assert "small groups come out nearer" in text and "Expected dist by --mechanism" not in text
+    assert "small groups err less" in text and "Expected dist by --mechanism" not in text
     rows = [line.split()[:3] for line in text.splitlines() if line.endswith("%")]
     contributions = zipf_list(30_000).total
     sizes = [f"{contributions // number:,}" for number in (1, 20, 300)]
