@@ -247,7 +247,7 @@ class MeasuredSelection(WeightedStrategy):
     def considered(self, look: Look, level: int) -> tuple[Choice, bool]:
         """Returns the choice that follows from noisy numbers, and whether knowing the population is
         worth less than a refinement, see the module: functions of these alone."""
-        search = PlanSearch(self.budget_after(level), populations_behind(look))
+        search = PlanSearch(self.budget_after(level), populations_behind(look), self.declared)
         comparison = search.compare(self.counted)
         choice = Choice(look, comparison.compared, comparison.chosen)
         now, then = (self.look_epsilon(at) / Fraction(self.epsilon) for at in (level, level + 1))
@@ -256,7 +256,8 @@ class MeasuredSelection(WeightedStrategy):
 
     def choice_for(self, population: Population) -> Choice:
         """Returns the choice for a population that is known."""
-        comparison = PlanSearch(self.budget_after(0), [[population]]).compare(self.counted)
+        search = PlanSearch(self.budget_after(0), [[population]], self.declared)
+        comparison = search.compare(self.counted)
         return Choice(Look((), (), (), (0.0, 0.0)), comparison.compared, comparison.chosen)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:

@@ -13,7 +13,8 @@ noisy counts and shows them: they cost nothing, and it names less. Or rounds run
 budget, and the partitions that they named are counted with the rest. Names are public by then, so
 that only records of named partitions count against a bound on each user, which may be smaller than
 kappa. Names come first: of the plans whose counts should err no more than noisy counts at kappa
-would, in whichever population, the one that is worth the most is taken. If that is less than
+would, in whichever population, the one that is worth the most is taken. (If nobody declared kappa,
+these are noisy counts at the kappa where they should err the least.) If that is less than
 ``NAMES_KEPT`` times what the best plan without counts is worth, it is the one of the least error
 among the plans that are worth as much. Errors are about all records. One factor carries counts to
 these, and it is wrong for partitions whose users have fewer partitions than others: the fewer
@@ -116,10 +117,17 @@ class PlanSearch:
     Args:
       budget: what the plans may spend.
       populations: at least one for each way to read a look, and as many for every one.
+      declared: kappa was declared; otherwise it is only the largest that may be chosen.
     """
 
-    def __init__(self, budget: PlanBudget, populations: Sequence[Sequence[Population]]):
+    def __init__(
+        self,
+        budget: PlanBudget,
+        populations: Sequence[Sequence[Population]],
+        declared: bool = True,
+    ):
         self._budget = budget
+        self._declared = declared
         self._populations = [population for of_reading in populations for population in of_reading]
         self._of_each = len(populations[0])
         self._predicted: dict[tuple[int, RoundPlan], Prediction] = {}
@@ -146,15 +154,19 @@ class PlanSearch:
         if not counted:
             return Comparison(tuple(without), best, best, uncertainty)
         rounds = next(row.plan for row in without if not row.plan.by)
+        by_counts = self._noisy_counts(best.plan)
         with_counts = sorted(
-            self._with_counts(best, rounds, best_names), key=lambda row: (-row.worth, row.error)
+            self._with_counts(best.plan, rounds, by_counts, best_names),
+            key=lambda row: (-row.worth, row.error),
         )
-        chosen = self._taken(with_counts, float(NAMES_KEPT) * best.worth)
+        chosen = self._taken(with_counts, by_counts, float(NAMES_KEPT) * best.worth)
         return Comparison((*with_counts, *without), chosen, best, uncertainty)
 
-    def _taken(self, with_counts: Sequence[Compared], enough: float) -> Compared:
-        """Returns the plan to take of those with counts, which come in the order of their worth."""
-        by_counts = plan_by_counts(self._budget)
+    def _taken(
+        self, with_counts: Sequence[Compared], by_counts: RoundPlan, enough: float
+    ) -> Compared:
+        """Returns the plan to take of those with counts, which come in the order of their worth and
+        should err no more than ``by_counts``."""
         (most,) = (row.errors for row in with_counts if row.plan == by_counts)
         precise = next(
             row
@@ -219,41 +231,71 @@ class PlanSearch:
             of_kinds.setdefault((plan.by, plan.rounds), plan)
         return [*plans[:_BEST], *of_kinds.values()]
 
+    def _noisy_counts(self, best: RoundPlan) -> RoundPlan:
+        """Returns the plan of noisy counts that others are compared with: at kappa, or at the kappa
+        where they err the least on what the best plan names."""
+        if self._declared:
+            return plan_by_counts(self._budget)
+
+        def error(plan: RoundPlan) -> float:
+            places = range(len(self._populations))
+            return sum(
+                self._count_error(place, plan, best, self._shown(place, best)) for place in places
+            )
+
+        plans = [plan_by_counts(self._budget, most) for most in self._possible_partitions]
+        return min(plans, key=error)
+
     def _with_counts(
-        self, best: Compared, rounds: RoundPlan, best_names: FloatArray
+        self, best: RoundPlan, rounds: RoundPlan, by_counts: RoundPlan, best_names: FloatArray
     ) -> Iterator[Compared]:
         """Yields plans that decide by noisy counts, and plans that count after rounds."""
+        # Errors are compared where noisy counts would show a partition too: plans that name more do
+        # not lose by what they alone name.
+        shown = []
+        for place in range(len(self._populations)):
+            of_best = self._shown(place, best)
+            in_both = of_best * self._prediction(place, by_counts).named
+            shown.append(in_both if in_both.sum() >= 1 else of_best)
 
-        def row(plan: RoundPlan, names: FloatArray, variance: float) -> Compared:
+        def row(plan: RoundPlan, names: FloatArray) -> Compared:
             errors = tuple(
-                self._count_error(place, plan, best.plan, variance)
-                for place in range(len(self._populations))
+                self._count_error(place, plan, best, of_place)
+                for place, of_place in enumerate(shown)
             )
             worth = float((names / (best_names + 1)).mean())
             return Compared(plan, float(names.mean()), worth, errors)
 
         for partitions in self._possible_partitions:
             plan = plan_by_counts(self._budget, partitions)
-            yield row(plan, self._names(plan), noise_variance(self._budget.single(plan)))
+            yield row(plan, self._names(plan))
         for share in COUNT_SHARES:
             plan = rounds._replace(counts_share=share)
-            names, budgets = self._names(plan), _about_budgets(self._budget, plan)
+            names = self._names(plan)
             for counted in self._possible_partitions:
-                variance = float(LaterCounts(counts_budget(budgets, share), counted).sigma2)
-                yield row(plan._replace(counted=counted), names, variance)
+                yield row(plan._replace(counted=counted), names)
 
-    def _count_error(self, place: int, plan: RoundPlan, best: RoundPlan, variance: float) -> float:
-        """Returns the mean error of a plan's counts, carried to all records."""
-        population = self._populations[place]
+    def _shown(self, place: int, plan: RoundPlan) -> FloatArray:
+        """Returns how many partitions of each kind a plan names in a population."""
+        shown: FloatArray = (
+            self._populations[place].partitions * self._prediction(place, plan).named
+        )
+        return shown
+
+    def _count_error(
+        self, place: int, plan: RoundPlan, best: RoundPlan, shown: FloatArray
+    ) -> float:
+        """Returns the mean error of a plan's counts, carried to all records, over so many
+        partitions of each kind."""
+        if plan.by:
+            variance = noise_variance(self._budget.single(plan))
+        else:
+            budgets = _about_budgets(self._budget, plan._replace(counted=0))
+            later = LaterCounts(counts_budget(budgets, plan.counts_share), plan.counted)
+            variance = float(later.sigma2)
         most = plan.counted or plan.partitions
         kept, of_all = self._kept(place, most, best if plan.counted else None)
-        shown = population.partitions * self._prediction(place, best).named
-        # Errors are compared where noisy counts at kappa would show a partition too: plans that
-        # name more do not lose by what they alone name.
-        in_both = shown * self._prediction(place, plan_by_counts(self._budget)).named
-        if in_both.sum() >= 1:
-            shown = in_both
-        return count_error(population, shown, kept, of_all, variance)
+        return count_error(self._populations[place], shown, kept, of_all, variance)
 
     def _kept(self, place: int, most: int, among: RoundPlan | None) -> tuple[FloatArray, float]:
         """Returns the part of each partition's users that count, and that of all together, if so
