@@ -205,30 +205,42 @@ class Measured:
         return [*self.label, best, *numbers, *shown, *(f"{part:.3f}" for part in missing)]
 
     def row_with_counts(self) -> list[str]:
-        """Names that are kept with counts, and errors of these where noisy counts at kappa name a
-        partition too."""
-        strategy, rows, records = self._strategy(counted=True), [], self._records
+        """Names that are kept with counts, and errors of these where noisy counts name a partition
+        too: those at kappa, or at the one of ``KAPPAS`` where they err the least."""
+        strategy, rows = self._strategy(counted=True), []
+        kappas = KAPPAS[::2] if self._kappa is None else (self._kappa,)
         for (cells, tape), without in zip(self._looks, self.named, strict=True):
-            choice = strategy.choose(*cells, tape)
-            plan, named = choice.plan, records.of_plan(strategy, choice.plan)
-            budget = strategy.budget_after(plan.look)
-            by_counts = plan_by_counts(budget)
-            both = named.each * records.of_plan(strategy, by_counts).each
-            everything = np.ones(len(both), bool)
-            of_counts = noise_variance(budget.single(by_counts)), by_counts.partitions, everything
-            later = strategy.planned(plan).later_counts
-            if later is not None:
-                is_named = records.random.random(len(both)) < named.each
-                both, mine = both * is_named, (float(later.sigma2), later.partitions, is_named)
-            else:
-                mine = noise_variance(budget.single(plan)), plan.partitions, everything
-            errors = [records.pairs.count_errors(*how, records.random) for how in (mine, of_counts)]
-            mean = [float(both @ error / max(both.sum(), 1e-9)) for error in errors]
-            rows.append([without.names, named.names, *mean])
-        before, after, mine_error, counts_error = np.mean(rows, axis=0)
+            plan = strategy.choose(*cells, tape).plan
+            named = self._records.of_plan(strategy, plan)
+            errors = [self._errors(strategy, plan, named, kappa) for kappa in kappas]
+            rows.append([without.names, named.names, *min(errors, key=lambda pair: pair[1])])
+        before, after, error, error_of_noisy_counts = np.mean(rows, axis=0)
         kept = f"{after / max(before, 1e-9):.2f}"
-        errors = [f"{error:,.1f}" for error in (mine_error, counts_error)]
-        return [*self.label, amount(before), amount(after), kept, *errors]
+        shown = [f"{mean:,.1f}" for mean in (error, error_of_noisy_counts)]
+        return [*self.label, amount(before), amount(after), kept, *shown]
+
+    def _errors(
+        self, strategy: MeasuredSelection, plan: RoundPlan, named: Named, kappa: int
+    ) -> tuple[float, float]:
+        """Mean errors of a plan's counts, and of noisy counts at kappa, where both name a
+        partition."""
+        pairs, random = self._records.pairs, self._records.random
+        budget = strategy.budget_after(plan.look)
+        by_counts = plan_by_counts(budget, kappa)
+        both = named.each * self._records.of_plan(strategy, by_counts).each
+        everything = np.ones(len(both), bool)
+        later = strategy.planned(plan).later_counts
+        if later is None:
+            of_plan = noise_variance(budget.single(plan)), plan.partitions, everything
+        else:
+            is_named = random.random(len(both)) < named.each
+            both, of_plan = both * is_named, (float(later.sigma2), later.partitions, is_named)
+        of_counts = noise_variance(budget.single(by_counts)), kappa, everything
+        error, error_of_noisy_counts = (
+            float(both @ pairs.count_errors(*counts, random) / max(both.sum(), 1e-9))
+            for counts in (of_plan, of_counts)
+        )
+        return error, error_of_noisy_counts
 
 
 def report(flags: argparse.Namespace) -> Iterator[str]:
@@ -265,8 +277,8 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
     yield table([*heads, "look", "missing", "its"], rows)
     yield (
         f"With counts, at epsilon = {flags.epsilons[0]:g}: names, and the mean error of a count "
-        "carried to all records, beside noisy counts at kappa "
-        f"({MOST_PARTITIONS} where it is chosen), where both name a partition.\n"
+        "carried to all records, beside noisy counts at kappa (where it is chosen: at the one of "
+        "these kappa where they err the least), where both name a partition.\n"
     )
     heads = ["records", "epsilon", "kappa", "names", "with counts", "kept", "error"]
     yield table([*heads, "of noisy counts"], with_counts)
