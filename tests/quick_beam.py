@@ -7,7 +7,7 @@ import types
 import weakref
 
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-from apache_beam.transforms import userstate
+from apache_beam.transforms import core, userstate
 
 IN_PROCESS = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 """The in-process runner by the name that all versions of Beam have."""
@@ -21,6 +21,7 @@ def run_in_process():
 def keep_what_beam_looks_up():
     """For this process; views of options share their values as before."""
     userstate.get_dofn_specs = _kept_specs(userstate.get_dofn_specs)
+    core.get_function_args_defaults = _kept_arguments(core.get_function_args_defaults)
     PipelineOptions.view_as = _kept_view(PipelineOptions.view_as)
 
 
@@ -39,6 +40,25 @@ def _kept_specs(look_up):
         return set(states), set(timers)
 
     return specs
+
+
+def _kept_arguments(look_up):
+    by_function = weakref.WeakKeyDictionary()
+
+    @functools.wraps(look_up)
+    def arguments(callable_):
+        # A bound method has the arguments of its function but the first one.
+        is_bound = isinstance(callable_, types.MethodType)
+        function = callable_.__func__ if is_bound else callable_
+        if not isinstance(function, types.FunctionType):
+            return look_up(callable_)
+        kept = by_function.setdefault(function, {})
+        if is_bound not in kept:
+            kept[is_bound] = look_up(callable_)
+        names, defaults = kept[is_bound]
+        return list(names), list(defaults)
+
+    return arguments
 
 
 def _kept_view(make):
