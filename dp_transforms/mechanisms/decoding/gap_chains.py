@@ -132,7 +132,9 @@ class GapChains:
         -1 backwards. ``weight`` says how much the message that enters a segment matters.
         """
         which = np.arange(len(self._begin))
-        leaving = sweep(which, self._like[self._index[begin]], begin)
+        leaving = np.zeros((len(which), self.width))
+        if weight.any():  # An arm that is one segment needs no guess.
+            leaving = sweep(which, self._like[self._index[begin]], begin)
         entry = np.roll(leaving, towards, axis=0)
         while len(which):
             leaving[which] = sweep(which, entry[which])
