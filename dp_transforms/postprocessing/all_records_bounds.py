@@ -168,6 +168,8 @@ class AllRecordsBounds:
         if largest_degree is not None:
             largest_degree = positive_integer("largest_degree", largest_degree)
         self._largest_degree = largest_degree
+        self._dropped_at: dict[float, DroppedRecords] = {}
+        """Bounds that were asked for, by the probability that one of them fails."""
         self._possibilities = positive_integer("rounds", rounds)
         if kappa_from_degrees:
             if not {kappa, kappa + 1} & {*degrees.lowest, 2}:
@@ -285,6 +287,11 @@ class AllRecordsBounds:
     def _dropped(self, failure: float) -> DroppedRecords:
         """Bounds what was dropped; each bound fails with at most this probability, for whichever
         kappa and number of rounds the survey chose."""
+        if failure not in self._dropped_at:
+            self._dropped_at[failure] = self._bound_dropped(failure)
+        return self._dropped_at[failure]
+
+    def _bound_dropped(self, failure: float) -> DroppedRecords:
         of_cells = failure / self._possibilities
         kappa, declared = self._kappa, self._largest_degree
         if declared is not None and declared <= kappa:

@@ -218,24 +218,24 @@ def test_a_session_spends_and_refuses_before_it_reads():
 
 @pytest.mark.parametrize("on_ledger", [False, True])
 def test_a_cell_that_runs_twice_is_told_that_it_spends_twice(tmp_path, on_ledger):
-    Ledger.create(tmp_path / "ledger", 2, 1e-5)
-    session = dp.Session.open(tmp_path / "ledger") if on_ledger else dp.Session(2, 1e-5)
+    Ledger.create(tmp_path / "ledger", 200, 1e-5)
+    session = dp.Session.open(tmp_path / "ledger") if on_ledger else dp.Session(200, 1e-5)
     again = pytest.warns(UserWarning, match="a second release of the same data")
-    tenth = LIST | {"epsilon": 0.1}
-    session.release(VISITS, **tenth)
+    eight = LIST | {"epsilon": 8}
+    session.release(VISITS, **eight)
     with again:
-        session.release(VISITS, **tenth)
+        session.release(VISITS, **eight)
     with again:
-        session.release(VISITS, **tenth)
+        session.release(VISITS, **eight)
     # Other data, other arguments, another kind.
-    for data, options in ((VISITS.clone(), tenth), (VISITS, LIST | {"epsilon": 0.2})):
+    for data, options in ((VISITS.clone(), eight), (VISITS, LIST | {"epsilon": 16})):
         session.release(data, **options)
-    session.select(VISITS, **NAMES | {"epsilon": 0.1})
+    session.select(VISITS, **NAMES | {"epsilon": 8, "strategy": "laplace"})
     counts = [3, 2, 1]
-    session.release_counts(counts, epsilon=0.1, max_partitions_per_user=1)
+    session.release_counts(counts, epsilon=8, max_partitions_per_user=1)
     with again:
-        session.release_counts(counts, epsilon=0.1, max_partitions_per_user=1)
-    assert session.spent.epsilon == PrivacyBudget("0.8").epsilon + PrivacyBudget("0.1").epsilon
+        session.release_counts(counts, epsilon=8, max_partitions_per_user=1)
+    assert session.spent.epsilon == 9 * 8
 
 
 MAKERS = [
@@ -250,14 +250,14 @@ MAKERS = [
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_other_data_in_the_same_place_of_memory_are_other_data(make, recwarn):
-    session = dp.Session(2)
+    session, options = dp.Session(100), LIST | {"epsilon": 8}
     for month in range(6):
-        session.release(make(month), **LIST | {"epsilon": 0.1})
+        session.release(make(month), **options)
     assert not recwarn.list
     data = make(0)
-    session.release(data, **LIST | {"epsilon": 0.1})
+    session.release(data, **options)
     with pytest.warns(UserWarning, match="a second release of the same data"):
-        session.release(data, **LIST | {"epsilon": 0.1})
+        session.release(data, **options)
 
 
 def test_a_file_is_the_same_data_by_its_path(tmp_path):
