@@ -2,6 +2,7 @@
 ``--fresh``, new draws and examples, where each run has the same otherwise."""
 
 import contextlib
+import gc
 import itertools
 import pathlib
 import zlib
@@ -19,6 +20,15 @@ keep_what_beam_looks_up()
 # A busy machine, or an import in the first example, is no fault of a property.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None)
+
+
+# Modules and collected tests live until the end: the collector of garbage need not visit them.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser):
