@@ -20,6 +20,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from typing import ClassVar
 
+import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray, WordArray
@@ -45,6 +46,9 @@ itself. That moves e**-s by 46 * 2**-51 for s <= 46, 1 - e**-s by 2**-51, and th
 (s**2 + 1) * 2**-51 < 92 * 2**-51 for s <= 9.5."""
 _GUARD_BITS = 32
 _REACH_PRECISION = 96
+_LEAST_BITS = 1 << 20
+_LEAST_TAIL = gmpy2.exp2(-_LEAST_BITS)
+"""The end of a tail too small for MPFR, whose own end as a rational number has a billion bits."""
 
 
 class IntegerNoise(ABC):
@@ -89,7 +93,11 @@ class IntegerNoise(ABC):
     def above(self, x: int, precision: int) -> Enclosure:
         """Encloses P[X > x] for any x, in exact rationals."""
         # The noise is symmetric: P[X > -x] = P[X <= x - 1].
-        tail = self.tail(x if x >= 0 else -x - 1, precision).rational()
+        tail = self.tail(x if x >= 0 else -x - 1, precision)
+        if precision < _LEAST_BITS and tail.lower == 0 < tail.upper < _LEAST_TAIL:
+            # This encloses the tail as well, and is narrower than 2**-precision.
+            tail = Enclosure(0, _LEAST_TAIL)
+        tail = tail.rational()
         return tail if x >= 0 else 1 - tail
 
     def probability(self, x: int, precision: int = 64) -> Enclosure:

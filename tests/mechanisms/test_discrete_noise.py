@@ -67,6 +67,18 @@ def test_floats_enclose_the_tail(noise, reach):
         assert abs(value / lo - 1) < RELATIVE_ERROR / 2 and abs(value / hi - 1) < RELATIVE_ERROR / 2
 
 
+@pytest.mark.parametrize("noise", [DiscreteLaplace(1), RoundedGaussian(Fraction(1))], ids=str)
+def test_a_tail_far_out_is_enclosed_by_short_numbers(noise):
+    # Each had a denominator of 2**30 bits.
+    for x, expected in ((2**48, 0), (-(2**48), 1)):
+        for end in noise.above(x, 128):
+            assert abs(end - expected) < 2.0**-1000
+            assert end.denominator.bit_length() <= 2**20 + 1
+    assert noise.above(2**48, 128)[0] == 0 and noise.above(-(2**48), 128)[1] == 1
+    # Where a tail has fewer bits, it is as it was.
+    assert noise.above(30, 128) == noise.tail(30, 128).rational()
+
+
 @pytest.mark.parametrize(
     "noise", slow_unless(NOISES, [*SMALL, LARGE[0], *TRUNCATED, *GAUSSIANS]), ids=str
 )

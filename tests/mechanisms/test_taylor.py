@@ -6,7 +6,7 @@ from dp_transforms.mechanisms import taylor
 
 CENTRES = np.arange(0, 600) / 64
 BETWEEN = CENTRES + 1 / 128
-RANDOM = np.random.default_rng(1).uniform(0, 9.5, 40_000)
+RANDOM = np.random.default_rng(1).uniform(0, 9.5, 10_000)
 TINY = 10 ** np.random.default_rng(2).uniform(-300, 0.9, 2_000)
 POINTS = np.concatenate([CENTRES, BETWEEN, np.nextafter(BETWEEN, 0), RANDOM, TINY])
 
