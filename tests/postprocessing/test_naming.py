@@ -32,12 +32,12 @@ def named_counts(random, noise, deviation):
 def test_estimates_err_less_than_noisy_counts_and_than_those_for_all_partitions(
     sigma, part, deviation
 ):
-    """Over ten seeded simulations that share nothing with the model but its weights. Where noise is
+    """Over four seeded simulations that share nothing with the model but its weights. Where noise is
     small there is little to gain."""
     noise = RoundedGaussian(sigma**2)
     how = CountsAfterSelection(noise)
     errors = []
-    for seed in range(10):
+    for seed in range(4):
         named, noisy = named_counts(np.random.default_rng(seed), noise, deviation)
         of_all, fitted = (
             NameCounts(noisy, how, model).means() for model in (MODEL, of_named(MODEL, noisy, how))
