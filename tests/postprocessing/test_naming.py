@@ -32,8 +32,8 @@ def named_counts(random, noise, deviation):
 def test_estimates_err_less_than_noisy_counts_and_than_those_for_all_partitions(
     sigma, part, deviation
 ):
-    """Over four seeded simulations that share nothing with the model but its weights. Where noise is
-    small there is little to gain."""
+    """Over four seeded simulations that share nothing with the model but its weights. Where noise
+    is small there is little to gain."""
     noise = RoundedGaussian(sigma**2)
     how = CountsAfterSelection(noise)
     errors = []
