@@ -198,10 +198,13 @@ async def run(benchmark: Benchmark, options: Mapping[str, Any]) -> str | None:
     """
     command = [sys.executable, "-m", f"benchmarks.{benchmark.page}", *benchmark.arguments]
     command += [f"--{name}={options[name]}" for name in benchmark.options if options[name]]
+    environment = {**os.environ, **ONE_THREAD}
+    # Where this is set, as in many images, each command that is timed would compile its modules.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=HERE.parent,
-        env={**os.environ, **ONE_THREAD},
+        env=environment,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
