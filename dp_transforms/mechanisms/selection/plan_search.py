@@ -154,9 +154,13 @@ class PlanSearch:
         if not counted:
             return Comparison(tuple(without), best, best, uncertainty)
         rounds = next(row.plan for row in without if not row.plan.by)
-        by_counts = self._noisy_counts(best.plan)
+        shown = [
+            population.partitions * self._prediction(place, best.plan).named
+            for place, population in enumerate(self._populations)
+        ]
+        by_counts = self._noisy_counts(best.plan, shown)
         with_counts = sorted(
-            self._with_counts(best.plan, rounds, by_counts, best_names),
+            self._with_counts(best.plan, rounds, by_counts, best_names, shown),
             key=lambda row: (-row.worth, row.error),
         )
         chosen = self._taken(with_counts, by_counts, float(NAMES_KEPT) * best.worth)
@@ -231,38 +235,36 @@ class PlanSearch:
             of_kinds.setdefault((plan.by, plan.rounds), plan)
         return [*plans[:_BEST], *of_kinds.values()]
 
-    def _noisy_counts(self, best: RoundPlan) -> RoundPlan:
+    def _noisy_counts(self, best: RoundPlan, shown: Sequence[FloatArray]) -> RoundPlan:
         """Returns the plan of noisy counts that others are compared with: at kappa, or at the kappa
         where they err the least on what the best plan names."""
         if self._declared:
             return plan_by_counts(self._budget)
-
-        def error(plan: RoundPlan) -> float:
-            places = range(len(self._populations))
-            return sum(
-                self._count_error(place, plan, best, self._shown(place, best)) for place in places
-            )
-
         plans = [plan_by_counts(self._budget, most) for most in self._possible_partitions]
-        return min(plans, key=error)
+        return min(plans, key=lambda plan: sum(self._count_errors(plan, best, shown)))
 
     def _with_counts(
-        self, best: RoundPlan, rounds: RoundPlan, by_counts: RoundPlan, best_names: FloatArray
+        self,
+        best: RoundPlan,
+        rounds: RoundPlan,
+        by_counts: RoundPlan,
+        best_names: FloatArray,
+        shown: Sequence[FloatArray],
     ) -> Iterator[Compared]:
         """Yields plans that decide by noisy counts, and plans that count after rounds."""
         # Errors are compared where noisy counts would show a partition too: plans that name more do
         # not lose by what they alone name.
-        shown = []
-        for place in range(len(self._populations)):
-            of_best = self._shown(place, best)
-            in_both = of_best * self._prediction(place, by_counts).named
-            shown.append(in_both if in_both.sum() >= 1 else of_best)
+        in_both = [
+            of_best * self._prediction(place, by_counts).named
+            for place, of_best in enumerate(shown)
+        ]
+        compared_on = [
+            both if both.sum() >= 1 else of_best
+            for both, of_best in zip(in_both, shown, strict=True)
+        ]
 
         def row(plan: RoundPlan, names: FloatArray) -> Compared:
-            errors = tuple(
-                self._count_error(place, plan, best, of_place)
-                for place, of_place in enumerate(shown)
-            )
+            errors = tuple(self._count_errors(plan, best, compared_on))
             worth = float((names / (best_names + 1)).mean())
             return Compared(plan, float(names.mean()), worth, errors)
 
@@ -275,27 +277,21 @@ class PlanSearch:
             for counted in self._possible_partitions:
                 yield row(plan._replace(counted=counted), names)
 
-    def _shown(self, place: int, plan: RoundPlan) -> FloatArray:
-        """Returns how many partitions of each kind a plan names in a population."""
-        shown: FloatArray = (
-            self._populations[place].partitions * self._prediction(place, plan).named
-        )
-        return shown
-
-    def _count_error(
-        self, place: int, plan: RoundPlan, best: RoundPlan, shown: FloatArray
-    ) -> float:
-        """Returns the mean error of a plan's counts, carried to all records, over so many
-        partitions of each kind."""
+    def _count_errors(
+        self, plan: RoundPlan, best: RoundPlan, shown: Sequence[FloatArray]
+    ) -> Iterator[float]:
+        """Yields the mean error of a plan's counts, carried to all records, in each population,
+        over so many partitions of each kind."""
         if plan.by:
             variance = noise_variance(self._budget.single(plan))
         else:
             budgets = _about_budgets(self._budget, plan._replace(counted=0))
             later = LaterCounts(counts_budget(budgets, plan.counts_share), plan.counted)
             variance = float(later.sigma2)
-        most = plan.counted or plan.partitions
-        kept, of_all = self._kept(place, most, best if plan.counted else None)
-        return count_error(self._populations[place], shown, kept, of_all, variance)
+        most, among = plan.counted or plan.partitions, best if plan.counted else None
+        for place, (population, of_place) in enumerate(zip(self._populations, shown, strict=True)):
+            kept, of_all = self._kept(place, most, among)
+            yield count_error(population, of_place, kept, of_all, variance)
 
     def _kept(self, place: int, most: int, among: RoundPlan | None) -> tuple[FloatArray, float]:
         """Returns the part of each partition's users that count, and that of all together, if so
