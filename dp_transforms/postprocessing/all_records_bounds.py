@@ -168,8 +168,8 @@ class AllRecordsBounds:
         if largest_degree is not None:
             largest_degree = positive_integer("largest_degree", largest_degree)
         self._largest_degree = largest_degree
+        # Bounds that were asked for, by the probability that one of them fails.
         self._dropped_at: dict[float, DroppedRecords] = {}
-        """Bounds that were asked for, by the probability that one of them fails."""
         self._possibilities = positive_integer("rounds", rounds)
         if kappa_from_degrees:
             if not {kappa, kappa + 1} & {*degrees.lowest, 2}:

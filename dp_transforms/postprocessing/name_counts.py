@@ -201,6 +201,16 @@ class CountModel:
     deviation: float = 0.0
     exact_up_to: float = 0.0
 
+    @property
+    def counted(self) -> FloatArray:
+        """Returns the means of the users that count; shape (n,)."""
+        return self.means * self.rates
+
+    @property
+    def blur(self) -> FloatArray:
+        """Returns the deviation by which the list's noise blurs each of the counted means."""
+        return np.where(self.counted > self.exact_up_to, self.deviation, 0.0)
+
     @classmethod
     def of_list(
         cls,
@@ -425,10 +435,8 @@ class _Prior:
             number = math.ceil(math.log(top / _SINGLE) / _SPACING) + 2
             far = np.geomspace(_SINGLE, top * (1 + _SPACING), number)[1:]
             self._values = np.append(single, far)
-        counted = means * rates
-        blurred = np.where(counted > model.exact_up_to, model.deviation, 0.0)
-        widths = np.hypot(np.gradient(np.log(means)) * counted, blurred)
-        log = _log_kernel(self._values[:, None], counted, widths)
+        widths = np.hypot(np.gradient(np.log(means)) * model.counted, model.blur)
+        log = _log_kernel(self._values[:, None], model.counted, widths)
         log += np.log(np.maximum(model.weights, 1e-300))
         best = log.max(1)
         joint = np.exp(log - best[:, None])

@@ -57,10 +57,8 @@ def of_named(model: CountModel, noisy: IntArray, noise: CountNoise) -> CountMode
         return model
     deviation = noise_deviation(noise.noise)
     counts, names = _together(noisy, deviation / _FINENESS)
-    counted = model.means * model.rates
-    blurred = np.where(counted > model.exact_up_to, model.deviation, 0.0)
-    variance = counted + blurred**2 + deviation**2
-    density = np.exp(-((counts[:, None] - counted) ** 2) / (2 * variance))
+    variance = model.counted + model.blur**2 + deviation**2
+    density = np.exp(-((counts[:, None] - model.counted) ** 2) / (2 * variance))
     density /= np.sqrt(2 * np.pi * variance)
     thresholds = np.geomspace(min(1.0, model.means[-1]), model.means[-1], _THRESHOLDS)
     best, weights = -np.inf, model.weights
