@@ -36,6 +36,7 @@ from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.measured import Choice
 from dp_transforms.mechanisms.selection.population import TAILS
 from dp_transforms.releases import NamesSpec
+from dp_transforms.releases.name_statements import entries_of
 from dp_transforms.runtime.job_secret import JobSecret
 
 
@@ -346,7 +347,7 @@ def _selected_in_rounds(
 
 
 def _entries_of(strategy: MeasuredSelection, choice: Choice) -> dict[str, Any]:
-    return selection_kernels.entries_of(choice, strategy)
+    return entries_of(choice, strategy)
 
 
 def _add_counts(secret: JobSecret, num_buckets: int | None) -> shuffle.ReduceByHash:

@@ -50,6 +50,7 @@ from dp_transforms.releases import (
 )
 from dp_transforms.releases.all_records import SurveyedList
 from dp_transforms.releases.hierarchy import Path
+from dp_transforms.releases.name_statements import entries_of
 from dp_transforms.releases.node_degrees import ProjectedList
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
 from dp_transforms.threads import map_ahead
@@ -332,7 +333,7 @@ class InProcess(Engine):
         if rounds.choice is None:
             return (selected,)
         assert isinstance(strategy, MeasuredSelection)
-        return selected, [selection_kernels.entries_of(rounds.choice, strategy)]
+        return selected, [entries_of(rounds.choice, strategy)]
 
     def _by_counts(self, counts: Tables, spec: NamesSpec) -> list[pa.Table]:
         decide = selection_kernels.decision_function(spec, self._secret)

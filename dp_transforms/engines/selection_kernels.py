@@ -39,12 +39,9 @@ from dp_transforms.mechanisms.selection import (
     MeasuredSelection,
     WeightedStrategy,
 )
-from dp_transforms.mechanisms.selection.measured import KAPPA_IS_CHOSEN, Choice
+from dp_transforms.mechanisms.selection.measured import Choice
 from dp_transforms.mechanisms.selection.population import degree_cells, tail_cells
-from dp_transforms.mechanisms.selection.threshold_distribution import (
-    CONFIDENCE,
-    ThresholdDistribution,
-)
+from dp_transforms.mechanisms.selection.threshold_distribution import ThresholdDistribution
 from dp_transforms.runtime.python_values import column_of
 from dp_transforms.threads import map_ahead
 
@@ -421,30 +418,6 @@ def _with_counts(partitions: pa.Array, *counts: IntArray) -> pa.Table:
     return pa.table(
         {PARTITION: partitions} | dict(zip((NOISY_COUNT, LOW, HIGH), columns, strict=True))
     )
-
-
-def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
-    """Returns the entries of a statement that follow from a choice: public numbers."""
-    plan, branch = choice.plan, strategy.branch(choice)
-    entries: dict[str, Any] = {
-        **strategy.choice_entries(choice),
-        "choice": choice.describe(),
-        "plan": plan._asdict() | {"counts_share": str(plan.counts_share)},
-    }
-    if not strategy.declared:
-        entries |= {
-            "max_partitions_per_user": plan.partitions,
-            "max_partitions_per_user_is": KAPPA_IS_CHOSEN,
-        }
-    counted_of = "users, each in at most {} partitions, chosen at random"
-    if branch.counting is not None:
-        entries |= branch.counting.parameters()
-        entries["noisy_counts_are_of"] = counted_of.format(plan.partitions)
-    if branch.later_counts is not None:
-        entries["count_noise"] = branch.later_counts.describe()
-        entries["noisy_counts_are_of"] = counted_of.format(f"{plan.counted} named")
-        entries["count_intervals"] = {"confidence": float(CONFIDENCE), "of": "each count"}
-    return entries
 
 
 def entries_of_others(users: int) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Reads from a statement of names how they were selected, and what that proves of others."""
+"""Says in a statement of names how a look selected them, and reads from a statement how names were
+selected and what that proves of others."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from dp_transforms.mechanisms.selection import (
     SelectionStrategy,
     make_strategy,
 )
-from dp_transforms.mechanisms.selection.measured import KAPPA_IS_CHOSEN, MOST_PARTITIONS
+from dp_transforms.mechanisms.selection.measured import MOST_PARTITIONS, Choice
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.postprocessing.estimates import CONFIDENCE
@@ -22,8 +23,34 @@ COUNT_NOISE = "count_noise"
 """The entry of a statement about the noise of counts that were made after the selection."""
 NOT_NAMED = "not_named"
 """The entry of a statement about partitions that were not named."""
+KAPPA_IS_CHOSEN = "chosen by the look, and enforced in each round"
+"""What a statement says of the kappa that a look chose."""
 ROUNDS = ("renyi_rounds", "measured")
 """Strategies that take seconds to make anew: what is not named is said if the statement says it."""
+
+
+def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
+    """Returns the entries of a statement that follow from a choice: public numbers."""
+    plan, branch = choice.plan, strategy.branch(choice)
+    entries: dict[str, Any] = {
+        **strategy.choice_entries(choice),
+        "choice": choice.describe(),
+        "plan": plan._asdict() | {"counts_share": str(plan.counts_share)},
+    }
+    if not strategy.declared:
+        entries |= {
+            "max_partitions_per_user": plan.partitions,
+            "max_partitions_per_user_is": KAPPA_IS_CHOSEN,
+        }
+    counted_of = "users, each in at most {} partitions, chosen at random"
+    if branch.counting is not None:
+        entries |= branch.counting.parameters()
+        entries["noisy_counts_are_of"] = counted_of.format(plan.partitions)
+    if branch.later_counts is not None:
+        entries[COUNT_NOISE] = branch.later_counts.describe()
+        entries["noisy_counts_are_of"] = counted_of.format(f"{plan.counted} named")
+        entries["count_intervals"] = {"confidence": CONFIDENCE, "of": "each count"}
+    return entries
 
 
 def strategy_of(statement: Mapping[str, Any]) -> SelectionStrategy | None:

@@ -81,8 +81,6 @@ LEVELS = 6
 MOST_PARTITIONS = 256
 """The largest kappa that is chosen where none is declared. Records are kept for all that may be
 chosen, and a user of more partitions hardly tells more of each."""
-KAPPA_IS_CHOSEN = "chosen by the look, and enforced in each round"
-"""What a statement says of the kappa that a look chose."""
 _CLEAR = 2
 """Standard deviations of noise by which a number stands out: 2% of looks at nobody do."""
 
