@@ -67,6 +67,15 @@ def pair_files(more: pathlib.Path | None) -> list[pathlib.Path]:
     return list(files.values())
 
 
+def title_of(path: pathlib.Path) -> str:
+    """What a page calls the data of a file.
+
+    >>> title_of(pathlib.Path("git_jekyll_author_word.csv.gz"))
+    'jekyll author word'
+    """
+    return path.name.split(".")[0].removeprefix("git_").replace("_", " ")
+
+
 def write_page(path: pathlib.Path, lines: Iterable[str]) -> None:
     """Prints each line as soon as it is there, and writes all of them to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)

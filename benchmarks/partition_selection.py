@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from benchmarks.harness import answer_of, page_parser, write_page
+from benchmarks.harness import DATA, answer_of, page_parser, write_page
 from benchmarks.selection_strategies import (
     PEER_STRATEGIES,
     SipsSelection,
@@ -51,7 +51,7 @@ from dp_transforms.mechanisms.selection.choice import AUTO
 EPSILON, OTHER_EPSILONS, DELTA = 1.0, (0.25, 4.0), 1e-5
 KAPPAS = (1, 3, 10, 30, 100)
 UNIVERSE = 100_000
-DATA = pathlib.Path(__file__).with_name("data")
+
 REFERENCES = (
     (1_000_000, 1, 1, {"optimal": 7_760, "laplace": 7_455, "gaussian": 5_000}),
     (100_000, 10, 10, {"optimal, naive": 768, "gaussian": 1_414, "weighted_gaussian": 1_440}),
