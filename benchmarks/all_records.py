@@ -27,7 +27,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import integer_pairs, numbered_tapes, page_parser, write_page
+from benchmarks.harness import (
+    integer_pairs,
+    numbered_tapes,
+    page_parser,
+    pair_files,
+    write_page,
+)
 from dp_transforms.mechanisms import FrequencyList, RandomTape, partition_mechanism
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
@@ -36,7 +42,6 @@ from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from dp_transforms.releases import AllRecordsSpec
 from dp_transforms.releases.all_records import decoded_survey
 
-DATA = pathlib.Path(__file__).parent / "data"
 DECLARED = (8, 16, 32)
 
 
@@ -91,27 +96,22 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", default=["0.25", "1", "4"])
     parser.add_argument("--declared_at", default="1", metavar="EPSILON")
     flags = parser.parse_args()
-    sources = [*MADE, *sources_in(DATA)]
-    if flags.pairs:
-        known = {source.name for source in sources}
-        sources += [source for source in sources_in(flags.pairs) if source.name not in known]
+    sources = [*MADE, *map(source_of, pair_files(flags.pairs))]
     if flags.edges:
-        sources += sources_in(flags.edges, of_edges=True)
+        graphs = sorted(flags.edges.glob("*.csv.gz"))
+        sources += [source_of(path, of_edges=True) for path in graphs]
     lines = report(sources, flags.epsilons, flags.declared_at, flags.repeats)
     write_page(flags.output / "all_records.md", lines)
 
 
-def sources_in(directory: pathlib.Path, of_edges: bool = False) -> list[Source]:
-    """The sets of pairs, or of edges, in a directory."""
+def source_of(path: pathlib.Path, of_edges: bool = False) -> Source:
+    """The pairs, or edges, of a file."""
 
-    def source(path: pathlib.Path) -> Source:
-        def pairs() -> IntArray:
-            rows = integer_pairs(path)
-            return np.concatenate([rows, rows[:, ::-1]]) if of_edges else rows
+    def pairs() -> IntArray:
+        rows = integer_pairs(path)
+        return np.concatenate([rows, rows[:, ::-1]]) if of_edges else rows
 
-        return Source(path.name.removesuffix(".csv.gz"), pairs)
-
-    return [source(path) for path in sorted(directory.glob("*.csv.gz"))]
+    return Source(path.name.removesuffix(".csv.gz"), pairs)
 
 
 def one_thing_each() -> IntArray:

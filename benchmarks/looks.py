@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks.harness import numbered_tapes, page_parser, pair_files, write_page
+from benchmarks.harness import numbered_tapes, page_parser, pair_files, title_of, write_page
 from benchmarks.partition_selection import DELTA, KAPPAS, amount, table, user_items
 from benchmarks.selection_strategies import (
     SipsSelection,
@@ -54,7 +54,7 @@ class Pairs:
     """The private pairs of a file, sorted by user."""
 
     def __init__(self, path: pathlib.Path):
-        self.name = path.name.split(".")[0].removeprefix("git_").replace("_", " ")
+        self.name = title_of(path)
         pairs = user_items(path)
         users = np.unique(pairs["user"].to_numpy(), return_inverse=True)[1]
         items = np.unique(pairs["partition"].to_numpy(), return_inverse=True)[1]

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 import dp_transforms as dp
-from benchmarks.harness import page_parser, pair_files, write_page
+from benchmarks.harness import page_parser, pair_files, title_of, write_page
 from benchmarks.partition_selection import amount, table, user_items
 
 DELTA = Fraction("1e-5")
@@ -71,7 +71,7 @@ class Pairs:
     """The private pairs of a file."""
 
     def __init__(self, path: pathlib.Path):
-        self.name = path.name.split(".")[0].removeprefix("git_").replace("_", " ")
+        self.name = title_of(path)
         self.table = user_items(path)
         self.users = Counter(self.table["partition"].to_pylist())
         self.columns = {"user": "user", "partition": "partition"}
@@ -92,17 +92,15 @@ class Pairs:
             **options,
         )
 
-    def estimated(self, names: dp.NamesRelease, frequency_list: dp.ListRelease) -> NamedCounts:
-        """Names with the numbers of users that follow from a list of all records."""
-        noisy = names.to_arrow()
-        beside_list = names.beside(frequency_list)
-        rows = beside_list.to_arrow()
+    def estimated(self, names: dp.NamesRelease) -> NamedCounts:
+        """Names with the numbers of users that follow from a list of all records beside them."""
+        rows = names.to_arrow()
         truth = self.truth(rows)
         low, high = rows["low"].to_numpy(), rows["high"].to_numpy().astype(float)
         high = np.where(np.isnan(high), np.inf, high)
-        least, most = beside_list.model_intervals() if len(rows) else (low, high)
-        by_name = dict(zip(*(noisy[name].to_pylist() for name in NOISY_COLUMNS), strict=True))
-        counts = np.array([by_name[name] for name in rows["partition"].to_pylist()])
+        least, most = names.model_intervals() if len(rows) else (low, high)
+        noisy = dict(zip(*(names.names[name].to_pylist() for name in NOISY_COLUMNS), strict=True))
+        counts = np.array([noisy[name] for name in rows["partition"].to_pylist()])
         proved, modelled = (low <= truth) & (truth <= high), (least <= truth) & (truth <= most)
         return NamedCounts(truth, counts, rows["users"].to_numpy(), proved, modelled)
 
@@ -156,17 +154,14 @@ def report(files: Sequence[pathlib.Path], epsilons: Sequence[str], repeats: int)
                 for _ in range(repeats)
             ]
             for kappa in KAPPAS:
-                releases = [pairs.select(epsilon / 2, kappa) for _ in lists]
-                runs = [
-                    pairs.estimated(names, frequency_list)
-                    for names, frequency_list in zip(releases, lists, strict=True)
+                releases = [
+                    pairs.select(epsilon / 2, kappa).beside(frequency_list)
+                    for frequency_list in lists
                 ]
+                runs = [pairs.estimated(names) for names in releases]
                 rows.append([pairs.name, text, str(kappa or "chosen"), *cells(runs)])
             # The last kappa is the one that a look chose.
-            compared = [
-                pairs.beside(names.beside(frequency_list).to_arrow(), pairs.before(epsilon))
-                for names, frequency_list in zip(releases, lists, strict=True)
-            ]
+            compared = [pairs.beside(names.to_arrow(), pairs.before(epsilon)) for names in releases]
             rows_before.append([pairs.name, text, *cells_beside(compared)])
             print(pairs.name, text, flush=True)
     heads = ["pairs", "epsilon", "kappa", "names", "noisy", "estimate", "ratio"]
