@@ -75,7 +75,7 @@ BENCHMARKS = (
         "Shapes of records, drawn at random",
         40,
         ("data",),
-        ("--sizes", "12x20", "--text_sizes", "4x5", "--repeats=1"),
+        ("--sizes", "12x20", "--text_sizes", "4x5"),
     ),
     Benchmark("cost_model", "What a job will cost", 6),
     Benchmark(
