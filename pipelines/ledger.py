@@ -85,8 +85,9 @@ def make_parser() -> OneLineParser:
         type=_number_of_failures,
         default=FREE_FAILURES,
         metavar="N",
-        help="how many reservations of failed jobs are given back (default: %(default)s): failures "
-        "may tell of the data. Those of further jobs stay spent",
+        help="how many reservations of failed jobs are given back (default: %(default)s), since "
+        "failures may tell of the data. After that, the reservations of failed jobs stay spent, "
+        "and a job costs at least a hundredth of the epsilon",
     )
     create.add_argument(
         "--unit",

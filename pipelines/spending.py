@@ -24,7 +24,7 @@ from dp_transforms.budget import (
     State,
 )
 from dp_transforms.budget.entry import NO_BUDGET, BudgetEntry
-from dp_transforms.budget.failures import is_charged
+from dp_transforms.budget.failures import FailuresUsedUpError, is_charged
 from dp_transforms.budget.ledger import LEASE_SECONDS
 from dp_transforms.errors import (
     DoneError,
@@ -114,7 +114,7 @@ def spending(
 def _close_failed(ledger: Ledger, ids: Sequence[int], error: BaseException) -> bool:
     """Closes the reservations of a job that has failed; tells whether all were given back."""
     if is_charged(error):
-        ledger.commit(*ids)
+        ledger.charge(*ids)
         return False
     if isinstance(error, NotStartedError):
         # No failure that could tell of the data: no record was read.
@@ -174,9 +174,13 @@ def price(path: str | None, requests: Sequence[Request]) -> list[str]:
     ledger = _opened(path)
     if any(request.unit is not ledger.unit for request in requests):
         raise InputError(f"{path} is a ledger for other neighbours: take another one")
+    costs = [request.cost for request in requests]
     try:
-        fits = ledger.admits([request.cost for request in requests])
+        ledger.check_price(costs)
+        fits = ledger.admits(costs)
         left = ledger.remaining()
+    except FailuresUsedUpError as error:
+        raise NoBudgetError(str(error)) from None
     except (CorruptedLedgerError, OSError) as error:
         raise InputError(str(error)) from None
     if not fits:
@@ -220,6 +224,11 @@ def check_job(
         raise NoBudgetError(
             f"{name} has run, but its release is not in {origin.output} any more: give another "
             "--job_id to make and pay for another"
+        )
+    if any(line.state is State.CHARGED for line in lines):
+        raise NoBudgetError(
+            f"{name} has failed by the values of its records, which was charged: give another "
+            "--job_id to pay for another run"
         )
     raise _still_open(name, path, lines)
 
@@ -271,7 +280,7 @@ def _as_job_errors() -> Iterator[None]:
     """Raises the errors of a ledger that is read or written as those of a job, see ``spending``."""
     try:
         yield
-    except BudgetExceededError as error:
+    except (BudgetExceededError, FailuresUsedUpError) as error:
         raise NoBudgetError(str(error)) from None
     except JobExistsError as error:
         raise UnderWayError(str(error)) from None

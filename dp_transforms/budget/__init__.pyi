@@ -11,6 +11,7 @@ from .budget import Cost as Cost
 from .budget import PrivacyBudget as PrivacyBudget
 from .budget import PrivacyFilter as PrivacyFilter
 from .budget import PrivacyUnit as PrivacyUnit
+from .failures import FailuresUsedUpError as FailuresUsedUpError
 from .ledger import BudgetExceededError as BudgetExceededError
 from .ledger import JobExistsError as JobExistsError
 from .ledger import Ledger as Ledger

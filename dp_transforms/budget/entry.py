@@ -36,10 +36,14 @@ class BudgetEntry:
     ) -> BudgetEntry:
         """Returns the entry of a whole budget, with the lines of its ledger that count as spent.
         Lines whose ids are in ``own`` pay for the release: they are stated as committed, since a
-        privacy.json only appears with its release. Lines of failed jobs are left out: a
-        privacy.json is public, and whether a job failed may depend on the data."""
+        privacy.json only appears with its release. A privacy.json is public, and whether a job
+        failed may depend on the data. So lines of failed jobs are left out if they were given back,
+        and are stated as committed if they were charged."""
         spent = [line for line in lines if line.counts]
-        stated = [line.closed(State.COMMITTED) if line.id in own else line for line in spent]
+        stated = [
+            line.closed(State.COMMITTED) if line.id in own or line.state is State.CHARGED else line
+            for line in spent
+        ]
         return cls(
             {
                 "epsilon": str(budget.epsilon),

@@ -6,7 +6,8 @@ The protocol of a job:
      returns, the reservation is on a disk. Only then may data be read.
   2. ``begin`` is called by a job that announces its release, before it writes anything that depends
      on the data. From then on the reservation is not given back.
-  3. ``commit`` follows the release; or ``give_back``, if the job failed before ``begin``.
+  3. ``commit`` follows the release. If the job failed before ``begin``, ``give_back`` or ``charge``
+     follows, as ``failures`` decides.
 
 A reservation counts as spent, in exact fractions, from step 1 on, until it is given back (its state
 is then "failed") or abandoned. So a release is on record before it exists, and two jobs cannot
@@ -19,10 +20,10 @@ unit.
 which the first one wins: once a reservation is given back, ``begin`` refuses and nothing can be
 written under it; once a release has begun, ``give_back`` refuses. So nothing has come out of a job
 whose reservation was given back, except that it failed. The fact of a failure may depend on the
-data; ``failures`` says which failures are charged, and why a ledger has only so many free ones. It
-depends on the noise no more than the time of a release does: before ``begin``, noise is in memory
-only. A caller that does not announce its release (``announces=False``) gets nothing back but
-by ``abandon``, in which somebody vouches for it.
+data; ``failures`` says which failures are charged, and why a ledger has only so many free ones and
+then takes no cheap jobs. It depends on the noise no more than the time of a release does: before
+``begin``, noise is in memory only. A caller that does not announce its release
+(``announces=False``) gets nothing back but by ``abandon``, in which somebody vouches for it.
 
 **Jobs that end without a word.** The next job that reserves gives back the reservations of jobs
 that have ended, as far as it can see: on a job's own machine by the number and start of its
@@ -53,7 +54,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dp_transforms.budget.budget import Cost, PrivacyBudget, PrivacyFilter, PrivacyUnit
-from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures
+from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, check_price
 from dp_transforms.budget.ledger_file import LedgerFile
 from dp_transforms.budget.ledger_rows import (
     Contents,
@@ -144,8 +145,9 @@ class Ledger:
           epsilon, delta, unit: the whole budget, and its unit.
           composition_delta: the part of delta by which many small reservations cost less than the
             sum of their epsilons; the rest is for mechanisms with a delta of their own.
-          free_failures: how many reservations of failed jobs it gives back; further ones stay
-            spent. See ``failures``.
+          free_failures: how many reservations of failed jobs it gives back; a charged failure uses
+            up one too. After that, the reservations of failed jobs stay spent, and a job costs at
+            least a hundredth of the budget. See ``failures``.
 
         Raises:
           FileExistsError: the path exists; a ledger is never replaced.
@@ -207,6 +209,11 @@ class Ledger:
         """Tells, without reserving, whether all costs could be reserved together now."""
         return self._filter.admits([*_spent(self.lines()), *costs[:-1]], costs[-1])
 
+    def check_price(self, costs: Sequence[Cost]) -> None:
+        """Raises a FailuresUsedUpError if no free failure is left, and the costs of a job are so
+        small that ``reserve_all`` would refuse them."""
+        check_price(self.budget, self.free_failures_left(), costs, str(self.path))
+
     def reserve(
         self,
         epsilon: Number,
@@ -258,6 +265,8 @@ class Ledger:
 
         Raises:
           BudgetExceededError: the parts do not fit; nothing is reserved.
+          FailuresUsedUpError: no free failure is left, the caller announces, and the parts cost
+            less than a hundredth of the budget together; nothing is reserved.
           PrivacyUnitError: a unit is not the ledger's.
           JobExistsError: the job has open or committed reservations already.
           CorruptedLedgerError: the file is damaged.
@@ -279,6 +288,10 @@ class Ledger:
             stored.write(line.closed(State.FAILED, stored.time) for line in lines if line.is_lost)
             if origin.job_id and _of_job(lines, origin.job_id):
                 raise JobExistsError(f"{self.path} has reservations of job {origin.job_id!r}")
+            if announces:
+                left = free_failures_left(self._header, lines)
+                costs = [request.cost for request in requests]
+                check_price(self.budget, left, costs, str(self.path))
             until = later(stored.time, lease_seconds) if lease_seconds else ""
             spent, made = _spent(lines), []
             for number, (purpose, cost, unit) in enumerate(requests, 1 + len(lines)):
@@ -356,6 +369,11 @@ class Ledger:
     def commit(self, *ids: int) -> None:
         """Notes that the release under reservations was made; raises as ``abandon``."""
         self._close(ids, State.COMMITTED)
+
+    def charge(self, *ids: int) -> None:
+        """Notes that a job failed by the values of its records: the reservations stay spent, and
+        each uses up a free failure, if one is left. Raises as ``abandon``."""
+        self._close(ids, State.CHARGED)
 
     def abandon(self, *ids: int) -> None:
         """Gives the budget of reservations back, on the caller's word.

@@ -45,13 +45,15 @@ class Header(NamedTuple):
 
 
 class State(enum.Enum):
-    """A state tells whether a reservation is open, committed, or given back: on somebody's word
-    (abandoned), or because its job failed."""
+    """A state tells whether a reservation is open, or how it was closed: the release was made
+    (committed); the cost was given back on somebody's word (abandoned), or because its job failed;
+    or the job failed by the values of its records, and the cost stays spent (charged)."""
 
     RESERVED = "reserved"
     COMMITTED = "committed"
     ABANDONED = "abandoned"
     FAILED = "failed"
+    CHARGED = "charged"
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,14 @@ class LedgerLine:
     @property
     def counts(self) -> bool:
         """Tells whether it counts as spent."""
-        return self.state in (State.RESERVED, State.COMMITTED) and not self.is_lost
+        spent = State.RESERVED, State.COMMITTED, State.CHARGED
+        return self.state in spent and not self.is_lost
+
+    @property
+    def is_failure(self) -> bool:
+        """Tells whether its job is known to have failed, whatever became of its cost."""
+        ended_in_writing = self.state is State.RESERVED and self.begun and self.has_lapsed
+        return self.state in (State.FAILED, State.CHARGED) or self.is_lost or ended_in_writing
 
     def lapses(self, time: str) -> bool:
         """Tells whether its job has ended, as far as can be seen: on the job's own machine by its
@@ -283,19 +292,21 @@ def damaged(name: str) -> CorruptedLedgerError:
 
 def free_failures_left(header: Header, lines: Iterable[LedgerLine]) -> int:
     """Returns how many more reservations of failed jobs a ledger gives back."""
-    used = sum(line.state is State.FAILED or line.is_lost for line in lines)
-    return header.free_failures - used
+    return max(0, header.free_failures - sum(line.is_failure for line in lines))
 
 
 def _with_losses(header: Header, lines: Sequence[LedgerLine], time: str) -> Iterator[LedgerLine]:
     """Marks the open reservations whose jobs have ended, and those of them that are given back:
     which had not begun a release, up to the number of free failures."""
-    left = free_failures_left(header, lines)
-    for line in lines:
-        has_lapsed = line.state is State.RESERVED and line.lapses(time)
-        is_lost = left > 0 and line.may_be_given_back and has_lapsed
+    seen = [
+        replace(line, has_lapsed=line.state is State.RESERVED and line.lapses(time))
+        for line in lines
+    ]
+    left = free_failures_left(header, seen)
+    for line in seen:
+        is_lost = left > 0 and line.may_be_given_back and line.has_lapsed
         left -= is_lost
-        yield replace(line, has_lapsed=has_lapsed, is_lost=is_lost)
+        yield replace(line, is_lost=is_lost)
 
 
 def check_text(name: str, text: str, least: int = 0, most: int = 200) -> None:

@@ -25,7 +25,12 @@ from dp_transforms.budget import (
 )
 from dp_transforms.budget.budget import Cost, PrivacyFilter
 from dp_transforms.budget.entry import BudgetEntry
-from dp_transforms.budget.failures import FREE_FAILURES, check_free_failures, is_charged
+from dp_transforms.budget.failures import (
+    FREE_FAILURES,
+    check_free_failures,
+    check_price,
+    is_charged,
+)
 from dp_transforms.budget.ledger import LEASE_SECONDS
 from dp_transforms.errors import without_originals
 from dp_transforms.frames import graphs, groups, kappa, lists, names
@@ -63,8 +68,8 @@ class History(Table):
     """A history shows what a session, or all users of its ledger, have spent so far, in order.
 
     Attributes:
-      lines: a line for each part of a release, see ``LedgerLine``. Those that are reserved or
-        committed count; what a failed job gave back does not.
+      lines: a line for each part of a release, see ``LedgerLine``. Those that are reserved,
+        committed or charged count; what a failed job gave back does not.
     """
 
     lines: tuple[LedgerLine, ...]
@@ -93,8 +98,9 @@ class Session:
 
     The cost of a release that fails is given back, unless the error depends on values of the data:
     the release is handed out only after its cost is committed, so that nothing but the fact of the
-    error has come out. That fact may depend on the data, and so only ``free_failures`` costs are
-    given back (see ``budget.failures``). If a process is killed, the next reservation on its ledger
+    error has come out. That fact may depend on the data. So only ``free_failures`` costs are given
+    back, and once these are used up, a release costs at least a hundredth of the budget's epsilon
+    (see ``budget.failures``). If a process is killed, the next reservation on its ledger
     gives its cost back, and this counts as a failure.
 
     Several processes share a ledger's file, by ``open``. A session in memory serves only the
@@ -105,7 +111,8 @@ class Session:
       composition_delta: the part of delta for composition, see ``budget.Ledger.create``.
       unit: the unit that neighbours add, remove or replace: "user" (by default), "replaced-user",
         "edge" or "node".
-      free_failures: how many costs of failed releases are given back.
+      free_failures: how many costs of failed releases are given back; a charged failure uses up
+        one too.
 
     Raises:
       ValueError: an argument is out of its range.
@@ -247,8 +254,9 @@ class Session:
     """Compares values of kappa: see ``dp_transforms.choose_kappa``."""
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Checks, without spending, that a release could be paid for now; raises a
-        BudgetExceededError, or a PrivacyUnitError if the budget is for other neighbours."""
+        """Checks, without spending, that a release could be paid for now. Raises a
+        BudgetExceededError; a PrivacyUnitError if the budget is for other neighbours; or a
+        FailuresUsedUpError if no free failure is left and the release costs too little."""
         for request in requests:
             if request.unit is not self._unit:
                 raise PrivacyUnitError(
@@ -263,6 +271,10 @@ class Session:
                 f"{asked} asked for, but of the session's budget ({self.budget}) only "
                 f"{self.remaining} is left"
             )
+        if self._ledger is None:
+            check_price(self.budget, self._free_failures, costs, "the session")
+        else:
+            self._ledger.check_price(costs)
 
     def _costs(self) -> list[Cost]:
         return [line.cost for line in self._all_lines() if line.counts]
@@ -303,7 +315,7 @@ class Session:
             # If the ledger cannot be written now, the next reservation gives the cost back.
             with contextlib.suppress(ValueError, OSError):
                 if is_charged(error):
-                    ledger.commit(*ids)
+                    ledger.charge(*ids)
                 else:
                     ledger.give_back(ids)
             raise
@@ -327,10 +339,11 @@ class Session:
             yield lines, ()
         except BaseException as error:
             with self._lock:
-                if not is_charged(error) and len(requests) <= self._free_failures:
-                    self._free_failures -= len(requests)
-                    for line in new:
-                        self._lines[line.id - 1] = line.closed(State.FAILED)
+                is_free = not is_charged(error) and len(requests) <= self._free_failures
+                self._free_failures = max(0, self._free_failures - len(requests))
+                for line in new:
+                    state = State.FAILED if is_free else State.CHARGED
+                    self._lines[line.id - 1] = line.closed(state)
             raise
 
     def __reduce__(self) -> Any:

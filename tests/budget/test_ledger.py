@@ -26,6 +26,7 @@ from dp_transforms.budget import (
     ledger_rows,
 )
 from dp_transforms.budget.budget import Cost, zcdp_of
+from dp_transforms.budget.failures import FailuresUsedUpError
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from tests.budget.conftest import stored
 from tests.budget.forks import run
@@ -189,6 +190,48 @@ def test_a_ledger_has_so_many_free_failures(path):
         State.FAILED,
         State.FAILED,
     ]
+
+
+def test_failures_answer_a_bounded_number_of_questions_whatever_they_cost(path):
+    """Somebody who may choose parameters asks by jobs that fail where a condition holds."""
+    ledger = Ledger.create(path, epsilon=1, free_failures=3)
+
+    def ask(epsilon):
+        (asked,) = ledger.reserve_all([Request("?", Cost(PrivacyBudget(epsilon)))], announces=True)
+        ledger.charge(asked.id)
+
+    for left in (2, 1, 0):
+        ask("1e-9")
+        assert ledger.free_failures_left() == left
+    with pytest.raises(FailuresUsedUpError, match=r"epsilon 0\.01, where this .* 0\.000000001\. "):
+        ask("1e-9")
+    with pytest.raises(FailuresUsedUpError):
+        ledger.check_price([Cost(PrivacyBudget("0.0099"))])
+    # A caller that does not announce gets nothing back, and answers for its own failures.
+    ledger.reserve("1e-9", purpose="a library's release").commit()
+    answers = 0
+    with pytest.raises(BudgetExceededError):
+        while True:
+            ask("0.01")
+            answers += 1
+    assert answers == 99
+    assert set(states(ledger)) == {State.CHARGED, State.COMMITTED}
+
+
+def test_a_job_that_ends_while_it_writes_uses_up_a_free_failure(path):
+    ledger = Ledger.create(path, epsilon=1, free_failures=1)
+    tenth = Request("a tenth", Cost(PrivacyBudget("0.1")))
+
+    def reserve_begin_and_die():
+        (reservation,) = ledger.reserve_all([tenth], announces=True)
+        ledger.begin([reservation.id])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    run(reserve_begin_and_die)
+    assert ledger.free_failures_left() == 0 and ledger.spent() == PrivacyBudget("0.1")
+    # Unless its release turns out to be there.
+    ledger.commit(1)
+    assert ledger.free_failures_left() == 1
 
 
 def test_free_failures_end_in_the_order_of_reservations(path):

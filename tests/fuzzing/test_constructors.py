@@ -22,7 +22,8 @@ from tests.fuzzing.shared import fuzz, no_hang
 
 # Not made by users.
 LEFT_OUT = {
-    *["BudgetExceededError", "CorruptedLedgerError", "JobExistsError", "PrivacyUnitError"],
+    *["BudgetExceededError", "CorruptedLedgerError", "FailuresUsedUpError"],
+    *["JobExistsError", "PrivacyUnitError"],
     *[
         "Ledger",
         "LedgerLine",

@@ -82,11 +82,11 @@ def test_no_statement_shows_that_an_earlier_job_failed(path):
         (KeyError(), "reserved"),
         (KeyboardInterrupt(), "reserved"),
         # By the noise: to draw again has its price.
-        (NothingDrawnError("none"), "committed"),
-        (RuntimeError("NothingDrawnError: no"), "committed"),
+        (NothingDrawnError("none"), "charged"),
+        (RuntimeError("NothingDrawnError: no"), "charged"),
         # By values: "is the total at most 9?" has its price too.
-        (UnsuitableListError("contradicts"), "committed"),
-        (ValuesError("the --query failed"), "committed"),
+        (UnsuitableListError("contradicts"), "charged"),
+        (ValuesError("the --query failed"), "charged"),
     ],
 )
 def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, begins, error, state):
@@ -261,8 +261,34 @@ def test_a_question_about_the_total_is_paid_for_whatever_the_answer(
     refused = total > 2 + 1  # one user's records are the tolerance
     assert main([*flags(tmp_path, path), f"--exact_total={total}", *engine]) == refused
     assert ("contradicts total" in capsys.readouterr().err) == refused
-    assert states(path) == ["committed"]
+    assert states(path) == ["charged" if refused else "committed"]
     assert Ledger.open(path).spent().epsilon == Fraction(2, 5)
+
+
+def test_a_total_is_not_found_by_halving_at_a_tiny_price(tmp_path, capsys):
+    Ledger.create(tmp_path / "ledger", 1, free_failures=2)
+    job = instead(flags(tmp_path, tmp_path / "ledger"), "--epsilon=0.002")
+    job += ["--exact_total=9"]
+    assert [main(job) for _ in range(2)] == [1, 1]
+    errors = []
+    for arguments in (job, [*job, "--dry_run"]):
+        assert main(arguments) == 4
+        errors.append(capsys.readouterr().err)
+    assert all("has no free failure left, and from then on a job costs" in text for text in errors)
+    assert states(tmp_path / "ledger") == ["charged", "charged"]
+    # What readers see of it does not tell that they failed.
+    assert main(flags(tmp_path, tmp_path / "ledger")) == 0
+    lines = statement(tmp_path)["budget"]["ledger"]
+    assert [line["state"] for line in lines] == ["committed"] * 3
+
+
+def test_a_job_that_was_charged_is_not_run_again_by_its_name(tmp_path, path, capsys):
+    job = [*flags(tmp_path, path), "--exact_total=9", "--job_id=november"]
+    assert main(job) == 1
+    capsys.readouterr()
+    assert main(job) == 4
+    assert "has failed by the values of its records, which was charged" in capsys.readouterr().err
+    assert states(path) == ["charged"]
 
 
 @ENGINES
@@ -296,7 +322,7 @@ def test_a_query_that_fails_on_a_value_is_paid_for(tmp_path, path, capsys):
     ]
     assert main(job) == 1
     assert "the --query failed while its records were read" in capsys.readouterr().err
-    assert states(path) == ["abandoned", "committed"]
+    assert states(path) == ["abandoned", "charged"]
     assert Ledger.open(path).spent().epsilon == Fraction(2, 5)
 
 
