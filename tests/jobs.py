@@ -2,19 +2,23 @@
 processes of their own."""
 
 import json
+import pathlib
 import subprocess
 import sys
 
-JOBS = (
-    "release_all",
-    "release_attributes",
-    "release_degree_list",
-    "release_frequency_list",
-    "release_grouped_lists",
-    "release_hierarchy",
-    "select_partitions",
+import pipelines
+from pipelines.__main__ import COMMANDS
+
+PIPELINES = pathlib.Path(pipelines.__file__).parent
+
+JOBS = tuple(
+    sorted(
+        module
+        for module, _ in COMMANDS.values()
+        if "from pipelines.release_job import" in (PIPELINES / f"{module}.py").read_text()
+    )
 )
-"""The modules of jobs that release something of records."""
+"""The modules of the commands that release something of records, so that a new one is tested too."""
 
 _IN_PLACE_OF = {
     "--frequency_list": ("--input", "--user_column", "--partition_column"),
