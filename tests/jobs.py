@@ -18,7 +18,7 @@ JOBS = tuple(
         if "from pipelines.release_job import" in (PIPELINES / f"{module}.py").read_text()
     )
 )
-"""The modules of the commands that release something of records, so that a new one is tested too."""
+"""The modules of commands that release something of records, so that a new one is tested too."""
 
 _IN_PLACE_OF = {
     "--frequency_list": ("--input", "--user_column", "--partition_column"),
