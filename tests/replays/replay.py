@@ -7,6 +7,7 @@ much. All else must be equal, since nothing bounds what it tells.
 import contextlib
 import csv
 import io
+import itertools
 import json
 import logging
 import re
@@ -19,11 +20,20 @@ import pyarrow.parquet as pq
 
 from dp_transforms import JobSecret
 from dp_transforms.budget import Ledger, PrivacyUnit
-from dp_transforms.files.filenames import ALL_PERIODS_FILE, COORDINATES_FILE, RELEASED_FILES
+from dp_transforms.files.filenames import (
+    ALL_PERIODS_FILE,
+    ALL_RECORDS_FILE,
+    COORDINATES_FILE,
+    RELEASED_FILES,
+    SURVEY_FILE,
+)
+from dp_transforms.mechanisms.degree_bound_choice import DegreeBoundMechanism
+from dp_transforms.mechanisms.gradual_survey import GradualSurvey
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from pipelines.__main__ import main
-from tests.replays.neighbours import COLUMNS
+from tests.replays.neighbours import COLOURS, COLUMNS, DAYS
 
-NOISY_FILES = (RELEASED_FILES, COORDINATES_FILE, ALL_PERIODS_FILE)
+NOISY_FILES = (RELEASED_FILES, COORDINATES_FILE, ALL_PERIODS_FILE, SURVEY_FILE, ALL_RECORDS_FILE)
 """Noise covers the rows of these, and so their sizes. Their names and heads tell nothing."""
 
 _DRAWN = r'"(ledger_id": "\w+"|users_of_other_partitions": -?\d+)'
@@ -47,6 +57,7 @@ def replay(directory, rows, command, *flags, unit=PrivacyUnit.USER, answers=Fals
     """Runs a command on rows of users, pages, colours and days in an empty directory.
 
     Args:
+      flags: those of the command, with ``{groups}`` for a file of public groups by colour and day.
       unit: what the command protects.
       answers: whether the command goes on with what it released: noise covers what it says then,
         and whether it can.
@@ -55,6 +66,10 @@ def replay(directory, rows, command, *flags, unit=PrivacyUnit.USER, answers=Fals
     with records.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([COLUMNS, *rows])
     ledger = Ledger.create(directory / "budget.ledger", 100, 0.5, unit=unit)
+    public_groups = directory / "groups.csv"
+    with public_groups.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("colour", "day"), *itertools.product(COLOURS, DAYS)])
+    flags = [flag.format(groups=public_groups) for flag in flags]
     arguments = [command, f"--input={records}", f"--output={directory}/out", *flags]
     out, err, log = io.StringIO(), io.StringIO(), io.StringIO()
     handler = logging.StreamHandler(log)
@@ -74,6 +89,7 @@ def replay(directory, rows, command, *flags, unit=PrivacyUnit.USER, answers=Fals
             contextlib.redirect_stderr(err),
             mock.patch.object(JobSecret, "from_os", lambda: secret),
             mock.patch.object(beam.Pipeline, "run", run_and_keep),
+            _equal_choices(),
         ):
             code = main([*arguments, f"--ledger={ledger.path}"])
     except SystemExit as stop:
@@ -112,13 +128,37 @@ def replay(directory, rows, command, *flags, unit=PrivacyUnit.USER, answers=Fals
     return Left(bare | {"files": files}, noisy)
 
 
+@contextlib.contextmanager
+def _equal_choices():
+    """Makes every survey of degrees, and every choice of a degree bound, come out the same after it
+    was made. Noise covers both, and all that follows from them; the rest of a job must not depend
+    on data in another way."""
+    survey, choose = GradualSurvey.release_under, DegreeBoundMechanism.choose_under
+
+    def same_survey(mechanism, *arguments, **options):
+        survey(mechanism, *arguments, **options)
+        users = [40 // (cell + 1) for cell in range(len(mechanism.lowest))]
+        return ReleasedDegrees(mechanism.lowest, tuple(users), float(mechanism.epsilons[0]))
+
+    def same_bound(mechanism, *arguments):
+        choose(mechanism, *arguments)
+        return mechanism.bounds[1]
+
+    with (
+        mock.patch.object(GradualSurvey, "release_under", same_survey),
+        mock.patch.object(DegreeBoundMechanism, "choose_under", same_bound),
+    ):
+        yield
+
+
 def _uncovered(text):
     """The statement without what follows from noisy numbers: a look, its choice, and its plan."""
     statement = json.loads(text)
     if not isinstance(statement, dict) or "choice" not in statement:
         return text
     cost = ("look_epsilon", "look_epsilon_exact")
-    for key in ("choice", "plan", "noisy_counts_are_of", "count_intervals", *cost):
+    follows = ("plan", "max_partitions_per_user", "noisy_counts_are_of", "count_intervals", *cost)
+    for key in ("choice", *follows):
         statement.pop(key, None)
     return json.dumps(statement)
 

@@ -37,6 +37,11 @@ JOBS = {
     "list by the exponential mechanism": (
         "release", *BOUND, "--epsilon=1", "--mechanism=exponential"
     ),
+    "list of all records": ("release", *RECORDS, "--epsilon=2"),
+    "list of all records on Beam": (
+        "release", *RECORDS, "--epsilon=2", "--runner=DirectRunner"
+    ),
+    "list with a survey": ("release", *BOUND, "--epsilon=2", "--survey_share=0.2"),
     "list on Beam": ("release", *BOUND, "--epsilon=1", "--runner=DirectRunner"),
     "list in Parquet": ("release", *BOUND, "--epsilon=1", "--output_format=parquet"),
     "lists of periods": ("release", *BOUND, *PERIODS, "--epsilon=2"),
@@ -44,6 +49,7 @@ JOBS = {
     "names with counts": (
         "select", *BOUND, "--epsilon=4", "--delta=1e-2", "--strategy=laplace", "--noisy_counts"
     ),
+    "names by what a look tells": ("select", *RECORDS, "--epsilon=2", "--delta=1e-3"),
     "names by what was measured": (
         "select", *BOUND, "--epsilon=1", "--delta=1e-3", "--strategy=measured"
     ),
@@ -55,14 +61,31 @@ JOBS = {
         "select", *BOUND, "--epsilon=1", "--delta=1e-3", "--strategy=renyi_rounds"
     ),
     "both": ("release-all", *BOUND, "--epsilon=2", "--delta=1e-3"),
+    "lists that add up": (
+        "release-hierarchy", *BOUND, "--levels=colour,day", "--groups={groups}", "--epsilon=3"
+    ),
+    "attributes": (
+        "release-attributes", "--user_column=user", "--attributes=colour,day,page",
+        "--combination=colour,day", "--epsilon=3", "--multiline",
+    ),
     "groups": ("release-groups", *BOUND, *GROUPS, "--epsilon_all=1", "--epsilon_groups=1"),
     "degrees": (
         "degrees", "--source_column=user", "--target_column=page", "--epsilon=1",
         "--privacy_unit=node", "--degree_bound=3", "--multiline",
     ),
+    "degrees with a chosen bound": (
+        "degrees", "--source_column=user", "--target_column=page", "--epsilon=1",
+        "--privacy_unit=node", "--multiline",
+    ),
     "kappa": ("choose-kappa", *RECORDS, "--epsilon=1", "--for_epsilon=1", "--max_degree=8"),
 }  # fmt: skip
-OPTIONS = {"degrees": {"unit": PrivacyUnit.NODE}, "kappa": {"answers": True}}
+OPTIONS = {
+    "degrees": {"unit": PrivacyUnit.NODE},
+    "degrees with a chosen bound": {"unit": PrivacyUnit.NODE},
+    "kappa": {"answers": True},
+}
+SLOW = {"list of all records on Beam"}
+SOME_SLOW = [pytest.param(job, marks=[pytest.mark.slow] * (job in SLOW)) for job in JOBS]
 
 
 @pytest.fixture
@@ -78,7 +101,7 @@ def run(tmp_path):
     return of
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", SOME_SLOW)
 def test_neighbours_differ_in_noisy_numbers_alone(job, run):
     for seed in SEEDS:
         with_user, without_user, _ = neighbours(seed)
@@ -87,7 +110,7 @@ def test_neighbours_differ_in_noisy_numbers_alone(job, run):
         assert here.bare == there.bare, (seed, KINDS[seed % len(KINDS)].__name__)
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", SOME_SLOW)
 def test_the_order_of_records_shows_nowhere(job, run):
     for seed in SEEDS[::4]:
         rows, _, _ = neighbours(seed)
