@@ -1,7 +1,7 @@
 """Makes both releases from one read: the frequency list and the selected names of partitions.
 
-Users' contributions are bounded once, both releases see the same bounded records, and their costs
-add up.
+If kappa is declared, users' contributions are bounded once, and both releases see the same bounded
+records. Otherwise each release chooses how many partitions of a user count. Their costs add up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
-from dp_transforms.releases import ListAndNamesSpec, ListSpec, NamesSpec
+from dp_transforms.releases import AllRecordsSpec, ListAndNamesSpec, ListSpec, NamesSpec
 from dp_transforms.releases.names_files import check_column_names
 from dp_transforms.releases.writing import write_both
 from pipelines import job_flags
@@ -34,13 +34,14 @@ from pipelines.release_job import PreparedRelease, release_command, writer
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
 {PARTITIONS_DIRECTORY}/{PARTITIONS_FILE}, each with a privacy.json (the guarantee and how
-the budget was split). With --noisy_counts, {PARTITIONS_DIRECTORY}/{NAMED_USERS_FILE} has estimates
-of the names' users by the list, which err less and agree with it.
+the budget was split). Without --max_partitions_per_user, the list comes with a survey of how many
+partitions users have, and with an estimate of the list of all records. With --noisy_counts,
+{PARTITIONS_DIRECTORY}/{NAMED_USERS_FILE} has estimates of the names' users by the
+list, which err less and agree with it.
 
 example:
   python -m pipelines.release_all --input='logs/*.csv' --user_column=account
-      --partition_column=page --epsilon=1 --delta=1e-5 --max_partitions_per_user=10
-      --output=release
+      --partition_column=page --epsilon=1 --delta=1e-5 --output=release
 """
 
 
@@ -57,7 +58,8 @@ def make_parser() -> JobParser:
         parser,
         cost="what both releases cost together",
         delta=". All of it is for the selection",
-        max_partitions="keep at most KAPPA partitions of each user, chosen at random",
+        max_partitions="keep at most KAPPA partitions of each user, chosen at random; by default a "
+        "survey and a look at the records choose it, and answers are about all records",
     )
     privacy.add_argument(
         "--selection_share",
@@ -78,16 +80,20 @@ def make_parser() -> JobParser:
 @release_command(make_parser)
 def main(flags: argparse.Namespace) -> PreparedRelease:
     require(flags, "input", "user_column", "partition_column")
-    require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
+    require(flags, "epsilon", "delta", "output")
     warn_of_delta(flags.delta)
     check_column_names(flags.partition_column, flags.noisy_counts, beside_list=True)
     whole = PrivacyBudget(flags.epsilon, flags.delta)
     for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
     for_list = whole - for_selection
     max_partitions, noisy = flags.max_partitions_per_user, flags.noisy_counts
-    frequency_list = ListSpec(
-        partition_mechanism(for_list.epsilon, max_partitions, flags.mechanism)
-    )
+    frequency_list: ListSpec | AllRecordsSpec
+    if max_partitions is None:
+        frequency_list = AllRecordsSpec(epsilon=for_list.epsilon, mechanism=flags.mechanism)
+    else:
+        frequency_list = ListSpec(
+            partition_mechanism(for_list.epsilon, max_partitions, flags.mechanism)
+        )
     names = NamesSpec.of(
         flags.strategy,
         for_selection.epsilon,
@@ -95,7 +101,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
         max_partitions,
         noisy_counts=noisy,
         intervals=noisy,
-        already_bounded=True,
+        already_bounded=max_partitions is not None,
     )
     source = job_flags.records(flags)
     parent = directory_path(flags.output)

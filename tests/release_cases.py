@@ -109,6 +109,13 @@ CASES = {
         NAMES("auto", noisy_counts=True, public_partitions=["1", "2", "1234567"])
     ),
     "list and names": ReleaseCase(ListAndNamesSpec(LIST, NAMES("optimal")), parts=list_and_names),
+    "list of all records and names": ReleaseCase(
+        ListAndNamesSpec(
+            AllRecordsSpec(epsilon=2, max_degree=40),
+            NAMES("auto", max_partitions_per_user=None, noisy_counts=True, intervals=True),
+        ),
+        parts=list_and_names,
+    ),
     "list and names in rounds": ReleaseCase(
         ListAndNamesSpec(LIST, NAMES("renyi_rounds")), parts=list_and_names
     ),

@@ -29,7 +29,7 @@ from dp_transforms.engines.in_process import InProcess
 from dp_transforms.errors import input_error_message
 from dp_transforms.files.filenames import OTHER_TABLES, RELEASED_FILES
 from dp_transforms.files.frame_records import RecordArguments
-from dp_transforms.releases import ListAndNamesSpec, NamesSpec, ReleaseSpec
+from dp_transforms.releases import AllRecordsSpec, ListAndNamesSpec, NamesSpec, ReleaseSpec
 from tests.release_cases import CASES
 
 SECRET = JobSecret.insecure_for_testing(5)
@@ -185,6 +185,15 @@ def test_a_list_and_names_come_without_a_number_of_other_users():
         ListAndNamesSpec(CASES["list"].spec, names)
 
 
+def test_a_survey_and_names_are_of_all_records():
+    bounded = NamesSpec.of("optimal", 1, 1e-2, 3, already_bounded=True)
+    with pytest.raises(ValueError, match="beside a survey must not be already_bounded"):
+        ListAndNamesSpec(CASES["all records"].spec, bounded)
+    survey = AllRecordsSpec(epsilon=2, max_degree=40, largest_degree=20)
+    with pytest.raises(ValueError, match="largest_degree is for a list alone"):
+        ListAndNamesSpec(survey, CASES["names"].spec)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_statements_do_not_depend_on_the_records(name, directory):
     case, statements = CASES[name], []
@@ -192,12 +201,15 @@ def test_statements_do_not_depend_on_the_records(name, directory):
         path = directory / data
         files = [part["privacy.json"] for part in expected(name, path)[1::2]]
         statements.append([json.loads(text) for text in files])
-        for statement in statements[-1]:
+        specs = [
+            spec for spec, *_ in case.parts(case.spec, in_process(case, source_of(case, path)))
+        ]
+        for spec, statement in zip(specs, statements[-1], strict=True):
             # A released number, with noise.
             statement.pop("users_of_other_partitions", None)
             if {"survey", "choice", "choice_of_degree_bound"} & statement.keys():
                 # What follows from a survey, a look or a choice is released, too.
-                known = case.spec.statement(source_of(case, path).partition_fields)
+                known = spec.statement(source_of(case, path).partition_fields)
                 if "choice" in statement:
                     # The chosen plan says how partitions are counted, and how many of a user's.
                     for key in ("noisy_counts_are_of", "count_intervals"):

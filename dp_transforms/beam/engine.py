@@ -96,6 +96,10 @@ class OnBeam(Engine):
         return self._selected(self._records(), spec)
 
     def list_and_names(self, spec: ListAndNamesSpec) -> tuple[beam.PCollection, ...]:
+        if isinstance(spec.frequency_list, AllRecordsSpec):
+            records = self._records()
+            survey = ReleaseAllRecords(**arguments(spec.frequency_list), **self._shared)
+            return records | "Release" >> survey, *self._selected(records, spec.names)
         mechanism = spec.frequency_list.mechanism
         bounded = self._bounded(mechanism.sensitivity)
         return self._list(bounded, mechanism), *self._selected(bounded, spec.names)

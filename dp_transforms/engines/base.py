@@ -51,7 +51,8 @@ class Engine(Protocol):
         of the statement that follow from what was released: dictionaries."""
 
     def list_and_names(self, spec: ListAndNamesSpec) -> Collections:
-        """Releases a list and names from the same bounded records: the collections of both."""
+        """Releases a list and names from the same records: the collections of both. The first is
+        that of ``frequency_list``, or of ``all_records`` if the list comes with a survey."""
 
     def lists_by_period(self, spec: PeriodListsSpec) -> Collections:
         """Releases lists by period: pairs of a period's name and its ``ReleasedList``."""

@@ -128,15 +128,19 @@ class InProcess(Engine):
         return ([self._list(self._counts(pairs), spec.mechanism)],)
 
     def all_records(self, spec: AllRecordsSpec) -> tuple[list[SurveyedList]]:
-        # Each user's pairs are all in one table, and bounding it again by a smaller kappa keeps
-        # what bounding the records by it would.
         with SpillableTables(self._bounded(spec.most_partitions)) as pairs:
-            users = counting.add_histograms(map_ahead(counting.user_degrees, pairs))
-            survey = spec.survey_under(users, self._secret.tape)
-            bound = functools.partial(bounded_again, at_most=survey.kappa, key=self._key_of_bound)
-            kept = map_ahead(bound, pairs)
-            released = self._list(self._counts(kept), spec.list_mechanism(survey))
-        return ([spec.surveyed(survey, released)],)
+            return ([self._surveyed(pairs, spec)],)
+
+    def _surveyed(self, pairs: SpillableTables, spec: AllRecordsSpec) -> SurveyedList:
+        """Releases a survey and a list of distinct pairs, at least ``spec.most_partitions`` of each
+        user if there are as many. Each user's pairs are all in one table."""
+        users = counting.add_histograms(map_ahead(counting.user_degrees, pairs))
+        survey = spec.survey_under(users, self._secret.tape)
+        # Bounding pairs again by a smaller kappa keeps what bounding the records by it would.
+        bound = functools.partial(bounded_again, at_most=survey.kappa, key=self._key_of_bound)
+        kept = map_ahead(bound, pairs)
+        released = self._list(self._counts(kept), spec.list_mechanism(survey))
+        return spec.surveyed(survey, released)
 
     def names(self, spec: NamesSpec) -> tuple[list[Any], ...]:
         weighted = isinstance(spec.strategy, WeightedStrategy)
@@ -157,7 +161,15 @@ class InProcess(Engine):
             return selected, [*itertools.chain(*entries), of_others]
 
     def list_and_names(self, spec: ListAndNamesSpec) -> tuple[list[Any], ...]:
-        mechanism, names = spec.frequency_list.mechanism, spec.names
+        names = spec.names
+        if isinstance(spec.frequency_list, AllRecordsSpec):
+            # Names are from all records, and the survey counts users of very many partitions as
+            # having its largest number.
+            distinct = self._reduced(self._records(), (USER, PARTITION), distinct_pairs)
+            with SpillableTables(distinct) as all_pairs:
+                surveyed = self._surveyed(all_pairs, spec.frequency_list)
+                return [surveyed], *self._selected(all_pairs, names)
+        mechanism = spec.frequency_list.mechanism
         pairs = self._bounded(mechanism.sensitivity)
         if isinstance(names.strategy, WeightedStrategy):
             with SpillableTables(pairs) as bounded:

@@ -16,9 +16,9 @@ from dp_transforms.mechanisms.arguments import boolean, shown
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_integer
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.releases import (
+    AllRecordsSpec,
     ListAndNames,
     ListAndNamesSpec,
-    ListRelease,
     ListSpec,
     NamesRelease,
     NamesSpec,
@@ -26,6 +26,7 @@ from dp_transforms.releases import (
     Releases,
 )
 from dp_transforms.releases.base import Statement
+from dp_transforms.releases.list_and_names import list_release
 from dp_transforms.releases.names_files import (
     check_column_names,
     names_table,
@@ -181,7 +182,7 @@ def release_and_select(
     *,
     epsilon: Number,
     delta: Number,
-    max_partitions_per_user: int,
+    max_partitions_per_user: int | None = None,
     selection_share: Number = "0.5",
     counts: bool = False,
     mechanism: str = AUTO,
@@ -192,12 +193,15 @@ def release_and_select(
 ) -> ListAndNames:
     """Releases a frequency list, and the names that enough users have, of the same records.
 
-    Users are bounded once, and both releases are about the same bounded records. Together they are
-    (epsilon, delta)-DP for adding or removing all records of one user.
+    Together they are (epsilon, delta)-DP for adding or removing all records of one user.
 
     Args:
-      data, user, partition, max_partitions_per_user, mechanism, drop_nulls, session, secret: see
-        ``release``, also for errors.
+      data, user, partition, mechanism, drop_nulls, session, secret: see ``release``, also for
+        errors.
+      max_partitions_per_user: kappa. If it is given, users are bounded once, and both releases are
+        about the same bounded records. By default the list begins with a survey, as that of
+        ``release``, and the names with a look, as those of ``select``. Each chooses how many
+        partitions of a user count for it, and the answers are about all records.
       epsilon, delta: the cost of both; all of delta is for the selection.
       selection_share: the selection's part of epsilon, between 0 and 1; the list gets the rest.
       counts, strategy: see ``select``.
@@ -218,16 +222,20 @@ def release_and_select(
         raise ValueError(f"selection_share must be between 0 and 1, got {shown(selection_share)}")
     for_selection = PrivacyBudget(whole.epsilon * share, whole.delta)
     for_list = whole - for_selection
-    kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
-    list_spec = ListSpec(partition_mechanism(for_list.epsilon, kappa, mechanism))
+    list_spec: ListSpec | AllRecordsSpec
+    if max_partitions_per_user is None:
+        list_spec = AllRecordsSpec(epsilon=for_list.epsilon, mechanism=mechanism)
+    else:
+        kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
+        list_spec = ListSpec(partition_mechanism(for_list.epsilon, kappa, mechanism))
     names_spec = NamesSpec.of(
         strategy_name(strategy),
         for_selection.epsilon,
         for_selection.delta,
-        kappa,
+        max_partitions_per_user,
         noisy_counts=boolean("counts", counts),
         intervals=counts,
-        already_bounded=True,
+        already_bounded=max_partitions_per_user is not None,
     )
     check_column_names(_columns(partition), counts, beside_list=True)
     both = ListAndNamesSpec(list_spec, names_spec)
@@ -237,7 +245,7 @@ def release_and_select(
     for entries in itertools.chain(*others):
         of_names |= entries
     return ListAndNames.of(
-        ListRelease(released, list_spec.statement(columns) | about),
+        list_release(released, list_spec.statement(columns) | about),
         names_release(selected, of_names),
     )
 

@@ -1,4 +1,15 @@
-"""Releases a frequency list and names from the same bounded records."""
+"""Releases a frequency list and names from the same records.
+
+If kappa is declared, users are bounded once, and both releases are of the same bounded records.
+Otherwise a survey of degrees chooses kappa for the list, and a look chooses how many partitions of
+a user count for names, each for its own purpose.
+
+Privacy. Neighbours differ by all records of one user. Each of the two releases has its argument
+where it is specified (``frequency_list`` or ``all_records``, and ``names``), for records of any
+users. Their random numbers are drawn from different tapes, so the costs add up. Which partitions
+of a user are kept is decided by one key for both: it is drawn independently of the records, and
+both arguments hold for each value of it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dp_transforms.budget.ledger import Request
 from dp_transforms.files.filenames import LIST_DIRECTORY, PARTITIONS_DIRECTORY
+from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.releases.all_records import AllRecordsRelease, AllRecordsSpec, SurveyedList
 from dp_transforms.releases.base import Statement, Tables
 from dp_transforms.releases.frequency_list import ListRelease, ListSpec
 from dp_transforms.releases.names import NamesRelease, NamesSpec
@@ -25,12 +38,18 @@ if TYPE_CHECKING:
 class ListAndNamesSpec:
     """Specifies both releases, whose costs add up. Each has its own statement and tables.
 
+    Attributes:
+      frequency_list: the list of bounded records; or a survey and a list, to answer about all.
+      names: from the records that the list is of; beside a survey, from all records.
+
     Raises:
-      ValueError: the names come with a number of other users. That is of all users, and both
-        releases are of bounded records, in which some have no other partition left.
+      ValueError: the names come with a number of other users. That is of all users, and the list
+        may be of bounded records, in which some have no other partition left. Or the names are
+        from bounded records and the list comes with a survey, or the other way round; or the
+        survey has a ``largest_degree``, which bounds the records of the list alone.
     """
 
-    frequency_list: ListSpec
+    frequency_list: ListSpec | AllRecordsSpec
     names: NamesSpec
 
     def __post_init__(self) -> None:
@@ -38,6 +57,11 @@ class ListAndNamesSpec:
             raise ValueError(
                 "others_epsilon is for names alone, from all records: release them without a list"
             )
+        if isinstance(self.frequency_list, AllRecordsSpec):
+            if self.names.already_bounded:
+                raise ValueError("names beside a survey must not be already_bounded")
+            if self.frequency_list.largest_degree is not None:
+                raise ValueError("largest_degree is for a list alone: names are from all records")
 
     @property
     def requests(self) -> tuple[Request, ...]:
@@ -58,8 +82,9 @@ class ListAndNames(NamedTuple):
     """A list and names of the same records, which do not contradict each other; their costs add up.
 
     Attributes:
-      frequency_list: how many users partitions have. Where names prove that the released list is
-        too low, it is raised; ``names.frequency_list`` is as it was released.
+      frequency_list: how many users partitions have; an ``AllRecordsRelease`` if kappa was not
+        declared. Where names prove that the released list is too low, it is raised;
+        ``names.frequency_list`` is as it was released.
       names: the partitions that enough users have, with estimates of their users by the list.
     """
 
@@ -84,6 +109,13 @@ class ListAndNames(NamedTuple):
 
     def __repr__(self) -> str:
         return f"{self.frequency_list!r}\n\n{self.names!r}"
+
+
+def list_release(element: ReleasedList | SurveyedList, statement: Statement) -> ListRelease:
+    """Returns the list of an engine's only element, and its statement, as a release."""
+    if isinstance(element, SurveyedList):
+        return AllRecordsRelease.of(element, statement | element.entries)
+    return ListRelease(element, statement)
 
 
 def name_tables_beside(

@@ -14,8 +14,7 @@ from typing import Any
 from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.releases.base import ReleasedTables, Statement
-from dp_transforms.releases.frequency_list import ListRelease
-from dp_transforms.releases.list_and_names import name_tables_beside
+from dp_transforms.releases.list_and_names import list_release, name_tables_beside
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ def write_both(
 ) -> None:
     """Writes the list and the names, with estimates of their users by the list."""
     of_list, of_names = writers
-    (released_list,) = lists
-    of_list(budget_entry, [released_list])
-    released = ListRelease(released_list, of_list.statement | budget_entry.statement)
+    (element,) = lists
+    of_list(budget_entry, [element])
+    released = list_release(element, of_list.statement | budget_entry.statement)
     make = functools.partial(name_tables_beside, released)
     of_names_beside = replace(of_names, tables=of_names.tables._replace(make=make))
     of_names_beside(budget_entry, selected, *others)

@@ -13,6 +13,7 @@ import dp_transforms as dp
 from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.mechanisms.selection import MeasuredSelection, TruncatedGeometricSelection
 from pipelines import release_all
+from pipelines.__main__ import main
 from tests.jobs import job_flags
 
 RANDOM = np.random.default_rng(5)
@@ -66,6 +67,33 @@ def test_a_list_and_names_are_those_of_the_job(tmp_path):
             assert ours.statement[name] == theirs.statement[name]
     with pytest.raises(ValueError, match="selection_share must be between 0 and 1, got 1"):
         dp.release_and_select(VISITS, "who", "page", **NAMES, selection_share=1)
+
+
+def test_a_list_and_names_of_all_records_are_those_of_each_alone(tmp_path):
+    """Under one secret, without a kappa, both are what two functions release one by one."""
+    cost = {"delta": 1e-5, "counts": True}
+    secret = [dp.JobSecret.insecure_for_testing(5) for _ in range(3)]
+    both = dp.release_and_select(VISITS, "who", "page", epsilon=20, **cost, secret=secret[0])
+    alone = dp.release(VISITS, "who", "page", epsilon=10, secret=secret[1])
+    names = dp.select(VISITS, "who", "page", epsilon=10, **cost, secret=secret[2])
+    assert isinstance(both.names.frequency_list, dp.AllRecordsRelease)
+    assert both.names.frequency_list.released == alone.released
+    assert both.names.frequency_list.bounded.released == alone.bounded.released
+    assert both.names.names == names.names and len(names) > 1
+    assert both.names.is_about_all_records
+    both.save(tmp_path / "saved")
+    assert dp.load(tmp_path / "saved") == both
+    # The job makes the same kinds of files.
+    pl.DataFrame(VISITS).write_csv(tmp_path / "visits.csv")
+    flags = ["release-all", f"--input={tmp_path}/visits.csv", f"--output={tmp_path}/out"]
+    flags += ["--user_column=who", "--partition_column=page", "--epsilon=20", "--delta=1e-5"]
+    assert main([*flags, "--noisy_counts"]) == 0
+    saved, written = (
+        {str(path.relative_to(tmp_path / name)) for path in (tmp_path / name).rglob("*.*")}
+        for name in ("saved", "out")
+    )
+    assert saved == written
+    assert isinstance(dp.load(tmp_path / "out").names.frequency_list, dp.AllRecordsRelease)
 
 
 def test_names_of_periods_are_saved_and_loaded(tmp_path):

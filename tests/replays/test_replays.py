@@ -61,6 +61,7 @@ JOBS = {
         "select", *BOUND, "--epsilon=1", "--delta=1e-3", "--strategy=renyi_rounds"
     ),
     "both": ("release-all", *BOUND, "--epsilon=2", "--delta=1e-3"),
+    "both of all records": ("release-all", *RECORDS, "--epsilon=4", "--delta=1e-3"),
     "lists that add up": (
         "release-hierarchy", *BOUND, "--levels=colour,day", "--groups={groups}", "--epsilon=3"
     ),
