@@ -26,8 +26,9 @@ class ListAndNamesSpec:
     """Specifies both releases, whose costs add up. Each has its own statement and tables.
 
     Raises:
-      ValueError: the names come with a number of other users. That is of all users, and both
-        releases are of bounded records, in which some have no other partition left.
+      ValueError: the names come with the number of users of other partitions. That number is about
+        all records. Both releases here are about bounded records, in which some of these users have
+        no other partition left.
     """
 
     frequency_list: ListSpec
@@ -46,7 +47,7 @@ class ListAndNamesSpec:
 
     @property
     def public_groups(self) -> dict[str, Sequence[str]]:
-        """Returns the public names of groups, of which there are none."""
+        """Returns no names, since these releases have no groups."""
         return {}
 
     def release(self, engine: Engine) -> Collections:
@@ -59,7 +60,7 @@ class ListAndNames(NamedTuple):
 
     Attributes:
       frequency_list: how many users partitions have. Where names prove that the released list is
-        too low, it is raised; ``names.frequency_list`` is as it was released.
+        too low, it is raised; ``names.frequency_list`` is the list as it was released.
       names: the partitions that enough users have, with estimates of their users by the list.
     """
 
@@ -68,7 +69,8 @@ class ListAndNames(NamedTuple):
 
     @classmethod
     def of(cls, frequency_list: ListRelease, names: NamesRelease) -> ListAndNames:
-        """Makes them agree; a ValueError if they are not of the same records."""
+        """Returns the list and the names, with the list raised where the names prove it too low.
+        Raises a ValueError if they are not of the same records."""
         names = names.beside(frequency_list)
         agreeing = names.list_that_agrees
         assert agreeing is not None
@@ -89,8 +91,10 @@ class ListAndNames(NamedTuple):
 def name_tables_beside(
     frequency_list: ListRelease, selected: Iterable[pa.Table], statement: Statement
 ) -> Tables:
-    """Returns ``name_tables`` and the file of estimated users, which follow from the list."""
+    """Returns the file of selected names, and that of their estimated users, which follow from the
+    list."""
     tables = list(selected)
     names = NamesRelease(names_table(tables, statement), statement, frequency_list)
-    # The job's own file comes last: its bytes hold for all ways to make the release.
+    # Both sides have the file of names. The right one stays: its bytes are the same for all ways to
+    # make the release.
     return names._tables() | name_tables(tables, statement)
