@@ -24,7 +24,7 @@ from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import WEIGHT, sum_counts
-from dp_transforms.engines import selection_kernels
+from dp_transforms.engines import other_users, selection_kernels
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.identifier import identifier
 from dp_transforms.mechanisms.selection import (
@@ -207,7 +207,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         if spec.others_epsilon is not None:
             others = _other_users(tables, selected, spec, secret, self._num_buckets)
             collections["other_users"] = others
-            entries.append(others | "Entries" >> beam.Map(selection_kernels.entries_of_others))
+            entries.append(others | "Entries" >> beam.Map(other_users.entries_of_others))
         if self._with_entries and spec.has_entries:
             collections["entries"] = tuple(entries) | "AllEntries" >> beam.Flatten()
         return collections if len(collections) > 1 else names
@@ -453,13 +453,11 @@ def _other_users(
     epsilon-differentially private given the names, and costs epsilon beside them by adaptive
     composition.
     """
-    noisy = functools.partial(selection_kernels.noisy_users, spec=spec, secret=secret)
+    noisy = functools.partial(other_users.noisy_users, spec=spec, secret=secret)
     by_user = shuffle.ReduceByHash(
-        selection_kernels.distinct_users, (USER,), secret.key("route users"), num_buckets
+        other_users.distinct_users, (USER,), secret.key("route users"), num_buckets
     )
-    others = shuffle.on_threads(
-        selection_kernels.users_of_others, side_input=beam.pvalue.AsList(named)
-    )
+    others = shuffle.on_threads(other_users.users_of_others, side_input=beam.pvalue.AsList(named))
     return (
         tables
         | "Others" >> others

@@ -1,7 +1,7 @@
-"""Puts users into lists by the values of their attributes, for Beam and one process alike.
+"""Puts users into lists by the values of their attributes. Both engines call these kernels.
 
-A table of values has the column ``user`` and a column of text for each attribute, called by its
-place in the specification; "" stands for no value.
+A table of values has the column ``user`` and a column of text for each attribute. The name of such
+a column is the attribute's position in the specification, and "" stands for no value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def lists_of(spec: AttributesSpec) -> dict[str, NamedList]:
-    """Returns the lists of all attributes, in order, by the names of their columns of values."""
+    """Returns the list of each attribute, in order, by the name of its column of values."""
     return {
         str(place): NamedList(place, (label,), mechanism, purpose_of_attribute(label))
         for place, (label, mechanism) in enumerate(zip(spec.labels, spec.mechanisms, strict=True))
@@ -42,14 +42,14 @@ def columns_of(spec: AttributesSpec) -> tuple[str, ...]:
 
 
 def value_table(table: pa.Table, spec: AttributesSpec) -> pa.Table:
-    """Returns the table of values of some records. It has a row for each of them, in order, with
-    its user and the text of its value of each attribute.
+    """Returns the table of values of some records. It has a row for each record, in order, with the
+    user and the text of the value of each attribute.
 
     Args:
-      table: a column ``user``, and those that the attributes name, which may hold nulls.
+      table: a column ``user``, and the columns that the attributes name, which may hold nulls.
 
     Raises:
-      TypeError, ValueError: see ``attribute_text``; there are records without a user.
+      TypeError, ValueError: see ``attribute_text``; or there are records without a user.
     """
     texts = {name: attribute_text(table[name], name) for name in spec.columns}
     values = [joined_values([texts[name] for name in columns]) for columns in spec.attributes]
@@ -58,8 +58,8 @@ def value_table(table: pa.Table, spec: AttributesSpec) -> pa.Table:
 
 
 def joined_values(parts: Sequence[pa.Array]) -> pa.Array:
-    """Joins the texts of several columns so that equal results mean equal texts in each column: the
-    length of each text comes before it. No value in one of them is none in the result.
+    """Joins the texts of several columns. The length of each text comes before it, so that equal
+    results mean equal texts in each column. If any column has no value, the result has none.
 
     >>> joined_values([pa.array(["a", "a1:b"]), pa.array(["1:b", ""])]).to_pylist()
     ['1:a3:1:b', '']
@@ -87,7 +87,8 @@ def keep_one_value(table: pa.Table, keys: dict[str, bytes]) -> pa.Table:
 
     A user keeps the value with the smallest PRF(attribute's key, user, value), whatever the row. So
     the kept values depend on that user's rows alone. The function is idempotent and mergeable, as
-    ``distinct_pairs`` is, since each attribute is bounded by itself, and no value gives way to one.
+    ``distinct_pairs`` is, since each attribute is bounded by itself, and a missing value gives way
+    to any value.
     """
     users = group(single(table[USER]))
     present = np.flatnonzero(np.bincount(users.codes, minlength=len(users.values)))
@@ -104,7 +105,7 @@ def keep_one_value(table: pa.Table, keys: dict[str, bytes]) -> pa.Table:
 
 
 def in_attribute_lists(table: pa.Table, spec: AttributesSpec) -> Iterator[pa.Table]:
-    """Yields, for each attribute, the pairs of users and values in its list, from a table of which
+    """Yields, for each attribute, the pairs of users and values in its list. In the given table,
     each user has one row."""
     table = decoded(table)
     for name in lists_of(spec):

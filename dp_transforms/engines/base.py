@@ -1,8 +1,8 @@
 """States what an engine does: one method for each kind of release.
 
-There are two engines: ``engines.in_process`` of this process, and ``beam.engine`` with steps of a
-Beam pipeline. Under one secret both make the same release. A specification calls its engine's
-method by ``ReleaseSpec.release``.
+There are two engines: ``engines.in_process`` works in this process, and ``beam.engine`` by steps of
+a Beam pipeline. Under one secret both make the same release. ``ReleaseSpec.release`` calls the
+engine's method for the specification.
 """
 
 from __future__ import annotations
@@ -22,37 +22,40 @@ from dp_transforms.releases.periods import PeriodListsSpec, PeriodNamesSpec
 from dp_transforms.releases.user_degrees import UserDegreesSpec
 
 Collections = tuple[Any, ...]
-"""The collections of a release: lists of elements in process, and PCollections on Beam, which have
-no types. ``ReleaseSpec.tables`` makes the tables from the elements of the first. The elements of
-any others are dictionaries, which become entries of the statement. The methods of ``Engine`` say
-what the elements are, and where collections have another meaning."""
+"""The collections of a release. In process they are lists of elements; on Beam they are
+PCollections, which have no types. ``ReleaseSpec.tables`` makes the tables from the elements of the
+first collection. The elements of further collections are dictionaries, and become entries of the
+statement. The methods of ``Engine`` say what the elements are, and where a collection means
+something else."""
 
 
 class Engine(Protocol):
     """An engine makes releases of one source of records under one secret.
 
-    Each kind of release has one method, whose only argument is called ``spec`` and has the type of
-    the specification. Random numbers are drawn from ``secret.tape(context)``, with a context by
-    ``mechanisms.tape_contexts``: so both engines make the same release, and a retry repeats it.
+    Each kind of release has one method, and its only argument is the specification, called
+    ``spec``. Random numbers are drawn from ``secret.tape(context)``, with a context that
+    ``mechanisms.tape_contexts`` makes. So both engines make the same release, and a retry repeats
+    it.
 
     Every method raises, when it is called or when the pipeline runs:
       ValueError, TypeError: the records cannot be used, see ``BoundContributions``.
     """
 
     def frequency_list(self, spec: ListSpec) -> Collections:
-        """Releases a list of records after bounding: one ``ReleasedList``."""
+        """Releases the list of the records that bounding keeps: one ``ReleasedList``."""
 
     def all_records(self, spec: AllRecordsSpec) -> Collections:
         """Releases a survey of degrees, and a list at the kappa that follows from it: one
         ``SurveyedList``."""
 
     def names(self, spec: NamesSpec) -> Collections:
-        """Releases names: tables of names, at least one; and then, if ``spec.has_entries``, entries
-        of the statement that follow from what was released: dictionaries."""
+        """Releases names: tables of names, at least one. If ``spec.has_entries``, a second
+        collection has the entries of the statement that follow from what was released."""
 
     def list_and_names(self, spec: ListAndNamesSpec) -> Collections:
-        """Releases a list and names from the same records: the collections of both. The first is
-        that of ``frequency_list``, or of ``all_records`` if the list comes with a survey."""
+        """Releases a list and names of the same records. The first collection is that of
+        ``frequency_list``, or of ``all_records`` if the list comes with a survey. Those of
+        ``names`` follow."""
 
     def lists_by_period(self, spec: PeriodListsSpec) -> Collections:
         """Releases lists by period: pairs of a period's name and its ``ReleasedList``."""
@@ -74,8 +77,8 @@ class Engine(Protocol):
         """Releases the degrees of a graph: one ``ReleasedList``."""
 
     def node_degrees(self, spec: NodeDegreesSpec) -> Collections:
-        """Releases the degrees of a graph under a bound that is chosen from it: one
+        """Releases the degrees of a graph under a bound that is chosen from the graph: one
         ``ProjectedList``."""
 
     def user_degrees(self, spec: UserDegreesSpec) -> Collections:
-        """Releases how many partitions users have: one ``ReleasedDegrees``."""
+        """Releases how many users have how many partitions: one ``ReleasedDegrees``."""

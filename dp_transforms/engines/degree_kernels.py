@@ -1,8 +1,8 @@
-"""Projects graphs, and releases the degrees in projections, for Beam and one process alike.
+"""Projects graphs, and releases the degrees in projections. Both engines call these kernels.
 
-Edges are tables of distinct pairs in both directions or in one, whose sources are the column
-``partition`` and whose targets are ``user``. One worker holds all of them, since whether an edge is
-kept depends on those before it: see ``mechanisms.degree_projection``.
+Edges are tables of distinct pairs, in one direction or in both. The column ``partition`` has their
+sources, and ``user`` their targets. One worker holds all edges, since it depends on earlier edges
+whether an edge is kept: see ``mechanisms.degree_projection``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def order_key(secret: JobSecret) -> bytes:
 def projected_degrees(
     edges: Iterable[pa.Table], degree_bounds: Iterable[int], degree: str, key: bytes
 ) -> dict[int, FrequencyList]:
-    """Returns the degrees in projections of a graph by their bounds: PRIVATE.
+    """Returns the degrees in projections of a graph, by the bound of each projection: PRIVATE.
 
     Args:
       edges: all distinct edges.
@@ -46,8 +46,8 @@ def projected_degrees(
 def release_node_degrees(
     edges: Iterable[pa.Table], spec: NodeDegreesSpec, secret: JobSecret
 ) -> ProjectedList:
-    """Chooses a bound on degrees, and releases the list in its projection, from all distinct
-    edges."""
+    """Chooses a bound on degrees, and releases the list of degrees in the projection to it. The
+    tables have all distinct edges."""
     lists = projected_degrees(edges, spec.candidates, spec.degree, order_key(secret))
     bound = spec.choice.choose_under(spec.kept(lists), secret.tape)
     released = release_frequency_list(lists[bound], spec.list_mechanism(bound), secret)

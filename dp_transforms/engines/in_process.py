@@ -1,7 +1,7 @@
 """Makes releases in one process, without Beam, whose import and runner take seconds.
 
-The engine has the kernels and keys of the transforms, so that its releases are equal to those on
-Beam under the same secret.
+The engine uses the same kernels and keys as the transforms on Beam. So its releases are equal to
+theirs under the same secret.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dp_transforms.engines import (
     degree_kernels,
     hierarchy_kernels,
     list_kernels,
+    other_users,
     selection_kernels,
 )
 from dp_transforms.engines.base import Engine
@@ -75,13 +76,20 @@ class Source(Protocol):
 
 
 class Watch(Protocol):
-    """A watch passes tables on, and may tell how many have passed."""
+    """A watch passes tables on, and may report how many rows have passed."""
 
     def __call__(
         self, tables: Tables, stage: str, rows: str, total: int = 0, private: bool = True
     ) -> Tables:
-        """Returns the tables of a stage, such as "reading records". ``rows`` names their rows, of
-        which about ``total`` are expected, 0 if unknown; their number may be ``private``."""
+        """Returns the tables that it is given.
+
+        Args:
+          tables: what passes.
+          stage: the stage of the job, such as "reading records".
+          rows: what the rows of the tables are.
+          total: about how many rows are expected; 0 if this is unknown.
+          private: whether the number of rows is private.
+        """
 
 
 def _unwatched(tables: Tables, *_: object, **__: object) -> Tables:
@@ -90,7 +98,7 @@ def _unwatched(tables: Tables, *_: object, **__: object) -> Tables:
 
 @contextlib.contextmanager
 def enough_memory() -> Iterator[None]:
-    """Replaces the text of a MemoryError by advice."""
+    """Returns a context in which the text of a MemoryError is replaced by advice."""
     try:
         yield
     except MemoryError:
@@ -105,12 +113,12 @@ class InProcess(Engine):
 
     Args:
       source: the records.
-      secret: the job's; it serves one release.
+      secret: the secret of the job, for one release.
       num_buckets: the most parts that rows are split into; by default the source's number.
-      watch: is told of each stage.
+      watch: sees the tables of each stage.
 
     Raises, in each method of ``Engine``, also:
-      SpillError: records that are too many for the memory do not fit on the disk either.
+      SpillError: there are more records than memory, and they do not fit on the disk either.
     """
 
     def __init__(
@@ -132,11 +140,12 @@ class InProcess(Engine):
             return ([self._surveyed(pairs, spec)],)
 
     def _surveyed(self, pairs: SpillableTables, spec: AllRecordsSpec) -> SurveyedList:
-        """Releases a survey and a list of distinct pairs, at least ``spec.most_partitions`` of each
-        user if there are as many. Each user's pairs are all in one table."""
+        """Releases a survey and a list from distinct pairs: of each user all, or at least
+        ``spec.most_partitions``. All pairs of a user are in one table."""
         users = counting.add_histograms(map_ahead(counting.user_degrees, pairs))
         survey = spec.survey_under(users, self._secret.tape)
-        # Bounding pairs again by a smaller kappa keeps what bounding the records by it would.
+        # Bounding a table again by a smaller kappa keeps the same pairs as bounding the records by
+        # that kappa.
         bound = functools.partial(bounded_again, at_most=survey.kappa, key=self._key_of_bound)
         kept = map_ahead(bound, pairs)
         released = self._list(self._counts(kept), spec.list_mechanism(survey))
@@ -148,16 +157,16 @@ class InProcess(Engine):
         if not weighted and not spec.already_bounded and not counts_others:
             bounded = self._bounded(spec.strategy.max_partitions_per_user)
             return (self._by_counts(self._counts(bounded), spec),)
-        # Each user's distinct pairs are all in one table.
+        # All distinct pairs of a user are in one table.
         columns = (USER, PARTITION)
         with SpillableTables(self._reduced(self._records(), columns, distinct_pairs)) as pairs:
             selected, *entries = self._selected(pairs, spec)
             if not counts_others:
                 return selected, *entries
-            others = functools.partial(selection_kernels.users_of_others, side_input=selected)
+            others = functools.partial(other_users.users_of_others, side_input=selected)
             users = sum(table.num_rows for table in map_ahead(others, map(decoded, pairs)))
-            noisy = selection_kernels.noisy_users(users, spec, self._secret)
-            of_others = selection_kernels.entries_of_others(noisy)
+            noisy = other_users.noisy_users(users, spec, self._secret)
+            of_others = other_users.entries_of_others(noisy)
             return selected, [*itertools.chain(*entries), of_others]
 
     def list_and_names(self, spec: ListAndNamesSpec) -> tuple[list[Any], ...]:
@@ -180,13 +189,10 @@ class InProcess(Engine):
 
     def lists_by_period(self, spec: PeriodListsSpec) -> tuple[list[tuple[str, ReleasedList]]]:
         histograms = self._histograms(self._in_periods(spec))
-        lists = list_kernels.lists_of_periods(spec)
-        return (
-            [
-                (period, self._named(histograms.get(period, {}), named_list))
-                for period, named_list in lists.items()
-            ],
-        )
+        released = []
+        for period, named_list in list_kernels.lists_of_periods(spec).items():
+            released.append((period, self._named(histograms[period], named_list)))
+        return (released,)
 
     def names_by_period(self, spec: PeriodNamesSpec) -> tuple[list[pa.Table]]:
         pairs = map(distinct_pairs, self._in_periods(spec))
@@ -207,12 +213,11 @@ class InProcess(Engine):
                 names, *_ = self._selected(of_groups, spec.names)
                 for selected in names:
                     wanted += selected[PARTITION].to_pylist()
+        lists = {name: list_kernels.list_of_group(name, spec) for name in wanted}
         released = []
-        for named_list, name in sorted(
-            (list_kernels.list_of_group(name, spec), name) for name in wanted
-        ):
-            attribute, group = named_list.label
-            released.append((attribute, group, self._named(histograms[name], named_list)))
+        for name in sorted(lists, key=lambda name: lists[name].place):
+            attribute, group = lists[name].label
+            released.append((attribute, group, self._named(histograms[name], lists[name])))
         return (released,)
 
     def hierarchy(self, spec: HierarchySpec) -> tuple[list[tuple[Path, ReleasedList]]]:
@@ -229,12 +234,11 @@ class InProcess(Engine):
         bounded = self._bounding(self._reduced(tables, columns, keep))
         in_lists = (attribute_kernels.in_attribute_lists(table, spec) for table in bounded)
         histograms = self._histograms(itertools.chain.from_iterable(in_lists))
-        return (
-            [
-                (named_list.label[0], self._named(histograms.get(name, {}), named_list))
-                for name, named_list in attribute_kernels.lists_of(spec).items()
-            ],
-        )
+        released = []
+        for name, named_list in attribute_kernels.lists_of(spec).items():
+            (label,) = named_list.label
+            released.append((label, self._named(histograms[name], named_list)))
+        return (released,)
 
     def degree_list(self, spec: DegreesSpec) -> tuple[list[ReleasedList]]:
         to = OUT if spec.degree_bound is not None else spec.degree
@@ -253,75 +257,83 @@ class InProcess(Engine):
         return ([degree_kernels.release_node_degrees(edges, spec, self._secret)],)
 
     def _edges(self, degree: str) -> Tables:
-        """Returns distinct pairs of a node, as the partition, and its neighbour."""
+        """Returns distinct pairs of a node, as the partition, and its neighbour, as the user.
+
+        Args:
+          degree: the kind of degree, which determines the neighbours: see ``counting.neighbours``.
+        """
         self._source.check_ends()
-        ends = (
-            coded_table([edge], (USER, PARTITION)).rename_columns(
-                [counting.SOURCE, counting.TARGET]
-            )
-            for edge in self._records("edges")
-        )
-        turned = (counting.neighbours(edge, degree) for edge in ends)
-        return self._reduced(turned, (USER, PARTITION), distinct_pairs)
+
+        def with_neighbours(records: pa.Table) -> pa.Table:
+            edges = coded_table([records], (USER, PARTITION))
+            edges = edges.rename_columns([counting.SOURCE, counting.TARGET])
+            return counting.neighbours(edges, degree)
+
+        pairs = map(with_neighbours, self._records("edges"))
+        return self._reduced(pairs, (USER, PARTITION), distinct_pairs)
 
     def user_degrees(self, spec: UserDegreesSpec) -> tuple[list[ReleasedDegrees]]:
         users = counting.add_histograms(map(counting.user_degrees, self._bounded(spec.max_degree)))
         return ([spec.mechanism.release_under(users, self._secret.tape)],)
 
     def _records(self, rows: str = "records") -> Tables:
-        """Returns the source's tables, of any Arrow types, called ``rows`` while they are read."""
+        """Returns the source's tables, of any Arrow types. The watch calls them ``rows``."""
         total = self._source.estimated_rows
         return self._watch(self._source.tables(), f"reading {rows}", "records", total)
 
     def _reduced(
         self, tables: Tables, names: tuple[str, ...], reduce: Reduce
     ) -> Iterator[pa.Table]:
-        """Brings the rows of equal values in the first named column into one table, and reduces
-        each table: see ``local_shuffle.reduced``."""
+        """Brings rows with equal values in the first named column into one table, and reduces each
+        table: see ``local_shuffle.reduced``."""
         key = self._secret.key(f"route {names[0]}s")
         return reduced(tables, names, reduce, key, self._num_buckets)
 
     def _bounded(self, max_partitions: int) -> Tables:
-        """Returns distinct pairs of the records, at most so many of each user, whose pairs are all
-        in one table."""
+        """Returns tables of distinct pairs of the records, with at most so many pairs of each user.
+        All pairs of a user are in one table."""
         names = (USER, PARTITION)
         bound = self._bound(max_partitions, Limits())
         return self._bounding(self._reduced(self._records(), names, bound))
 
     def _bound(self, max_partitions: int, limits: Limits | None = None) -> Reduce:
+        """Returns the function that keeps at most so many distinct pairs of each user in a
+        table."""
         return functools.partial(
             distinct_pairs, at_most=max_partitions, key=self._key_of_bound, limits=limits
         )
 
     @property
     def _key_of_bound(self) -> bytes:
-        """Returns the key of the order in which a user's pairs are kept, whatever the bound."""
+        """Returns the key of the order in which a user's pairs are kept. It is the same for every
+        bound."""
         return self._secret.key("bound contributions")
 
     def _bounding(self, pairs: Tables) -> Tables:
-        """Returns pairs that were bounded, and reports how many of them have passed."""
+        """Passes on pairs that were bounded, and lets the watch see them."""
         return self._watch(pairs, "bounding contributions", "contributions kept")
 
     def _counts(self, pairs: Tables) -> Tables:
-        """Counts the users of each partition: see ``_added``, with a report."""
+        """Counts the users of each partition, as ``_added``, and lets the watch see the counts."""
         return self._watch(self._added(pairs), "counting users per partition", "partitions")
 
     def _added(self, pairs: Tables) -> Iterator[pa.Table]:
-        """Counts the rows of each partition: its users, in distinct pairs. A partition has one row,
-        and columns of the result are plain."""
+        """Counts the users of each partition, which are its rows in distinct pairs. In the result,
+        a partition has one row, and columns are plain."""
         # No user is in two of the tables, so counts of a partition add up.
         return self._reduced(
             map(counting.count_pairs, pairs), (PARTITION, COUNT), counting.sum_counts
         )
 
     def _in_periods(self, spec: PeriodListsSpec | PeriodNamesSpec) -> Iterator[pa.Table]:
+        """Returns the pairs of the records that bounding keeps, each in the list of its period."""
         tables = (list_kernels.in_known_periods(table, spec.periods) for table in self._records())
         bound = list_kernels.bounds_of_periods(spec, self._secret)
         kept = self._reduced(tables, (USER, PARTITION, LIST), bound)
         return map(list_kernels.in_periods, self._bounding(kept))
 
     def _selected(self, pairs: Tables, spec: NamesSpec) -> tuple[list[Any], ...]:
-        """Selects from tables of distinct pairs, each of which has all pairs of its users: returns
+        """Selects names from tables of distinct pairs. A table has all pairs of its users. Returns
         tables of names and, if the strategy makes a choice, entries of the statement."""
         strategy = spec.strategy
         if not isinstance(strategy, WeightedStrategy):
@@ -348,6 +360,7 @@ class InProcess(Engine):
         return selected, [entries_of(rounds.choice, strategy)]
 
     def _by_counts(self, counts: Tables, spec: NamesSpec) -> list[pa.Table]:
+        """Selects names by the numbers of users of partitions."""
         decide = selection_kernels.decision_function(spec, self._secret)
         if spec.public_distribution is not None:
             public = selection_kernels.public_counts(spec)
@@ -357,7 +370,7 @@ class InProcess(Engine):
         return self._at_least_one(map_ahead(decide, map(decoded, counts)), spec)
 
     def _at_least_one(self, selected: Tables, spec: NamesSpec) -> list[pa.Table]:
-        """Returns the tables of names, at least one, which may be empty."""
+        """Returns the tables of names. If there are none, it returns one without rows."""
         tables = list(self._watch(selected, "selecting partitions", "selected", private=False))
         if tables:
             return tables
@@ -365,6 +378,8 @@ class InProcess(Engine):
         return [pa.table({PARTITION: pa.array([], pa.string())} | nothing)]
 
     def _histograms(self, in_lists: Tables) -> dict[str, collections.Counter[int]]:
+        """Returns {count: number of partitions} of each list, from pairs in lists. A list without
+        pairs is not in it until it is asked for; then it has an empty histogram."""
         histograms: dict[str, collections.Counter[int]] = collections.defaultdict(
             collections.Counter
         )
@@ -374,10 +389,12 @@ class InProcess(Engine):
         return histograms
 
     def _list(self, counts: Tables, mechanism: PartitionMechanism) -> ReleasedList:
+        """Releases the only list, from the numbers of users of partitions."""
         histogram = counting.add_histograms(map(counting.histogram, counts))
         return release_histogram(histogram, mechanism, self._secret)
 
     def _named(
         self, histogram: Mapping[int, int], named_list: list_kernels.NamedList
     ) -> ReleasedList:
+        """Releases one of several lists, from its histogram."""
         return release_histogram(histogram, named_list.mechanism, self._secret, named_list.context)

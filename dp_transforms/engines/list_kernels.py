@@ -1,9 +1,9 @@
 """Puts rows into lists by an attribute of users, such as a language, or by period.
 
-The kernels serve Beam and one process alike. A table with attributes has the columns ``user`` and
-``partition``, and one column of text for each attribute, in which "" stands for no value; bounding
-gives all rows of a user the same values. A table of periods has the columns ``user``, ``partition``
-and ``list``, which is the period's name.
+Both engines call these kernels. A table with attributes has the columns ``user`` and ``partition``,
+and one column of text for each attribute, where "" stands for no value. After bounding, all rows of
+a user have the same values. A table of periods has the columns ``user``, ``partition`` and
+``list``, and the last has the period's name.
 """
 
 from __future__ import annotations
@@ -44,13 +44,23 @@ if TYPE_CHECKING:
 
 
 class NamedList(NamedTuple):
+    """One of several lists that are released together.
+
+    Attributes:
+      place: lists are released in the order of their places.
+      label: what the list is called in the release.
+      mechanism: the mechanism that releases it.
+      context: the purpose of its random numbers: see ``release_frequency_list``.
+    """
+
     place: Any
     label: tuple[str, ...]
     mechanism: PartitionMechanism
-    context: str  # see ``release_frequency_list``
+    context: str
 
 
 def lists_of_periods(spec: PeriodListsSpec) -> dict[str, NamedList]:
+    """Returns the list of each period, by the name of the period."""
     return {
         name: NamedList(place, (name,), spec.of_each, purpose_of_period(name))
         for place, name in enumerate(spec.periods)
@@ -58,8 +68,8 @@ def lists_of_periods(spec: PeriodListsSpec) -> dict[str, NamedList]:
 
 
 def in_known_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
-    """Returns the rows of some periods, whose names are in the column ``list``; raises TypeError if
-    these are not text."""
+    """Returns the rows whose period, in the column ``list``, is one of these. Raises a TypeError if
+    the column does not hold text."""
     names = plain(table[LIST], LIST)
     if names.type != pa.string():
         raise TypeError(f"column {LIST!r} must be the names of periods, as text: cast it")
@@ -67,6 +77,7 @@ def in_known_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
 
 
 def bounds_of_periods(spec: PeriodListsSpec | PeriodNamesSpec, secret: JobSecret) -> Reduce:
+    """Returns ``bound_periods`` with the bounds of a specification and the keys of a secret."""
     return functools.partial(
         bound_periods,
         most_periods=spec.periods_per_user,
@@ -77,18 +88,18 @@ def bounds_of_periods(spec: PeriodListsSpec | PeriodNamesSpec, secret: JobSecret
 
 
 def in_periods(table: pa.Table) -> pa.Table:
-    """Turns a bounded table of periods into pairs as by ``listed``."""
+    """Returns the pairs of a bounded table of periods, each in the list of its period."""
     table = decoded(table)
     return listed(table, single(table[LIST]))
 
 
 def names_of_periods(selected: pa.Table) -> pa.Table:
-    """Splits selected pairs of a period and a partition into two columns."""
-    parts = single(decoded(selected)[PARTITION])
-    split = {LIST: parts, PARTITION: parts}
-    if pa.types.is_struct(parts.type):  # not if there were no records
-        split = {name: parts.field(name) for name in split}
-    return pa.table(split | {name: selected[name] for name in selected.column_names[1:]})
+    """Returns selected pairs of a period and a partition in two columns."""
+    pairs = single(decoded(selected)[PARTITION])
+    columns = {LIST: pairs, PARTITION: pairs}
+    if pa.types.is_struct(pairs.type):  # Without records, it is an empty column of text.
+        columns = {name: pairs.field(name) for name in columns}
+    return pa.table(columns | {name: selected[name] for name in selected.column_names[1:]})
 
 
 def columns_of(spec: GroupsSpec) -> tuple[str, ...]:
@@ -96,12 +107,12 @@ def columns_of(spec: GroupsSpec) -> tuple[str, ...]:
 
 
 def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
-    """Makes a table with attributes of records, with plain users and partitions."""
+    """Returns the table with attributes of some records. Users and partitions are plain columns."""
     columns = {name: plain(table[name], name) for name in (USER, PARTITION)}
     for attribute in attributes:
         text = attribute_text(table[attribute.name], attribute.name)
         if attribute.groups is not None:
-            # Values without a list must not take the place of one that has a list.
+            # A user keeps one value. A value without a list must not displace one that has a list.
             known = pc.is_in(text, value_set=pa.array(attribute.groups, pa.string()))
             text = pc.if_else(known, text, NO_VALUE)
         columns[attribute.name] = text
@@ -109,8 +120,8 @@ def attribute_table(table: pa.Table, attributes: Sequence[Attribute]) -> pa.Tabl
 
 
 def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
-    """Returns the function that keeps, of a table with all records of its users, at most kappa
-    partitions of each user and one value of each attribute."""
+    """Returns the function that keeps at most kappa partitions of each user, and one value of each
+    attribute. It takes a table with all records of its users."""
     return functools.partial(
         bound_users,
         at_most=spec.max_partitions_per_user,
@@ -123,14 +134,16 @@ def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
 
 
 def in_all_lists(table: pa.Table, spec: GroupsSpec) -> Iterator[pa.Table]:
-    """Yields the pairs of bounded users in the list of all users, then in those by an attribute."""
+    """Yields the pairs of bounded users, first in the list of all users, and then in the lists of
+    each attribute's groups."""
     yield listed(table, pa.repeat(ALL_USERS, table.num_rows))
     for i in range(len(spec.attributes)):
         yield in_lists_of(table, i, spec)
 
 
 def in_lists_of(table: pa.Table, attribute: int, spec: GroupsSpec) -> pa.Table:
-    """Puts the pairs of bounded users with a value of an attribute into the lists of its groups."""
+    """Returns the pairs of bounded users in the lists of an attribute's groups. Users without a
+    value are in none."""
     column = spec.attributes[attribute].name
     table = table.filter(pc.not_equal(table[column], NO_VALUE))
     prefix = _list_name(attribute, "")
@@ -147,6 +160,7 @@ def public_lists(spec: GroupsSpec) -> list[str]:
 
 
 def list_of_group(name: str, spec: GroupsSpec) -> NamedList:
+    """Returns the list of a name that ``_list_name`` has made, or that of all users."""
     attribute, group, mechanism = ALL_USERS, ALL_USERS, spec.for_all
     if name != ALL_USERS:
         index, _, group = name.partition("=")
@@ -156,6 +170,7 @@ def list_of_group(name: str, spec: GroupsSpec) -> NamedList:
 
 
 def _list_name(index: int, group: str) -> str:
+    """Returns the name of a group's list. The index is the position of its attribute."""
     return f"{index}={group}"
 
 
@@ -164,7 +179,7 @@ def bound_users(
 ) -> pa.Table:
     """Bounds each user to ``at_most`` distinct pairs, and to one value of each attribute.
 
-    A user keeps the value with the smallest PRF(attribute's key, user, value), in all rows. So the
+    In all rows, a user keeps the value with the smallest PRF(attribute's key, user, value). So the
     kept rows depend on that user's rows alone. The function is idempotent and mergeable, since
     ``distinct_pairs`` is, and since a user always keeps a row, and with it the values.
     """
@@ -182,7 +197,8 @@ def bound_users(
 
 
 def users_of_lists(bounded: pa.Table, spec: GroupsSpec) -> pa.Table:
-    """Returns the distinct users of each list, as a partition, whose group is to be selected."""
+    """Returns distinct pairs of a user and a list, as the partition. Lists are those of the groups
+    that are to be selected."""
     tables = [in_lists_of(bounded, i, spec) for i in spec.to_select]
     pairs = [
         pa.table({USER: table[USER], PARTITION: single(table[PARTITION]).field(LIST)})
@@ -212,8 +228,8 @@ def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
 
 
 def listed(table: pa.Table, lists: pa.Array) -> pa.Table:
-    """Puts each pair into its list: returns plain columns ``user`` and ``partition``, of which the
-    latter is a struct of ``list`` and ``partition``."""
+    """Returns each pair in its list: the plain columns ``user`` and ``partition``, where the latter
+    is a struct of ``list`` and ``partition``."""
     table = decoded(table.select([USER, PARTITION]))
     parts = [lists, single(table[PARTITION])]
     return pa.table(
@@ -228,15 +244,15 @@ def bound_periods(
 
     A user keeps the periods with the smallest PRF(period_key, user, period), and in each of them
     the partitions with the smallest PRF(key, (user, period), partition). So the kept rows depend on
-    that user's rows alone. The function is idempotent, and mergeable as ``distinct_pairs`` is: a
-    period that stays in the whole stays in every part that has it, and with it the partitions that
-    stay in the whole.
+    that user's rows alone. The function is idempotent, and mergeable as ``distinct_pairs`` is: what
+    is kept of all rows, periods and partitions in them, is also kept of every part of the rows that
+    has it.
     """
     table = decoded(table)
     users, periods = group(single(table[USER])), group(single(table[LIST]))
     coded = {USER: users.encoded(users.codes), PARTITION: periods.encoded(periods.codes)}
     kept = distinct_pairs(pa.table(coded), most_periods, period_key)
-    # The kept pairs have the same codes.
+    # The kept pairs have the same codes of users and periods. So a pair is one number.
     width = max(len(periods.values), 1)
     owner, period = (single(kept[name]).indices.to_numpy() for name in (USER, PARTITION))
     pairs = users.codes.astype(np.int64) * width + periods.codes

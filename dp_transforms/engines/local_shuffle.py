@@ -1,13 +1,14 @@
 """Shuffles tables in one process, without Beam, as ``ReduceByHash`` does on workers.
 
-Shuffled records are packed into up to some twenty bytes each. Those beyond a share of the memory go
+A shuffled record is packed into at most about twenty bytes. Records beyond a share of the memory go
 to disk, compressed to about half. They are records of users, so nothing readable may stay there:
 
-* The file has no name, and mode 600. Nobody else can open it, and the system frees it as soon as
-  the process ends, also at an error or by SIGKILL, so no start finds anything to remove.
-* It is encrypted by AES-256-GCM under a key of its own from the operating system, which is only in
-  this memory. So blocks or snapshots that a medium keeps of a freed file tell no more than lengths.
-  A nonce is the position of a segment, which is written once.
+* The file has no name, and mode 600. Nobody else can open it. The system frees it as soon as the
+  process ends, even by an error or SIGKILL, so there is never anything to remove later.
+* It is encrypted by AES-256-GCM. The key comes from the operating system, is for this file alone,
+  and is only in the memory of this process. So blocks or snapshots that a medium keeps of a freed
+  file show no more than lengths. The nonce of a segment is its position in the file, and each
+  position is written once.
 * A segment that has changed ends the job, and is never part of a release.
 
 How much is spilled depends on the records, as memory and time of the job do. The result does not
@@ -22,7 +23,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, TypeVar
+from typing import IO, NamedTuple, TypeVar
 
 import pyarrow as pa
 from cryptography.exceptions import InvalidTag
@@ -50,10 +51,11 @@ from dp_transforms.columnar.scattering import (
 from dp_transforms.engines.memory import memory_limit
 from dp_transforms.threads import THREADS, map_ahead
 
-# One shuffle, or one ``SpillableTables``, keeps 1 / 16 of the memory in records; up to three exist
-# at a time.
+# One shuffle, or one ``SpillableTables``, keeps records in 1 / 16 of the memory. Up to three of
+# them exist at a time.
 _HELD_SHARE = 16
-# All threads hold 1 / 32 of the memory in buckets; work on them takes up to twelve times as much.
+# All threads together hold buckets in 1 / 32 of the memory. Working on a bucket takes up to twelve
+# times as much as holding it.
 _THREADS_SHARE = 32
 _SEGMENT_BYTES = 4 << 20
 _LENGTH_BYTES = 8
@@ -68,44 +70,35 @@ def reduced(
 ) -> Iterator[pa.Table]:
     """Brings rows together by hash and reduces them: see ``ReduceByHash``.
 
+    Small tables are joined to batches, and each batch is reduced. Reduced batches are joined again,
+    and then cut into a piece for each bucket. When all rows are in buckets, the pieces of each
+    bucket are put together and reduced.
+
     Args:
       tables: any Arrow tables.
-      names: their columns, of which the first sends a row to its bucket.
+      names: their columns. The first decides to which bucket a row goes.
       reduce, key: see ``ReduceByHash``.
       num_buckets: the most parts that rows are split into.
 
     Raises:
       ValueError, TypeError: there are nulls, or several types in one column.
-      SpillError: rows that are too many for the memory do not fit on the disk either.
+      SpillError: there are more rows than memory, and they do not fit on the disk either.
     """
     route = Route(names[:1], key, reduce)
-    kinds: set[tuple[str, str]] = set()
-    rows = size = 0
-
-    def routed(batch: list[pa.Table]) -> tuple[tuple[str, str], int, int, Routed]:
-        table = coded_table(batch, names)
-        return types_of(table), len(table), sum(map(size_of, batch)), Routed(table, route)
-
-    def parts() -> Iterator[Routed]:
-        nonlocal rows, size
-        for kind, new_rows, new_size, part in map_ahead(routed, _batches(tables)):
-            kinds.add(kind)
-            check_alike(kinds)
-            rows, size = rows + new_rows, size + new_size
-            yield part
-
-    def pieces_of(some: list[Routed]) -> list[tuple[int, bytes]]:
-        part = some[0]
-        if len(some) > 1:
-            part = Routed(concat([part.table for part in some]), route)
-        return list(part.cut(num_buckets, compress=False))
-
-    # Reduced parts are joined, since each part makes a piece for each bucket.
-    joint = _batches(parts(), lambda part: part.table)
+    batches = _ReducedBatches(tables, names, route)
+    # Batches are joined after they were reduced, since each makes a piece for each bucket.
+    joint = _batches(batches, lambda batch: batch.table)
     first = list(itertools.islice(joint, 1))
     memory = memory_limit()
     most_held = memory // (_THREADS_SHARE * THREADS)
-    num_buckets, held = buckets_by_size(num_buckets, rows, size, most_held)
+    # The number of buckets follows from the rows that were read until now.
+    num_buckets, held = buckets_by_size(num_buckets, batches.rows, batches.size, most_held)
+
+    def pieces_of(to_join: list[Routed]) -> list[tuple[int, bytes]]:
+        batch = to_join[0]
+        if len(to_join) > 1:
+            batch = Routed(concat([batch.table for batch in to_join]), route)
+        return list(batch.cut(num_buckets, compress=False))
 
     def gathered(pieces: Iterable[bytes]) -> list[pa.Table]:
         return list(gather(pieces, route, held))
@@ -117,9 +110,51 @@ def reduced(
             yield from shuffled
 
 
+class _ReducedBatch(NamedTuple):
+    """A batch of rows after it was reduced.
+
+    Attributes:
+      types: the types of its columns.
+      rows, size: the rows and the bytes that it had before.
+      routed: the rows, ready to be cut into buckets.
+    """
+
+    types: tuple[str, str]
+    rows: int
+    size: int
+    routed: Routed
+
+
+class _ReducedBatches(Iterable[Routed]):
+    """Joins tables to batches and reduces each batch. It is iterated once; a TypeError says that
+    batches differ in the types of their columns.
+
+    Attributes:
+      rows, size: the rows and the bytes of the tables that were read until now.
+    """
+
+    def __init__(self, tables: Iterable[pa.Table], names: tuple[str, ...], route: Route):
+        self._tables, self._names, self._route = tables, names, route
+        self.rows = self.size = 0
+
+    def __iter__(self) -> Iterator[Routed]:
+        types: set[tuple[str, str]] = set()
+        for batch in map_ahead(self._reduced, _batches(self._tables)):
+            types.add(batch.types)
+            check_alike(types)
+            self.rows += batch.rows
+            self.size += batch.size
+            yield batch.routed
+
+    def _reduced(self, tables: list[pa.Table]) -> _ReducedBatch:
+        table = coded_table(tables, self._names)
+        size = sum(map(size_of, tables))
+        return _ReducedBatch(types_of(table), len(table), size, Routed(table, self._route))
+
+
 class SpillableTables(Iterable[pa.Table], contextlib.AbstractContextManager["SpillableTables"]):
-    """A context manager holds tables for several passes, in memory or, if they are more than a
-    share of it, all on disk; raises a SpillError if they fit in neither.
+    """A context manager that holds tables for several passes. It holds them in memory, or all of
+    them on disk if they exceed a share of the memory. Raises a SpillError if they fit in neither.
 
     Args:
       tables: of plain columns or codes, see ``pack``.
@@ -138,7 +173,7 @@ class SpillableTables(Iterable[pa.Table], contextlib.AbstractContextManager["Spi
         self._pieces = list(self._buckets.take())
 
     def _spill(self, remaining: Iterator[pa.Table]) -> None:
-        """Moves the tables in memory to the disk, and all remaining ones behind them."""
+        """Moves the tables in memory to the disk, and adds all remaining tables after them."""
         while self._tables:
             self._buckets.add([(0, pack(self._tables.pop(0), compress=False))])
         for table in remaining:
@@ -170,15 +205,16 @@ def _batches(
 
 
 class SpillError(OSError):
-    """Raised if records cannot be kept on disk; the text names only the directory."""
+    """Raised if records cannot be kept on disk. Its text names the directory and nothing else."""
 
 
 class Buckets(contextlib.AbstractContextManager["Buckets"]):
-    """A context manager holds pieces by bucket, a limited part of them in memory.
+    """A context manager that holds pieces by bucket. Only a limited part of them is in memory.
 
     Args:
-      most_bytes: the approximate bytes of pieces in memory before they go to disk.
-      directory: for the file; by default TMPDIR, or /var/tmp, since /tmp may be memory.
+      most_bytes: about how many bytes of pieces are held in memory before they go to disk.
+      directory: the directory of the file; by default TMPDIR, or /var/tmp, since /tmp may be
+        memory.
     """
 
     def __init__(self, most_bytes: int, directory: str | None = None):
@@ -196,7 +232,7 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
             self._file.close()
 
     def add(self, pieces: Iterable[tuple[int, bytes]]) -> None:
-        """Adds pieces, each with its bucket; raises a SpillError without room for them."""
+        """Adds pieces, each with its bucket. Raises a SpillError if there is no room for them."""
         for bucket, piece in pieces:
             self._pieces[bucket].append(piece)
             self.held += len(piece)
@@ -204,12 +240,14 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
             self._spill()
 
     def take(self) -> Iterator[Iterable[bytes]]:
-        """Yields the pieces of each bucket, for several passes, and forgets the bucket."""
+        """Yields the pieces of each bucket, which can be read several times. A bucket is dropped
+        from this object when its pieces are yielded."""
         for bucket in sorted({*self._pieces, *self._segments}):
             pieces = self._pieces.pop(bucket, [])
             yield _Pieces(self, self._segments.pop(bucket, []), pieces)
 
     def _spill(self) -> None:
+        """Moves all pieces in memory to the disk."""
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._directory)
@@ -230,12 +268,14 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
             bucket, pieces = self._pieces.popitem()
             part: list[bytes] = []
             size = 0
-            for left, piece in enumerate(pieces, 1 - len(pieces)):
+            for piece in pieces:
                 part.append(piece)
                 size += len(piece)
-                if size >= _SEGMENT_BYTES or left == 0:
+                if size >= _SEGMENT_BYTES:
                     yield bucket, part
                     part, size = [], 0
+            if part:
+                yield bucket, part
 
     def _placed(self, parts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         """Yields compressed parts of buckets, each with its place in the file."""
@@ -245,16 +285,17 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
             yield start, plain
 
     def _write(self, placed: tuple[int, bytes]) -> None:
-        """Writes encrypted bytes at a place in the file; a part of a write may be left over."""
+        """Encrypts bytes, and writes them at a place in the file."""
         place, plain = placed
         data = memoryview(self._cipher.encrypt(_nonce(place), plain, None))
         assert self._file is not None
-        while data:
+        while data:  # The system may write only a part at once.
             written = os.pwrite(self._file.fileno(), data, place)
             place, data = place + written, data[written:]
 
     def read(self, segment: range) -> Iterator[bytes]:
-        """Yields the pieces of a segment; raises a SpillError if they are not as written."""
+        """Yields the pieces of a segment. Raises a SpillError if they are not as they were
+        written."""
         assert self._file is not None
         try:
             data = os.pread(self._file.fileno(), len(segment), segment.start)
@@ -271,7 +312,7 @@ class Buckets(contextlib.AbstractContextManager["Buckets"]):
 
 
 class _Pieces(Iterable[bytes]):
-    """Yields the pieces of a bucket, on disk and in memory, in the order in which they came."""
+    """The pieces of a bucket, on disk and in memory, in the order in which they were added."""
 
     def __init__(self, buckets: Buckets, segments: list[range], pieces: list[bytes]):
         self._buckets, self._segments, self._pieces = buckets, segments, pieces
@@ -283,7 +324,8 @@ class _Pieces(Iterable[bytes]):
 
 
 def _compressed(part: tuple[int, list[bytes]]) -> tuple[int, bytes]:
-    """Joins the pieces of a bucket, each behind its length, into one segment."""
+    """Joins pieces of a bucket into one segment, in which the length of each piece comes before
+    it."""
     bucket, pieces = part
     lengths = (len(piece).to_bytes(_LENGTH_BYTES, "little") for piece in pieces)
     pairs = zip(lengths, pieces, strict=True)

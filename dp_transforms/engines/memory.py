@@ -1,4 +1,4 @@
-"""Tells how much memory this process may have."""
+"""Finds out how much memory this process may have."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _MEMBERSHIP = pathlib.Path("/proc/self/cgroup")
 
 
 def memory_limit() -> int:
-    """Returns the bytes of memory that this process may have, by the machine, its control group and
-    all groups around that, and its own limits (``ulimit -v`` and ``-d``)."""
+    """Returns the bytes of memory that this process may have: the least of the machine's memory,
+    the limits of its control group and of all groups around that, and its own limits (``ulimit -v``
+    and ``-d``)."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     own = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
     limits += [limit for limit in own if limit != resource.RLIM_INFINITY]
@@ -23,8 +24,8 @@ def memory_limit() -> int:
 def group_limits(
     system: pathlib.Path = _SYSTEM, membership: pathlib.Path = _MEMBERSHIP
 ) -> Iterator[int]:
-    """Yields the limits of memory of this process's control group and of all groups around it, in
-    both versions of control groups: those of a service of systemd (MemoryMax) too.
+    """Yields the memory limits of this process's control group and of all groups around it, in both
+    versions of control groups. A limit of systemd (MemoryMax) is one of them.
 
     Args:
       system: where control groups are mounted. In a container this may be the group itself.

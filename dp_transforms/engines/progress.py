@@ -22,9 +22,9 @@ _begun: dict[str, float] = {}
 class Stage:
     """A stage of a job, such as "reading records", reports its progress on stderr.
 
-    One line says that it starts; then, every few seconds, one gives its rate to two digits, since
-    the exact number of rows is private, and with an estimated ``total`` also the time left. On a
-    terminal this is a single line, written anew.
+    The first line says that it starts. Every few seconds, a further line gives its rate, to two
+    digits, since the exact number of rows is private. With an estimated ``total`` it also gives the
+    time left. On a terminal, this is a single line that is written anew.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Stage:
     _reported_at: float = 0.0
 
     def seen(self, rows: int) -> None:
-        """Reports that many more rows."""
+        """Adds rows to those seen at this stage, and reports its pace if it is time to."""
         now = time.monotonic()
         if self.name not in _begun:
             _begun[self.name] = self._reported_at = now
@@ -49,14 +49,18 @@ class Stage:
 
 
 def terminal_only(stage: Stage) -> Callable[[int], None]:
-    """Returns what reports rows of a stage on a terminal, and nothing elsewhere."""
+    """Returns a function that reports rows of a stage. Without a terminal, it does nothing."""
     return stage.seen if _on_terminal() else lambda rows: None
 
 
 @dataclass
 class Watch:
-    """Reports the stages of ``dp_transforms.engines.in_process``, as ``Stage`` does, and the exact
-    numbers of their rows at the ``end``, if either is wanted."""
+    """Reports the stages of ``dp_transforms.engines.in_process``, see ``in_process.Watch``.
+
+    Attributes:
+      shows_progress: whether stages are reported as by ``Stage``.
+      shows_counters: whether ``end`` prints the exact numbers of rows, which are private.
+    """
 
     shows_progress: bool
     shows_counters: bool
@@ -86,7 +90,8 @@ class Watch:
 
 @contextlib.contextmanager
 def patience(doing: str) -> Iterator[None]:
-    """Reports on a terminal after 2, 4, 8, ... seconds that something goes on, unless stages do."""
+    """Returns a context that reports, on a terminal, after 2, 4, 8, ... seconds that something
+    still goes on. It is silent once a stage has begun, since stages report themselves."""
     over = threading.Event()
 
     def report() -> None:
@@ -94,7 +99,9 @@ def patience(doing: str) -> Iterator[None]:
         while not over.wait(wait):
             if not _begun:
                 say(f"{doing} has been working for {seconds:.0f} seconds")
-            seconds, wait = 2 * seconds, seconds
+            # The next report comes when twice as many seconds have passed.
+            wait = seconds
+            seconds += wait
 
     if _on_terminal():
         threading.Thread(target=report, daemon=True).start()
@@ -105,10 +112,10 @@ def patience(doing: str) -> Iterator[None]:
 
 
 def say(line: str, begin: str = "", end: str = "\n") -> None:
-    """Prints one line on stderr, if that can be written, with the time of day."""
+    """Prints one line with the time of day on standard error, if that can be written."""
     # Not sys.stderr: worker processes of a local run close it, to silence Beam's log.
     clock = time.strftime("%H:%M:%S")
-    if sys.__stderr__ is not None:  # Print would take standard output in its place.
+    if sys.__stderr__ is not None:  # ``print`` would write to standard output instead.
         with contextlib.suppress(OSError):
             print(f"{begin}{clock} {line}", end=end, file=sys.__stderr__, flush=True)
 
@@ -129,7 +136,7 @@ def _on_terminal() -> bool:
 
 
 def _pace(rows: int, seconds: float, total: int) -> str:
-    """Words the share that is done, the rate and the time left.
+    """Returns the share that is done, the rate and the time left, in words.
 
     >>> _pace(5_000_000, 10, 20_000_000)
     '25%, 500 thousand a second, 30 seconds left'
@@ -148,7 +155,7 @@ def _pace(rows: int, seconds: float, total: int) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """Words a duration, in minutes from a minute and a half on.
+    """Returns a duration in words. It is in minutes if it exceeds a minute and a half.
 
     >>> duration_words(90), duration_words(3_600)
     ('90 seconds', '60 minutes')
@@ -157,7 +164,8 @@ def duration_words(seconds: float) -> str:
 
 
 def _rate(per_second: float) -> str:
-    """
+    """Returns a number in words, rounded to two digits.
+
     >>> _rate(1_234_567), _rate(786_543), _rate(999_999), _rate(421)
     ('1.2 million', '790 thousand', '1 million', '420')
     """

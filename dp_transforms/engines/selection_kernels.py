@@ -1,7 +1,6 @@
 """Selects partitions from tables of counts or of users' pairs, without Beam.
 
-It has the kernels of ``SelectFromCounts``, of selection in rounds, also in one process, and of the
-number of users of partitions that are not named.
+Here are the kernels of ``SelectFromCounts`` and of selection in rounds, on Beam and in one process.
 """
 
 from __future__ import annotations
@@ -27,10 +26,8 @@ from dp_transforms.columnar.columns import (
     concat,
     decoded,
     plain,
-    plain_table,
     single,
 )
-from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.hashing import KeyedUniforms
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 from dp_transforms.mechanisms.identifier import identifier
@@ -54,19 +51,21 @@ _Choice = TypeVar("_Choice")
 
 
 def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Callable[..., pa.Table]]:
-    """Returns, for each round, the function that keeps at most kappa distinct pairs of a user."""
-    context = "bound contributions"
-    return [
-        functools.partial(
+    """Returns, for each round, the function that keeps at most kappa distinct pairs of a user. If
+    all users share an order of partitions in a round, the round has a key of its own."""
+    functions: list[Callable[..., pa.Table]] = []
+    for index in range(strategy.most_rounds):
+        context, shared_order = "bound contributions", strategy.shared_order(index)
+        if shared_order:
+            context += f", round {index}"
+        bound = functools.partial(
             distinct_pairs,
             at_most=strategy.max_partitions_per_user,
-            key=secret.key(
-                f"{context}, round {index}" if strategy.shared_order(index) else context
-            ),
-            shared_order=strategy.shared_order(index),
+            key=secret.key(context),
+            shared_order=shared_order,
         )
-        for index in range(strategy.most_rounds)
-    ]
+        functions.append(bound)
+    return functions
 
 
 class RoundRunner(Protocol[_Names, _Choice]):
@@ -84,7 +83,7 @@ class RoundRunner(Protocol[_Names, _Choice]):
           edges: the ends of the cells in which users are counted by their numbers of partitions.
           first: keeps one pair of each user in a table, and counts the users of each partition.
           choose: makes the choice from the numbers of users in these cells, and from the tails of
-            the counts by ``first``.
+            the counts that ``first`` makes.
         """
 
     def one_round(
@@ -95,10 +94,11 @@ class RoundRunner(Protocol[_Names, _Choice]):
         earlier: Sequence[_Names],
         choice: _Choice | None,
     ) -> _Names:
-        """Returns the names that ``decide`` selects from the sums of weights by ``weigh``.
+        """Returns the names that ``decide`` selects from the sums of the weights that ``weigh``
+        gives.
 
         Both functions take a table, tables with the names of earlier rounds (``side_input``), and
-        the choice (``choice``), if there is one.
+        the choice, if there is one (``choice``).
         """
 
     def count_named(
@@ -108,12 +108,13 @@ class RoundRunner(Protocol[_Names, _Choice]):
         named: Sequence[_Names],
         choice: _Choice,
     ) -> _Names:
-        """Returns what ``count`` makes of the numbers of users of named partitions, by ``weigh``,
-        and of 0 for each of ``named``. Both functions take arguments as in ``one_round``."""
+        """Returns what ``count`` makes of the numbers of users of named partitions. ``weigh``
+        counts these users, and a name in ``named`` without any has the number 0. Both functions
+        take arguments as in ``one_round``."""
 
 
 class Rounds(NamedTuple):
-    """Holds what rounds come to: collections of named partitions, and the choice, if any."""
+    """The results of rounds: collections of named partitions, and the choice, if there is one."""
 
     named: list[Any]
     choice: Any = None
@@ -125,6 +126,15 @@ def in_rounds(
     context: str,
     secret: JobSecret,
 ) -> Rounds:
+    """Selects names in rounds. If the strategy measures first, a look comes before the rounds; and
+    if it counts, named partitions are counted after them.
+
+    Args:
+      runner: carries out the look, the rounds and the counts.
+      strategy: what is done in each round.
+      context: the purpose of the selection, from which its random numbers are derived.
+      secret: the secret of the job.
+    """
     by = f"{context} by {identifier(strategy)}"
     choice = None
     if isinstance(strategy, MeasuredSelection):
@@ -134,9 +144,9 @@ def in_rounds(
         choice = runner.choose(strategy.edges, first, functools.partial(strategy.choose, tape=tape))
     selected: list[_Names] = []
     for index, bound in enumerate(bounds(strategy, secret)):
-        of_round = functools.partial(functools.partial, strategy=strategy, index=index)
-        weigh = of_round(weigh_remaining, bound=bound)
-        decide = of_round(select_round, key=secret.key(f"{by}, round {index}"))
+        weigh = functools.partial(weigh_remaining, bound=bound, strategy=strategy, index=index)
+        key = secret.key(f"{by}, round {index}")
+        decide = functools.partial(select_round, strategy=strategy, index=index, key=key)
         selected.append(runner.one_round(index, weigh, decide, selected, choice))
     if not (isinstance(strategy, MeasuredSelection) and strategy.counted):
         return Rounds(selected, choice)
@@ -148,13 +158,14 @@ def in_rounds(
 
 
 def _weigh_first(pairs: pa.Table, key: bytes) -> pa.Table:
-    """Counts the users of each partition, where one partition of each user counts."""
+    """Counts the users of each partition. Of each user, one partition counts."""
     first = distinct_pairs(decoded(pairs), at_most=1, key=key)
     return counting.weigh_pairs(first, np.ones_like)
 
 
 def decision_function(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
-    """Returns ``select_from_counts`` for a specification; it takes ``table`` and ``side_input``."""
+    """Returns ``select_from_counts`` with the arguments of a specification. Its remaining arguments
+    are ``table`` and ``side_input``."""
     strategy: Any = spec.strategy
     return functools.partial(
         select_from_counts,
@@ -167,13 +178,14 @@ def decision_function(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Ta
 
 
 def columns_of(spec: NamesSpec) -> tuple[str, ...]:
+    """Returns the names of the columns of a table of selected names."""
     ends = (LOW, HIGH) if spec.intervals else ()
     return (PARTITION, NOISY_COUNT, *ends) if spec.noisy_counts else (PARTITION,)
 
 
 def public_counts(spec: NamesSpec) -> pa.Table:
-    """Returns a table of the public names, with counts of 0; raises a TypeError or ValueError if
-    the names are not of one type, or have nulls."""
+    """Returns a table of the public names, with counts of 0. Raises a TypeError or a ValueError if
+    the names are not of one type, or if there are nulls."""
     names = spec.public_partitions
     column = names if isinstance(names, pa.Array) else column_of(list(names), PARTITION)
     zeros = pa.array(np.zeros(len(names), np.int64))
@@ -202,18 +214,18 @@ def select_from_counts(
     Returns:
       The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
     """
-    selected = functools.partial(_selected, key=key, noisy_counts=noisy_counts, intervals=intervals)
+    select = functools.partial(_selected, key=key, noisy_counts=noisy_counts, intervals=intervals)
     public = None
     if public_distribution is not None:
         is_public = counting.is_in(single(table[PARTITION]), _names(side_input))
-        public = _at_least_zero(selected(public_distribution, table.filter(is_public)))
+        public = _at_least_zero(select(public_distribution, table.filter(is_public)))
         table = table.filter(pc.invert(is_public))
     counts = table[COUNT].to_numpy()
     needed = counts >= strategy.pre_threshold
     if strategy.saturation_count is not None and not noisy_counts:
-        # Larger counts are kept whatever their uniform number.
+        # From this count on, a partition is kept whatever its uniform number is.
         needed &= counts < strategy.saturation_count
-    names = selected(strategy, table, needed=needed)
+    names = select(strategy, table, needed=needed)
     return names if public is None else concat([names, public])
 
 
@@ -225,6 +237,15 @@ def _selected(
     intervals: bool,
     needed: BoolArray | None = None,
 ) -> pa.Table:
+    """Returns the rows of a table of counts that a decision function keeps, with the columns of
+    ``select_from_counts``.
+
+    Args:
+      decision_function: a strategy, or the distribution of a threshold. It decides from counts and
+        uniform random numbers.
+      table, key, noisy_counts, intervals: see ``select_from_counts``.
+      needed: the rows whose decision needs a uniform number; by default all.
+    """
     partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
     uniforms = KeyedUniforms(partitions, key, needed)
     if not noisy_counts:
@@ -240,7 +261,7 @@ def _selected(
 
 
 def _at_least_zero(selected: pa.Table) -> pa.Table:
-    """Replaces noisy counts below 0, of public partitions, by 0; their intervals stay."""
+    """Returns public partitions, with noisy counts below 0 replaced by 0. Intervals stay."""
     if NOISY_COUNT not in selected.column_names:
         return selected
     counts = pc.max_element_wise(selected[NOISY_COUNT], 0)
@@ -252,17 +273,17 @@ def _names(tables: Sequence[pa.Table]) -> pa.Array:
     return single(concat(list(tables))[PARTITION])
 
 
-def _of_others(pairs: pa.Table, side_input: Sequence[pa.Table]) -> pa.Table:
+def of_other_partitions(pairs: pa.Table, side_input: Sequence[pa.Table]) -> pa.Table:
     """Returns the pairs whose partition is in none of the tables ``side_input``."""
     return counting.without_partitions(pairs, _names(side_input)) if side_input else pairs
 
 
 class InMemory:
-    """A runner of rounds in this process, on tables that each have all pairs of their users.
+    """A runner of rounds in this process. Each of its tables has all pairs of its users.
 
     Args:
-      pairs: the tables, read once in each round.
-      add: adds up sums of a partition in several tables, by ``sum_counts``.
+      pairs: the tables, which are read once in each round.
+      add: adds up the sums of a partition over several tables, by ``sum_counts``.
     """
 
     def __init__(
@@ -318,8 +339,8 @@ class InMemory:
 def select_in_memory(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, context: str = "selection"
 ) -> pa.Table:
-    """Selects in rounds, in this process, from one table of all distinct (user, partition) pairs;
-    returns partitions in no order."""
+    """Selects in rounds, in this process, from one table of all distinct (user, partition) pairs.
+    Returns the named partitions, in no order."""
     runner = InMemory([pairs], lambda tables: [counting.sum_counts(concat(list(tables)))])
     rounds = in_rounds(runner, strategy, context, secret)
     return concat(list(itertools.chain.from_iterable(rounds.named)))
@@ -329,11 +350,11 @@ NOBODY = np.array([], np.int64)
 
 
 def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> IntArray:
-    """Counts users by their number of partitions, see ``degree_cells``, from all distinct pairs of
-    each user."""
-    has = np.bincount(single(pairs[USER]).indices.to_numpy())
+    """Counts users by their number of partitions, see ``degree_cells``. The table has all distinct
+    pairs of each user."""
+    partitions = np.bincount(single(pairs[USER]).indices.to_numpy())
     # A dictionary may hold users without a row.
-    return degree_cells(has[has > 0], edges)
+    return degree_cells(partitions[partitions > 0], edges)
 
 
 def partitions_by_users(sums: pa.Table) -> IntArray:
@@ -349,14 +370,21 @@ def weigh_remaining(
     side_input: Sequence[pa.Table],
     choice: Choice | None = None,
 ) -> pa.Table:
-    """Sums the weights of a round by partition, from all distinct pairs of each user, without
-    partitions of the tables ``side_input``; after the last round of a plan there are no weights."""
+    """Sums the weights of a round by partition. After the last round of a plan there are no
+    weights.
+
+    Args:
+      pairs: all distinct pairs of each user.
+      bound: keeps some pairs of each user, see ``bounds``.
+      strategy, index, side_input, choice: see ``select_round``. Partitions that were named before
+        are left out.
+    """
     strategy = strategy.branch(choice)
     if index >= strategy.most_rounds:
         return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
     weights = functools.partial(strategy.weights, index, named=rows_of(side_input))
-    # A plan may let fewer than kappa partitions count.
-    pairs = decoded(_of_others(pairs, side_input))
+    # By the plan of a look, fewer than kappa partitions of a user may count.
+    pairs = decoded(of_other_partitions(pairs, side_input))
     bounded = bound(pairs, at_most=strategy.max_partitions_per_user)
     return counting.weigh_pairs(bounded, weights)
 
@@ -368,8 +396,8 @@ def weigh_named(
     side_input: Sequence[pa.Table],
     choice: Choice,
 ) -> pa.Table:
-    """Counts users of the partitions in the tables ``side_input``, from all distinct pairs of each
-    user: as many partitions of each count as the choice says."""
+    """Counts the users of the partitions in the tables ``side_input``, from all distinct pairs of
+    each user. Of each user, as many of these partitions count as the choice says."""
     later = strategy.branch(choice).later_counts
     if later is None or not side_input:
         return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
@@ -378,18 +406,20 @@ def weigh_named(
 
 
 def without_users(named: pa.Table, choice: Choice) -> pa.Table:
-    """Returns zeros for named partitions, as ``weigh_named`` counts: they are counted even if no
-    user is left. Where counts come from the selection, there are none."""
+    """Returns a row of zeros for each named partition, with the columns of ``weigh_named``. So a
+    partition is counted even if none of its users is left. If counts come from the selection, there
+    are no rows."""
     names = named.select([PARTITION]) if choice.plan.counted else named.slice(0, 0)
     zeros = pa.array(np.zeros(names.num_rows, np.int64))
     return pa.table({PARTITION: single(names[PARTITION]), counting.WEIGHT: zeros, COUNT: zeros})
 
 
 def counted_before(named: pa.Table, choice: Choice) -> pa.Table:
-    """Returns named partitions with the counts by which they were selected, if they were."""
+    """Returns the named partitions with the noisy counts by which they were selected. If they were
+    selected otherwise, there are no rows."""
     if not choice.plan.counted and NOISY_COUNT in named.column_names:
         return named
-    return _with_counts(single(named[PARTITION]).slice(0, 0), *[np.array([], np.int64)] * 3)
+    return _without_rows(single(named[PARTITION]))
 
 
 def count_named(
@@ -407,46 +437,29 @@ def count_named(
     partitions, users = single(table[PARTITION]), table[COUNT].to_numpy()
     later = strategy.branch(choice).later_counts
     if later is None or not len(partitions):
-        return _with_counts(partitions.slice(0, 0), *[np.array([], np.int64)] * 3)
+        return _without_rows(partitions)
     uniforms = KeyedUniforms(partitions, key)
     noisy = later.noisy(users, uniforms.words, uniforms.prefix)
-    return _with_counts(partitions, noisy, *later.intervals(noisy))
+    low, high = later.intervals(noisy)
+    return _with_counts(partitions, noisy, low, high)
 
 
-def _with_counts(partitions: pa.Array, *counts: IntArray) -> pa.Table:
-    columns = map(pa.array, counts)
-    return pa.table(
-        {PARTITION: partitions} | dict(zip((NOISY_COUNT, LOW, HIGH), columns, strict=True))
-    )
+def _with_counts(
+    partitions: pa.Array, noisy_counts: IntArray, low: IntArray, high: IntArray
+) -> pa.Table:
+    numbers = {NOISY_COUNT: noisy_counts, LOW: low, HIGH: high}
+    arrays = {name: pa.array(values) for name, values in numbers.items()}
+    return pa.table({PARTITION: partitions} | arrays)
 
 
-def entries_of_others(users: int) -> dict[str, Any]:
-    """Returns the entry of a statement for a noisy number of users."""
-    return {"users_of_other_partitions": users}
-
-
-def users_of_others(records: pa.Table, side_input: Sequence[pa.Table]) -> pa.Table:
-    """Returns the distinct users of partitions that are in none of the tables ``side_input``."""
-    return distinct_users(_of_others(records, side_input))
-
-
-def distinct_users(records: pa.Table) -> pa.Table:
-    """Returns the distinct users of a table; it is idempotent and mergeable."""
-    return pa.table({USER: group(single(plain_table(records, (USER,))[USER])).values})
-
-
-def noisy_users(users: int, spec: NamesSpec, secret: JobSecret) -> int:
-    """Adds noise to the number of users whose partitions are not all named; at least 0."""
-    noise = spec.noise_of_others
-    assert noise is not None
-    by = f"{identifier(spec.strategy)}, {identifier(noise)}"
-    context = f"users of other partitions than of {spec.context} by {by}"
-    # Another number has other noise, even under one secret: the same noise would cancel.
-    (drawn,) = noise.sample(secret.tape(context).branch(f"of {users}"), "users", 1).tolist()
-    return max(0, users + int(drawn))
+def _without_rows(partitions: pa.Array) -> pa.Table:
+    """Returns a table without rows, with the columns of ``_with_counts``."""
+    nothing = np.array([], np.int64)
+    return _with_counts(partitions.slice(0, 0), nothing, nothing, nothing)
 
 
 def rows_of(tables: Sequence[pa.Table]) -> int:
+    """Returns the number of rows of all tables together."""
     return sum(table.num_rows for table in tables)
 
 
@@ -458,9 +471,19 @@ def select_round(
     side_input: Sequence[pa.Table],
     choice: Choice | None = None,
 ) -> pa.Table:
-    """Selects the partitions of a round from the total sums of ``weigh_remaining``; the key is 32
-    secret bytes of this round alone. Adds the columns of ``count_named`` where the strategy decides
-    by noisy counts."""
+    """Selects the partitions of a round.
+
+    Args:
+      table: the total sums of ``weigh_remaining``.
+      strategy, index: the strategy, and which round this is.
+      key: 32 secret bytes of this round alone.
+      side_input: tables of partitions that were named before.
+      choice: the choice of the look, if there was one.
+
+    Returns:
+      The column ``partition``; if the strategy decides by noisy counts, the columns of
+      ``count_named``.
+    """
     partitions = single(table[PARTITION])
     if not len(partitions):
         return table.select([PARTITION])

@@ -31,22 +31,23 @@ def choose_kappa(
 ) -> kappa_choice.KappaChoice:
     """Compares values of ``max_partitions_per_user`` for a later release.
 
-    It releases how many partitions users have, which is epsilon-DP and adds to the later cost.
+    It releases how many users have how many partitions. This is epsilon-DP, and its cost adds to
+    that of the later release.
 
     Args:
       data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
       epsilon: the cost of this comparison; a tenth of ``for_epsilon`` is usually enough.
       for_epsilon: the epsilon of the later release.
       for_delta: the delta of a later selection of names; by default a list follows.
-      max_degree: the largest value to try; a user with more partitions counts as having so many.
-        With few users noise among large values passes for users. Public: choose it without looking
-        at the data.
+      max_degree: the largest value to try; a user with more partitions counts as having this many.
+        If there are few users, noise at large values looks like users. Public: choose it without
+        looking at the data.
 
     Returns:
       A choice whose ``recommended`` is the best value.
 
     Raises:
-      ValueError: also if the noisy numbers show no user.
+      ValueError: see ``release``; or the noisy numbers show no user.
 
     >>> import dp_transforms as dp
     >>> visits = [(user, page) for user in range(2_000) for page in range(user % 4)]
@@ -56,7 +57,7 @@ def choose_kappa(
     3
     """
     spec = UserDegreesSpec(epsilon, max_degree)
-    # A made-up user shows, before anything is spent, whether the later release has a mechanism.
+    # A choice for one made-up user raises, before anything is spent, the errors of arguments.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
     records = RecordArguments(data, user, partition, drop_nulls)
     ((released,),), _ = run_spec(spec, session, secret, records)

@@ -58,10 +58,11 @@ def release(
       survey: with a declared kappa, True also pays for the survey. A number between 0 and 1 is the
         survey's part of epsilon.
       largest_degree: with a survey, a public number of partitions that no user is thought to
-        exceed; intervals about all records then have an upper end. It is enforced: so many
-        partitions of a user, chosen at random, are all that counts.
+        exceed. Intervals about all records then have an upper end. It is enforced: if a user has
+        more partitions, only this many, chosen at random, count.
       mechanism: see ``partition_mechanism``.
-      drop_nulls: leave out records without a user or a partition, instead of refusing them.
+      drop_nulls: whether to leave out records without a user or a partition, instead of refusing
+        them.
       session: pays for the release from its budget; by default no budget is checked.
       secret: makes all random decisions of this one release; a fresh one by default.
 
@@ -195,9 +196,9 @@ def release_by_period(
       time: the column of dates, timestamps, or text such as 2026-01-31 23:59. Timestamps of a time
         zone count in UTC, text as it is written.
       period: "hour", "day", "week" or "month".
-      periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
-        looking at the records. Records of other days are left out: a first or last week, or month,
-        has only those of its days that are given.
+      periods: the first and the last day, such as "2026-01-01..2026-01-31". Public: choose them
+        without looking at the records. Records of other days are left out, also in a first or last
+        week, or month, that has other days too.
       epsilon: the cost of all lists together; each costs epsilon / max_periods_per_user.
       max_periods_per_user: the most periods in which one user counts, chosen at random.
       max_partitions_per_user: the most partitions in which one user counts in each period.

@@ -73,10 +73,10 @@ def select(
       strategy: see ``mechanisms.selection.make_strategy``.
       pre_threshold: never name a partition with fewer users than this.
       public_partitions: names that are public anyway, of the type of the column; tuples for several
-        columns. In data in memory another type is an error that a session pays for. With ``counts``
-        each of the names is in the release, also without users.
-      public_threshold: name public partitions whose noisy count exceeds this number alone; 0 by
-        default without ``counts``.
+        columns. If data are in memory, a session is charged before another type is found to be an
+        error. With ``counts``, each of the names is in the release, even without users.
+      public_threshold: only public partitions whose noisy count exceeds this number are named. By
+        default it is 0 without ``counts``.
       others_share: also release about how many users have partitions that are not named, for this
         part of epsilon: ``users_of_other_partitions`` in the statement.
 

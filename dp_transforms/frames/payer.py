@@ -1,4 +1,5 @@
-"""States what pays for releases: a session, which this module's users need not import."""
+"""Defines what functions need of a session that pays for their releases. So they need not import
+the session, which imports them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ class Payer(Protocol):
         """Checks, without spending, that a release could be paid for now."""
 
     def spending(self, requests: Sequence[Request]) -> AbstractContextManager[BudgetEntry]:
-        """Spends the requests before its block is entered; yields what statements say of it."""
+        """Returns a context that spends the requests before its block is entered. It yields the
+        entry about this for statements."""
 
     def note_release(self, data: Any, *arguments: Any) -> None:
-        """Notes a call with these data, and warns if it is the second one."""
+        """Notes a release of these data under these arguments, and warns if it is the second
+        one."""

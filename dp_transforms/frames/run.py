@@ -34,8 +34,16 @@ def run_spec(
     records: RecordArguments,
     given: Any = None,
 ) -> tuple[Collections, Statement]:
-    """Makes a release; returns the engine's collections and the statement. ``given`` is what the
-    caller gave, if the records were taken out of it."""
+    """Makes a release, and returns the engine's collections and the statement.
+
+    Args:
+      spec: what is released.
+      session: pays for it; None if nothing does.
+      secret: makes all random decisions; None for a fresh one.
+      records: the records, and how they are read.
+      given: the data that the caller gave, if the records were made from them. By these a session
+        recognizes a second release of the same data.
+    """
     collections, columns, about = collect(spec, session, secret, records, given)
     return collections, spec.statement(columns) | about
 
@@ -47,8 +55,8 @@ def collect(
     records: RecordArguments,
     given: Any = None,
 ) -> tuple[Collections, list[pa.Field], Statement]:
-    """Makes a release as ``run_spec``; returns the engine's collections, the columns of partitions,
-    and what statements say of the time and the budget."""
+    """Makes a release as ``run_spec``. Returns the engine's collections, the columns of partitions,
+    and the entries of statements about the time and the budget."""
     with enough_memory(), charge(session, spec.requests) as entry:
         source = records.open()
         source.check_groups(spec.public_groups)
@@ -64,10 +72,11 @@ def collect(
 def charge(
     session: Payer | None, requests: Sequence[Request]
 ) -> contextlib.AbstractContextManager[BudgetEntry]:
-    """Returns a context that spends a session's budget; refuses now to spend more than is left."""
+    """Returns a context that spends the requests from a session's budget. Raises an error at once
+    if less is left. Without a session, the context spends nothing."""
     if session is None:
         return contextlib.nullcontext(NO_BUDGET)
-    # Of the type: a data frame has attributes by the names of its columns.
+    # The type is asked, since a data frame has attributes with the names of its columns.
     if not hasattr(type(session), "spending"):
         raise TypeError(
             "session must be a Session, such as Session.open(PATH) of a ledger, got "

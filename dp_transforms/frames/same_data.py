@@ -13,8 +13,9 @@ _LOOKED_AT = 64
 
 @dataclass(frozen=True, eq=False)
 class _Reference:
-    """Refers to an object that may go. Another one in its place in memory is not equal: Python
-    makes one weak reference of an object, and this one is not given to the next."""
+    """A reference to an object that does not keep it alive. Python makes one weak reference for
+    each object. So references are equal only if they are to the same object, even if a later object
+    has the address of one that is gone."""
 
     reference: weakref.ref[Any]
 
@@ -26,10 +27,10 @@ class _Reference:
 
 
 def mark_of(data: Any) -> Any:
-    """Returns what is equal to the mark of other data if these are the same file or object.
+    """Returns a mark of data. Two marks are equal if the data are the same file or the same object.
 
-    Lists have no weak references: theirs is told by its place, its length and some of its items, so
-    that a list that was made in the place of another one is hardly ever taken for it.
+    There are no weak references to lists. So the mark of a list has its address, its length and a
+    hash of some of its items: a later list at the same address hardly ever has the same mark.
     """
     if isinstance(data, (str, os.PathLike)):
         return os.fspath(data)

@@ -46,8 +46,8 @@ _Result = TypeVar("_Result")
 def _paid_by_session(
     function: Callable[_Arguments, _Result],
 ) -> Callable[Concatenate[Session, _Arguments], _Result]:
-    """Makes a method with the parameters of a function, but for its ``session``, which is the
-    method's own object."""
+    """Returns a method that calls a function with its own object as the argument ``session``. The
+    method has the other parameters of the function."""
 
     @functools.wraps(function)
     def method(self: Session, *arguments: Any, **options: Any) -> Any:
@@ -65,11 +65,11 @@ def _paid_by_session(
 
 @dataclass(frozen=True, repr=False)
 class History(Table):
-    """A history shows what a session, or all users of its ledger, have spent so far, in order.
+    """A history shows what a session, or everybody who uses its ledger, has spent so far, in order.
 
     Attributes:
-      lines: a line for each part of a release, see ``LedgerLine``. Those that are reserved,
-        committed or charged count; what a failed job gave back does not.
+      lines: a line for each part of a release, see ``LedgerLine``. Lines that are reserved,
+        committed or charged count. A line that a failed job gave back does not.
     """
 
     lines: tuple[LedgerLine, ...]
@@ -93,18 +93,18 @@ class History(Table):
 class Session:
     """A session makes releases about the same users, which together cost no more than a budget.
 
-    The cost of a release is spent before any record is read; more than is left is refused.
-    Epsilons may be chosen after seeing earlier releases (see ``budget.budget``).
+    The cost of a release is spent before any record is read. A release that costs more than is left
+    is refused. Epsilons may be chosen after seeing earlier releases (see ``budget.budget``).
 
-    The cost of a release that fails is given back, unless the error depends on values of the data:
-    the release is handed out only after its cost is committed, so that nothing but the fact of the
-    error has come out. That fact may depend on the data. So only ``free_failures`` costs are given
-    back, and once these are used up, a release costs at least a hundredth of the budget's epsilon
-    (see ``budget.failures``). If a process is killed, the next reservation on its ledger
+    The cost of a release that fails is given back, unless the error depends on values of the data.
+    A release is handed out only after its cost is committed, so nothing has come out of a failed
+    one but the fact of the error. That fact may depend on the data. So only ``free_failures`` costs
+    are given back, and once these are used up, a release costs at least a hundredth of the budget's
+    epsilon (see ``budget.failures``). If a process is killed, the next reservation on its ledger
     gives its cost back, and this counts as a failure.
 
-    Several processes share a ledger's file, by ``open``. A session in memory serves only the
-    process that made it: a fork of it is refused with a TypeError.
+    Several processes can share a ledger, by ``open``. A session in memory serves only the process
+    that made it: in a fork of this process it raises a TypeError.
 
     Args:
       epsilon, delta: the whole budget.
@@ -177,7 +177,7 @@ class Session:
         unit: str | PrivacyUnit = PrivacyUnit.USER,
         free_failures: int = FREE_FAILURES,
     ) -> Session:
-        """Makes a ledger's file, and a session on it, which outlives this process.
+        """Makes a ledger's file, which outlives this process, and returns a session on it.
 
         Args:
           path: of a file that does not exist.
@@ -207,7 +207,8 @@ class Session:
 
     @property
     def history(self) -> History:
-        """Returns what was spent so far, line by line; on a ledger, by jobs and other sessions too.
+        """Returns what was spent so far, line by line. On a ledger, this includes what jobs and
+        other sessions have spent.
 
         >>> session = Session(epsilon=1)
         >>> _ = session.release_counts([7, 1, 1], epsilon=0.5, max_partitions_per_user=1)
@@ -217,8 +218,8 @@ class Session:
         return History(tuple(self._all_lines()))
 
     def note_release(self, data: Any, *arguments: Any) -> None:
-        """Notes that a release was made of these data, by the specification and the arguments of
-        its call; warns if this session has noted the same before."""
+        """Notes that a release of these data was made, with the specification and the arguments of
+        its call. Warns if this session has noted the same before."""
         call = mark_of(data), *arguments
         with self._lock:
             is_second = call in self._calls
@@ -255,8 +256,9 @@ class Session:
 
     def check(self, requests: Sequence[Request]) -> None:
         """Checks, without spending, that a release could be paid for now. Raises a
-        BudgetExceededError; a PrivacyUnitError if the budget is for other neighbours; or a
-        FailuresUsedUpError if no free failure is left and the release costs too little."""
+        BudgetExceededError if it could not, a PrivacyUnitError if the budget is for other
+        neighbours, and a FailuresUsedUpError if no free failure is left and the release costs too
+        little."""
         for request in requests:
             if request.unit is not self._unit:
                 raise PrivacyUnitError(
@@ -291,9 +293,9 @@ class Session:
 
     @contextlib.contextmanager
     def spending(self, requests: Sequence[Request]) -> Iterator[BudgetEntry]:
-        """Spends the requests before its block is entered, or raises as ``check``; yields its
-        entry for a privacy.json. An error in the block may give the cost back, so hand out nothing
-        before the block has ended."""
+        """Returns a context that spends the requests before its block is entered, or raises an
+        error as ``check`` does. It yields the entry about this for a privacy.json. An error in the
+        block may give the cost back, so hand out nothing before the block has ended."""
         spend = self._in_memory if self._ledger is None else self._on_disk
         with spend(requests) as (lines, own):
             yield BudgetEntry.of(self.budget, self._unit, lines, own)
@@ -302,13 +304,14 @@ class Session:
     def _on_disk(
         self, requests: Sequence[Request]
     ) -> Iterator[tuple[Sequence[LedgerLine], list[int]]]:
-        """Spends in a ledger's file; yields its lines, and the ids of those that are reserved."""
+        """Spends from a ledger. Yields its lines, and the ids of those that were reserved here."""
         ledger = self._ledger
         assert ledger is not None, "the session has a file"
         reserved = ledger.reserve_all(requests, announces=True, lease_seconds=LEASE_SECONDS)
         ids = [reservation.id for reservation in reserved]
         try:
-            # A release that is not committed is not handed out, so nothing else is announced.
+            # The requests are announced as long as the block runs. Nothing is handed out before
+            # they are committed.
             with ledger.held(ids):
                 yield ledger.lines(), ids
         except BaseException as error:
@@ -325,7 +328,8 @@ class Session:
     def _in_memory(
         self, requests: Sequence[Request]
     ) -> Iterator[tuple[Sequence[LedgerLine], tuple[int, ...]]]:
-        """Spends in this session; yields a line for each part spent so far, all committed."""
+        """Spends from the budget in memory. Yields a line for each part spent so far. All lines are
+        committed, so there are no ids of reserved ones."""
         with self._lock:
             self.check(requests)
             first = len(self._lines) + 1

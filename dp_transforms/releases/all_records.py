@@ -1,25 +1,30 @@
 """Releases a frequency list together with a survey of degrees, to answer about ALL records.
 
-A list is about the records that bounding kept, while people ask about the records they have. So the
-release begins with a survey: how many users have how many partitions. It tells what bounding drops,
-and kappa is chosen by it unless it is declared.
+A list is about the records that bounding kept, but people ask about all the records they have. So
+the release begins with a survey: how many users have how many partitions. The survey tells how much
+bounding drops, and it chooses kappa unless kappa is declared.
 
-Intervals about all records need the number of users with more than kappa partitions. The survey has
-it as a sum of many cells, each with noise, and for a kappa that it has chosen itself. Where this
-number alone, at 1/25 of what the survey left of epsilon, has less than half the margin of that sum,
-it is released once more, for that kappa. The list's noise grows by 4%.
+Intervals about all records need the number of users with more than kappa partitions. By the survey,
+this number is a sum of many noisy cells, and its margin must hold for every kappa that the survey
+may choose. The number can also be released alone, for the kappa that was chosen, at 1/25 of the
+epsilon that the survey leaves. It is, if its margin is then less than half of the sum's margin. The
+list's noise grows by 4%.
 
-Privacy. Neighbours differ by all records of one user. The survey has rounds, and costs the
-epsilon_1 of its last one (``mechanisms.gradual_survey``), whichever that is. The number of users
-beyond kappa costs epsilon_2 = (epsilon - epsilon_1) / 25 (``mechanisms.users_beyond``), and nothing
-if it is not released, which depends on the survey's output and on public numbers alone. The list
-gets the rest, epsilon_3. For each kappa, the list of the records that bounding by kappa keeps costs
-epsilon_3: the bound is enforced by an order of each user's own pairs, which depends on a key and on
-no other user, and the noise is that of the mechanism at sensitivity kappa. Which kappa is taken is
-a function of the survey's output and of public numbers, as is the number of rounds. So for each
-outcome of the survey all three together cost epsilon, for users with more partitions than every
-kappa too. What follows (the estimate of all records, its intervals) is computed from the outputs
-alone.
+Privacy. Neighbouring data differ by all records of one user. Three parts are released:
+
+* The survey has rounds, and costs the epsilon_1 of its last round, whichever that is
+  (``mechanisms.gradual_survey``). The number of rounds is a function of the survey's output and of
+  public numbers.
+* The number of users beyond kappa costs epsilon_2 = (epsilon - epsilon_1) / 25
+  (``mechanisms.users_beyond``), and nothing if it is not released. Whether it is released depends
+  on the survey's output and on public numbers alone.
+* The list gets the rest, epsilon_3. For each kappa, the list of the records that bounding by kappa
+  keeps costs epsilon_3: the bound is enforced by an order of each user's own pairs, which depends
+  on a key and on no other user, and the noise is that of the mechanism at sensitivity kappa.
+
+Kappa is a function of the survey's output and of public numbers. So for each outcome of the survey
+the three parts together cost epsilon, also for users with more partitions than every kappa. What
+follows (the estimate of all records, its intervals) is computed from these outputs alone.
 """
 
 from __future__ import annotations
@@ -96,17 +101,17 @@ BEYOND = "users_beyond_the_bound"
 """The entry of a statement about users with more than kappa partitions."""
 CHOSEN = "chosen by the survey, and enforced"
 BEYOND_SHARE = Fraction(1, 25)
-"""The part of what the survey leaves of epsilon that the number of users beyond kappa costs."""
+"""The number of users beyond kappa costs this part of the epsilon that the survey leaves."""
 
 
 class Survey(NamedTuple):
-    """What is known of users before their records are bounded.
+    """What is released about users before their records are bounded.
 
     Attributes:
       degrees: how many users have how many partitions.
       kappa: the bound, declared or chosen by the degrees.
-      users_beyond: how many users have more than kappa partitions; None where the survey tells it
-        well enough, or it is public that there are none.
+      users_beyond: how many users have more than kappa partitions. It is None if it was not
+        released: the survey tells it well enough, or it is public that there are none.
     """
 
     degrees: ReleasedDegrees
@@ -130,9 +135,10 @@ class SurveyedList(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def decoded_survey(degrees: ReleasedDegrees, largest_degree: int | None = None) -> DegreeSurvey:
-    """Returns what a released survey tells of users' degrees; decoding takes a tenth of a second,
-    and the choice of kappa, the estimate and its intervals each begin with it."""
-    # scipy takes longer to load than a misspelt flag should wait.
+    """Returns what a released survey tells about users' degrees. Decoding takes a tenth of a
+    second. Results are cached, since the choice of kappa, the estimate and its intervals all begin
+    with decoding."""
+    # This loads scipy, which is slow: a misspelt flag should be refused before that.
     from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
     return DegreeSurvey.of(degrees, largest_degree)
@@ -181,10 +187,11 @@ class AllRecordsSpec(ReleaseSpec):
       survey_share: the survey's part of epsilon (0 to 1); by default its own first rounds choose
         it, see ``survey_plan``.
       mechanism: of the list, see ``partition_mechanism``.
-      max_degree: users with more partitions count as having so many in the survey. Public.
-      largest_degree: a public number of partitions that no user is thought to exceed: intervals
-        about all records have ends by it. It is enforced: of users with more, so many partitions,
-        chosen at random, are all records. So privacy does not depend on its truth.
+      max_degree: public; in the survey, users with more partitions count as having this many.
+      largest_degree: a public number of partitions that no user is thought to exceed. It gives
+        intervals about all records their upper ends. It is enforced: if a user has more partitions,
+        a random choice of this many stands for all of them. So privacy does not depend on whether
+        the number is true.
 
     Raises:
       ValueError: an argument is out of range, or there is no such mechanism at a kappa that may be
@@ -208,10 +215,10 @@ class AllRecordsSpec(ReleaseSpec):
         if self.max_partitions_per_user is not None:
             positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         for spent in self.survey.epsilons:
-            # This refuses a scale out of range now.
+            # A noise scale that is out of range is refused here, before there are data.
             _ = UsersBeyondMechanism(self._beyond_epsilon(spent), kappa=1)
-        every = itertools.product(self.survey.epsilons, self._possible_kappas, (False, True))
-        for spent, kappa, counts_beyond in every:
+        outcomes = itertools.product(self.survey.epsilons, self._possible_kappas, (False, True))
+        for spent, kappa, counts_beyond in outcomes:
             try:
                 self._list_mechanism(spent, kappa, counts_beyond)
             except ValueError as error:
@@ -239,8 +246,9 @@ class AllRecordsSpec(ReleaseSpec):
 
     @property
     def most_partitions(self) -> int:
-        """Returns how many partitions of each user the survey and the list look at: more than each
-        kappa, so that users beyond it are seen to be."""
+        """Returns how many partitions of each user the survey and the list look at. Unless a
+        largest degree is declared, these are more than every kappa that may be chosen, so that it
+        is seen which users have more than kappa."""
         if self.largest_degree is not None:
             return self.largest_degree
         return max(self.survey.max_degree, max(self._possible_kappas) + 1)
@@ -264,7 +272,8 @@ class AllRecordsSpec(ReleaseSpec):
         return Survey(degrees, kappa, mechanism.release_under(users_by_degree, tape_of))
 
     def is_enough(self, degrees: ReleasedDegrees) -> bool:
-        """Says whether a round of the survey is enough: a function of its output alone."""
+        """Returns whether a round of the survey is enough: a function of the survey's output
+        alone."""
         kappa = self.max_partitions_per_user
         kappas = None if kappa is None else [kappa]
         survey, spent = self._decoded(degrees), self.spent_on(degrees)
@@ -289,7 +298,8 @@ class AllRecordsSpec(ReleaseSpec):
 
     def list_mechanism(self, survey: Survey) -> PartitionMechanism:
         """Returns the mechanism of the list after a survey."""
-        # What was released decides what is left, and not a second comparison of floats elsewhere.
+        # What was released decides what is left. The comparison of floats in ``_counts_beyond`` is
+        # not repeated here, where it might come out differently.
         counts_beyond = survey.users_beyond is not None
         return self._list_mechanism(self.spent_on(survey.degrees), survey.kappa, counts_beyond)
 
@@ -309,7 +319,7 @@ class AllRecordsSpec(ReleaseSpec):
         return (positive_rational("epsilon", self.epsilon) - spent) * BEYOND_SHARE
 
     def _counts_beyond(self, spent: Fraction, kappa: int) -> bool:
-        """Says whether the number of users beyond kappa is worth its cost: a function of public
+        """Returns whether the number of users beyond kappa is worth its cost: a function of public
         numbers."""
         if self.largest_degree is not None and self.largest_degree <= kappa:
             return False
@@ -373,10 +383,10 @@ class AllRecordsRelease(ListRelease):
     Attributes:
       released: the estimated list of all records, usable as a ``FrequencyList``.
       statement: the guarantee, as in privacy.json.
-      bounded: the list of the records that bounding kept, which answers about these.
+      bounded: the list of the records that bounding kept; its answers are about these records.
       degrees: the survey, see ``ReleasedDegrees``.
-      users_beyond: the noisy number of users with more than kappa partitions, where it was released
-        beside the survey.
+      users_beyond: the noisy number of users with more than kappa partitions, if it was released
+        besides the survey.
 
     Intervals are proved (``all_records_bounds``), over the noise of both releases. The values are
     those of a model, moved into the intervals.
@@ -399,8 +409,8 @@ class AllRecordsRelease(ListRelease):
         statement: Mapping[str, Any],
         estimate: FrequencyList | None = None,
     ) -> AllRecordsRelease:
-        """Makes a release from what an engine has made, and its whole statement. The estimated list
-        of all records follows from these, and takes a second unless it is given."""
+        """Returns the release, from what an engine has made and the whole statement. The estimated
+        list of all records follows from these; unless it is given, computing it takes a second."""
         if estimate is None:
             estimate = _estimate(surveyed, statement)
         of_all = ReleasedList(estimate.frequencies, estimate.multiplicities, None, None)
@@ -439,7 +449,7 @@ class AllRecordsRelease(ListRelease):
 
     @cached_property
     def model(self) -> Answers:
-        """Raises a ValueError: there are only proved intervals about all records."""
+        """Raises a ValueError: about all records, there are proved intervals only."""
         raise ValueError(
             "there are only proved intervals about all records; bounded.model is about those that "
             "bounding kept"

@@ -1,7 +1,7 @@
 """Defines what each kind of release has: a specification with its cost, statement and tables.
 
-Specifications are checked when they are made, without data, Beam or Arrow. Jobs, functions and
-transforms make a release from the same specification, on either engine.
+A specification is checked when it is made, and this needs no data, Beam or Arrow. Jobs, functions
+and transforms make their releases from the same specifications, on either engine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Statement = dict[str, Any]
 """The content of a privacy.json."""
 
 NEIGHBOURS = PrivacyUnit.USER.neighbours
-_MOST_DIGITS = 11  # of seconds up to the year 5000
+_MOST_DIGITS = 11  # of a time in seconds since 1970: enough for the year 5000
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
@@ -46,12 +46,12 @@ def _no_entries(_: Iterable[Any]) -> Statement:
 class ReleasedTables(NamedTuple):
     """The files of a kind of release.
 
-    Both functions stand at the top of a module, since a runner pickles them by their names.
+    Both functions are defined at the top of a module, since a runner pickles them by their names.
 
     Attributes:
-      file_name: of the main table; it matches ``filenames.RELEASED_FILES``.
-      make: makes all tables, the main one too, from the statement and the elements of the first
-        collection that the engine returns.
+      file_name: the name of the main table's file, which matches ``filenames.RELEASED_FILES``.
+      make: makes all tables, including the main one, from the statement and the elements of the
+        first collection that the engine returns.
       entries: returns the part of the statement that follows from these elements.
     """
 
@@ -61,10 +61,10 @@ class ReleasedTables(NamedTuple):
 
 
 class ReleaseSpec(abc.ABC):
-    """A specification is a frozen dataclass: it says what is released, and by which mechanism.
+    """A specification says what is released, and by which mechanism. It is a frozen dataclass.
 
-    A subclass checks its arguments in ``__post_init__``. It travels to workers, and so it can be
-    pickled. ``UserDegreesSpec`` is the smallest that is there.
+    A subclass checks its arguments in ``__post_init__``. Specifications are sent to workers, so
+    they can be pickled. ``UserDegreesSpec`` is the smallest subclass.
     """
 
     tables: ClassVar[ReleasedTables]
@@ -76,16 +76,16 @@ class ReleaseSpec(abc.ABC):
 
     @abc.abstractmethod
     def release(self, engine: Engine) -> Collections:
-        """Makes the release by the engine's method for this kind, and returns the collections that
-        this method returns: see ``Collections``."""
+        """Makes the release by the engine's method for this kind, and returns the method's
+        collections: see ``Collections``."""
 
     @abc.abstractmethod
     def guarantee(self, bounded_by_job: bool) -> Statement:
         """Returns the part of the statement about the mechanism and its guarantee.
 
-        Whatever shows a release reads the entries "mechanism", "epsilon", "delta" and "neighbours",
-        and, if users count in a bounded number of partitions, those of ``bound_entries``. See
-        ``statement`` for the argument.
+        It has the entries "mechanism", "epsilon", "delta" and "neighbours", since everything that
+        shows a release reads them. If users count in a bounded number of partitions, it has those
+        of ``bound_entries`` too. The argument is explained at ``statement``.
         """
 
     @property
@@ -95,14 +95,15 @@ class ReleaseSpec(abc.ABC):
 
     @property
     def integer_columns(self) -> int:
-        """Returns how many last columns of each table hold integers; the others hold text. It is 2
-        unless a subclass says otherwise."""
+        """Returns the number of columns that hold integers. They are the last columns of each
+        table; the columns before them hold text."""
         return 2
 
     @property
     def public_groups(self) -> Mapping[str, Sequence[str]]:
-        """Returns the public names of groups in each column of records that has some, which records
-        must be able to have: see ``RecordSource.check_groups``. Most kinds have none."""
+        """Returns the public names of groups, by the column of the records that has them. Most
+        kinds of release have none. ``RecordSource.check_groups`` refuses names that no record can
+        have."""
         return {}
 
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
@@ -112,13 +113,13 @@ class ReleaseSpec(abc.ABC):
     def statement(
         self, columns: Sequence[pa.Field] | None, bounded_by_job: bool = True
     ) -> Statement:
-        """Returns the statement of one release, without its budget. Of the data it depends on the
-        names and types of columns alone.
+        """Returns the statement of one release, without its budget. It depends on the names and
+        types of the data's columns, and on nothing else of the data.
 
         Args:
           columns: the columns of partitions; None for counts that were made elsewhere.
-          bounded_by_job: the job itself keeps users to max_partitions_per_user; otherwise the
-            caller declares that they are.
+          bounded_by_job: whether the job itself keeps each user to max_partitions_per_user
+            partitions. Otherwise the caller declares that no user has more.
         """
         statement = self.guarantee(bounded_by_job)
         statement["versions"] = library_versions()
@@ -128,7 +129,8 @@ class ReleaseSpec(abc.ABC):
 
 
 def arguments(spec: Any) -> dict[str, Any]:
-    """Returns the arguments of the transform that makes a specified release."""
+    """Returns the fields of a specification, by their names: they are the arguments of the
+    transform that makes its release."""
     return {field.name: getattr(spec, field.name) for field in fields(spec) if field.init}
 
 
@@ -144,9 +146,10 @@ def amount_entries(name: str, value: Fraction) -> Statement:
 
 
 def time_entry() -> Statement:
-    """Returns the time of a release in UTC, to the second, as its maker's clock has it before
-    records are read: it depends on none. As elsewhere, the environment variable SOURCE_DATE_EPOCH
-    (seconds since 1970) replaces it, for files that are to be equal byte by byte."""
+    """Returns the entry for the time of a release, in UTC and to the second. The clock is read
+    before any record is, so the time depends on no record. The environment variable
+    SOURCE_DATE_EPOCH (seconds since 1970) replaces it, so that files can be made equal byte by
+    byte."""
     seconds = os.environ.get("SOURCE_DATE_EPOCH", "")
     is_fixed = seconds.isascii() and seconds.isdigit() and len(seconds) <= _MOST_DIGITS
     if not is_fixed:
@@ -161,6 +164,6 @@ def library_versions() -> dict[str, str]:
     return versions | {name: _version(name) for name in _LIBRARIES}
 
 
-# A look into the metadata of an installed package takes a millisecond with four of them, and a
-# release by group or period states them for each of its lists.
+# The versions are cached: reading all four takes a millisecond, and a release by group or period
+# states them for each of its lists.
 _version = functools.cache(metadata.version)

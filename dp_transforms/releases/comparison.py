@@ -25,8 +25,8 @@ from dp_transforms.reports.phrases import NO_WORDS, Words
 
 @dataclass(frozen=True, repr=False)
 class Comparison(PicturedTable):
-    """A comparison shows numbers of two lists, and the second number minus the first. A
-    question, in words, gives the estimated difference: ``comparison["total"]``.
+    """A comparison has numbers of two lists, and for each the second number minus the first.
+    ``comparison["total"]`` is the estimated difference of the question in these words.
 
     Attributes:
       lists: the two lists.
@@ -89,10 +89,11 @@ def compare(
       numbers: what to compare, such as ["total", "at least 20"]: see ``Releases.series``. Choose it
         without looking at the releases. By default the usual numbers are compared.
 
-    Proof of the intervals. Let that of each list fail with probability at most a / 2. Where both
-    hold, the difference of the numbers before noise is at least the low end of the second less the
-    high end of the first, and at most the converse: so it is with probability 1 - a, however the
-    two noises depend on each other. QED.
+    Proof of the intervals. Let the interval of each list fail with probability at most a / 2. If
+    both hold, the difference of the numbers before noise is at least the low end of the second
+    less the high end of the first, and at most the high end of the second less the low end of the
+    first. By the union bound both hold with probability at least 1 - a, however the two noises
+    depend on each other. QED.
 
     Raises:
       ValueError: see ``ListRelease``.
@@ -112,7 +113,8 @@ def compare(
     if numbers is not None:
         several = [numbers] if isinstance(numbers, str) else numbers
         asked = [question_of(number, names) for number in several]
-    of_first, of_second = (answers_of(each, half(confidence), asked) for each in (first, second))
+    of_first = answers_of(first, half(confidence), asked)
+    of_second = answers_of(second, half(confidence), asked)
     questions = [question for question in asked if question in of_first and question in of_second]
     if numbers is None:
         to_show = {*questions_to_show(of_first), *questions_to_show(of_second)}

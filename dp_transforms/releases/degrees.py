@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _MOST_NODES = 2**40
-"""More than the nodes of any graph that one worker can project."""
+"""More nodes than any graph has that one worker can project."""
 
 
 def degree_entries(unit: PrivacyUnit, degree: str) -> Statement:
@@ -48,9 +48,8 @@ def degree_entries(unit: PrivacyUnit, degree: str) -> Statement:
 def projected_mechanism(
     epsilon: Number, degree_bound: int, degree: str, name: str
 ) -> PartitionMechanism:
-    """Returns the mechanism of a list of projected degrees, which are at most ``degree_bound``:
-    that
-    bound is public once the graph is projected to it."""
+    """Returns the mechanism of a list of projected degrees. Their bound, ``degree_bound``, is
+    public once the graph is projected to it, and so the mechanism may use it."""
     sensitivity = node_private_sensitivity(degree_bound, degree != UNDIRECTED)
     mechanism = partition_mechanism(epsilon, sensitivity, name)
     if not isinstance(mechanism, FrobeniusMechanism):
@@ -64,9 +63,16 @@ def projected_mechanism(
 class DegreesSpec(ReleaseSpec):
     """Specifies a list of degrees: see ``CountDegrees`` and ``CountProjectedDegrees``.
 
-    With a ``degree_bound`` nodes are protected, and otherwise edges. ``nodes`` is their number, if
-    it is public: no more come out, at no cost. See ``partition_mechanism`` for ``mechanism_name``.
-    A ValueError names a value that is out of range.
+    Attributes:
+      epsilon: the cost.
+      degree: "undirected", "in" or "out".
+      degree_bound: if it is given, nodes are protected, and degrees are projected to it. Otherwise
+        edges are protected.
+      nodes: the number of nodes, if it is public. The released list then has no more, at no cost.
+      mechanism_name: see ``partition_mechanism``.
+
+    Raises:
+      ValueError: an argument is out of range.
     """
 
     tables = ReleasedTables(FREQUENCIES_FILE, list_tables)
@@ -97,6 +103,7 @@ class DegreesSpec(ReleaseSpec):
 
     @property
     def unit(self) -> PrivacyUnit:
+        """Returns what is protected: nodes or edges."""
         return PrivacyUnit.EDGE if self.degree_bound is None else PrivacyUnit.NODE
 
     @property
@@ -116,5 +123,5 @@ class DegreesSpec(ReleaseSpec):
         return list_guarantee(self.mechanism, self.unit.neighbours, about)
 
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
-        """Returns nothing: the ends of edges are no partitions."""
+        """Returns no entries, since the ends of edges are not partitions."""
         return {}

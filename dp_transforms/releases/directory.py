@@ -39,13 +39,13 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     LISTS_FILE: ("released lists of groups", groups.read),
     ATTRIBUTES_FILE: ("released lists of attributes", attributes.read),
     HIERARCHY_FILE: ("released lists of a hierarchy", hierarchy.read),
-    # Before a list alone: its table has the same name.
+    # A release with a survey also has the file of a list alone, so it comes first.
     SURVEY_FILE: ("a released frequency list with its survey", all_records.read),
     DEGREES_FILE: ("released numbers of partitions of users", user_degrees.read),
     FREQUENCIES_FILE: ("a released frequency list", frequency_list.read),
 }
-"""By the file that shows the kind of a release: what it holds, and the function that reads it. Of
-several files that are there the first counts."""
+"""For each file that shows the kind of a release: what errors call this kind, and the function that
+reads it. If a directory has several of these files, the first in this order shows its kind."""
 
 
 def release_directories(directory: str) -> list[str]:
@@ -86,6 +86,7 @@ def load(directory: str | os.PathLike[str]) -> Any:
                 f"{path} cannot be read as a release: it has none of the files that a "
                 "job or save writes"
             )
+    # A privacy.json alone is read as that of a list: the error then says that the list is missing.
     content, read = _READERS[present[0] if present else FREQUENCIES_FILE]
     with as_malformed(path, f"{content} with its {PRIVACY_FILE}"):
         return _checked(read(path))

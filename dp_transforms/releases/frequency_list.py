@@ -1,7 +1,8 @@
 """Releases a frequency list: how many users partitions have, without their names.
 
 Functions return a ``ListRelease``, and ``load`` reads it from the directory of a job or of
-``save``. It holds nothing private. Intervals are for the noise alone, about the bounded records.
+``save``. It holds nothing private. Its intervals allow for the noise alone, and are about the
+records that bounding kept.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class ListSpec(ReleaseSpec):
 
 @dataclass(frozen=True, repr=False)
 class ListRelease(Release, Answers):
-    """A released frequency list tells how many users partitions have, without naming partitions.
+    """A released frequency list says how many users partitions have, without naming partitions.
 
     Intervals are proved, and each holds by itself unless a method says otherwise. Choose questions
     without looking at the release.
@@ -103,8 +104,8 @@ class ListRelease(Release, Answers):
     Attributes:
       released: the list itself, usable as a ``FrequencyList``.
       statement: the guarantee, as in privacy.json.
-      named: the estimated users of names that were released beside it, as a list: numbers here are
-        never below theirs.
+      named: the list of the estimated users of names that were released too, if there are any. No
+        upper end of an interval is below the number of this list.
 
     Raises:
       ValueError: a confidence is not between 0 and 1, a rank or number is below 1, or public bounds
@@ -128,7 +129,8 @@ class ListRelease(Release, Answers):
 
     @cached_property
     def intervals(self) -> ReleaseIntervals:
-        """Returns the proved intervals from which answers come, within what was declared."""
+        """Returns the proved intervals from which answers come. They are cut to what was declared
+        about the data."""
         intervals: ReleaseIntervals
         if self.released.coordinates is not None:
             intervals = intervals_of(self.released)
@@ -142,8 +144,9 @@ class ListRelease(Release, Answers):
 
     @property
     def contradiction(self) -> str:
-        """Says whether the release shows that a declared number of nodes, or a largest total, is
-        false: then answers are cut to it, and are not those of the data. Empty if it does not."""
+        """Returns a warning if the release shows that a declared number of nodes, or a declared
+        largest total, is false; otherwise an empty text. Answers are then cut to the declared
+        number, and are not those of the data."""
         intervals = self._known()
         if not isinstance(intervals, DeclaredIntervals) or not intervals.contradicts:
             return ""
@@ -198,7 +201,7 @@ class ListRelease(Release, Answers):
         }
 
     def identifiability(self, confidence: float = CONFIDENCE) -> dict[str, Estimate]:
-        """Estimates how identifying partitions are that are values of an attribute of users.
+        """Estimates how identifying an attribute of users is. Its values are the partitions.
 
         Keys are "users", "values", "Shannon entropy (bits)", "normalized entropy" (by the logarithm
         of the number of users), "min-entropy (bits)", "Tsallis entropy" (of order 2); and the
@@ -211,15 +214,15 @@ class ListRelease(Release, Answers):
 
     @cached_property
     def model(self) -> Answers:
-        """Answers with shorter intervals, which are not proved: they are as good as the decoder's
-        model of lists. Raises a ValueError if the list has no noisy coordinates."""
+        """Returns answers with shorter intervals. These are not proved: they are only as good as
+        the decoder's model of lists. Raises a ValueError if the list has no noisy coordinates."""
         return model_intervals_of(self.released)
 
     def plot(
         self, path: str | os.PathLike[str] | None = None, confidence: float = CONFIDENCE
     ) -> Any:
-        """Draws frequencies by rank, with error bars that all hold together, and writes the image
-        to ``path``, if it is given; returns the ``matplotlib`` figure.
+        """Draws frequencies by rank, with error bars that all hold together. Writes the image to
+        ``path``, if it is given, and returns the ``matplotlib`` figure.
 
         Raises:
           ImportError: matplotlib is not installed; it is in the extra ``report``.
@@ -249,28 +252,29 @@ class ListRelease(Release, Answers):
         return list_tables([self.released], self.statement)
 
     def _known(self) -> ReleaseIntervals | None:
-        with contextlib.suppress(ValueError):  # if public bounds have narrowed the list
+        """Returns the proved intervals. None if there are none, because public bounds have narrowed
+        the list."""
+        with contextlib.suppress(ValueError):
             return self.intervals
         return None
 
     def _columns(self) -> Statement:
-        """Returns a row for each run of ranks with equal numbers; the bounds hold together. Where
-        all that is known of a list rules out a released number, the bounds reach as far as that: a
-        wider interval holds more often."""
-        facts = self._known()
-        lists = [self.released, *(facts.bands(CONFIDENCE) if facts else ())]
-        ends = np.concatenate([each.multiplicities.cumsum() for each in lists])
-        ends = np.unique(np.minimum(ends, self.released.distinct))
-        ends = ends[ends > 0]
-        partitions = np.diff(ends, prepend=0)
-        columns = {
-            name: each.at_ranks(ends)
-            for name, each in zip(("frequency", "low", "high"), lists, strict=False)
-        }
-        if facts:
+        """Returns a row for each run of ranks with equal numbers and equal intervals. The intervals
+        hold together. If everything that is known about the list rules out a released number, its
+        interval is widened to contain it: a wider interval holds more often."""
+        intervals = self._known()
+        lists: dict[str, FrequencyList] = {"frequency": self.released}
+        if intervals:
+            lists["low"], lists["high"] = intervals.bands(CONFIDENCE)
+        last_ranks = np.concatenate([each.multiplicities.cumsum() for each in lists.values()])
+        last_ranks = np.unique(np.minimum(last_ranks, self.released.distinct))
+        last_ranks = last_ranks[last_ranks > 0]
+        partitions = np.diff(last_ranks, prepend=0)
+        columns = {name: each.at_ranks(last_ranks) for name, each in lists.items()}
+        if intervals:
             columns["low"] = np.minimum(columns["low"], columns["frequency"])
             columns["high"] = np.maximum(columns["high"], columns["frequency"])
-        return {"rank": ends - partitions + 1, **columns, "partitions": partitions}
+        return {"rank": last_ranks - partitions + 1, **columns, "partitions": partitions}
 
     def _summary(self) -> list[str]:
         things = names_of(self.statement)["things"]
@@ -284,12 +288,14 @@ class ListRelease(Release, Answers):
                 f"{self.partitions_with_at_least(degree_bound)}; further edges of theirs were "
                 f"dropped, so the whole graph has at least what this list says"
             )
-        return [*lines, *filter(None, [self.contradiction])]
+        if self.contradiction:
+            lines.append(self.contradiction)
+        return lines
 
 
 def statement_words(statement: Mapping[str, Any]) -> list[str]:
-    """Puts the privacy.json of a list, or of lists of periods, into paragraphs that a publisher can
-    paste.
+    """Returns the privacy.json of a list, or of lists of periods, in words: paragraphs that a
+    publisher can paste.
 
     >>> statement_words({"epsilon": 1.0, "neighbours": "add or remove one user",
     ...     "mechanism": "noise", "max_partitions_per_user": 1,
@@ -299,7 +305,7 @@ def statement_words(statement: Mapping[str, Any]) -> list[str]:
     epsilon, unit = amount(statement["epsilon"]), statement.get("privacy_unit", "user")
     whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
     what = f"This {'degree' if 'degree' in statement else 'frequency'} list was"
-    if "periods" in statement and "period" not in statement:  # all of them
+    if "periods" in statement and "period" not in statement:  # the statement is of all periods
         epsilon = amount(statement["periods"]["epsilon_of_all"])
         what = "These frequency lists were"
     return [

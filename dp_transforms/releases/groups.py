@@ -49,15 +49,17 @@ SELECTION = "names of groups"
 def grouped_tables(
     lists: Iterable[tuple[str, str, ReleasedList]], statement: Mapping[str, Any]
 ) -> Tables:
-    """Returns the tables of lists with their attributes and groups, by which they are sorted. A
-    list without partitions has the row 0,0, so that every group is named."""
-    lists = sorted(lists, key=lambda labelled: labelled[:2])
-    rows = [(*label, *row) for *label, released in lists for row in list(released) or [(0, 0)]]
+    """Returns the tables of lists, which come with their attribute and group and are sorted by
+    them. A list without partitions has the row 0,0, so that every group is named."""
+    rows: list[tuple[Any, ...]] = []
+    coordinates: list[tuple[Any, ...]] = []
+    for attribute, group, released in sorted(lists, key=lambda labelled: labelled[:2]):
+        rows_of_list = list(released) or [(0, 0)]
+        rows += [(attribute, group, *row) for row in rows_of_list]
+        if released.coordinates is not None:
+            coordinates += [(attribute, group, *row) for row in released.coordinates]
     tables = {LISTS_FILE: CsvTable(LISTS_HEADER, rows)}
     if is_decoded(statement):
-        coordinates = [
-            (*label, *row) for *label, released in lists for row in released.coordinates or ()
-        ]
         tables[COORDINATES_FILE] = CsvTable(GROUPED_COORDINATES_HEADER, coordinates)
     return tables
 
@@ -66,17 +68,17 @@ def grouped_tables(
 class Attribute:
     """An attribute groups users by its values.
 
-    A record without a value (a null, or an empty text) tells nothing about the attribute, and a
-    user without any value is in none of its groups.
+    A record without a value (a null, or an empty text) says nothing about the attribute, and a user
+    without any value is in none of its groups.
 
     Attributes:
       name: the column or field of its values, which are text, integers, booleans or dates.
-      groups: the public values, as text; each gets a list, with or without users, and users with
+      groups: the public values, as text. Each gets a list, even if it has no users, and users with
         other values are in no group. None if groups are to be selected.
 
     Raises:
-      ValueError: the name is taken, or a group is given twice, is empty or is no text, or groups
-        are one text.
+      ValueError: the name is taken; a group is given twice, is empty or is no text; or groups are a
+        single text.
     """
 
     name: str
@@ -87,7 +89,7 @@ class Attribute:
             raise ValueError(f"an attribute cannot be called {shown(self.name)}: rename the column")
         if self.groups is None:
             return
-        # The letters of a text are not groups.
+        # A single text would be taken for a sequence of letters.
         if isinstance(self.groups, str) or not isinstance(self.groups, Iterable):
             raise ValueError(
                 f"groups of {self.name!r} must be several names, got {shown(self.groups)}"
@@ -102,8 +104,8 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsSpec(ReleaseSpec):
-    """Specifies the list of all users and those of groups: see ``ReleaseGroupedLists`` for
-    arguments and errors, and ``beam.grouped`` for the guarantee and its proof."""
+    """Specifies the list of all users and the lists of groups. Arguments and errors are those of
+    ``ReleaseGroupedLists``; ``beam.grouped`` has the guarantee and its proof."""
 
     tables = ReleasedTables(LISTS_FILE, grouped_tables)
 
@@ -135,10 +137,12 @@ class GroupsSpec(ReleaseSpec):
 
     @functools.cached_property
     def for_all(self) -> PartitionMechanism:
+        """Returns the mechanism of the list of all users."""
         return self._mechanism(PrivacyBudget(self.epsilon_all))
 
     @functools.cached_property
     def for_group(self) -> PartitionMechanism:
+        """Returns the mechanism of each group's list."""
         return self._mechanism(self._of_attribute)
 
     @property
@@ -151,9 +155,14 @@ class GroupsSpec(ReleaseSpec):
         """Returns the selection of groups; None if all are public."""
         if self.selection is None:
             return None
-        budget, each = self.selection, len(self.to_select)
+        groups_per_user = len(self.to_select)  # one of each attribute
         return NamesSpec.of(
-            AUTO, budget.epsilon, budget.delta, each, already_bounded=True, context=SELECTION
+            AUTO,
+            self.selection.epsilon,
+            self.selection.delta,
+            groups_per_user,
+            already_bounded=True,
+            context=SELECTION,
         )
 
     @property
@@ -162,7 +171,8 @@ class GroupsSpec(ReleaseSpec):
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        # Only one of an attribute's lists moves, so all have the range of one.
+        # A user is in one group of an attribute, so only one of its lists changes: all of them
+        # together have the loss range of one.
         of_all = Cost(PrivacyBudget(self.epsilon_all), self.for_all.loss_range)
         of_attribute = Cost(self._of_attribute, self.for_group.loss_range)
         return (
@@ -176,6 +186,7 @@ class GroupsSpec(ReleaseSpec):
 
     @property
     def _of_attribute(self) -> PrivacyBudget:
+        """Returns the budget of all groups of one attribute, which is also that of each group."""
         return PrivacyBudget(self.epsilon_groups).split(len(self.attributes))
 
     def _mechanism(self, budget: PrivacyBudget) -> PartitionMechanism:
@@ -257,24 +268,23 @@ _OF_ALL = (
     "composition",
     "groups_per_user_and_attribute",
 )
-"""These fields of a statement concern several groups together."""
+"""The fields of a statement about all lists together: the statement of one list has none of
+them."""
 
 
 def statement_words(statement: Mapping[str, Any]) -> list[str]:
-    """Puts the privacy.json of lists of groups into paragraphs that a publisher can paste."""
+    """Returns the privacy.json of lists of groups in words: paragraphs that a publisher can
+    paste."""
     epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
     kind = f"({epsilon}, {delta})-differential privacy"
     if not statement["delta"]:
         kind = f"pure epsilon-differential privacy with epsilon = {epsilon}"
-    parts = [
-        f"{amount(entry['epsilon'])} for "
-        + (
-            f"the groups by {entry['attribute']}"
-            if "attribute" in entry
-            else "the list of all users"
-        )
-        for entry in statement["lists"]
-    ]
+    parts = []
+    for entry in statement["lists"]:
+        lists = "the list of all users"
+        if "attribute" in entry:
+            lists = f"the groups by {entry['attribute']}"
+        parts.append(f"{amount(entry['epsilon'])} for {lists}")
     selection = statement.get("selection_of_groups")
     if selection:
         parts.append(f"{amount(selection['epsilon'])} for the names of groups that were not public")

@@ -43,10 +43,10 @@ class ListAndNamesSpec:
       names: from the records that the list is of; beside a survey, from all records.
 
     Raises:
-      ValueError: the names come with a number of other users. That is of all users, and the list
-        may be of bounded records, in which some have no other partition left. Or the names are
-        from bounded records and the list comes with a survey, or the other way round; or the
-        survey has a ``largest_degree``, which bounds the records of the list alone.
+      ValueError: the names come with the number of users of other partitions. That number is about
+        all records, but the list may be about bounded records, in which some of these users have no
+        other partition left. Or the list comes with a survey, and the names are ``already_bounded``
+        or the survey has a ``largest_degree``: both would bound the records of one release alone.
     """
 
     frequency_list: ListSpec | AllRecordsSpec
@@ -70,7 +70,7 @@ class ListAndNamesSpec:
 
     @property
     def public_groups(self) -> dict[str, Sequence[str]]:
-        """Returns the public names of groups, of which there are none."""
+        """Returns no names, since these releases have no groups."""
         return {}
 
     def release(self, engine: Engine) -> Collections:
@@ -84,7 +84,7 @@ class ListAndNames(NamedTuple):
     Attributes:
       frequency_list: how many users partitions have; an ``AllRecordsRelease`` if kappa was not
         declared. Where names prove that the released list is too low, it is raised;
-        ``names.frequency_list`` is as it was released.
+        ``names.frequency_list`` is the list as it was released.
       names: the partitions that enough users have, with estimates of their users by the list.
     """
 
@@ -93,7 +93,8 @@ class ListAndNames(NamedTuple):
 
     @classmethod
     def of(cls, frequency_list: ListRelease, names: NamesRelease) -> ListAndNames:
-        """Makes them agree; a ValueError if they are not of the same records."""
+        """Returns the list and the names, with the list raised where the names prove it too low.
+        Raises a ValueError if they are not of the same records."""
         names = names.beside(frequency_list)
         agreeing = names.list_that_agrees
         assert agreeing is not None
@@ -121,8 +122,10 @@ def list_release(element: ReleasedList | SurveyedList, statement: Statement) -> 
 def name_tables_beside(
     frequency_list: ListRelease, selected: Iterable[pa.Table], statement: Statement
 ) -> Tables:
-    """Returns ``name_tables`` and the file of estimated users, which follow from the list."""
+    """Returns the file of selected names, and that of their estimated users, which follow from the
+    list."""
     tables = list(selected)
     names = NamesRelease(names_table(tables, statement), statement, frequency_list)
-    # The job's own file comes last: its bytes hold for all ways to make the release.
+    # Both sides have the file of names. The right one stays: its bytes are the same for all ways to
+    # make the release.
     return names._tables() | name_tables(tables, statement)

@@ -35,9 +35,10 @@ from dp_transforms.mechanisms.partition.registry import REGISTRY
 from dp_transforms.releases.base import Statement, Tables, amount_entries
 
 ALL_USERS = ""
-"""The list of all users has this attribute and group."""
+"""The attribute and the group of the list of all users."""
 COORDINATES_KEY = "noisy_coordinates"
 Arms = tuple[IntArray, IntArray]
+"""The noisy coordinates of rows and of columns."""
 _DECODED_TITLES = {mechanism.title for mechanism in REGISTRY.values() if mechanism.decodes}
 _DISTRIBUTIONS = {
     mechanism.title: mechanism.distribution_type
@@ -47,15 +48,16 @@ _DISTRIBUTIONS = {
 
 
 def price_of(mechanism: PartitionMechanism) -> PrivacyBudget:
-    """Returns the cost of a release, with the exact epsilon that the mechanism was given."""
-    given = mechanism.epsilon
-    return PrivacyBudget(
-        mechanism.epsilon_cost if given is None else given, mechanism.failure_probability
-    )
+    """Returns the cost of a release. Its epsilon is exactly the one that the mechanism was given; a
+    mechanism that was given base-2 parameters states its epsilon as a float."""
+    if mechanism.epsilon is None:
+        return PrivacyBudget(mechanism.epsilon_cost, mechanism.failure_probability)
+    return PrivacyBudget(mechanism.epsilon, mechanism.failure_probability)
 
 
 def list_guarantee(mechanism: PartitionMechanism, neighbours: str, about: Statement) -> Statement:
-    """Returns the guarantee of a list, with entries ``about`` its records."""
+    """Returns the entries of a statement about the guarantee of a list. They include ``about``: the
+    entries about its records."""
     statement: Statement = {
         "mechanism": mechanism.title,
         **amount_entries("epsilon", price_of(mechanism).epsilon),
@@ -87,6 +89,8 @@ def price_entries(mechanism: PartitionMechanism) -> Statement:
 
 
 def _rate_entries(mechanism: PartitionMechanism) -> Statement:
+    """Returns the rate of a mechanism's weights. An exact decimal text exists only for a mechanism
+    without base-2 parameters."""
     rate = {"rate": mechanism.rate}
     if mechanism.decay.base is None:
         return rate | {"rate_exact": decimal_text(mechanism.decay.rate)}
@@ -95,8 +99,12 @@ def _rate_entries(mechanism: PartitionMechanism) -> Statement:
 
 def distribution_of_statement(statement: Statement) -> ReleaseDistribution:
     """Returns the distribution of the release that a privacy.json, or an entry of its lists,
-    describes. A KeyError says that the statement lacks an entry; a ValueError, that no formula is
-    known for its mechanism or under its public bounds."""
+    describes.
+
+    Raises:
+      KeyError: the statement lacks an entry.
+      ValueError: there is no formula for the mechanism, or none under its public bounds.
+    """
     kind = _DISTRIBUTIONS.get(statement["mechanism"])
     if kind is None:
         raise ValueError("error bars need noisy coordinates, or a mechanism with a distribution")
@@ -109,7 +117,8 @@ def distribution_of_statement(statement: Statement) -> ReleaseDistribution:
 
 
 def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside a list of a privacy.json, or of an entry in it."""
+    """Returns whether any list of a statement was released with noisy coordinates. The statement is
+    a privacy.json, or the entry in it about one list."""
     lists = statement.get("lists", [statement])
     return any(entry.get("mechanism") in _DECODED_TITLES for entry in lists)
 
@@ -125,36 +134,38 @@ def list_tables(lists: Iterable[ReleasedList], statement: Mapping[str, Any]) -> 
 
 
 def parse_lists(content: bytes, header: Sequence[str]) -> dict[tuple[str, ...], FrequencyList]:
-    """Parses lists by (attribute, group), or one list by () if the file has no such columns. Errors
-    are those of ``parse_rows``."""
-    pairs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    """Returns the lists of a file, by (attribute, group). A file without these columns has one
+    list, and its key is (). The row 0,0 stands for a list without partitions. Errors are those of
+    ``parse_rows``."""
+    lists: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     if tuple(header) == FREQUENCIES_HEADER:
-        pairs[()] = []
+        lists[()] = []
     for *label, frequency, multiplicity in parse_rows(content, header):
-        here = pairs.setdefault(tuple(label), [])
+        rows = lists.setdefault(tuple(label), [])
         if (frequency, multiplicity) != ("0", "0"):
-            here.append((int(frequency), int(multiplicity)))
-    return {name: FrequencyList(*zip(*rows, strict=True)) for name, rows in pairs.items()}
+            rows.append((int(frequency), int(multiplicity)))
+    return {label: FrequencyList(*zip(*rows, strict=True)) for label, rows in lists.items()}
 
 
 def parse_coordinates(content: bytes, header: Sequence[str]) -> dict[tuple[str, ...], Arms]:
-    """Parses noisy rows and columns; keys are those of ``parse_lists``."""
-    values: dict[tuple[str, ...], dict[str, list[int]]] = {}
+    """Returns the noisy coordinates of each list of a file, with the keys of ``parse_lists``."""
+    arms_of: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for *label, arm, index, value in parse_rows(content, header):
-        here = values.setdefault(tuple(label), {ROWS: [], COLUMNS: []})[arm]
-        here.append(int(value))
-        if int(index) != len(here):
+        values = arms_of.setdefault(tuple(label), {ROWS: [], COLUMNS: []})[arm]
+        values.append(int(value))
+        if int(index) != len(values):
             raise ValueError("the indices of an arm must be 1, 2, ...")
     return {
         label: (np.array(arms[ROWS], np.int64), np.array(arms[COLUMNS], np.int64))
-        for label, arms in values.items()
+        for label, arms in arms_of.items()
     }
 
 
 def read_lists(
     directory: str, file_name: str, header: Sequence[str], coordinates_header: Sequence[str]
 ) -> tuple[dict[tuple[str, ...], ReleasedList], Statement]:
-    """Returns the lists of a file, sorted, with their noisy coordinates if they have any."""
+    """Reads the lists of a file, with their noisy coordinates if they have any. Returns them sorted
+    by attribute and group, and the statement."""
     lists = parse_lists(read_file(directory, file_name), header)
     statement = read_statement(directory)
     arms: dict[tuple[str, ...], Arms] = {}
@@ -165,10 +176,11 @@ def read_lists(
     }
     released = {}
     for label, frequency_list in sorted(lists.items()):
-        price = prices["".join(label[:1])]
+        attribute = label[0] if label else ALL_USERS
+        price = prices[attribute]
         coordinates = None
         if is_decoded(price):
-            # They must lie beside a decoded list.
+            # A decoded list without coordinates is a malformed file: a KeyError.
             coordinates = checked_coordinates(
                 directory, arms[label], price, statement["sensitivity"]
             )
@@ -181,8 +193,9 @@ def read_lists(
 def checked_coordinates(
     directory: str, arms: Arms, price: Mapping[str, Any], sensitivity: int
 ) -> NoisyCoordinates:
-    """Returns the noisy coordinates of a list at the rate of an entry of a statement; an InputError
-    if they do not end as they were drawn."""
+    """Returns the noisy coordinates of a list, with the rate that its entry in a statement states.
+    Raises an InputError if the rule by which drawing ends would have ended an arm elsewhere: then
+    the file is not as it was released."""
     coordinates = NoisyCoordinates(*arms, _decay(price), sensitivity)
     ends = EndingRule(coordinates.decay).end
     if any(ends(arm, 0) != len(arm) for arm in arms):

@@ -1,8 +1,8 @@
 """Answers about names: the users of each, what is not named, and how much is missing.
 
-All is computed from releases alone: the names, perhaps a list and a survey of degrees of the same
-records. ``name_estimates`` has the users of named partitions, ``postprocessing.unnamed`` those of
-others.
+All answers are computed from releases alone: from the names, and perhaps from a list and a survey
+of degrees of the same records. ``name_estimates`` estimates the users of named partitions, and
+``postprocessing.unnamed`` bounds the users of others.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NameCount:
-    """What a release tells of the users of one partition.
+    """What a release says about the users of one partition.
 
     Attributes:
       is_named: whether the partition was named.
-      users: an estimate; None where there is none.
-      low, high: the ends of an interval, which belong to it; ``high`` is infinite if nothing is
+      users: an estimate; None if there is none.
+      low, high: the ends of an interval, which contains both; ``high`` is infinite if nothing is
         known.
-      of: which users these are: "all" who have the partition, those whose records "count" after
-        bounding, or, if it is a number, those who have at most so many partitions.
+      of: which users are meant: "all" users who have the partition; "count" for the users whose
+        records count after bounding; or a number, for the users with at most this many partitions.
       confidence: of the interval by itself, for a partition that was chosen before the release was
-        seen; for a named one also given that it is named.
+        seen. For a named partition, it holds also given that the partition is named.
 
     >>> print(NameCount(True, 169, 160, 177))
     169 users (160 to 177, 95% confidence)
@@ -82,13 +82,13 @@ class NameCount:
 
 
 class Missing(NamedTuple):
-    """How much the partitions hold that are not named: of all records if there is a survey beside
-    the list, otherwise of the records that count.
+    """How many partitions are not named, and how much they hold. This is about all records if the
+    list has a survey, and otherwise about the records that count.
 
     Attributes:
-      partitions: how many they are.
-      contributions: their users, added up over partitions.
-      share: the part of all contributions (0 to 1) that is theirs.
+      partitions: the number of partitions that are not named.
+      contributions: the sum of their numbers of users.
+      share: their part of all contributions (0 to 1).
     """
 
     partitions: Estimate
@@ -102,8 +102,8 @@ class NameAnswers(NameEstimates):
     def beside(
         self, frequency_list: ListRelease, degrees: ReleasedDegrees | None = None
     ) -> NamesRelease:
-        """Returns the names with what a list, and a survey of degrees, of the same records tell of
-        them. It costs nothing.
+        """Returns these names with estimates from a list of the same records, and perhaps from a
+        survey of degrees. This costs nothing.
 
         Args:
           frequency_list: a list of the same records.
@@ -111,8 +111,8 @@ class NameAnswers(NameEstimates):
             survey.
 
         Raises:
-          ValueError: the list is of other columns, or it keeps other records, and no degrees say
-            which.
+          ValueError: the list is of other columns; or it keeps other records than the names do, and
+            there is no survey to relate them.
         """
         mine, others = self.statement, frequency_list.statement
         if mine.get("partition_columns") != others.get("partition_columns"):
@@ -120,20 +120,20 @@ class NameAnswers(NameEstimates):
         made = dataclasses.replace(
             cast("NamesRelease", self), frequency_list=frequency_list, degrees=degrees
         )
-        kappas = [statement["max_partitions_per_user"] for statement in (mine, others)]
-        if (self._drops or drops_records(others)) and made._survey is None:
-            if kappas[0] != kappas[1]:
-                raise ValueError(
-                    f"frequency_list keeps at most {kappas[1]} partitions of each user, and the "
-                    f"names {kappas[0]}: release both at one kappa, or the list with a survey"
-                )
+        kappa, list_kappa = mine["max_partitions_per_user"], others["max_partitions_per_user"]
+        may_differ = (self._drops or drops_records(others)) and kappa != list_kappa
+        if may_differ and made._survey is None:
+            raise ValueError(
+                f"frequency_list keeps at most {list_kappa} partitions of each user, and the "
+                f"names {kappa}: release both at one kappa, or the list with a survey"
+            )
         return made
 
     @cached_property
     def list_that_agrees(self) -> ListRelease | None:
-        """Returns the list beside the names, raised where the names prove it too low: for every t
-        it has at least as many partitions of t users as there are names with so many, and its total
-        is at least the sum of theirs. None without a list."""
+        """Returns the list beside the names, raised where the names prove it too low. For every t,
+        it then has at least as many partitions with t or more users as there are such names, and
+        its total is at least the sum over the names. None without a list."""
         released = self.frequency_list
         if released is None or not len(self):
             return released
@@ -144,8 +144,8 @@ class NameAnswers(NameEstimates):
             return released
         estimates_are_about_all = self._drops and self._survey is not None
         if self._table is None or (estimates_are_about_all and not list_is_about_all):
-            # A name has at least one user. Estimates about more records than those of the list
-            # prove no more than that.
+            # A named partition has at least one user. Nothing more is proved here, since the
+            # estimates, if there are any, are about more records than the list.
             users = np.ones(len(self), np.int64)
         else:
             users = self._table[0]
@@ -211,32 +211,24 @@ class NameAnswers(NameEstimates):
     # What is not named.
 
     def at_most(self, name: Any, confidence: float = CONFIDENCE) -> NameCount:
-        """Tells how many users a partition has at most that is not in the table, whether it exists
-        or not. The confidence is over the randomness of the selection and, where numbers are about
-        all records, of the survey, for a partition that you chose before you saw the table.
+        """Returns the largest number of users that a partition outside the table may have. The
+        partition need not exist. The confidence is over the randomness of the selection and, if
+        numbers are about all records, of the survey. It holds for a partition that you chose before
+        you saw the table.
 
         Raises:
-          ValueError: the partition is named: ask for ``names[name]``; or the confidence is not
-            between 0 and 1.
+          ValueError: the partition is named, so that ``names[name]`` has its users; or the
+            confidence is not between 0 and 1.
         """
         if name in self:
             raise ValueError("this partition is named: names[name] tells its users")
         return self._unnamed(confidence)
 
     def _unnamed(self, confidence: float = CONFIDENCE) -> NameCount:
-        failure = failure_probability(confidence)
+        """Returns what is known of any partition that is not named."""
         survey = self._survey
         if self._drops and survey is not None:
-            bound = unnamed_bound(self.statement, 1 - failure / 2)
-            if bound.users is None:
-                return NameCount(False, None, 0, math.inf, "all", confidence)
-            kept = self.statement["max_partitions_per_user"]
-            dropped = DroppedUsers(survey, bound.of_at_most or kept, failure / 4)
-            if bound.of_at_most is not None:
-                # Users of more partitions come on top, all of them.
-                high = bound.users + dropped.most_dropping
-            else:
-                (high,) = dropped.most_users(np.array([bound.users]), failure / 4).tolist()
+            high = self._most_unnamed_of_all(survey, failure_probability(confidence))
             return NameCount(False, None, 0, high, "all", confidence)
         bound = unnamed_bound(self.statement, confidence)
         of: str | int = "count" if self._drops else "all"
@@ -245,10 +237,25 @@ class NameAnswers(NameEstimates):
         high = math.inf if bound.users is None else bound.users
         return NameCount(False, None, 0, high, of, confidence)
 
+    def _most_unnamed_of_all(self, survey: ReleasedDegrees, failure: float) -> float:
+        """Returns an upper bound on the users, in all records, of a partition that is not named."""
+        # Half of the failure probability is for the selection, a quarter for the noise of the
+        # survey, and a quarter for the random choice of records that count.
+        bound = unnamed_bound(self.statement, 1 - failure / 2)
+        if bound.users is None:
+            return math.inf
+        if bound.of_at_most is not None:
+            # The bound is about users with at most so many partitions. All others come on top.
+            dropped = DroppedUsers(survey, bound.of_at_most, failure / 4)
+            return bound.users + dropped.most_dropping
+        kappa = self.statement["max_partitions_per_user"]
+        dropped = DroppedUsers(survey, kappa, failure / 4)
+        return float(dropped.most_users(np.array([bound.users]), failure / 4)[0])
+
     def missing(self, confidence: float = CONFIDENCE) -> Missing | None:
-        """Tells how much the partitions hold that are not named, by the list beside the names; None
-        without a list. Intervals are proved: at most the largest frequencies of the list are named.
-        """
+        """Estimates, by the list beside the names, how much the partitions that are not named hold.
+        None without a list. Intervals are proved: n names have at most the sum of the n largest
+        frequencies."""
         released = self.frequency_list
         if released is None or not len(released.released):
             return None
@@ -262,11 +269,11 @@ class NameAnswers(NameEstimates):
         top = answers.sum_of_top(number, each).high if number else 0
         low, high = max(total.low - top, 0), max(total.high - named_low, 0)
         value = max(total.value - named, 0)
-        share = (value / total.value, low / total.high, 1.0)
-        if math.isinf(total.high):
-            share = (share[0], 0.0, 1.0)
-        elif total.high:
-            share = (*share[:2], min(high / max(high + named_low, 1), 1.0))
+        low_share = low / total.high
+        high_share = 1.0
+        if not math.isinf(total.high):
+            # Named partitions have named_low users at least, and the others at most ``high``.
+            high_share = min(high / max(high + named_low, 1), 1.0)
         return Missing(
             around(
                 max(partitions.value - number, 0),
@@ -275,16 +282,17 @@ class NameAnswers(NameEstimates):
                 confidence,
             ),
             around(value, low, high, confidence),
-            around(*share, confidence),
+            around(value / total.value, low_share, high_share, confidence),
         )
 
     def _sum_of_named(self, answers: ListRelease, failure: float) -> tuple[float, float]:
-        """Returns the estimated sum of the users of named partitions, and a lower bound."""
+        """Returns the estimated sum of the users of named partitions, and a lower bound that fails
+        with this probability at most."""
         if not len(self):
             return 0, 0
         of_all = isinstance(answers, AllRecordsRelease) or not self._drops
         if self._table is None or of_all != self.is_about_all_records:
-            # The named ones are about the largest.
+            # The named partitions are about the largest, and each has at least one user.
             return answers.sum_of_top(len(self)).value, len(self)
         low, _ = self._proved(1 - 2 * failure / len(self))
         return int(self._table[0].sum()), int(low.sum())

@@ -44,12 +44,12 @@ class NameEstimates:
 
     @property
     def _drops(self) -> bool:
-        """Tells whether bounding may have dropped records, as far as the statement says."""
+        """Returns whether bounding may have dropped records, by what the statement says."""
         return drops_records(self.statement)
 
     @property
     def _survey(self) -> ReleasedDegrees | None:
-        """Returns the degrees of users in all records, if they are known."""
+        """Returns the released degrees of users in all records, if there are any."""
         if self.degrees is not None:
             return self.degrees
         if isinstance(self.frequency_list, AllRecordsRelease):
@@ -58,13 +58,14 @@ class NameEstimates:
 
     @property
     def is_about_all_records(self) -> bool:
-        """Tells whether the estimated users are those in all records, rather than those whose
-        records count after bounding."""
+        """Returns whether estimates are about the users in all records, and not only about those
+        whose records count after bounding."""
         return not self._drops or self._survey is not None
 
     @cached_property
     def _counted(self) -> Mapping[str, Any] | None:
-        """Returns what the statement says of counts that were made after the selection."""
+        """Returns the statement's entry about counts that were made after the selection; None if
+        there are no such counts."""
         entry: Mapping[str, Any] | None = self.statement.get(COUNT_NOISE)
         return entry
 
@@ -75,7 +76,7 @@ class NameEstimates:
             return int(self._counted["max_partitions_per_user"])
         plan = self.statement.get("plan")
         if plan is not None:
-            # A look may have found that fewer partitions of a user name more.
+            # A look may have found that more is named if fewer partitions of a user count.
             return int(plan["partitions"])
         return int(self.statement["max_partitions_per_user"])
 
@@ -83,7 +84,7 @@ class NameEstimates:
 
     @cached_property
     def _noise(self) -> CountNoise | None:
-        """Returns how the noisy counts came about; None if it is not known."""
+        """Returns how the noisy counts were made; None if this is not known."""
         if not self.statement["noisy_counts"] or "public_partitions" in self.statement:
             return None
         from dp_transforms.postprocessing.name_counts import (
@@ -101,35 +102,37 @@ class NameEstimates:
 
     @cached_property
     def _model(self) -> CountModel | None:
-        """Returns the model of the true numbers of users; None if nothing is known beyond the noisy
-        counts."""
+        """Returns the model of the true numbers of users; None if nothing is known besides the
+        noisy counts."""
         from dp_transforms.postprocessing.name_counts import CountModel, Thinning
 
         released, survey = self.frequency_list, self._survey
         thins = self._drops and survey is not None
         if released is None:
-            # Which part of the records counts hangs on what else was named, which a list tells.
+            # Counts after the selection are of a part of the records that depends on what else was
+            # named, and this is known from a list alone.
             if not thins or self._counted is not None:
                 return None
             thinning = Thinning(decoded_survey(survey), self._bound_of_counts)
             return CountModel.without_list(float(self._noisy.max(initial=0)), thinning)
         bounded = released.bounded if isinstance(released, AllRecordsRelease) else released
         if not len(bounded.released):
-            # As noise may leave it. It tells nothing of the numbers of users.
+            # Noise may leave a list empty. Then it says nothing about the numbers of users.
             return None
-        of_list = int(released.statement["max_partitions_per_user"])
-        same = of_list == self._bound_of_counts and self._counted is None
+        list_kappa = int(released.statement["max_partitions_per_user"])
+        are_of_same_records = list_kappa == self._bound_of_counts and self._counted is None
         if not thins:
-            # Then both are about the same records.
-            return CountModel.of_list(bounded.released, of_list) if same else None
+            if not are_of_same_records:
+                return None
+            return CountModel.of_list(bounded.released, list_kappa)
         decoded, named = decoded_survey(survey), None
-        if same:
-            return CountModel.of_list(bounded.released, of_list, decoded)
+        if are_of_same_records:
+            return CountModel.of_list(bounded.released, list_kappa, decoded)
         if self._counted is not None:
             # The named partitions are about the largest.
             named = self._list_of_counts.at_ranks(np.arange(1, self.names.num_rows + 1))
         thinning = Thinning(decoded, self._bound_of_counts, named)
-        model = CountModel.of_list(bounded.released, of_list, decoded, thinning)
+        model = CountModel.of_list(bounded.released, list_kappa, decoded, thinning)
         if self._counted is None or self._noise is None:
             return model
         from dp_transforms.postprocessing.naming import of_named
@@ -143,7 +146,7 @@ class NameEstimates:
 
     @property
     def has_estimates(self) -> bool:
-        """Tells whether more than noisy counts is known of the users of each name."""
+        """Returns whether there are estimates of the users of each name, besides noisy counts."""
         return self._table is not None
 
     def _proved(self, confidence: float) -> tuple[IntArray, FloatArray]:
@@ -154,8 +157,9 @@ class NameEstimates:
         failure = failure_probability(confidence)
         low, high = noise.intervals(self._noisy, confidence)
         if self._drops and self._survey is not None:
-            # Half of what the upper end may fail is for the noise, a quarter for the degrees, and a
-            # quarter for the random choice of what counts.
+            # The upper end may fail with probability failure / 2. Half of this is for the noise of
+            # the counts, a quarter for the noise of the survey, and a quarter for the random choice
+            # of records that count.
             _, high = noise.intervals(self._noisy, 1 - failure / 2)
             dropped = DroppedUsers(self._survey, self._bound_of_counts, failure / 8)
             return np.maximum(low, 1), np.maximum(dropped.most_users(high, failure / 8), 1)
@@ -196,8 +200,8 @@ class NameEstimates:
         return estimate_all_records(released.released, kappa, decoded_survey(survey))
 
     def model_intervals(self, confidence: float = CONFIDENCE) -> tuple[FloatArray, FloatArray]:
-        """Returns ends of intervals of the model for the users of each name, in the order of the
-        table: shorter than the proved ones, and as good as the model.
+        """Returns the ends of the model's intervals for the users of each name, in the order of the
+        table. They are shorter than the proved intervals, and only as good as the model.
 
         Raises:
           ValueError: there are no estimates, see ``has_estimates``.

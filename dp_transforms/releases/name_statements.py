@@ -1,5 +1,5 @@
-"""Says in a statement of names how a look selected them, and reads from a statement how names were
-selected and what that proves of others."""
+"""Writes into a statement how a look selected names. Reads from a statement how names were
+selected, and what this proves about partitions that were not."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ NOT_NAMED = "not_named"
 KAPPA_IS_CHOSEN = "chosen by the look, and enforced in each round"
 """What a statement says of the kappa that a look chose."""
 ROUNDS = ("renyi_rounds", "measured")
-"""Strategies that take seconds to make anew: what is not named is said if the statement says it."""
+"""Strategies that take seconds to make from a statement. About partitions that they did not name,
+pages say only what the statement itself says."""
 
 
 def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
-    """Returns the entries of a statement that follow from a choice: public numbers."""
+    """Returns the entries of a statement that follow from the choice of a look. They are public
+    numbers."""
     plan, branch = choice.plan, strategy.branch(choice)
     entries: dict[str, Any] = {
         **strategy.choice_entries(choice),
@@ -54,8 +56,8 @@ def entries_of(choice: Choice, strategy: MeasuredSelection) -> dict[str, Any]:
 
 
 def strategy_of(statement: Mapping[str, Any]) -> SelectionStrategy | None:
-    """Returns the strategy of a privacy.json; None if this version of the library does not make
-    one with the same description, so that nothing can be said of its probabilities."""
+    """Returns the strategy that a privacy.json describes. None if this version of the library makes
+    no strategy with the same description: then its probabilities are not known."""
     replaces = statement.get("neighbours", "").startswith("replace")
     options: dict[str, Any] = {
         "max_partitions_per_user": statement["max_partitions_per_user"],
@@ -98,15 +100,16 @@ def unnamed_entries(strategy: SelectionStrategy, bounded_before: bool) -> Mappin
 
 
 def unnamed_bound(statement: Mapping[str, Any], confidence: float) -> UnnamedBound:
-    """Returns how many users a partition has at most that is not named, by a statement."""
+    """Returns a bound on the users of a partition that is not named, by what the statement says
+    about the selection."""
     entry = statement.get(NOT_NAMED)
     if entry is not None and entry["confidence"] == confidence:
         return UnnamedBound(entry["users_at_most"], entry.get("of_users_with_at_most"))
     strategy = strategy_of(statement)
     if strategy is None:
         return UnnamedBound(None)
-    # A plan may let fewer partitions count than users were bounded to.
-    before = "in each round" not in statement["max_partitions_per_user_is"] and (
-        strategy.max_partitions_per_user == statement["max_partitions_per_user"]
-    )
-    return most_unnamed_users(strategy, confidence, bounded_before=before)
+    bounded_in_rounds = "in each round" in statement["max_partitions_per_user_is"]
+    # The plan of a look may let fewer partitions count than users were bounded to.
+    same_bound = strategy.max_partitions_per_user == statement["max_partitions_per_user"]
+    bounded_before = same_bound and not bounded_in_rounds
+    return most_unnamed_users(strategy, confidence, bounded_before=bounded_before)

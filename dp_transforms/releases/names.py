@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NamesSpec(ReleaseSpec):
-    """Specifies names to select: see ``SelectPartitions`` for the arguments and errors."""
+    """Specifies a selection of names. Arguments and errors are those of ``SelectPartitions``."""
 
     tables = ReleasedTables(PARTITIONS_FILE, name_tables)
 
@@ -129,9 +129,9 @@ class NamesSpec(ReleaseSpec):
         neighbours: str | None = None,
         **options: Any,
     ) -> NamesSpec:
-        """Makes a specification from the arguments of ``make_strategy``, and fields as options;
-        "auto" takes the strategy for public partitions, if there are any. Without a kappa, which
-        only "measured" and "auto" allow, the look of ``MeasuredSelection`` chooses one."""
+        """Makes a specification from the arguments of ``make_strategy``, with further fields as
+        options. If there are public partitions, "auto" takes the strategy for them. Kappa may be
+        None for "measured" and "auto" alone: then the look of ``MeasuredSelection`` chooses it."""
         if strategy == AUTO and len(options.get("public_partitions", ())):
             strategy = TruncatedGeometricSelection.name
         given = {"pre_threshold": pre_threshold, "neighbours": neighbours}
@@ -165,9 +165,9 @@ class NamesSpec(ReleaseSpec):
         others_share: Number | None = None,
         **options: Any,
     ) -> NamesSpec:
-        """Makes a specification as ``of``. If there is an ``others_share``, the number of other
-        users costs this part of epsilon, and the names the rest; a ValueError unless it is between
-        0 and 1."""
+        """Makes a specification as ``of``. If ``others_share`` is given, the number of users of
+        other partitions costs this part of epsilon, and the names cost the rest. Raises a
+        ValueError unless it is between 0 and 1."""
         names = PrivacyBudget(epsilon, delta)
         if others_share is None:
             return cls.of(strategy, epsilon, delta, max_partitions_per_user, **options)
@@ -207,8 +207,8 @@ class NamesSpec(ReleaseSpec):
 
     @property
     def _least_public(self) -> int:
-        """Returns the threshold of public partitions. By default all are named if they have counts:
-        a count of 0 says more than a name that is missing."""
+        """Returns the threshold of public partitions. By default all of them are named if there are
+        counts: a count of 0 says more than a missing name."""
         if self.public_threshold is not None:
             return self.public_threshold
         if not self.noisy_counts:
@@ -218,21 +218,24 @@ class NamesSpec(ReleaseSpec):
 
     @functools.cached_property
     def noise_of_others(self) -> DiscreteLaplace | None:
-        """Returns the noise of the number of other users, if that is released."""
+        """Returns the noise of the number of users of other partitions, if that is released."""
         if self.others_epsilon is None:
             return None
         return DiscreteLaplace(1 / positive_rational("others_epsilon", self.others_epsilon))
 
     @property
     def has_entries(self) -> bool:
-        """Tells whether entries of the statement follow from what is released."""
+        """Returns whether the statement has entries that follow from what is released."""
         return self.others_epsilon is not None or isinstance(self.strategy, MeasuredSelection)
 
     @property
     def cap(self) -> int | None:
-        """Returns the count, if any, from which on partitions are certain to be selected."""
-        all_are_wanted = self.noisy_counts or self.public_distribution
-        if all_are_wanted or not isinstance(self.strategy, CountStrategy):
+        """Returns the number of users from which on a partition is certain to be selected, so that
+        counting may stop there. None if there is no such number, or if counts are needed in
+        full."""
+        if self.noisy_counts or self.public_distribution:
+            return None
+        if not isinstance(self.strategy, CountStrategy):
             return None
         return self.strategy.saturation_count
 
@@ -241,7 +244,8 @@ class NamesSpec(ReleaseSpec):
         return self.requests_for("names of partitions")
 
     def requests_for(self, purpose: str) -> tuple[Request, ...]:
-        """Returns the parts of the budget, of which that of names has this purpose."""
+        """Returns the parts of the budget that the release needs. The part for the names gets this
+        purpose."""
         strategy = self.strategy
         replaced = strategy.neighbours == REPLACE
         unit = PrivacyUnit.REPLACED_USER if replaced else PrivacyUnit.USER
@@ -259,9 +263,9 @@ class NamesSpec(ReleaseSpec):
         replaces = described.pop("neighbours") == REPLACE
         first = ("strategy", "epsilon", "epsilon_exact", "delta", "delta_exact")
         bound = bound_entries(described.pop("max_partitions_per_user"), bounded_by_job)
-        if isinstance(self.strategy, WeightedStrategy) and not (
-            self.already_bounded and bounded_by_job
-        ):
+        bounded_before = self.already_bounded and bounded_by_job
+        bounded_in_rounds = isinstance(self.strategy, WeightedStrategy) and not bounded_before
+        if bounded_in_rounds:
             bound["max_partitions_per_user_is"] = "enforced in each round"
         statement: Statement = {
             "mechanism": "partition selection",
@@ -281,8 +285,7 @@ class NamesSpec(ReleaseSpec):
                 "confidence": float(CONFIDENCE),
                 "of": "each count, given that its partition is named",
             }
-        before = "in each round" not in bound["max_partitions_per_user_is"]
-        statement |= unnamed_entries(self.strategy, before)
+        statement |= unnamed_entries(self.strategy, not bounded_in_rounds)
         if len(self.public_partitions):
             statement["public_partitions"] = len(self.public_partitions)
             statement["public_threshold"] = self._least_public
@@ -307,12 +310,13 @@ class NamesRelease(NameAnswers, Release):
     """A release of names holds partitions, perhaps with noisy counts of their users.
 
     As a collection it holds the names: values, or tuples of them if partitions have several
-    columns. ``names["/page"]`` is a ``NameCount``: the users of a named partition, or the most that
-    one has that is not named.
+    columns. ``names["/page"]`` is a ``NameCount``: the users of a named partition, or the largest
+    number of users that an unnamed one may have.
 
-    With a list or a survey of the same records, the table has the columns ``users``, ``low`` and
-    ``high`` instead of those of the noisy counts: estimates, about all records if there is a survey
-    of degrees, with proved intervals (``postprocessing.name_counts`` and ``dropped_users``).
+    With a list or a survey of the same records, the columns ``users``, ``low`` and ``high`` replace
+    those of the noisy counts in the table. They hold estimates and proved intervals
+    (``postprocessing.name_counts`` and ``dropped_users``), about all records if there is a survey
+    of degrees.
 
     Attributes:
       names: a ``pyarrow.Table`` of the partitions' columns and, with counts, ``noisy_count`` and

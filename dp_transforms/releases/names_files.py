@@ -1,6 +1,7 @@
 """Writes names to files and tables, and reads them back.
 
-Functions import Arrow themselves: a command's help needs only the names of files.
+Functions import Arrow when they are called: a command that prints its help needs the names of files
+alone, and starts faster without Arrow.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def check_column_names(
     beside_list: bool = False,
     period: str | None = None,
 ) -> None:
-    """Raises a ValueError if a column of partitions has the name of one that tables of names have
-    too: of noisy counts, of estimates beside a list, or of periods such as "day"."""
+    """Raises a ValueError if a column of partitions has the name of a column that the release adds:
+    noisy counts, estimates beside a list, or periods such as "day"."""
     added = set(COUNTS if noisy_counts else ())
     if beside_list:
         added.update(NAMED_USERS)
@@ -38,8 +39,8 @@ def check_column_names(
 
 
 def name_tables(selected: Iterable[pa.Table], statement: Mapping[str, Any]) -> Tables:
-    """Returns the file of selected names, sorted by noisy count or by text, since their order must
-    not tell how the data were laid out.
+    """Returns the file of selected names, sorted by noisy count, if there are any, and by text. It
+    is sorted since the order of rows must not tell how the data were laid out.
 
     >>> import pyarrow as pa
     >>> counts = {"noisy_count": [9, 12], "low": [4, 7], "high": [14, 17]}
@@ -53,7 +54,8 @@ def name_tables(selected: Iterable[pa.Table], statement: Mapping[str, Any]) -> T
 
 
 def names_table(tables: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.Table:
-    """Returns selected names as ``read_names`` gives them, in the order of the job's file."""
+    """Returns a table of selected names, with the columns of ``read_names`` and in the order of the
+    job's file."""
     import pyarrow as pa
 
     from dp_transforms.columnar.columns import concat
@@ -69,9 +71,10 @@ def names_table(tables: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.
 
 
 def statement_with_types(names: pa.Table, statement: Mapping[str, Any]) -> Statement:
-    """Returns a statement of ``names_table`` in which released integers and bytes are stated as
-    such, so that the names can be loaded as they are. This depends on the names alone: each was
-    selected as a value of its type, and without any the types are those of the statement."""
+    """Returns the statement with the types of the names in a table of ``names_table``. Where the
+    statement says "string" but the released names are integers or bytes, it now says so: then
+    loading gives the same values. The new types depend on the released names alone: each name was
+    selected as a value of its type, and without any name the types stay as they were."""
     import pyarrow as pa
 
     types = list(statement["partition_types"])
@@ -106,7 +109,8 @@ def _header(statement: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _order(statement: Mapping[str, Any]) -> Callable[[Sequence[Any]], tuple[int, bytes]]:
-    """Returns a key by which rows are sorted: by noisy count, if there are any, and by text."""
+    """Returns the key that sorts rows: the largest noisy count comes first, if there are any, and
+    rows are then sorted by their text."""
     if not statement["noisy_counts"]:
         return lambda row: (0, csv_lines([row]))
     place = len(statement["partition_columns"])
@@ -114,16 +118,18 @@ def _order(statement: Mapping[str, Any]) -> Callable[[Sequence[Any]], tuple[int,
 
 
 def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
-    """Parses a file of names into a table: columns with the names and types of its privacy.json, or
-    else those of the file, as text; then noisy counts with their intervals, if there are any. Bytes
-    that are no such file raise a ValueError, KeyError or csv.Error."""
+    """Parses a file of names into a table. Columns of partitions have the names and types that the
+    statement gives; if it gives none, they have the names in the file and hold text. Noisy counts
+    with their intervals follow, if there are any. Raises a ValueError, KeyError or csv.Error if
+    the bytes are no such file."""
     import pyarrow as pa
 
     header, *rows = csv_rows(content.decode(), strict=True)
     width = len(header) - len(_count_columns(statement))
     names = statement.get("partition_columns", header[:width])
     types = statement.get("partition_types", ["string"] * width)
-    if width < 1 or {len(names), len(types)} != {width} or any(len(r) != len(header) for r in rows):
+    rows_are_full = all(len(row) == len(header) for row in rows)
+    if width < 1 or len(names) != width or len(types) != width or not rows_are_full:
         raise ValueError("the columns must be those of the statement")
     table = {}
     kinds = [*types, *["integer"] * (len(header) - width)]
@@ -136,8 +142,9 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
 
 
 def _texts(values: Any) -> list[Any]:
-    """Returns values for a text file. Bytes that are not UTF-8 become ``\\xff``, and so a backslash
-    before an x in binary names becomes ``\\x5c``."""
+    """Returns values as they are written to a text file. In binary names, a byte that is not UTF-8
+    is escaped, as ``\\xff`` for example. A backslash before an x is escaped as ``\\x5c``, so that
+    it cannot be taken for such an escape."""
     import pyarrow as pa
 
     texts: list[Any] = values.to_pylist()
@@ -147,7 +154,7 @@ def _texts(values: Any) -> list[Any]:
 
 
 def _binary(texts: pa.Array) -> pa.Array:
-    """Inverts ``_texts``."""
+    """Returns the binary names from which ``_texts`` made these texts."""
     import pyarrow as pa
 
     escaped = re.compile(rb"\\x([0-9a-f]{2})")
@@ -159,5 +166,5 @@ def _binary(texts: pa.Array) -> pa.Array:
 
 
 def columns_table(columns: Mapping[str, Any]) -> CsvTable:
-    """Returns the content of a file with these columns, of one length each."""
+    """Returns the content of a file with these columns, which have equal lengths."""
     return CsvTable(tuple(columns), list(_rows([*columns.values()])))

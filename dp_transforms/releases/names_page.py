@@ -1,4 +1,4 @@
-"""Words and draws released names of partitions, for their page and their statement."""
+"""Makes the page of released names of partitions, and puts their statement into words."""
 
 from __future__ import annotations
 
@@ -36,28 +36,18 @@ def names_page(release: NamesRelease, words: Words) -> page.Page:
     """Makes the page of names, with their numbers of users if these were released."""
     statement = dict(release.statement)
     terms = wording(statement, words)
-    number, pictures = len(release), {}
-    shown, counted = min(number, _SHOWN), bool(statement["noisy_counts"])
-    which = f"The {shown:,} with the most {terms.users}" if counted else f"The first {shown:,}"
-    intro = f"{number:,} names of {terms.things} were released."
-    if number == 1:
+    pictures = {}
+    intro = f"{len(release):,} names of {terms.things} were released."
+    if len(release) == 1:
         intro = "1 name of a partition was released."
     content = f"<p>{escape(intro + _others(statement, terms))}</p>\n"
-    if number:
-        content += f"<h2>{'The names' if shown == number else escape(which)}</h2>\n"
-    if number and counted:
-        content += f"<p>{escape(_about_counts(release, terms))}</p>\n"
-        kind = "estimates" if release.has_estimates else "noisy counts"
-        drawn = kind.capitalize() if number <= _DRAWN else f"The {_DRAWN} largest {kind}"
-        caption = f"{drawn}, and their intervals."
-        pictures[NAMES_PICTURE] = page.png(_figure(release, terms))
-        content += page.figure(pictures[NAMES_PICTURE], caption)
-    if number:
-        heads, numbers = list(release.to_arrow().column_names), 0
-        if counted:
-            numbers = len(COUNTS)
-            heads[-numbers:] = [f"{terms.users}, about", "from", "to"]
-        content += page.table([heads, *_rows(release, shown)], numbers)
+    if len(release):
+        content += f"<h2>{escape(_heading(release, terms))}</h2>\n"
+        if statement["noisy_counts"]:
+            pictures[NAMES_PICTURE] = page.png(_figure(release, terms))
+            content += f"<p>{escape(_about_counts(release, terms))}</p>\n"
+            content += page.figure(pictures[NAMES_PICTURE], _caption(release))
+        content += _table(release, terms)
     unnamed = release.about_unnamed()
     if unnamed:
         lines = "".join(f"<p>{escape(line)}.</p>\n" for line in unnamed)
@@ -66,8 +56,34 @@ def names_page(release: NamesRelease, words: Words) -> page.Page:
     return page.document(title, words, content, {"": release}), pictures
 
 
+def _heading(release: NamesRelease, terms: Wording) -> str:
+    """Returns the heading above the table, which has at most ``_SHOWN`` names."""
+    if len(release) <= _SHOWN:
+        return "The names"
+    if release.statement["noisy_counts"]:
+        return f"The {_SHOWN:,} with the most {terms.users}"
+    return f"The first {_SHOWN:,}"
+
+
+def _caption(release: NamesRelease) -> str:
+    """Returns the caption of the picture, which has at most ``_DRAWN`` names."""
+    kind = "estimates" if release.has_estimates else "noisy counts"
+    if len(release) <= _DRAWN:
+        return f"{kind.capitalize()}, and their intervals."
+    return f"The {_DRAWN} largest {kind}, and their intervals."
+
+
+def _table(release: NamesRelease, terms: Wording) -> str:
+    """Returns the table of the first names."""
+    heads, numbers = list(release.to_arrow().column_names), 0
+    if release.statement["noisy_counts"]:
+        numbers = len(COUNTS)
+        heads[-numbers:] = [f"{terms.users}, about", "from", "to"]
+    return page.table([heads, *_rows(release, _SHOWN)], numbers)
+
+
 def _about_counts(release: NamesRelease, terms: Wording) -> str:
-    """Says what the numbers of users are, and how to read their intervals."""
+    """Returns sentences on what the numbers of users are, and how to read their intervals."""
     confidence = release.statement["count_intervals"]["confidence"]
     holds = (
         f"Each interval holds the number before noise with {confidence:.0%} confidence given that "
@@ -96,6 +112,8 @@ def _about_counts(release: NamesRelease, terms: Wording) -> str:
 
 
 def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
+    """Returns the first rows of the table of names, as texts."""
+
     def text(value: Any, place: int) -> str:
         if place >= release._words:
             return f"{value:,}"
@@ -106,13 +124,13 @@ def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
 
 
 def _others(statement: dict[str, Any], terms: Wording) -> str:
-    """Says about how many users have other partitions, if that was released."""
+    """Returns a sentence on how many users have other partitions, if that was released."""
     if "users_of_other_partitions" not in statement:
         return ""
     users = statement["users_of_other_partitions"]
     noise = DiscreteLaplace(1 / Fraction(str(statement["other_partitions"]["epsilon"])))
+    # Noise of ``beyond`` or more, on one side, has at most half of the failure probability.
     miss = _MISS / 2
-    # P[X >= c] = P[X <= -c] is at most half of the failure probability of both ends.
     beyond = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1)
     low, high = max(0, users - beyond + 1), users + beyond - 1
     return (
@@ -122,19 +140,18 @@ def _others(statement: dict[str, Any], terms: Wording) -> str:
 
 
 def _figure(release: NamesRelease, terms: Wording) -> Any:
-    rows = _rows(release, _DRAWN)
-    table = release.to_arrow()
-    counts = zip(*(table[name].to_pylist() for name in table.column_names[-3:]), strict=True)
-    bars = [
-        (", ".join(row[: -len(COUNTS)]), Estimate(*count))
-        for row, count in zip(rows, counts, strict=False)
-    ]
+    """Draws the numbers of users of the first names, with their intervals."""
+    table = release.to_arrow()[:_DRAWN]
+    names = [", ".join(row[: -len(COUNTS)]) for row in _rows(release, _DRAWN)]
+    users, low, high = (table[name].to_pylist() for name in table.column_names[-len(COUNTS) :])
+    estimates = map(Estimate, users, low, high)
+    bars = list(zip(names, estimates, strict=True))
     return page.interval_bars(f"{terms.users.capitalize()} of the first names", terms.users, bars)
 
 
 def names_words(statement: Mapping[str, Any]) -> list[str]:
-    """Puts the privacy.json of names, or of names of periods, into paragraphs that a publisher can
-    paste."""
+    """Returns the privacy.json of names, or of names of periods, in words: paragraphs that a
+    publisher can paste."""
     epsilon, delta = amount(statement["epsilon"]), amount(statement["delta"])
     paragraphs = [
         f"These names were released under ({epsilon}, {delta})-differential privacy. The "

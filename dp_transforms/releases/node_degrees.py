@@ -1,16 +1,17 @@
 """Releases how many nodes of a graph have each degree, with a bound on degrees that is chosen from
-it.
+the graph.
 
-Privacy. Neighbours differ by one node with all its edges, of which there may be any number. The
-choice of the bound D costs epsilon_1 (``mechanisms.degree_bound_choice``). For each D, the list of
-degrees in the projection to D has sensitivity 2 D, or 3 D for in- and out-degrees
-(``degree_projection``), and costs epsilon_2. D is the output of the choice, and everything else
-that the list depends on beside the graph is public. By adaptive sequential composition both cost
-epsilon_1 + epsilon_2.
+Privacy. Neighbouring graphs differ by one node with all its edges, and it may have any number of
+them. The choice of the bound D costs epsilon_1 (``mechanisms.degree_bound_choice``). For each D,
+the list of degrees in the projection to D has sensitivity 2 D, or 3 D for in- and out-degrees
+(``degree_projection``), and costs epsilon_2. Besides the graph, the list depends on D, which is the
+output of the choice, and on public values alone. By adaptive sequential composition both together
+cost epsilon_1 + epsilon_2.
 
 The list is about the projected graph. A projection only takes edges away, so a node's projected
-degree is at most its degree: the whole graph has at least as many nodes with at least t edges, for
-every t. No upper end can hold for the whole graph, since one node may have any number of edges.
+degree is at most its degree. So for every t, the whole graph has at least as many nodes with t or
+more edges as the list says. No upper end can hold for the whole graph, since one node may have any
+number of edges.
 """
 
 from __future__ import annotations
@@ -56,10 +57,12 @@ if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
 
 CHOICE_SHARE = Fraction(1, 10)
-"""The choice gets this part of epsilon: with a twentieth it errs more often than the list gains."""
+"""The choice gets this part of epsilon. With a twentieth, its errors would cost more than the list
+would gain."""
 SMALLEST_BOUND, LARGEST_BOUND = 2, 2**20
 LEAST_RATE = Fraction(1, 2048)
-"""The least epsilon / (2 D) of a list: below, noise drowns every graph that one worker can hold."""
+"""The least epsilon / (2 D) of a list. Below it, noise drowns every graph that one worker can
+hold."""
 
 
 class ProjectedList(NamedTuple):
@@ -120,7 +123,7 @@ class NodeDegreesSpec(ReleaseSpec):
 
     @property
     def candidates(self) -> tuple[int, ...]:
-        """Returns the bounds that may be chosen: powers of two, public."""
+        """Returns the bounds that may be chosen. They are powers of two, and public."""
         most = self._parts[1] / (2 * LEAST_RATE)
         largest = min(max(math.floor(most), SMALLEST_BOUND), LARGEST_BOUND)
         powers = range(1, largest.bit_length())
@@ -137,10 +140,9 @@ class NodeDegreesSpec(ReleaseSpec):
         )
 
     def _expected_noise(self, degree_bound: int) -> int:
-        """Returns the error that noise is expected to make, in edges. The Durfee square of a list
-        of
-        degrees up to D is at most D, and near D where D is a good choice: so the number of nodes,
-        which is private, is not asked."""
+        """Returns the error that noise is expected to make, in edges. The number of nodes is
+        private and is not used: the Durfee square of a list of degrees up to D is at most D, and
+        near D if D is a good choice."""
         rate = float(self._parts[1] / self._sensitivity(degree_bound))
         return math.ceil(expected_noise(rate, (degree_bound / SQUARE) ** 2))
 
@@ -152,7 +154,8 @@ class NodeDegreesSpec(ReleaseSpec):
         return projected_mechanism(self._parts[1], degree_bound, self.degree, self.mechanism)
 
     def kept(self, lists: Mapping[int, FrequencyList]) -> dict[int, int]:
-        """Returns the numbers of edges in projections, by their bound: PRIVATE."""
+        """Returns the number of edges in each projection, by the bound of the projection:
+        PRIVATE."""
         return {bound: kept_edges(degrees, self.degree) for bound, degrees in lists.items()}
 
     def projected(self, degree_bound: int, released: ReleasedList) -> ProjectedList:
@@ -195,5 +198,5 @@ class NodeDegreesSpec(ReleaseSpec):
         }
 
     def column_entries(self, columns: Sequence[pa.Field]) -> Statement:
-        """Returns nothing: the ends of edges are no partitions."""
+        """Returns no entries, since the ends of edges are not partitions."""
         return {}

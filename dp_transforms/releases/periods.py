@@ -47,13 +47,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _PeriodSpec(ReleaseSpec):
+    """What specifications of lists and of names in periods have in common."""
+
     periods: Sequence[str]
     max_periods_per_user: int
     max_partitions_per_user: int
     epsilon: Number
     kind: str = "period"
     span: str | None = None
-    """The days whose records count, as "2026-01-01..2026-01-31"; by default all of the periods'."""
+    """The days whose records count, such as "2026-01-01..2026-01-31"; by default, all days of the
+    periods."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "periods", tuple(self.periods))
@@ -68,11 +71,12 @@ class _PeriodSpec(ReleaseSpec):
 
     @property
     def periods_per_user(self) -> int:
+        """Returns the largest number of periods in which a user counts."""
         return min(self.max_periods_per_user, len(self.periods))
 
     @property
     def about(self) -> Statement:
-        """Returns the part of a privacy.json about the periods, of a ``kind`` such as "day"."""
+        """Returns the part of a privacy.json about the periods."""
         return {
             "of": self.kind,
             "first": self.periods[0],
@@ -83,7 +87,8 @@ class _PeriodSpec(ReleaseSpec):
 
     @property
     def _days(self) -> Statement:
-        """Returns the days of a statement, where the periods' names do not say them."""
+        """Returns the entry about the days whose records count. The names of hours and days show
+        them without it."""
         if self.span is None or self.kind not in ("week", "month"):
             return {}
         return {"days": self.span}
@@ -97,7 +102,7 @@ class _PeriodSpec(ReleaseSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodListsSpec(_PeriodSpec):
-    """Specifies a list for each public period: see ``ReleaseListsByPeriod`` for the arguments."""
+    """Specifies a list for each public period. Arguments are those of ``ReleaseListsByPeriod``."""
 
     tables = ReleasedTables(FREQUENCIES_FILE, list_tables)
 
@@ -109,6 +114,7 @@ class PeriodListsSpec(_PeriodSpec):
 
     @functools.cached_property
     def of_each(self) -> PartitionMechanism:
+        """Returns the mechanism of each period's list."""
         each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
         return partition_mechanism(each, self.max_partitions_per_user, self.mechanism)
 
@@ -130,7 +136,8 @@ class PeriodListsSpec(_PeriodSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodNamesSpec(_PeriodSpec):
-    """Specifies names in each public period: see ``SelectPartitionsByPeriod`` for the arguments."""
+    """Specifies names in each public period. Arguments are those of
+    ``SelectPartitionsByPeriod``."""
 
     tables = ReleasedTables(PARTITIONS_FILE, name_tables)
 
@@ -147,7 +154,8 @@ class PeriodNamesSpec(_PeriodSpec):
 
     @functools.cached_property
     def names(self) -> NamesSpec:
-        """Returns the selection of pairs of a period and a partition, in all periods at once."""
+        """Returns the selection of names in all periods at once: what it selects are pairs of a
+        period and a partition."""
         return NamesSpec.of(
             self.strategy,
             self.epsilon,
@@ -186,9 +194,16 @@ class PeriodNamesSpec(_PeriodSpec):
 def names_of_each(
     periods: Sequence[str], selected: Sequence[pa.Table], statement: Statement
 ) -> dict[str, NamesRelease]:
-    """Returns the names of each period, from an engine's tables with the period in the column
-    ``list`` and the joint statement. All have the types of the names of all periods together, so
-    that a period without names has them too."""
+    """Returns the names of each period.
+
+    The types of columns are those of the names of all periods together, so that a period without
+    names has them too.
+
+    Args:
+      periods: the names of all periods.
+      selected: the tables of an engine, with the period of a name in the column ``list``.
+      statement: the joint statement of all periods.
+    """
     import pyarrow.compute as pc
 
     from dp_transforms.columnar.attributes import LIST
@@ -205,16 +220,19 @@ def names_of_each(
 def write_all_periods(
     directory: str, periods: Sequence[str], file_name: str, keep: bool = False
 ) -> str:
-    """Writes the releases of all periods into one file beside their directories, with the period as
-    the first column; returns its path. It may ``keep`` a file that is there."""
+    """Writes the releases of all periods into one file beside their directories, and returns its
+    path. The first column is the period. If ``keep`` is true, a file that is there is left as it
+    is."""
     directory = local_path(directory)
-    header, table = ("period",), []
+    header: tuple[str, ...] = ("period",)
+    rows: list[tuple[str, ...]] = []
     with as_malformed(directory, "a release for each period"):
         for period in periods:
-            head, *rows = csv_rows(read_file(join(directory, period), file_name).decode())
-            header = ("period", *head)
-            table += [(period, *row) for row in rows]
-    content, path = CsvTable(header, table).content(), join(directory, ALL_PERIODS_FILE)
+            content_of_period = read_file(join(directory, period), file_name).decode()
+            header_of_period, *rows_of_period = csv_rows(content_of_period)
+            header = ("period", *header_of_period)
+            rows += [(period, *row) for row in rows_of_period]
+    content, path = CsvTable(header, rows).content(), join(directory, ALL_PERIODS_FILE)
     if is_there(directory, ALL_PERIODS_FILE) and (keep or read_bytes(path) == content):
         return path
     return write_files(directory, {ALL_PERIODS_FILE: content})
@@ -223,8 +241,8 @@ def write_all_periods(
 def read(
     directory: str, read_period: Callable[[str], ListRelease | NamesRelease]
 ) -> Releases | None:
-    """Reads the releases of periods below a directory by a function that reads one directory; None
-    if there are none. Each privacy.json names all periods."""
+    """Reads the releases of periods below a directory; None if there are none. Any privacy.json
+    tells which periods there are, and ``read_period`` reads the directory of one of them."""
     if "://" in directory:
         pattern = join(directory, "*", PRIVACY_FILE)
         paths = [file.path for file in filesystem(directory).match([pattern])[0].metadata_list]
@@ -243,7 +261,7 @@ def read(
         if any(
             release.statement != statement | {"period": name} for name, release in releases.items()
         ):
-            # Together they cost more than any of them says.
+            # Releases of several jobs cost more together than any statement of them says.
             raise InputError(
                 f"{directory} holds periods of several jobs: give the directory of one period, or "
                 "move those of earlier jobs elsewhere"

@@ -13,14 +13,20 @@ from dp_transforms.postprocessing.estimates import Answers, Estimate, failure_pr
 
 
 class Question(NamedTuple):
-    """A question pairs words, with ``{things}`` and ``{users}`` to be filled in, with a method of
-    ``Answers`` and its arguments."""
+    """A question about a list, and the method that answers it.
+
+    Attributes:
+      words: the question, with ``{things}`` and ``{users}`` to be filled in.
+      method: the name of a method of ``Answers``.
+      of: the arguments of the method that come before the confidence.
+    """
 
     words: str
     method: str
     of: tuple[int, ...] = ()
 
     def of_list(self, answers: Answers, confidence: float) -> Estimate:
+        """Returns the answer for one list."""
         answer: Estimate = getattr(answers, self.method)(*self.of, confidence)
         return answer
 
@@ -46,9 +52,10 @@ IDENTIFYING = (
     Question(UNIQUE, "share_unique"),
     *(Question(f"in sets below {n:,}", "share_in_small_partitions", (n,)) for n in (10, 100)),
 )
-"""Questions on how identifying an attribute is whose values are the partitions."""
+"""Questions on how identifying an attribute is. Its values are the partitions."""
 _ALWAYS = 2
-"""This many first questions are shown for every list, others where there may be an answer."""
+"""The number of questions, from the first on, that are shown for every list. The other questions
+are shown if they may have an answer."""
 
 
 _FORMS = (
@@ -56,8 +63,9 @@ _FORMS = (
     (r"(?:{users} at )?rank", "{{users}} at rank {n:,}", "frequency_at"),
     (r"(?:share of the )?top", "share of the top {n:,}", "share_of_top"),
 )
-"""Questions about a number n: how they may be written before it, their words, and the method."""
-_LARGEST = 18  # digits
+"""Questions about a number n: a pattern of the words that may stand before the number, the words of
+the question, and its method."""
+_MOST_DIGITS = 18  # of the number in a question
 
 
 def question_of(text: str, names: Mapping[str, str]) -> Question:
@@ -71,11 +79,11 @@ def question_of(text: str, names: Mapping[str, str]) -> Question:
         for question in QUESTIONS[:_ALWAYS]:
             if text == question.words.format(**names):
                 return question
+        escaped = {name: re.escape(word) for name, word in names.items()}
         for form, words, method in _FORMS:
-            before = form.format(**{name: re.escape(word) for name, word in names.items()})
-            match = re.fullmatch(rf"{before} ([\d,]+)", text, re.ASCII)
+            match = re.fullmatch(rf"{form.format(**escaped)} ([\d,]+)", text, re.ASCII)
             digits = match[1].replace(",", "") if match else ""
-            if digits and len(digits) <= _LARGEST and int(digits):
+            if digits and len(digits) <= _MOST_DIGITS and int(digits):
                 return Question(words.format(n=int(digits)), method, (int(digits),))
     raise ValueError(
         f"a number must be {names['things']!r}, 'total', 'at least N', 'rank N' or 'top N', with N "
@@ -92,7 +100,8 @@ def names_of(
 
 
 def half(confidence: float) -> float:
-    """Returns the confidence at which two intervals must be taken to hold together with this."""
+    """Returns the confidence that each of two intervals needs, so that both hold together with the
+    given confidence: each may fail with half of the probability."""
     return 1 - failure_probability(confidence) / 2
 
 
@@ -111,7 +120,7 @@ def difference(first: Estimate, second: Estimate, confidence: float) -> Estimate
 def answers_of(
     answers: Answers, confidence: float, questions: Iterable[Question] = QUESTIONS
 ) -> dict[Question, Estimate]:
-    """Answers questions, but for shares of an empty list."""
+    """Returns the answers to questions. An empty list has no answers about shares."""
     is_empty = len(answers.released) == 0
     return {
         question: question.of_list(answers, confidence)
@@ -121,8 +130,8 @@ def answers_of(
 
 
 def identifiability_of(answers: Answers, confidence: float) -> dict[str, Estimate]:
-    """Answers the questions of ``IDENTIFYING``, by their words. The min-entropy of an empty list is
-    any: nothing is known of it."""
+    """Returns the answers to the questions of ``IDENTIFYING``, by their words. The min-entropy of
+    an empty list is unknown, so its interval has no upper end."""
     numbers = {}
     for question in IDENTIFYING:
         if question.method == "min_entropy" and not len(answers.released):
@@ -133,15 +142,16 @@ def identifiability_of(answers: Answers, confidence: float) -> dict[str, Estimat
 
 
 def questions_to_show(answers: Mapping[Question, Estimate]) -> list[Question]:
-    """Returns the questions to show: the first ones, and those about ranks that may exist."""
+    """Returns the questions to show: the first ones, and those whose answer may be above zero. The
+    share of the top n is shown if there may be a partition at rank n."""
     at_rank = {
         question.of: answer
         for question, answer in answers.items()
         if question.method == "frequency_at"
     }
-    return [
-        question
-        for place, (question, answer) in enumerate(answers.items())
-        if place < _ALWAYS
-        or (at_rank[question.of] if question.method == "share_of_top" else answer).high > 0
-    ]
+    shown = []
+    for place, (question, answer) in enumerate(answers.items()):
+        deciding = at_rank[question.of] if question.method == "share_of_top" else answer
+        if place < _ALWAYS or deciding.high > 0:
+            shown.append(question)
+    return shown

@@ -1,4 +1,4 @@
-"""Holds releases that were made together, and makes series of their numbers."""
+"""Defines collections of releases that were made together, and series of their numbers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
     @property
     def are_lists(self) -> bool:
-        """Tells whether all releases are lists; otherwise they are names."""
+        """Returns whether all releases are lists; otherwise they are names."""
         return all(isinstance(release, ListRelease) for release in self.values())
 
     def page(self, words: Words = NO_WORDS) -> Page:
@@ -75,8 +75,8 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         parts = []
         for name, release in self.items():
             table = release.to_arrow()
-            for column, value in reversed(self._label_columns(name).items()):
-                table = table.add_column(0, column, [pa.repeat(value, len(table))])
+            for place, (column, label) in enumerate(self._label_columns(name).items()):
+                table = table.add_column(place, column, [pa.repeat(label, len(table))])
             parts.append(table)
         return pa.concat_tables(parts)
 
@@ -85,7 +85,7 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
         Args:
           number: "partitions", "total", "at least N" (partitions with at least N users), "rank N"
-            (the users of the partition of that rank), "top N" (the share of the N largest), or a
+            (the users of the partition of that rank), "top N" (the share of the N largest), or any
             key of ``ListRelease.numbers``.
           confidence: of each interval by itself.
 
@@ -97,16 +97,14 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         names = names_of(self.statement)
         asked = question_of(number, names)
         number = asked.words.format(**names)
-        estimates, wider = (
-            [asked.of_list(release, level) for release in self.values()]
-            for level in (confidence, half(confidence))
-        )
-        changes = [difference(*pair, confidence) for pair in pairwise(wider)]
+        estimates = [asked.of_list(release, confidence) for release in self.values()]
+        wider = [asked.of_list(release, half(confidence)) for release in self.values()]
+        changes = [difference(before, after, confidence) for before, after in pairwise(wider)]
         return Series(self.kind, number, tuple(self._names), tuple(estimates), tuple(changes))
 
     def plot(self, path: str | os.PathLike[str] | None = None, number: str | None = None) -> Any:
-        """Draws one number of every release, with 95% intervals, and over time if they are of
-        periods: see ``ListRelease.plot``. ``number`` is one of ``series``."""
+        """Draws one number of every release, with 95% intervals: see ``ListRelease.plot``. Releases
+        of periods are drawn over time. ``number`` is an argument of ``series``."""
         return drawn(series_page.series_figure(self, number=number), path)
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
@@ -128,8 +126,8 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
 @dataclass(frozen=True, repr=False)
 class Series(Table):
-    """A series has one number of several lists in order, and its change from list to list. The
-    label of a list gives its estimate: ``series["2026-01-31"]``.
+    """A series has one number of several lists in order, and its change from list to list.
+    ``series["2026-01-31"]`` is the estimate for the list with this label.
 
     Attributes:
       kind: the kind of the lists' labels, such as "day".
@@ -166,8 +164,11 @@ class Series(Table):
 def columns_of_estimates(
     names: Sequence[str], estimates: Sequence[Estimate | None]
 ) -> dict[str, list[Any]]:
-    """Returns columns of the values and interval ends of estimates, under three names."""
-    ends = zip(names, ("value", "low", "high"), strict=True)
-    return {
-        name: [estimate and getattr(estimate, end) for estimate in estimates] for name, end in ends
-    }
+    """Returns three columns with these names: the values, low ends and high ends of estimates. A
+    missing estimate is None in each."""
+    columns = {}
+    for name, field in zip(names, ("value", "low", "high"), strict=True):
+        columns[name] = [
+            None if estimate is None else getattr(estimate, field) for estimate in estimates
+        ]
+    return columns

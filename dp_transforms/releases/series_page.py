@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,14 @@ from dp_transforms.reports import page
 from dp_transforms.reports.phrases import Wording, Words, wording
 
 if TYPE_CHECKING:
+    from dp_transforms.releases.frequency_list import ListRelease
     from dp_transforms.releases.series import Releases
 
 _GUESSES, _ALPHA = 10, "0.5"
+_EACH_INTERVAL = (
+    "The interval below each number contains the number before noise with "
+    f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
+)
 
 
 def series_page(releases: Releases, words: Words) -> page.Page:
@@ -34,8 +39,8 @@ def series_page(releases: Releases, words: Words) -> page.Page:
 def series_figure(
     releases: Releases, terms: Wording | None = None, number: str | None = None
 ) -> Any:
-    """Draws one number of every release: by default of partitions or names; or, for groups, how
-    hard guessing is or the share of the top."""
+    """Draws one number of every release. By default this is the number of partitions or names; for
+    lists of groups it is how hard guessing is, or the share of the top."""
     terms = terms or wording(dict(releases.statement))
     if number is not None or (releases.kind != "group" and releases.are_lists):
         series = releases.series(number or "partitions")
@@ -56,9 +61,9 @@ def series_figure(
 
 
 def _drawn_series(releases: Releases, title: str, unit: str, estimates: Sequence[Estimate]) -> Any:
-    """Draws an estimate of each release: over time, if they are of periods."""
-    shares = any(isinstance(estimate.value, float) for estimate in estimates)
-    end = 1.0 if shares else None
+    """Draws an estimate of each release. Releases of periods are drawn over time."""
+    are_shares = any(isinstance(estimate.value, float) for estimate in estimates)
+    end = 1.0 if are_shares else None
     if releases.kind in PERIODS:
         times = [period_start(name) for name in releases]
         return page.intervals_over_time(title, unit, releases.kind, times, estimates, end)
@@ -66,13 +71,31 @@ def _drawn_series(releases: Releases, title: str, unit: str, estimates: Sequence
 
 
 def _content(releases: Releases, terms: Wording, picture: bytes) -> str:
-    labelled = dict(zip(releases.labels, releases.values(), strict=True))
+    """Returns what a page shows below its title."""
     if not releases.are_lists:
-        numbers = ((name, f"{len(release):,}") for name, release in labelled.items())
-        table = page.table([(releases.kind.capitalize(), "Names"), *numbers], numbers=1)
-        return f"<h2>Names</h2>\n{page.figure(picture, 'Numbers of released names.')}{table}"
-    groups, kind = releases.kind == "group", releases.kind.capitalize()
-    each = f"all {terms.users} and that of each group" if groups else f"each {releases.kind}"
+        return _names_content(releases, picture)
+    labelled: dict[str, ListRelease] = dict(zip(releases.labels, releases.values(), strict=True))
+    content = _introduction(releases, terms, picture) + _sizes(releases, terms)
+    lists = {name: release for name, release in labelled.items() if len(release.released)}
+    kind = releases.kind.capitalize()
+    if releases.kind == "group" and terms.guessing:
+        return content + _guessing(kind, lists)
+    return content + _concentration(kind, lists)
+
+
+def _names_content(releases: Releases, picture: bytes) -> str:
+    """Returns the numbers of released names, drawn and as a table."""
+    labelled = zip(releases.labels, releases.values(), strict=True)
+    rows = ((name, f"{len(release):,}") for name, release in labelled)
+    table = page.table([(releases.kind.capitalize(), "Names"), *rows], numbers=1)
+    return f"<h2>Names</h2>\n{page.figure(picture, 'Numbers of released names.')}{table}"
+
+
+def _introduction(releases: Releases, terms: Wording, picture: bytes) -> str:
+    """Returns what the lists are, and the picture with its caption."""
+    each = f"each {releases.kind}"
+    if releases.kind == "group":
+        each = f"all {terms.users} and that of each group"
     intro = (
         f"The list of {each}, as released: the numbers before noise differ by the noise that "
         f"makes them private. They do not say which {terms.things}.{terms.limits('Each is')}"
@@ -83,34 +106,48 @@ def _content(releases: Releases, terms: Wording, picture: bytes) -> str:
     )
     if terms.guessing:
         caption += "; bars without an end go on"
-    caption += "."
-    each = (
-        "The interval below each number contains the number before noise with "
-        f"{CONFIDENCE:.0%} confidence, over the noise alone. Each interval holds by itself."
-    )
-    content = f"<p>{escape(intro)}</p>\n{page.figure(picture, caption)}\n"
-    series = releases.series("partitions"), releases.series("total")
-    heads: tuple[str, ...] = (kind, terms.things.capitalize(), "Contributions")
-    sizes = (map(page.count_text, column.estimates) for column in series)
-    content += page.section("Sizes", each, [heads, *zip(labelled, *sizes, strict=True)])
-    if not groups and len(releases) > 1:
-        changes = (map(page.count_text, column.changes) for column in series)
-        rows: Iterable[Sequence[str]] = zip([*labelled][1:], *changes, strict=True)
-        about = f"{each} A change is the number minus that of the {releases.kind} before."
+    return f"<p>{escape(intro)}</p>\n{page.figure(picture, caption + '.')}\n"
+
+
+def _sizes(releases: Releases, terms: Wording) -> str:
+    """Returns the section with the numbers of partitions and contributions of each list. For
+    periods, a second section has their changes."""
+    labels = releases.labels
+    partitions, total = releases.series("partitions"), releases.series("total")
+    heads = (releases.kind.capitalize(), terms.things.capitalize(), "Contributions")
+    sizes = [map(page.count_text, series.estimates) for series in (partitions, total)]
+    rows = zip(labels, *sizes, strict=True)
+    content = page.section("Sizes", _EACH_INTERVAL, [heads, *rows])
+    if releases.kind != "group" and len(releases) > 1:
+        changes = [map(page.count_text, series.changes) for series in (partitions, total)]
+        rows = zip(labels[1:], *changes, strict=True)
+        about = f"{_EACH_INTERVAL} A change is the number minus that of the {releases.kind} before."
         content += page.section("Changes", about, [heads, *rows])
-    lists = {name: release for name, release in labelled.items() if len(release.released)}
-    if not (groups and terms.guessing):
-        heads = (kind, f"Part of the {_GUESSES} most frequent")
-        rows = (
-            (n, page.share_text(release.share_of_top(_GUESSES))) for n, release in lists.items()
-        )
-        return content + page.section("How concentrated", each, [heads, *rows])
+    return content
+
+
+def _concentration(kind: str, lists: Mapping[str, ListRelease]) -> str:
+    """Returns the section with the share of the most frequent partitions of each list."""
+    heads = (kind, f"Part of the {_GUESSES} most frequent")
+    rows = [
+        (name, page.share_text(release.share_of_top(_GUESSES))) for name, release in lists.items()
+    ]
+    return page.section("How concentrated", _EACH_INTERVAL, [heads, *rows])
+
+
+def _guessing(kind: str, lists: Mapping[str, ListRelease]) -> str:
+    """Returns the section on how hard it is to guess the partition of a user of each list."""
     heads = (kind, f"{_GUESSES} guesses", "Half broken")
-    rates = (page.bits_text(release.success_rate_bits(_GUESSES)) for release in lists.values())
-    broken = (page.bits_text(release.guesswork_bits(_ALPHA)) for release in lists.values())
+    rows = [
+        (
+            name,
+            page.bits_text(release.success_rate_bits(_GUESSES)),
+            page.bits_text(release.guesswork_bits(_ALPHA)),
+        )
+        for name, release in lists.items()
+    ]
     about = (
-        f"{each} In bits (Bonneau, IEEE S&P 2012): the success rate of {_GUESSES} guesses, and the "
-        "guesswork to break half."
+        f"{_EACH_INTERVAL} In bits (Bonneau, IEEE S&P 2012): the success rate of {_GUESSES} "
+        "guesses, and the guesswork to break half."
     )
-    rows = zip(lists, rates, broken, strict=True)
-    return content + page.section("How hard to guess", about, [heads, *rows])
+    return page.section("How hard to guess", about, [heads, *rows])

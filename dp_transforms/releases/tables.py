@@ -1,4 +1,5 @@
-"""Gives releases tables for frames of any library, pages, pictures, files and a guarantee."""
+"""Defines what releases turn into: tables for libraries of data frames, pages, pictures, files, and
+the guarantee in words."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ _SHOWN = 10
 
 
 class Table:
-    """A table converts to the frames of pyarrow, pandas and polars."""
+    """A table converts to the data frames of pyarrow, pandas and polars."""
 
     _words: int = 1
-    """This many first columns are shown as words, even if they hold digits. The others are shown as
-    numbers if they are."""
+    """The number of columns, from the first on, that are shown as words even if they hold digits.
+    Numbers in the other columns are shown with separators of thousands."""
 
     def to_arrow(self) -> pa.Table:
         """Returns the table as a ``pyarrow.Table``."""
@@ -48,7 +49,7 @@ class Table:
         return polars.from_arrow(self.to_arrow())
 
     def _columns(self) -> dict[str, Any]:
-        """Returns the columns of ``to_arrow``, by their names: every subclass has them."""
+        """Returns the columns of ``to_arrow``, by their names. Every subclass defines this."""
         raise NotImplementedError
 
     def _below(self) -> list[str]:
@@ -56,6 +57,7 @@ class Table:
         return []
 
     def _shown(self) -> list[list[str]]:
+        """Returns the header and the first rows, as texts."""
         import pyarrow as pa
 
         table = pa.table(self._columns())
@@ -80,8 +82,8 @@ class PagedTable(Table):
     """A table that can write a page."""
 
     def page(self, words: Words = NO_WORDS) -> Page:
-        """Makes the page, with its pictures; an InputError if this kind of release has no page, or
-        there are no error bars."""
+        """Returns the page, with its pictures. Raises an InputError if this kind of release has no
+        page, or if its numbers have no error bars."""
         raise InputError(f"there are no pages of the kind {type(self).__name__}: print the release")
 
     def report(
@@ -125,8 +127,8 @@ class PicturedTable(PagedTable):
 class Release(PagedTable):
     """A release is a table with a privacy statement.
 
-    A subclass is a frozen dataclass with ``repr=False``. It has ``statement_words``, ``_columns``,
-    and ``_tables``, which ``publish`` writes; ``page`` if there are pages of its kind.
+    A subclass is a frozen dataclass with ``repr=False``. It defines ``statement_words``,
+    ``_columns`` and ``_tables``, and ``page`` if there are pages of its kind.
     """
 
     statement: Mapping[str, Any]
@@ -134,7 +136,8 @@ class Release(PagedTable):
     """The name of the main table, as in ``ReleaseSpec.tables``."""
 
     def _tables(self) -> dict[str, CsvTable]:
-        """Returns the tables by the names of their files, as ``ReleaseSpec.tables`` makes them."""
+        """Returns the tables that ``publish`` writes, by the names of their files. They are those
+        that ``ReleaseSpec.tables`` makes."""
         raise NotImplementedError
 
     @property
@@ -164,15 +167,15 @@ class Release(PagedTable):
 
 
 def drawn(figure: Any, path: str | os.PathLike[str] | None) -> Any:
-    """Returns a figure, whose image is written to the path, if there is one."""
+    """Writes the image of a figure to a path, if one is given, and returns the figure."""
     if path is not None:
         figure.savefig(path)
     return figure
 
 
 def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool) -> None:
-    """Writes the files of jobs into directories, which are all checked before; errors name Python
-    arguments, not flags."""
+    """Writes each release into its directory, with the files that a job writes. All directories are
+    checked before the first file is written. Errors name arguments of Python, not flags."""
     try:
         places = [
             ReleaseDirectory(os.fspath(directory), release._file_name, overwrite)
@@ -181,7 +184,7 @@ def publish(releases: Mapping[str | os.PathLike[str], Release], overwrite: bool)
         for place in places:
             place.check()
         for place, release in zip(places, releases.values(), strict=True):
-            # Its budget was charged when it was made.
+            # The budget was charged when the release was made.
             place.publish(release._tables, dict(release.statement), NO_BUDGET)
     except ValueError as error:
         message = str(error).replace("--overwrite", "overwrite=True")

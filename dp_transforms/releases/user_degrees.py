@@ -1,4 +1,4 @@
-"""Releases how many partitions users have: what ``choose_kappa`` decides by."""
+"""Releases how many users have how many partitions. ``choose_kappa`` decides by these numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def degree_tables(released: Iterable[ReleasedDegrees], _: Statement) -> Tables:
-    """Returns the table of the numbers of partitions of users.
+    """Returns the table of how many users have how many partitions.
 
     >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)], {})
     {'released_user_degrees.csv': CsvTable(header=('partitions_from', 'users'), rows=[(1, 40), ...
@@ -50,7 +50,8 @@ _MECHANISM = "histogram of users by their numbers of partitions, discrete Laplac
 
 @dataclass(frozen=True)
 class UserDegreesSpec(ReleaseSpec):
-    """Specifies numbers of users by how many partitions they have: see ``ReleaseUserDegrees``."""
+    """Specifies the numbers of users by how many partitions they have. Arguments and errors are
+    those of ``ReleaseUserDegrees``."""
 
     tables = ReleasedTables(DEGREES_FILE, degree_tables)
 
@@ -85,7 +86,7 @@ class UserDegreesSpec(ReleaseSpec):
 
 @dataclass(frozen=True, repr=False)
 class DegreesOfUsers(Release):
-    """Released numbers of users by how many partitions they have: what kappa is chosen by.
+    """The released numbers of users by how many partitions they have. Kappa can be chosen by them.
 
     Attributes:
       degrees: the noisy numbers, see ``ReleasedDegrees``; they may be negative.
@@ -139,7 +140,7 @@ def read(directory: str) -> DegreesOfUsers:
 
 
 def read_degrees(directory: str) -> ReleasedDegrees:
-    """Reads the numbers of partitions of users that choose-kappa has released."""
+    """Reads the numbers of users by how many partitions they have, as choose-kappa writes them."""
     directory = local_path(directory)
     with as_malformed(directory, "a release of choose-kappa"):
         rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)

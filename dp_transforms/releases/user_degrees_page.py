@@ -20,7 +20,8 @@ _MISS = Fraction(1, 20)
 
 
 def user_degrees_page(release: DegreesOfUsers, words: Words) -> page.Page:
-    """Makes the page of how many partitions users have; noisy numbers may be negative."""
+    """Makes the page of how many partitions users have. Noisy numbers may be negative, and are
+    drawn as 0."""
     degrees, most = release.degrees, int(release.statement["max_degree"])
     ends = [*(lowest - 1 for lowest in degrees.lowest[1:]), most]
     spans = [
@@ -29,9 +30,10 @@ def user_degrees_page(release: DegreesOfUsers, words: Words) -> page.Page:
     ]
     spans[-1] = f"{degrees.lowest[-1]:,} or more"
     noise = DiscreteLaplace(1 / Fraction(str(release.statement["epsilon"])))
+    # Noise larger than ``reach``, on one side, has at most half of the failure probability.
     miss = _MISS / 2
-    beyond = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1) - 1
-    estimates = [Estimate(users, users - beyond, users + beyond) for users in degrees.users]
+    reach = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1) - 1
+    estimates = [Estimate(users, users - reach, users + reach) for users in degrees.users]
     drawn = [
         (span, Estimate(max(0, noisy.value), max(0, noisy.low), max(0, noisy.high)))
         for span, noisy in zip(spans, estimates, strict=True)

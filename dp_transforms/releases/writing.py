@@ -1,7 +1,7 @@
 """Writes the elements of releases into directories.
 
-On Beam these functions travel to workers by the names of their modules: so they are in the library,
-which workers have under one name, however the job was started.
+On Beam, workers look these functions up by the names of their modules. So the functions are in the
+library: its modules have the same names on all workers, however the job was started.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dp_transforms.releases.list_and_names import list_release, name_tables_besi
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes a release into a directory. On Beam it is pickled.
+    """Writes a release into a directory. On Beam, the writer is pickled.
 
     Attributes:
       directory: receives the files.
-      statement: the privacy.json without what is known only when the release is made.
+      statement: the privacy.json, without the entries that are known only when the release is made.
       tables: makes the content of the files, see ``ReleasedTables``.
       period: the name of the release's period, if it has one.
     """
@@ -36,7 +36,8 @@ class Writer:
     def __call__(
         self, budget_entry: BudgetEntry, released: Iterable[Any], others: Iterable[Statement] = ()
     ) -> None:
-        """Writes the elements of a release and the statement, with entries of ``others``."""
+        """Writes the elements of a release and the statement, to which it adds the entries of
+        ``others``."""
         statement = self.statement | budget_entry.statement
         if self.period is not None:
             statement["period"] = self.period
@@ -55,21 +56,21 @@ def write_both(
     selected: Iterable[Any],
     *others: Iterable[Statement],
 ) -> None:
-    """Writes the list and the names, with estimates of their users by the list."""
-    of_list, of_names = writers
+    """Writes a list, and then names with estimates of their users by this list."""
+    write_list, write_names = writers
     (element,) = lists
-    of_list(budget_entry, [element])
-    released = list_release(element, of_list.statement | budget_entry.statement)
+    write_list(budget_entry, [element])
+    released = list_release(element, write_list.statement | budget_entry.statement)
     make = functools.partial(name_tables_beside, released)
-    of_names_beside = replace(of_names, tables=of_names.tables._replace(make=make))
-    of_names_beside(budget_entry, selected, *others)
+    write_estimates_too = replace(write_names, tables=write_names.tables._replace(make=make))
+    write_estimates_too(budget_entry, selected, *others)
 
 
 def write_periods(
     writers: Mapping[str, Writer], budget_entry: BudgetEntry, elements: Iterable[Any]
 ) -> None:
-    """Writes the release of each period, from pairs with its list, or from tables of names with the
-    period in the column ``list``."""
+    """Writes the release of each period. An element is either a pair of a period and its list, or a
+    table of names with their periods in the column ``list``."""
     import pyarrow.compute as pc
 
     released: dict[str, list[Any]] = {period: [] for period in writers}

@@ -1,4 +1,4 @@
-"""Shows released lists as tables, pictures and pages, and compares two lists."""
+"""Makes tables, pictures and pages of released lists, and of two lists side by side."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ABOUT_MODEL = (
 
 
 def list_page(release: ListRelease, words: Words) -> page.Page:
-    """Makes the page of a list, or an InputError if it has no error bars."""
+    """Makes the page of a list. Raises an InputError if the list has no error bars."""
     try:
         number = release.number_of_partitions()
     except ValueError as error:
@@ -67,7 +67,9 @@ def list_page(release: ListRelease, words: Words) -> page.Page:
 {some(released.distinct, terms.thing, terms.things)}. The numbers before noise differ by the
 noise that makes the list private. The release does not say which {terms.things}. Before noise it
 has between {number.low:,} and {number.high:,} of them ({CONFIDENCE:.0%} confidence).{limits}"""
-    paragraphs = [intro, *filter(None, [release.contradiction])]
+    paragraphs = [intro]
+    if release.contradiction:
+        paragraphs.append(release.contradiction)
     content = "\n".join([*(f"<p>{html.escape(text)}</p>" for text in paragraphs), content])
     title = terms.title + terms.bound
     return page.document(title, words, content, {"": release}), pictures
@@ -101,6 +103,7 @@ which {terms.things}."""
 
 
 def _rows_of_numbers(release: ListRelease, terms: Wording) -> list[tuple[str, str]]:
+    """Returns the name and the text of each of the main numbers of a list."""
     numbers = release.numbers(things=terms.things, users=terms.users)
     return [(name[:1].upper() + name[1:], _text(answer)) for name, answer in numbers.items()]
 
@@ -131,7 +134,7 @@ def comparison_page(comparison: Comparison, words: Words) -> page.Page:
         f"difference before noise with {confidence:.0%} confidence, over the noise of both lists. "
         "Each interval holds by itself. If it does not contain 0, the numbers before noise differ"
     )
-    # Numbers of all records may be equal where those of bounded ones are not.
+    # If numbers of bounded records differ, those of all records may still be equal.
     about += ", of bounded records." if bounds else "."
     picture = page.figure(pictures[COMPARISON_PICTURE], caption)
     heads = ("", *comparison.labels, "Difference")
@@ -169,6 +172,7 @@ def _figures(release: ListRelease, terms: Wording) -> dict[str, Any]:
 
 
 def comparison_figure(comparison: Comparison, words: Words = NO_WORDS) -> Any:
+    """Draws both lists of a comparison by rank, with their error bars."""
     terms = wording(dict(comparison.lists[0].statement), words)
 
     def draw(axes: Any) -> None:
@@ -186,15 +190,17 @@ def plot_list(
     users: str = "users",
 ) -> Any:
     """Draws the frequency of each rank, on logarithmic axes, and returns the ``matplotlib`` figure.
-    It has proved error bars if the list has intervals (see ``intervals_of``). An ImportError says
-    if matplotlib, of the extra ``report``, is not installed.
+    There are proved error bars if the list has intervals (see ``intervals_of``).
 
     Args:
       released: what a mechanism returned.
-      path: write an image there.
+      path: where an image is written, if it is given.
       confidence: of all error bars together, for every private list.
       intervals: the source of the error bars; by default the list's own.
-      users: what is counted, at the axis.
+      users: what is counted, for the label of the axis.
+
+    Raises:
+      ImportError: matplotlib is not installed; it is in the extra ``report``.
     """
     if intervals is None:
         with contextlib.suppress(ValueError):
@@ -233,6 +239,7 @@ def _bands(release: ListRelease) -> _Bands:
 
 
 def _ranks(released: FrequencyList, bands: _Bands) -> IntArray:
+    """Returns the ranks at which a list and its error bars are drawn."""
     return GRID[GRID <= max(released.distinct, bands[1].distinct)]
 
 
@@ -250,7 +257,7 @@ def _draw_ranks(
     axes.plot(ranks, released.frequencies.repeat(2), _marker(released.distinct), label=label)
     if len(released):
         axes.set(xscale="log", yscale="log")
-        # A fixed end would keep the other one where it is, whatever list is drawn next.
+        # The upper end must stay free, to move for the list that is drawn next.
         axes.autoscale(axis="y")
         axes.set_ylim(bottom=0.5, auto=True)
 
@@ -261,6 +268,7 @@ def _marker(points: int) -> str:
 
 
 def _plots(pictures: dict[str, bytes], terms: Wording) -> str:
+    """Returns the pictures of a list with their captions."""
     about = f"The list is{terms.bound[1:]}." if terms.bound else ""
     captions = {
         RANKS_FILE: f"{terms.ranks_caption} The shaded band holds the numbers before noise; its "
@@ -275,19 +283,20 @@ def _plots(pictures: dict[str, bytes], terms: Wording) -> str:
 
 
 def _numbers(release: ListRelease, terms: Wording) -> str:
-    """Makes a table of the main numbers of a list, as ``show`` and ``numbers`` print them."""
-    models = [False] if release.released.coordinates is None else [False, True]
-    kinds = [
-        release.numbers(by_model=by_model, things=terms.things, users=terms.users)
-        for by_model in models
-    ]
+    """Returns the section with the main numbers of a list, which ``show`` and ``numbers`` print
+    too."""
+    kinds = [release.numbers(things=terms.things, users=terms.users)]
+    if release.released.coordinates is not None:
+        kinds.append(release.numbers(by_model=True, things=terms.things, users=terms.users))
     rows = [
-        (name[:1].upper() + name[1:], *(_text(each[name]) for each in kinds)) for name in kinds[0]
+        (name[:1].upper() + name[1:], *(_text(numbers[name]) for numbers in kinds))
+        for name in kinds[0]
     ]
     return _section("Numbers", "", "", rows)
 
 
 def _top(release: ListRelease, terms: Wording) -> str:
+    """Returns the section with the largest frequencies of a list."""
     top = release.top(min(_TOP, release.released.distinct))
     rows = [(f"{rank}", page.count_text(estimate)) for rank, estimate in enumerate(top, 1)]
     about = (
@@ -298,28 +307,24 @@ def _top(release: ListRelease, terms: Wording) -> str:
 
 
 def _metrics(release: ListRelease) -> str:
+    """Returns the section with guessing metrics of a list."""
     kinds: list[Answers] = [release.intervals]
     if release.released.coordinates is not None:
         kinds.append(release.model)
-    rows = [
-        (
-            f"Success rate of {n:,} guess{'es' if n > 1 else ''}",
-            *(page.bits_text(kind.success_rate_bits(n)) for kind in kinds),
-        )
-        for n in _GUESSES
-    ] + [
-        (
-            f"Guesswork to reach {float(alpha):.0%}",
-            *(page.bits_text(kind.alpha_guesswork_bits(alpha)) for kind in kinds),
-        )
-        for alpha in _ALPHAS
-    ]
+    rows = []
+    for n in _GUESSES:
+        rates = [page.bits_text(kind.success_rate_bits(n)) for kind in kinds]
+        rows.append((f"Success rate of {some(n, 'guess', 'guesses')}", *rates))
+    for alpha in _ALPHAS:
+        guesswork = [page.bits_text(kind.alpha_guesswork_bits(alpha)) for kind in kinds]
+        rows.append((f"Guesswork to reach {float(alpha):.0%}", *guesswork))
     about = "Effective key lengths in bits (Bonneau, IEEE S&P 2012). "
     return _section("How hard to guess", about, "Metric", rows)
 
 
 def _section(title: str, about: str, head: str, rows: Sequence[Sequence[str]]) -> str:
-    """Makes a table of numbers with proved intervals and, beside them, any of the model."""
+    """Returns the section with a table of numbers. A row has a name, a number with a proved
+    interval and, if there is a model, the number with the model's interval."""
     kinds = len(rows[0]) - 1
     about += _EACH
     if kinds > 1:
@@ -328,11 +333,13 @@ def _section(title: str, about: str, head: str, rows: Sequence[Sequence[str]]) -
 
 
 def _named(question: str, terms: Wording) -> str:
-    """Puts a question of a comparison in the words of the page."""
+    """Returns a question of a comparison in the words of the page."""
     named = question.replace("partitions", terms.things).replace("users", terms.users)
     return named[:1].upper() + named[1:]
 
 
 def _text(estimate: Estimate) -> str:
-    """Formats a number of a list: shares are floats, and the others are integers."""
-    return (page.share_text if isinstance(estimate.value, float) else page.count_text)(estimate)
+    """Returns a number of a list as text. Shares are floats, and other numbers are integers."""
+    if isinstance(estimate.value, float):
+        return page.share_text(estimate)
+    return page.count_text(estimate)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
 
 Page = tuple[str, dict[str, bytes]]
-"""A page comes with its pictures inside, and again by the names of their files."""
+"""The HTML of a page, which contains its pictures, and these pictures by the names of their
+files."""
 
 _POINTS = 200
 _MOST_BARS = 60
@@ -63,7 +64,9 @@ def document(kind: str, words: Words, content: str, releases: Mapping[str, _Stat
     """Wraps content into a whole HTML page.
 
     Args:
-      kind: what is released; the title, if the publisher gives no other words.
+      kind: what is released; this is the title, unless the publisher's words have another one.
+      words: the publisher's words.
+      content: what comes between the title and the statements of privacy.
       releases: the releases on the page, by their names in titles.
     """
     title = html.escape(words.title or kind)
@@ -104,16 +107,17 @@ def figure(picture: bytes, caption: str) -> str:
 
 
 def new_figure(width: float = 4.6, height: float = 3.7, panels: int = 1) -> tuple[Any, Any]:
-    """Returns a matplotlib figure and its axes, or the axes of each panel; by default so small, in
-    inches, that its text is legible on a phone."""
+    """Returns a matplotlib figure and its axes; if there are several panels, the axes of each.
+    Width and height are in inches. A figure is small by default, so that its text is legible on a
+    phone."""
     try:
         from matplotlib.figure import Figure
     except ImportError as fault:
         raise ImportError("plots need matplotlib: pip install matplotlib") from fault
 
     class Picture(Figure):
-        """A figure shows itself at the end of a notebook's cell, which by itself a figure outside
-        of pyplot does not."""
+        """A figure that a notebook shows at the end of a cell. Other figures that are made without
+        pyplot are not shown there."""
 
         def _repr_png_(self) -> bytes:
             return png(self, dpi=120)
@@ -130,14 +134,16 @@ def png(drawn: Any, dpi: int = 240) -> bytes:
 
 
 def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
-    """Formats rows of text, heads first, as HTML; the last ``numbers`` columns are numbers."""
+    """Returns an HTML table of rows of text. The first row has the heads, and the last ``numbers``
+    columns have numbers."""
     heads, *others = rows
     kinds = ["td"] * (len(heads) - numbers) + ['td class="number"'] * numbers
     return _table([_row(heads, ["th"] * len(heads)), *(_row(row, kinds) for row in others)])
 
 
 def section(title: str, about: str, rows: Sequence[Sequence[str]]) -> str:
-    """Makes a part of a page: a title, a paragraph, and a table whose first column is words."""
+    """Returns a part of a page: a title, a paragraph and a table. The first column of the table has
+    words, and the others have numbers."""
     return f"{_cell(title, 'h2')}\n{_cell(about, 'p')}\n{table(rows, numbers=len(rows[0]) - 1)}"
 
 
@@ -147,7 +153,7 @@ def _table(rows: Iterable[str]) -> str:
 
 
 def _row(cells: Iterable[Any], kinds: Sequence[str]) -> str:
-    """Makes a table row with cells in elements of these kinds."""
+    """Returns a row of a table. Its cells are elements of these kinds, such as "th"."""
     return f"<tr>{''.join(map(_cell, cells, kinds))}</tr>"
 
 
@@ -156,7 +162,8 @@ def _cell(content: Any, kind: str) -> str:
 
 
 def curves(title: str, x: str, y: str, draw: Callable[[Any], None], **size: Any) -> Any:
-    """Draws curves on a figure with a grid and a legend; ``size`` is that of ``new_figure``."""
+    """Returns a figure with a grid and a legend, on whose axes ``draw`` has drawn curves. ``size``
+    has arguments of ``new_figure``."""
     figure, axes = new_figure(**size)
     draw(axes)
     axes.set(title=title, xlabel=x, ylabel=y)
@@ -171,10 +178,11 @@ def interval_bars(
     """Draws a dot and a bar on a line for each estimate, or a band if there are many.
 
     Args:
-      title, unit: of the picture, and at the axis of values.
+      title: the title of the picture.
+      unit: the label of the axis of values.
       bars: names and their estimates.
-      end: of the axis; by default it is just behind the largest finite number. Intervals without a
-        high end go on to it.
+      end: the end of this axis; by default it is just beyond the largest finite number. Intervals
+        without a high end reach to it.
     """
     estimates = [estimate for _, estimate in bars]
     values = [estimate.value for estimate in estimates]
@@ -186,8 +194,9 @@ def interval_bars(
         figure, axes = new_figure()
         axes.fill_between(places, lows, highs, alpha=0.3)
         axes.plot(places, values)
-        some = range(0, len(estimates), -(-len(estimates) // 3))
-        axes.set_xticks(some, [_shortened(bars[i][0], 13) for i in some], parse_math=False)
+        labelled = range(0, len(estimates), -(-len(estimates) // 3))  # three at most
+        labels = [_shortened(bars[place][0], 13) for place in labelled]
+        axes.set_xticks(labelled, labels, parse_math=False)
         axes.set(title=title, ylabel=unit, ylim=(0, end))
     else:
         figure, axes = new_figure(height=1 + 0.26 * len(estimates))
@@ -210,8 +219,14 @@ def intervals_over_time(
     estimates: Sequence[Estimate],
     end: float | None = None,
 ) -> Any:
-    """Draws estimates of periods of a kind, such as "day", over time: a dot and a bar for each, or
-    a band for many. A bar without an upper end goes on."""
+    """Draws estimates of periods over time: a dot and a bar for each, or a band if there are many.
+
+    Args:
+      title, unit, end: see ``interval_bars``.
+      kind: the kind of the periods, such as "day".
+      times: the times at which the periods begin.
+      estimates: an estimate for each period.
+    """
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
     from matplotlib.ticker import FixedLocator
 
@@ -245,13 +260,13 @@ def _end_of(estimates: Sequence[Estimate]) -> float:
 
 
 def _take_literally(axes: Any, *more: Any) -> None:
-    """Stops matplotlib from reading words of users and publishers as formulas."""
+    """Makes matplotlib draw words of users and publishers as they are, and not as formulas."""
     for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *more):
         text.set_parse_math(False)
 
 
 def count_text(estimate: Estimate) -> str:
-    """Formats a whole number, with its interval below it.
+    """Returns a whole number as text, with its interval below it.
 
     >>> count_text(Estimate(169, 160, 1_177))
     '169\\n160 to 1,177'
@@ -262,7 +277,7 @@ def count_text(estimate: Estimate) -> str:
 
 
 def share_text(estimate: Estimate) -> str:
-    """Formats a share, with its interval below it, rounded outwards.
+    """Returns a share as text, with its interval, rounded outwards, below it.
 
     >>> share_text(Estimate(0.12345, 0.12344, 0.12346))
     '12.35%\\n12.34% to 12.35%'
@@ -272,7 +287,7 @@ def share_text(estimate: Estimate) -> str:
 
 
 def bits_text(estimate: Estimate) -> str:
-    """Formats a number of bits, with its interval below it, rounded outwards."""
+    """Returns a number of bits as text, with its interval, rounded outwards, below it."""
     text = f"{estimate.value:.2f}\n{math.floor(100 * estimate.low) / 100:.2f}"
     if estimate.high == math.inf:
         return f"{text} or more"
@@ -280,12 +295,13 @@ def bits_text(estimate: Estimate) -> str:
 
 
 def _shortened(label: str, most: int = 24) -> str:
-    """Makes a label for a picture printable, and not too long."""
+    """Returns a label for a picture, made printable and not longer than ``most``."""
     printable = "".join(c if c.isprintable() else "?" for c in label)
     return printable if len(printable) <= most else printable[: most - 1] + "…"
 
 
 def _budget(statement: Mapping[str, Any]) -> str:
+    """Returns tables of what a statement says about the mechanism, its cost and the budget."""
     lines = {
         "Mechanism": statement["mechanism"],
         "Cost": cost_words(statement),
@@ -317,8 +333,8 @@ def _budget(statement: Mapping[str, Any]) -> str:
 
 
 def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
-    """Draws keep-probability against users for every strategy of ``explain`` into a file; its
-    suffix gives the format, such as .png or .svg."""
+    """Draws the probability of keeping a partition against its users, for every strategy of
+    ``explain``, into a file. The suffix of the path gives the format, such as .png or .svg."""
     users = evenly(1, explanation.users[-1], _POINTS)
 
     def draw(axes: Any) -> None:
@@ -327,7 +343,7 @@ def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> 
             axes.plot(
                 users,
                 [strategy.keep_probability(n) for n in users],
-                # Curves may coincide: dashed ones let the others through.
+                # Curves may coincide. A dashed one in front leaves another one visible.
                 linestyle=("-", "--")[i % 2],
                 zorder=2 + i % 2,
                 label=strategy.name + (' (what "auto" takes)' if chosen else ""),
@@ -341,7 +357,7 @@ def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> 
 
 
 def plot_kappas(choice: KappaChoice, path: str) -> None:
-    """Draws the error and its parts against kappa."""
+    """Draws the expected error, and its parts, against kappa into a file."""
     from dp_transforms.postprocessing.kappa_choice import ERROR, NEEDED_USERS
 
     kappas = [plan.kappa for plan in choice.plans]

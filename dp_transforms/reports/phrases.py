@@ -1,8 +1,9 @@
-"""Words that pages and statements share: about users' partitions, or about a graph's degrees."""
+"""Defines the words that pages and statements share, about users' partitions or a graph's
+degrees."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING
 from typing import Any, NamedTuple
 
@@ -14,16 +15,23 @@ NODE = PrivacyUnit.NODE.value
 
 
 class Words(NamedTuple):
-    """A publisher's own words for a page replace those of the release."""
+    """A publisher's own words for a page. They replace the words of the release.
 
-    about: str | None = None  # what partitions are
+    Attributes:
+      about: what partitions are, such as "passwords".
+      users: what users are, such as "accounts".
+      title: the title of the page.
+      data_name: the name of the data.
+    """
+
+    about: str | None = None
     users: str = "users"
     title: str | None = None
     data_name: str | None = None
 
     @property
     def of_data(self) -> str:
-        """Returns the end of a title."""
+        """Returns the end of a title, which names the data; it is empty if they have no name."""
         return f" of {self.data_name}" if self.data_name else ""
 
 
@@ -31,20 +39,32 @@ NO_WORDS = Words()
 
 
 class Wording(NamedTuple):
-    """A kind of list has its own words for a page."""
+    """The words of a page about one kind of list.
+
+    Attributes:
+      title: the title of the page.
+      total: what the total counts; ``things`` follow it in a sentence.
+      thing, things: what has a frequency, in the singular and in the plural.
+      users: what a frequency counts, for the axis of a picture.
+      ranks_title, ranks_caption: the title and the caption of the picture of frequencies by rank.
+      guessing: whether guessing metrics mean something for such a list.
+      bound: if records may have been dropped, the bound that numbers of the page are about.
+        It begins with a comma.
+    """
 
     title: str
-    total: str  # the unit of the total, before ``things``
-    thing: str  # with a frequency
+    total: str
+    thing: str
     things: str
-    users: str  # the counted unit, at the axis
-    ranks_title: str  # of the picture of frequencies by rank
-    ranks_caption: str  # below it
-    guessing: bool  # whether guessing metrics mean something for such a list
-    bound: str = ""  # on the numbers of the page, where records may have been dropped
+    users: str
+    ranks_title: str
+    ranks_caption: str
+    guessing: bool
+    bound: str = ""
 
     def limits(self, what: str) -> str:
-        """Says, if records may have been dropped, of which ones numbers are."""
+        """Returns a sentence that says which records numbers are about, if some may have been
+        dropped; otherwise an empty text. The sentence begins with ``what``, such as "It is"."""
         if not self.bound:
             return ""
         return (
@@ -68,26 +88,10 @@ _DEGREES = {
 
 def wording(statement: Mapping[str, Any], words: Words = NO_WORDS) -> Wording:
     """Returns the words for the release of a privacy.json."""
-    degree = statement.get("degree")
-    if degree is not None:
-        total, neighbours, has = _DEGREES[degree]
-        title = f"A differentially private degree list{words.of_data}"
-        caption = f"How many {has}, from the largest number on."
-        bound = ""
-        if "degree_bound" in statement:
-            where = "at" if degree == "undirected" else "into, and out of,"
-            bound = f", of at most {some(statement['degree_bound'], 'edge')} {where} each node"
-        return Wording(
-            title, total, "node", "nodes", neighbours, "Degree by rank", caption, False, bound
-        )
+    if statement.get("degree") is not None:
+        return _degree_wording(statement, words)
     columns = statement.get("partition_columns", [])
-    if words.about is None and len(columns) > 1:
-        of = f"{', '.join(columns[:-1])} and {columns[-1]}"
-        thing, things = f"combination of {of}", f"combinations of {of}"
-    else:
-        # A column without a header has a number.
-        name = words.about or "".join(columns).replace("_", " ").removesuffix(" id")
-        thing, things = _numbers("partition" if not name or name.isdigit() else name)
+    thing, things = _partition_words(words.about, columns)
     user, users = _numbers(words.users)
     bound = ""
     if drops_records(statement):
@@ -96,22 +100,58 @@ def wording(statement: Mapping[str, Any], words: Words = NO_WORDS) -> Wording:
         bound = f", of at most {some(kappa, thing, things)} of each {user}"
         if periods:
             bound += f" in each of at most {some(periods['max_periods_per_user'], periods['of'])}"
-    described = [words.about] if words.about else columns or ["password"]
+    names = [words.about] if words.about else columns
+    # A list without any names of columns may be one of passwords.
+    guessing = not names or any("pass" in name.lower() or name.lower() == "pin" for name in names)
     return Wording(
-        f"A differentially private frequency list{words.of_data}",
-        f"contributions of {users} to",
-        thing,
-        things,
-        users,
-        "Frequency by rank",
-        f"How many {users} the {things} have, from the most frequent on.",
-        any("pass" in name.lower() or name.lower() == "pin" for name in described),
-        bound,
+        title=f"A differentially private frequency list{words.of_data}",
+        total=f"contributions of {users} to",
+        thing=thing,
+        things=things,
+        users=users,
+        ranks_title="Frequency by rank",
+        ranks_caption=f"How many {users} the {things} have, from the most frequent on.",
+        guessing=guessing,
+        bound=bound,
     )
 
 
+def _degree_wording(statement: Mapping[str, Any], words: Words) -> Wording:
+    """Returns the words for a list of degrees."""
+    degree = statement["degree"]
+    total, neighbours, has = _DEGREES[degree]
+    bound = ""
+    if "degree_bound" in statement:
+        where = "at" if degree == "undirected" else "into, and out of,"
+        bound = f", of at most {some(statement['degree_bound'], 'edge')} {where} each node"
+    return Wording(
+        title=f"A differentially private degree list{words.of_data}",
+        total=total,
+        thing="node",
+        things="nodes",
+        users=neighbours,
+        ranks_title="Degree by rank",
+        ranks_caption=f"How many {has}, from the largest number on.",
+        guessing=False,
+        bound=bound,
+    )
+
+
+def _partition_words(about: str | None, columns: Sequence[str]) -> tuple[str, str]:
+    """Returns what a partition is called, in the singular and in the plural: by the publisher, or
+    by the names of its columns."""
+    if about is None and len(columns) > 1:
+        of = f"{', '.join(columns[:-1])} and {columns[-1]}"
+        return f"combination of {of}", f"combinations of {of}"
+    name = about or "".join(columns).replace("_", " ").removesuffix(" id")
+    # A column without a header has a number for its name.
+    if not name or name.isdigit():
+        name = "partition"
+    return _numbers(name)
+
+
 def _numbers(word: str) -> tuple[str, str]:
-    """Returns a noun in the singular and in the plural, given either.
+    """Returns a noun in the singular and in the plural; it may be given in either.
 
     >>> _numbers("urls"), _numbers("address"), _numbers("category")
     (('url', 'urls'), ('address', 'addresses'), ('category', 'categories'))
@@ -126,12 +166,14 @@ def _numbers(word: str) -> tuple[str, str]:
 
 
 def some(number: int, thing: str, things: str = "") -> str:
-    """Writes a number of things."""
-    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+    """Returns a number of things in words. The plural, ``things``, ends in s by default."""
+    if number == 1:
+        return f"{number:,} {thing}"
+    return f"{number:,} {things or f'{thing}s'}"
 
 
 def amount(value: float) -> str:
-    """Writes a part of a budget with at most six digits, rounded up.
+    """Returns a part of a budget as text, with at most six digits, rounded up.
 
     >>> amount(0.5), amount(0.333333333333334)
     ('0.5', '0.333334')
@@ -140,13 +182,14 @@ def amount(value: float) -> str:
 
 
 def mechanism_words(names: Iterable[str], about: str) -> str:
-    """Says which mechanisms made a release about users or a graph, and what costs no more."""
+    """Returns sentences that say which mechanisms made a release, and what further analysis costs.
+    ``about`` says what the release is about: users or a graph."""
     titles = " or the ".join(name + _SOURCES.get(name, "") for name in dict.fromkeys(names))
     return _MECHANISM_WORDS.format(titles, about)
 
 
 def span_of(periods: Mapping[str, Any]) -> str:
-    """Says which periods a release has one part for, by the entry of its statement."""
+    """Returns the span of periods in words, from the entry of a statement about them."""
     span = f"each {periods['of']} from {periods['first']} to {periods['last']}"
     if "days" in periods:
         days = " to ".join(periods["days"].split(".."))
@@ -155,7 +198,8 @@ def span_of(periods: Mapping[str, Any]) -> str:
 
 
 def bound_words(statement: Mapping[str, Any]) -> str:
-    """Says in how many partitions a user counts, or what was dropped from a graph."""
+    """Returns sentences that say in how many partitions a user counts, or what was dropped from a
+    graph."""
     if statement.get("privacy_unit") == NODE:
         chosen = "without looking at it"
         if "choice_of_degree_bound" in statement:
@@ -191,8 +235,8 @@ def bound_words(statement: Mapping[str, Any]) -> str:
 
 
 def choice_words(statement: Mapping[str, Any]) -> list[str]:
-    """Writes in a sentence which plan a look chose for a selection of names, and what others were
-    predicted to name; nothing if there was no look."""
+    """Returns a paragraph that says which plan a look chose for a selection of names, and how many
+    names other plans were predicted to give. Returns none if there was no look."""
     if "choice" not in statement:
         return []
     chosen, *others = statement["choice"]["compared"]
@@ -200,7 +244,7 @@ def choice_words(statement: Mapping[str, Any]) -> list[str]:
     counts = ""
     if "predicted_count_error" in chosen:
         counts = f", with counts that err by about {chosen['predicted_count_error']:,g} users"
-    # Of plans of the same words the first is shown.
+    # If plans have the same words, the first is shown.
     predicted: dict[str, int] = {}
     for row in others:
         predicted.setdefault(_plan_words(row), row["predicted_names"])
@@ -224,12 +268,12 @@ def _plan_words(row: Mapping[str, Any]) -> str:
 
 
 def drops_records(statement: Mapping[str, Any]) -> bool:
-    """Tells whether the job may have dropped records, so that true numbers may be larger."""
+    """Returns whether the job may have dropped records, so that true numbers may be larger."""
     return statement.get("max_partitions_per_user_is", "declared") != "declared"
 
 
 def cost_words(statement: Mapping[str, Any]) -> str:
-    """Writes the cost of any release in a line."""
+    """Returns the cost of a release of any kind, as a part of a line."""
     cost = f"epsilon {amount(statement['epsilon'])}"
     if statement["delta"] > 0:
         cost += f" and delta {amount(statement['delta'])}"

@@ -12,7 +12,7 @@ import pytest
 import dp_transforms as dp
 from dp_transforms.beam import shuffle
 from dp_transforms.engines import local_shuffle
-from dp_transforms.engines.selection_kernels import distinct_users, noisy_users, users_of_others
+from dp_transforms.engines.other_users import distinct_users, noisy_users, users_of_others
 from dp_transforms.mechanisms.selection import STRATEGIES, OptimalSelection, make_strategy
 from dp_transforms.releases import NamesSpec
 from tests import reference
