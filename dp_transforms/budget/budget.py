@@ -1,25 +1,27 @@
 """Holds amounts of differential privacy, and decides whether one more mechanism fits a budget.
 
-Composition theorems fix the privacy parameters in advance. Under a shared budget, whether a job
-asks, and for how much, may depend on earlier releases. ``PrivacyFilter`` refuses requests so that
-the whole stays within the budget all the same. It admits a request by either of two rules:
+Most composition theorems assume that privacy parameters are fixed in advance. Under a shared budget
+they are not: whether a job asks, and for how much, may depend on earlier releases. So
+``PrivacyFilter`` refuses every request that could bring the whole above the budget. It admits a
+request if either of two rules holds:
 
   * basic: the epsilons add up to at most epsilon (Rogers, Roth, Ullman and Vadhan 2016);
   * zCDP: the rhos add up to at most ``rho_limit``, the largest rho for which rho-zCDP gives
     (epsilon, composition_delta)-DP (Whitehouse, Ramdas, Rogers and Wu 2023, "Fully-Adaptive
     Composition in Differential Privacy"; Feldman and Zrnic 2021).
 
-By both the mechanisms' own deltas add up to at most delta - composition_delta.
+Under both rules, the mechanisms' own deltas add up to at most delta - composition_delta.
 
 Theorem. The admitted mechanisms together are (epsilon, delta)-DP.
 
 Proof. Set aside failures, whose probabilities add up to at most delta - composition_delta (see
-``accounting``). Let L be the total privacy loss, for two neighbours with distributions P and Q of
-all releases; it must be shown that E_P[max(0, 1 - e**(epsilon - L))] <= composition_delta. Where
-the epsilons add up to at most epsilon, L <= epsilon, and nothing is contributed. Elsewhere the rhos
-add up to at most rho_limit at every step. Stop every run before the request that would exceed
-rho_limit: the stopped process is a zCDP filter's, so its expectation is at most composition_delta,
-and it agrees with the real one on all runs in which nothing was stopped. QED.
+``accounting``). Take two neighbours, with the distributions P and Q of all releases, and let L be
+the total privacy loss. It must be shown that E_P[max(0, 1 - e**(epsilon - L))] <=
+composition_delta. A run whose epsilons add up to at most epsilon has L <= epsilon, and contributes
+nothing. In every other run the rhos add up to at most rho_limit at every step. Now stop every run
+before the request that would exceed rho_limit. The stopped process is that of a zCDP filter, so its
+expectation is at most composition_delta. It agrees with the real process on all runs that were not
+stopped, and no other run contributes. QED.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ _DIGITS = 12
 
 
 class PrivacyUnit(enum.Enum):
-    """A unit is added, removed or replaced between the neighbours of a guarantee; losses of
-    different units do not add up. Values are the names in flags and files."""
+    """A unit is what neighbouring data differ by: it is added, removed or replaced. Losses about
+    different units do not add up. The values are the names in flags and files."""
 
     USER = "user"
     REPLACED_USER = "replaced-user"
@@ -71,8 +73,8 @@ class PrivacyUnit(enum.Enum):
 class PrivacyBudget:
     """A budget is an amount of (epsilon, delta)-differential privacy, in exact numbers.
 
-    Its neighbours are those of a ``PrivacyUnit``, by default a user. Numbers are taken at their
-    decimal value (0.1 is one tenth) and held as fractions, so that ten tenths are one.
+    A ``PrivacyUnit`` says what neighbours differ by. Numbers are taken at their decimal value (0.1
+    is one tenth) and held as fractions, so that ten tenths are one.
 
     Args:
       epsilon: not negative, in natural units.
@@ -102,7 +104,7 @@ class PrivacyBudget:
         object.__setattr__(self, "delta", exact_delta)
 
     def split(self, parts: int) -> PrivacyBudget:
-        """Returns one of ``parts`` equal shares, which make up the whole by basic composition.
+        """Returns one of ``parts`` equal shares, which add up to the whole by basic composition.
 
         >>> PrivacyBudget(1).split(3).epsilon
         Fraction(1, 3)
@@ -114,9 +116,9 @@ class PrivacyBudget:
     def split_by(
         self, weights: Mapping[str, Number], delta_weights: Mapping[str, Number] | None = None
     ) -> dict[str, PrivacyBudget]:
-        """Returns shares by name, which make up the whole by basic composition.
+        """Returns shares by name, which add up to the whole by basic composition.
 
-        ``pop`` each share, so that it serves one release.
+        Take each share out of the dictionary by ``pop``, so that only one release uses it.
 
         Args:
           weights: positive shares of epsilon.

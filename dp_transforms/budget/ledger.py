@@ -16,31 +16,31 @@ and its unit, even if jobs, or their epsilons, are chosen by earlier outputs (se
 ``budget.PrivacyFilter``). Losses about users, edges and nodes do not add up, so a ledger has one
 unit.
 
-**Why giving back is private.** ``begin`` and ``give_back`` are transactions on the same row, of
-which the first one wins: once a reservation is given back, ``begin`` refuses and nothing can be
-written under it; once a release has begun, ``give_back`` refuses. So nothing has come out of a job
-whose reservation was given back, except that it failed. The fact of a failure may depend on the
-data; ``failures`` says which failures are charged, and why a ledger has only so many free ones and
-then takes no cheap jobs. It depends on the noise no more than the time of a release does: before
-``begin``, noise is in memory only. A caller that does not announce its release
-(``announces=False``) gets nothing back but by ``abandon``, in which somebody vouches for it.
+**Why giving back is private.** ``begin`` and ``give_back`` are transactions on the same row, and
+the first one wins. Once a reservation is given back, ``begin`` refuses, so nothing can be written
+under it. Once a release has begun, ``give_back`` refuses. So nothing has come out of a job whose
+reservation was given back, except that it failed. The fact of a failure may depend on the data.
+``failures`` says which failures are charged, why a ledger has a limited number of free ones, and
+why it takes no cheap jobs after them. The fact of a failure depends on the noise no more than the
+time of a release does: before ``begin``, noise is in memory only. A caller that does not announce
+its release (``announces=False``) gets nothing back but by ``abandon``, for which a person vouches.
 
-**Jobs that end without a word.** The next job that reserves gives back the reservations of jobs
-that have ended, as far as it can see: on a job's own machine by the number and start of its
-process, elsewhere by its lease, which a job renews (``held``) until it has ended. This may be
-wrong: a process may be stopped for longer than its lease, or a clock may be ahead. It is private
-all the same, because no clock decides what counts as spent. A reservation counts until its row says
-"failed", and the transaction that writes this is the one that reserves without it. So a process
-that wakes up finds its row either closed, and then ``begin`` refuses; or open, and then all others
-have counted it. At worst a job fails that could have gone on.
+**Jobs that end without closing their rows.** The next job that reserves gives back the reservations
+of jobs that have ended, as far as it can see. On the job's own machine it looks for the process, by
+its number and start. For other machines it looks at the lease, which a running job renews
+(``held``). This may be wrong: a process may be stopped for longer than its lease, or a clock may be
+ahead. It is private all the same, because no clock decides what counts as spent. A reservation
+counts until its row says "failed", and the same transaction writes this and reserves for the next
+job. So when a stopped process goes on, its row is either closed, and ``begin`` refuses, or it is
+open, and all other jobs have counted it. At worst, a job fails that could have gone on.
 
-A ledger lies in a file or in PostgreSQL. The file is an SQLite database of mode 600 with a rollback
-journal, which needs no shared memory. Each step is a connection and a transaction of its own. A
-checksum on each row finds damage, not fraud: whoever may write a ledger can also forge it, and an
-older copy in its place cannot be told from the ledger at that time. So a database server must not
-fail over to one that lacks the last commits. The file's POSIX record locks work on local disks and
-on NFS with locks; the times of its leases come from the clocks of the machines. In PostgreSQL all
-times are the server's.
+A ledger is kept in a file or in PostgreSQL. The file is an SQLite database of mode 600 with a
+rollback journal, which needs no shared memory. Each step has its own connection and transaction. A
+checksum on each row finds damage, and no fraud: whoever may write a ledger can also forge it. An
+older copy in the place of a ledger cannot be recognised. So a database server must not fail over to
+one that lacks the last commits. The file's POSIX record locks work on local disks and on NFS with
+locks. The times of leases come from the clocks of the machines for a file, and from the server's
+clock in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class Request(NamedTuple):
 
 
 class Ledger:
-    """A ledger is a budget in a file or a database, made by ``create`` and read by ``open``.
+    """A ledger is a budget that is kept in a file or a database. ``create`` makes one, and ``open``
+    finds one that exists.
 
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "budget.ledger")
@@ -114,7 +115,8 @@ class Ledger:
     dp_transforms.budget.ledger.BudgetExceededError: epsilon 0.8, delta 0 asked for, but ...
 
     Attributes:
-      path, identity: the path of its file, or its URL; and a random name of this ledger.
+      path: the path of its file, or its URL.
+      identity: a random name of this ledger.
       unit: the unit that neighbours add, remove or replace.
       budget, composition_delta: the whole budget, and the part of delta for composition.
       free_failures: how many reservations of failed jobs it gives back.
@@ -136,12 +138,12 @@ class Ledger:
         unit: PrivacyUnit = PrivacyUnit.USER,
         free_failures: int = FREE_FAILURES,
     ) -> Ledger:
-        """Makes a ledger, which appears whole or not at all.
+        """Makes a ledger, whole or not at all, and returns it.
 
         Args:
-          path: of a file that does not exist, on a file system that locks; or a URL,
-            postgresql://USER@HOST/DATABASE (extra: ledger), without a password. A name of a schema
-            may follow, as #SCHEMA; by default it is privacy_ledger.
+          path: the path of a file that does not exist, on a file system that locks; or a URL,
+            postgresql://USER@HOST/DATABASE (extra: ledger), without a password. #SCHEMA may follow
+            it, the name of a schema; by default this is privacy_ledger.
           epsilon, delta, unit: the whole budget, and its unit.
           composition_delta: the part of delta by which many small reservations cost less than the
             sum of their epsilons; the rest is for mechanisms with a delta of their own.
@@ -164,7 +166,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Ledger:
-        """Opens a ledger that exists, by its path or URL, and leaves any other file unchanged.
+        """Returns the ledger at a path or URL. A file that is no ledger is not changed.
 
         Raises:
           FileNotFoundError: there is none.
@@ -182,7 +184,7 @@ class Ledger:
         _store_of(path)
 
     def lines(self) -> Lines:
-        """Returns all reservations in order; raises as ``open``."""
+        """Returns all reservations, in order. Raises the errors of ``open``."""
         return self._stored().lines
 
     def of_job(self, job_id: str) -> Lines:
@@ -206,7 +208,7 @@ class Ledger:
         return free_failures_left(self._header, self.lines())
 
     def admits(self, costs: Sequence[Cost]) -> bool:
-        """Tells, without reserving, whether all costs could be reserved together now."""
+        """Returns whether all costs could be reserved together now, without reserving them."""
         return self._filter.admits([*_spent(self.lines()), *costs[:-1]], costs[-1])
 
     def check_price(self, costs: Sequence[Cost]) -> None:

@@ -50,8 +50,8 @@ _FAULTS = {
 
 
 class LedgerFile:
-    """A file of mode 600, by default in the current directory, that keeps one ledger; see
-    ``LedgerStore``. Its clock is that of the machine that asks."""
+    """Keeps one ledger in a file of mode 600; see ``LedgerStore``. Times are by the clock of the
+    machine that asks."""
 
     def __init__(self, path: str):
         self.name = os.path.abspath(path)
@@ -88,8 +88,9 @@ class LedgerFile:
 
 @contextlib.contextmanager
 def transaction(path: str, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
-    """Connects to a file that exists for one transaction, which is rolled back after an error;
-    errors of SQLite become an OSError or a CorruptedLedgerError."""
+    """Yields a connection to an existing file, in a transaction. It is committed at the end of the
+    block, and rolled back after an error. Errors of SQLite become an OSError or a
+    CorruptedLedgerError."""
     # SQLite would wait for a pipe.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
@@ -97,8 +98,8 @@ def transaction(path: str, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]
     options: Any = {"timeout": _WAIT_SECONDS, "isolation_level": None, "uri": True}
     try:
         with contextlib.closing(sqlite3.connect(existing, **options)) as made:
-            # EXTRA also syncs the directory after the journal is gone, so that a power cut does not
-            # bring it back.
+            # EXTRA also syncs the directory after the journal was deleted. Otherwise a power cut
+            # could bring the journal back, and with it the state before the transaction.
             made.execute("PRAGMA synchronous = EXTRA")
             made.execute("PRAGMA cell_size_check = ON")
             made.execute(begin)
@@ -113,7 +114,7 @@ def transaction(path: str, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]
 
 
 def read(connection: sqlite3.Connection, path: str) -> Contents:
-    """Returns what a ledger's file holds; raises a CorruptedLedgerError if a check fails."""
+    """Returns the contents of a ledger's file. Raises a CorruptedLedgerError if a check fails."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if (application, version) != (_APPLICATION, VERSION):
@@ -126,7 +127,7 @@ def read(connection: sqlite3.Connection, path: str) -> Contents:
 
 
 def write(connection: sqlite3.Connection, lines: Iterable[LedgerLine]) -> None:
-    """Writes lines, each in place of one with the same id."""
+    """Writes lines. Each replaces a line with the same id, if there is one."""
     for line in lines:
         _write(connection, "reservations", line_row(line))
 

@@ -37,14 +37,14 @@ _WAIT_SECONDS = 60
 _CONNECTION = {
     "connect_timeout": "10",
     "tcp_user_timeout": str(1000 * _WAIT_SECONDS),
-    # Of several servers, not one that lags behind.
+    # If the URL names several servers, a replica that lags behind is not taken.
     "target_session_attrs": "read-write",
     "application_name": "dp-frequency-lists",
     "client_encoding": "utf8",
 }
 """Parameters of a connection, unless the URL has others."""
 _NO_HIDDEN_ROWS = "SET LOCAL row_security = off"
-"""Makes an error of policies that would hide rows, so that their costs were missing."""
+"""Raises an error if a policy of the database hides rows, whose costs would be missing."""
 _SETTINGS = (
     _NO_HIDDEN_ROWS,
     # A server may be set up to lose the last commits in a crash.
@@ -64,19 +64,20 @@ _FAULTS = {
 
 
 class PostgresqlLedger:
-    """A schema of a PostgreSQL database that keeps one ledger; see ``LedgerStore``.
+    """Keeps one ledger in a schema of a PostgreSQL database; see ``LedgerStore``.
 
-    Its clock is the server's, so that clocks of machines do not matter. A transaction that writes
-    locks the table of reservations before it reads. The server ends a transaction whose client
-    stops in it for a minute.
+    Times are by the server's clock, so the clocks of machines do not matter. A transaction that
+    writes locks the table of reservations before it reads. If a client does nothing for a minute in
+    a transaction, the server ends it.
 
     Args:
-      url: postgresql://USER@HOST/DATABASE, and #SCHEMA unless that is privacy_ledger. It has no
-        password: libpq takes one from PGPASSWORD, or from the file of PGPASSFILE.
+      url: postgresql://USER@HOST/DATABASE, followed by #SCHEMA unless the schema is called
+        privacy_ledger. A password must not be in it: libpq takes the password from PGPASSWORD, or
+        from the file that PGPASSFILE names.
 
     Raises:
-      ValueError: the URL has a password, or a name of a schema that is not of lower-case letters,
-        digits and _.
+      ValueError: the URL has a password, or the name of the schema has other characters than
+        lower-case letters, digits and _.
     """
 
     def __init__(self, url: str):
@@ -98,7 +99,7 @@ class PostgresqlLedger:
         self._schema = f'"{name}"'
 
     def create(self, header: Header) -> None:
-        """Makes the schema with its tables, which nobody else may use until they are granted."""
+        """Makes the schema with its tables. Others need a GRANT of the database to use them."""
         schema, row = self._schema, (VERSION, *header_row(header))
         with self._connected() as connection:
             connection.execute("BEGIN")
@@ -117,7 +118,8 @@ class PostgresqlLedger:
         reservations = f"{self._schema}.reservations"
         with self._connected() as connection:
             if writes:
-                # Statements see what was committed before them, and the first one waits.
+                # At this level, each statement sees what was committed before it. The first one
+                # waits for the lock, so later ones see what the last holder of the lock wrote.
                 connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
                 for statement in _SETTINGS:
                     connection.execute(statement)
@@ -155,8 +157,8 @@ class PostgresqlLedger:
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
-        """Connects for one transaction, which is rolled back unless it is committed; errors of the
-        database become OSErrors or a CorruptedLedgerError."""
+        """Yields a connection for one transaction. It is rolled back unless the block commits it.
+        Errors of the database become OSErrors or a CorruptedLedgerError."""
         try:
             import psycopg
             from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -179,6 +181,7 @@ class PostgresqlLedger:
             raise self._fault(error) from None
 
     def _fault(self, error: Exception) -> Exception:
+        """Returns the error of the operating system, or of a ledger, in place of the database's."""
         code = getattr(error, "sqlstate", None) or ""
         if code in ("3F000", "42P01"):  # no such schema, or table
             return FileNotFoundError(errno.ENOENT, "there is no ledger", self.name)
@@ -197,9 +200,10 @@ def _commit(connection: Any) -> None:
 
 
 def _declared(columns: Iterable[str]) -> str:
-    kinds = {True: "bigint", False: "text"}
-    declared = (f"{name} {kinds[name in (*INTEGERS, 'version')]} NOT NULL" for name in columns)
-    return ", ".join((*declared, "sha256 text NOT NULL"))
+    """Returns the columns of a table with their types, as CREATE TABLE takes them."""
+    integers = (*INTEGERS, "version")
+    declared = [f"{name} {'bigint' if name in integers else 'text'} NOT NULL" for name in columns]
+    return ", ".join([*declared, "sha256 text NOT NULL"])
 
 
 def _marks(row: tuple[Any, ...]) -> str:

@@ -7,8 +7,8 @@ import os
 
 
 def this_process() -> str:
-    """Names this process by the machine's boot, the namespace of its number, its number and its
-    start; returns "" if the system does not tell them."""
+    """Returns a name of this process: the boot of the machine, the namespace of process numbers,
+    the process number, and the time of its start. It is "" on a system that does not show these."""
     try:
         return f"{_namespace()} {os.getpid()} {_started(os.getpid())[1]}"
     except OSError:
@@ -16,8 +16,8 @@ def this_process() -> str:
 
 
 def is_of_this_machine(process: str) -> bool:
-    """Tells whether ``has_ended`` knows of a process: it was named by ``this_process`` on this boot
-    of this machine and in this namespace, so not in another container."""
+    """Returns whether ``has_ended`` can see a process: ``this_process`` named it since this machine
+    was started, and in this namespace of process numbers, so not in another container."""
     try:
         return process.rsplit(" ", 2)[0] == _namespace()
     except OSError:
@@ -25,8 +25,8 @@ def is_of_this_machine(process: str) -> bool:
 
 
 def has_ended(process: str) -> bool:
-    """Tells whether a process has certainly ended: it was named by ``this_process`` on this boot of
-    this machine and in this namespace, and its number is free or another's by now."""
+    """Returns whether a process has certainly ended: ``is_of_this_machine`` holds, and its number
+    is free by now or belongs to another process."""
     if not is_of_this_machine(process):
         return False
     try:
