@@ -1,6 +1,7 @@
-"""Manages a privacy ledger: makes one, shows its entries, frees unused reservations.
+"""The command ledger: makes a privacy ledger, shows its entries, and gives unused budget back.
 
-Jobs spend from it with ``--ledger=FILE``; ``dp_transforms.budget.ledger`` says what it promises.
+Jobs spend from a ledger with ``--ledger=FILE``; ``dp_transforms.budget.ledger`` says what it
+promises.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _WARNING = (
 
 
 def _number_of_failures(text: str) -> int:
-    """Parses the flag --free_failures, a number from 0."""
+    """Parses the value of --free_failures, an integer of at least 0."""
     try:
         number = int(text)
         check_free_failures(number)
@@ -115,7 +116,7 @@ _SHOWN = ("host", "begun", "reserved_at", "closed_at", "leased_until")
 
 
 def ledger_table(ledger: Ledger) -> str:
-    """Formats the ledger's reservations, and the budget that is left, as a table.
+    """Returns the ledger's reservations, and the budget that is left, as a table.
 
     >>> import tempfile
     >>> ledger = Ledger.create(os.path.join(tempfile.mkdtemp(), "ledger"), epsilon=1, delta=1e-6)
@@ -140,11 +141,12 @@ def ledger_table(ledger: Ledger) -> str:
 
 
 def _short(text: str) -> str:
-    """Shortens a path below the current directory; returns other text as it is."""
+    """Returns a path below the current directory as a relative one, and other text as it is."""
     return text.removeprefix(os.path.join(os.getcwd(), ""))
 
 
 def _state(line: LedgerLine) -> str:
+    """Returns the state of a reservation, in words."""
     if line.is_lost or line.state is State.FAILED:
         return "failed, free"
     if line.state is not State.RESERVED:

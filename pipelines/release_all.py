@@ -1,7 +1,8 @@
-"""Makes both releases from one read: the frequency list and the selected names of partitions.
+"""The command release-all: releases the frequency list and names of partitions from one read.
 
 If kappa is declared, users' contributions are bounded once, and both releases see the same bounded
-records. Otherwise each release chooses how many partitions of a user count. Their costs add up.
+records. Otherwise each release chooses how many partitions of a user count. The costs of both add
+up.
 """
 
 from __future__ import annotations

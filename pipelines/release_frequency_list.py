@@ -1,4 +1,4 @@
-"""Runs the main job: user records in, a differentially private frequency list out."""
+"""The command release, which is the main job: releases the frequency list of users' records."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that ``mechanism_from_flags`` reads."""
+    """Adds the flags about public numbers, which ``mechanism_from_flags`` reads."""
     variants = parser.add_argument_group(
         "public knowledge that narrows the release (optional, one of these)"
     )
@@ -192,8 +192,12 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
-    """Returns the mechanism that the flags ask for. A ValueError names flags that are missing or
-    exclude each other; an InputError says that the reference cannot be read."""
+    """Returns the mechanism that the flags ask for.
+
+    Raises:
+      ValueError: flags are missing, or exclude each other.
+      InputError: the reference cannot be read.
+    """
     given = [name for name in _VARIANTS if getattr(flags, name) is not None]
     if len(given) > 1:
         raise ValueError(f"give one of --{' and --'.join(given)}, not both")
