@@ -53,7 +53,7 @@ class Source(NamedTuple):
 
 
 class Pairs:
-    """Private pairs of users and items, each user's in random order."""
+    """Private pairs of users and items. The items of each user have a random order."""
 
     def __init__(self, source: Source):
         self.name, pairs = source.name, source.pairs()
@@ -66,20 +66,20 @@ class Pairs:
         self.everything = self.bounded(len(pairs))
 
     def bounded(self, kappa: int) -> FrequencyList:
-        """The list of the records that a bound of kappa keeps."""
+        """Returns the list of the records that a bound of kappa keeps."""
         counts = np.bincount(self._items[self._ranks < kappa])
         return FrequencyList.from_counts(counts[counts > 0])
 
     def kept(self, kappa: int) -> float:
-        """The part of all pairs that a bound of kappa keeps."""
+        """Returns the part of all pairs that a bound of kappa keeps."""
         return float((self._ranks < kappa).mean())
 
     def released(self, epsilon: Fraction, kappa: int, tape: RandomTape) -> FrequencyList:
-        """A release of the bounded list."""
+        """Returns a release of the bounded list."""
         return partition_mechanism(epsilon, kappa).release(self.bounded(kappa), tape)
 
     def estimated(self, spec: AllRecordsSpec, tapes: Iterator[RandomTape]) -> float:
-        """dist of the estimate of a release with a survey."""
+        """Returns dist of the estimate of a release with a survey."""
         survey = spec.survey_under(self.users_by_degree, lambda context: next(tapes))
         bounded = self.bounded(survey.kappa)
         released = spec.list_mechanism(survey).release(bounded, next(tapes))
@@ -87,7 +87,7 @@ class Pairs:
         return self.dist(estimate_all_records(released, survey.kappa, decoded))
 
     def dist(self, estimate: FrequencyList) -> float:
-        """Half the L1 distance to the list of all records."""
+        """Returns half the L1 distance to the list of all records."""
         return self.everything.l1_distance(estimate) / 2
 
 
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def source_of(path: pathlib.Path, of_edges: bool = False) -> Source:
-    """The pairs, or edges, of a file."""
+    """Returns the source of the pairs, or edges, of a file."""
 
     def pairs() -> IntArray:
         rows = integer_pairs(path)
@@ -115,14 +115,15 @@ def source_of(path: pathlib.Path, of_edges: bool = False) -> Source:
 
 
 def one_thing_each() -> IntArray:
-    """40,000 users of one of Zipf's 20,000 things each."""
+    """Returns pairs of 40,000 users with one thing each, of 20,000 by Zipf's law."""
     weights = 1 / np.arange(1, 20_001) ** 0.9
     items = np.random.default_rng(1).choice(20_000, 40_000, p=weights / weights.sum())
     return np.stack([np.arange(40_000), items], axis=1)
 
 
 def independent() -> IntArray:
-    """Users with Pareto numbers of Zipf's things, which they draw independently."""
+    """Returns pairs of users whose numbers of things have a Pareto distribution, and who draw the
+    things independently by Zipf's law."""
     random = np.random.default_rng(2)
     degrees = np.minimum(1 + random.pareto(1.3, 30_000).astype(int), 2_000)
     users = np.repeat(np.arange(30_000), degrees)
@@ -132,7 +133,7 @@ def independent() -> IntArray:
 
 
 def groups() -> IntArray:
-    """Groups of users, each of whom has all things of the group, and no others."""
+    """Returns pairs of users in groups: a user has all things of the group, and no others."""
     random = np.random.default_rng(3)
     pairs, users, items = [], 0, 0
     for members, things in np.minimum(2 + random.pareto(1.2, (2_500, 2)), 200).astype(int):
@@ -152,7 +153,7 @@ MADE = (
 def report(
     sources: Sequence[Source], epsilons: list[str], declared_at: str, repeats: int
 ) -> Iterator[str]:
-    """The lines of the page."""
+    """Yields the lines of the page."""
     yield "# Lists of all records\n"
     yield f"Mean dist (half the L1 distance) of {repeats} releases to the list of all records."
     yield "Before: a tenth of epsilon for degrees, choose-kappa, and a list. Now: a survey, its"
@@ -196,7 +197,8 @@ def mean(distances: Iterator[float]) -> float:
 
 
 def chosen_before(pairs: Pairs, epsilon: Fraction, tapes: Iterator[RandomTape]) -> float:
-    """dist of a release at a kappa that degrees, at a tenth of epsilon, recommend."""
+    """Returns dist of a release at the kappa that ``choose_kappa`` recommends, by degrees that cost
+    a tenth of epsilon."""
     degrees = UserDegreeMechanism(epsilon / 10).release(pairs.users_by_degree, next(tapes))
     kappa = choose_kappa(degrees, epsilon * 9 / 10).recommended
     return pairs.dist(pairs.released(epsilon * 9 / 10, kappa, next(tapes)))

@@ -134,7 +134,7 @@ def _spec(flags: argparse.Namespace) -> GroupsSpec:
             f"or --epsilon_selection and --delta to select them"
         )
     if given and not selected:
-        raise ValueError(f"--{given[0]} is for selecting groups, but all of them are public")
+        raise ValueError(f"--{given[0]} is to select groups, but all of them are public")
     if selected:
         warn_of_delta(flags.delta)
     return GroupsSpec(
