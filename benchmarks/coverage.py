@@ -186,6 +186,7 @@ def graphs() -> dict[str, np.ndarray]:
 
 
 def coverage(releases: int) -> Iterator[Held]:
+    """Yields all intervals that releases of all lists show."""
     for name, private in lists():
         for mechanism, rates in RATES.items():
             for rate, secret in itertools.product(rates, secrets(releases)):
@@ -327,6 +328,7 @@ def degrees_held(secret: JobSecret, edges: np.ndarray) -> list[bool]:
 
 
 def other_rows(releases: int) -> Iterator[str]:
+    """Yields a table with the shares of other intervals that hold."""
     yield "| interval | of | shown | held |"
     yield "| --- | --- | ---: | ---: |"
 

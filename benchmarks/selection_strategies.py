@@ -115,6 +115,7 @@ class WeightedDistribution(KeepDistribution):
 
 
 def _threshold(budget: GaussianBudget, variance: Fraction, most: int) -> int:
+    """Returns the threshold of the module's docstring, rounded up, in units of ``UNIT``."""
     _, up = rounding_pair(_PRECISION)
     sigma = up.sqrt(gmpy2.mpq(variance))
 

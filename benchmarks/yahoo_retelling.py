@@ -251,6 +251,7 @@ def retell(users: int, attributes: int, epsilons: Sequence[str], directory: str)
 
 
 def run() -> None:
+    """Makes the page by the flags of the command line."""
     parser = page_parser("yahoo_retelling", __doc__)
     parser.add_argument("--users", type=int, default=4_000_000)
     parser.add_argument(

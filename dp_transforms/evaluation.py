@@ -213,6 +213,7 @@ def exact_partition_epsilon(
 
 
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
+    """Returns ln Z of a list; raises a TypeError if it is not known for this mechanism."""
     if mechanism.decodes:
         return 0
     if isinstance(mechanism, WithinBounds) and mechanism.bounds is None:

@@ -107,6 +107,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
 
 
 def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]) -> None:
+    """Prints the files of a release and the comparison of kappas by it, and draws the plot."""
     try:
         choice = choose_kappa(released, flags.for_epsilon, flags.for_delta)
         if flags.plot is not None:

@@ -294,6 +294,8 @@ class JobParser(OneLineParser):
                     yield f"--{name}={item}"
 
     def _beam_options(self, flags: argparse.Namespace, others: list[str]) -> PipelineOptions:
+        """Returns Beam's options, given the arguments that are no flags of the job. Ends with an
+        error if Beam does not know one, or if one is unsafe."""
         from apache_beam.options.pipeline_options import (
             DirectOptions,
             PipelineOptions,
@@ -304,7 +306,7 @@ class JobParser(OneLineParser):
 
         from dp_transforms.beam.pipeline_secret import refuse_reruns
 
-        # On a bad value, Beam prints its whole usage, of which only the last line names the fault.
+        # On a bad value, Beam prints its whole usage. Only the last line names the fault.
         printed = io.StringIO()
         try:
             with contextlib.redirect_stderr(printed), quiet_beam():

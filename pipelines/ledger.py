@@ -86,9 +86,10 @@ def make_parser() -> OneLineParser:
         type=_number_of_failures,
         default=FREE_FAILURES,
         metavar="N",
-        help="how many reservations of failed jobs are given back (default: %(default)s), since "
-        "failures may tell of the data. After that, the reservations of failed jobs stay spent, "
-        "and a job costs at least a hundredth of the epsilon",
+        help="how many reservations of failed jobs are given back (default: %(default)s); there is "
+        "a limit, since failures may disclose something about the data. After that, the "
+        "reservations of failed jobs stay spent, and a job costs at least a hundredth of the "
+        "epsilon",
     )
     create.add_argument(
         "--unit",
@@ -185,6 +186,7 @@ def main(flags: argparse.Namespace) -> None:
 
 
 def _as_json(ledger: Ledger) -> dict[str, Any]:
+    """Returns what ``ledger_table`` shows, and more about each reservation, as values of JSON."""
     left = ledger.remaining()
     return {
         "epsilon": str(ledger.budget.epsilon),

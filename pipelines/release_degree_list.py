@@ -108,6 +108,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def _specified(flags: argparse.Namespace) -> DegreesSpec | NodeDegreesSpec:
+    """Returns the specification of the release that the flags ask for."""
     if flags.privacy_unit == NODE and flags.degree_bound is None:
         return NodeDegreesSpec(flags.epsilon, flags.degree, flags.mechanism)
     spec = DegreesSpec(

@@ -59,7 +59,8 @@ def make_parser() -> JobParser:
     privacy = job_flags.add_release_flags(
         parser,
         max_partitions="keep at most KAPPA partitions of each user, chosen at random; by default a "
-        "survey of users' partitions chooses it, and tells of all records. With --frequency_list, "
+        "survey of users' partitions chooses it, and numbers are about all records. With "
+        "--frequency_list, "
         "the most partitions in which one user is counted (default there: 1)",
     )
     privacy.add_argument(
@@ -117,6 +118,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
+    """Returns the release of a list with a survey."""
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     refuse(flags, "needs --max_partitions_per_user, and no --survey_share", *_VARIANTS, "eta")
     spec = AllRecordsSpec(
@@ -130,6 +132,7 @@ def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
+    """Returns the release of a file of counts."""
     why = "is for --input: --frequency_list holds counts, not records"
     refuse(flags, why, "survey_share", "largest_degree", "period", *job_flags.PERIOD_FLAGS)
     job_flags.refuse_flags_of_records(flags, why)
@@ -212,6 +215,7 @@ def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> Part
 
 
 def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
+    """Returns the mechanism, by --mechanism and the public numbers that flags give."""
     price = (flags.epsilon, max_partitions, flags.eta)
     if flags.max_total is not None:
         if flags.mechanism not in (AUTO, FROBENIUS):
@@ -233,6 +237,7 @@ def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMecha
 
 
 def _bounds(flags: argparse.Namespace) -> mechanisms.PartitionBounds | None:
+    """Returns the public bounds that the flags --bounds_... give, or None without them."""
     if flags.bounds_total is not None:
         return mechanisms.PartitionBounds.of_total(flags.bounds_total)
     if flags.bounds_reference is None:

@@ -125,6 +125,7 @@ def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> I
 
 
 def _spec(flags: argparse.Namespace) -> GroupsSpec:
+    """Returns the specification of the release that the flags ask for."""
     public = _by_attribute("groups", flags.groups, flags.group_by)
     selected = [name for name in flags.group_by if name not in public]
     given = [name for name in ("epsilon_selection", "delta") if getattr(flags, name) is not None]
@@ -148,6 +149,7 @@ def _spec(flags: argparse.Namespace) -> GroupsSpec:
 
 
 def _sizes(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> dict[str, list[int]]:
+    """Returns the public sizes of groups, by attribute."""
     sizes = _by_attribute("group_sizes", flags.group_sizes, flags.group_by)
     for attribute in attributes:
         given = sizes.get(attribute.name)
@@ -162,6 +164,7 @@ def _sizes(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> dict[s
 def _by_attribute(
     flag: str, given: Sequence[tuple[str, list[Any]]], attributes: Sequence[str]
 ) -> dict[str, Any]:
+    """Returns the values of a flag that is given for several attributes, by attribute."""
     names = [name for name, _ in given]
     for name in names:
         if name not in attributes:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.budget import PrivacyBudget, Request
+from dp_transforms.budget import Origin, PrivacyBudget, Request
+from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory
@@ -205,7 +206,7 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
       InputError: a directory cannot be written, or has a release already; or see
         ``worker_pool.make_runner``.
     """
-    flags, options = context.flags, context.options
+    flags = context.flags
     if flags.report:
         from dp_transforms.reports import page
 
@@ -213,14 +214,7 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
     origin = origin_of(flags, context.command)
     skips = flags.if_exists == "skip"
     try:
-        statements = [directory.statement() for directory in release.directories]
-        if origin.job_id:
-            check_job(flags.ledger, release.requests, origin, statements)
-        if None not in statements and not flags.overwrite:
-            raise DoneError(
-                f"{release.directories[0].file(release.directories[0].file_name)} exists: give "
-                "another --output, --overwrite to replace it, or --if_exists=skip"
-            )
+        _check_not_done(flags, release, origin)
     except DoneError:
         if release.combine is not None and not flags.dry_run and (skips or origin.job_id):
             # An earlier run may have been killed before it combined its directories.
@@ -238,25 +232,10 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
         return printing()(functools.partial(_say, flags, {"dry_run": lines}))
     if release.check is not None:
         release.check()
-    pipeline, workers_reach_ledger = None, True
+    on_beam = None
     if release.source is not None and context.on_beam:
-        import apache_beam as beam
-
-        from pipelines.worker_pool import make_runner
-
-        given = options().get_all_options()
-        # With these options workers are on this machine, and so reach the ledger.
-        is_here = given["runner"] == DEFAULT_RUNNER or given["environment_type"] == "LOOPBACK"
-        workers_reach_ledger = is_here or flags.workers_reach_ledger
-        with before_any_record(but=ValueError):
-            pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
-
-    # With Dataflow's option --dry_run=..., Beam only writes the job's description.
-    never_runs = (
-        pipeline is not None
-        and type(pipeline.runner).__name__ == "DataflowRunner"
-        and options().get_all_options()["dry_run"]
-    )
+        on_beam = _on_beam(context)
+    never_runs = on_beam is not None and on_beam.never_runs
     if never_runs:
         price(flags.ledger, release.requests)
 
@@ -274,26 +253,9 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
                 # paid for. It is noted now: on a full disk it could not be noted later, and the
                 # attempt would be free.
                 budget_entry.begin()
-            for_workers, before_it_runs = budget_entry, lambda: None
-            if not workers_reach_ledger:
-                # Such workers cannot note when they write. They may as soon as the engine runs.
-                before_it_runs = budget_entry.begin
-                for_workers = budget_entry.for_workers_without_ledger()
-            write = functools.partial(release.write, for_workers)
-
-            def begin(*collections: Any) -> None:
-                context.progress.written = Written.PERHAPS
-                write(*collections)
-
-            if release.of_counts is not None:
-                begin(*release.of_counts())
-            elif pipeline is None:
-                _run_here(flags, release, begin)
-            else:
-                context.progress.written = Written.PERHAPS
-                _run_on_beam(flags, release, write, pipeline, before_it_runs)
+            _make(context, release, budget_entry, on_beam)
             context.progress.written = Written.YES
-        combined = release.combine and release.combine()
+        combined = None if release.combine is None else release.combine()
         with printing():
             if release.done is not None:
                 release.done()
@@ -303,9 +265,84 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
     return job
 
 
+def _check_not_done(flags: argparse.Namespace, release: PreparedRelease, origin: Origin) -> None:
+    """Raises a DoneError if the release is there already. Errors about an earlier run of the job
+    are those of ``check_job``."""
+    statements = [directory.statement() for directory in release.directories]
+    if origin.job_id:
+        check_job(flags.ledger, release.requests, origin, statements)
+    if None not in statements and not flags.overwrite:
+        raise DoneError(
+            f"{release.directories[0].file(release.directories[0].file_name)} exists: give "
+            "another --output, --overwrite to replace it, or --if_exists=skip"
+        )
+
+
+@dataclass(frozen=True)
+class _OnBeam:
+    """How a release runs on Beam.
+
+    Attributes:
+      pipeline: the pipeline, without steps.
+      workers_reach_ledger: whether workers can note in the ledger when they begin to write.
+      never_runs: whether the runner only writes the job's description.
+    """
+
+    pipeline: beam.Pipeline
+    workers_reach_ledger: bool
+    never_runs: bool
+
+
+def _on_beam(context: JobContext) -> _OnBeam:
+    """Returns a pipeline with the runner that the options name; see ``make_runner`` for errors."""
+    import apache_beam as beam
+
+    from pipelines.worker_pool import make_runner
+
+    flags, options = context.flags, context.options
+    given = options().get_all_options()
+    # With these options workers are on this machine, and so reach the ledger.
+    is_here = given["runner"] == DEFAULT_RUNNER or given["environment_type"] == "LOOPBACK"
+    with before_any_record(but=ValueError):
+        pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
+    # With Dataflow's option --dry_run=..., Beam only writes the job's description.
+    is_dataflow = type(pipeline.runner).__name__ == "DataflowRunner"
+    never_runs = is_dataflow and bool(options().get_all_options()["dry_run"])
+    return _OnBeam(pipeline, is_here or flags.workers_reach_ledger, never_runs)
+
+
+def _make(
+    context: JobContext,
+    release: PreparedRelease,
+    budget_entry: BudgetEntry,
+    on_beam: _OnBeam | None,
+) -> None:
+    """Makes a release and writes it: of counts that exist already, in process, or on Beam."""
+
+    def write(*collections: Any) -> None:
+        context.progress.written = Written.PERHAPS
+        release.write(budget_entry, *collections)
+
+    if release.of_counts is not None:
+        write(*release.of_counts())
+    elif on_beam is None:
+        _run_here(context.flags, release, write)
+    else:
+        for_workers, before_it_runs = budget_entry, lambda: None
+        if not on_beam.workers_reach_ledger:
+            # Such workers cannot note when they write. They may as soon as the engine runs.
+            before_it_runs = budget_entry.begin
+            for_workers = budget_entry.for_workers_without_ledger()
+        context.progress.written = Written.PERHAPS
+        # Workers get this function by pickling, which ``write`` does not allow.
+        write_by_workers = functools.partial(release.write, for_workers)
+        _run_on_beam(context.flags, release, write_by_workers, on_beam.pipeline, before_it_runs)
+
+
 def _run_here(
     flags: argparse.Namespace, release: PreparedRelease, write: Callable[..., None]
 ) -> None:
+    """Makes a release from records in this process, and writes it."""
     from dp_transforms.engines.in_process import InProcess, enough_memory
     from dp_transforms.engines.local_shuffle import SpillError
     from dp_transforms.engines.progress import Watch
@@ -330,6 +367,8 @@ def _run_on_beam(
     pipeline: beam.Pipeline,
     before_it_runs: Callable[[], None],
 ) -> None:
+    """Adds the steps of a release from records to a pipeline, with one that writes it, and runs
+    the pipeline."""
     from dp_transforms.beam.engine import OnBeam
 
     assert release.source is not None

@@ -7,6 +7,7 @@ report.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 from dataclasses import replace
@@ -143,8 +144,8 @@ def main(flags: argparse.Namespace) -> None:
     page.check_available()
     if len(flags.releases) > 2:
         raise ValueError("give one directory, or two to compare")
-    for path in flags.releases if flags.degrees is not None else ():
-        for directory in release_directories(path):
+    if flags.degrees is not None:
+        for directory in itertools.chain(*map(release_directories, flags.releases)):
             print(f"{directory}: {kept(directory, flags.degrees)}")
     if len(flags.releases) == 2:
         first, second = flags.releases

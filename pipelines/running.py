@@ -72,17 +72,25 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
                 return _interrupted(interrupts, _outcome(error, context.progress))
             if flags.show_private_errors:
                 traceback.print_exc()
-            message = input_error_message(error) or (
-                f"the job failed with {type(error).__name__}; its text may hold private records, "
-                f"so it is only printed with --show_private_errors"
-            )
-            if context.progress.written is Written.YES:
-                message = f"the release was made, but {message}"
-            elif context.progress.price is Price.SPENT:
-                message += Price.SPENT.value
+            message = _message(error, context.progress)
             codes = (code for kind, code in _CODES.items() if isinstance(error, kind))
             return failed(parser.as_typed(message), next(codes, FAILURE))
     return SUCCESS
+
+
+def _message(error: BaseException, progress: Progress) -> str:
+    """Returns what to print about an error of a job."""
+    message = input_error_message(error)
+    if not message:
+        message = (
+            f"the job failed with {type(error).__name__}; its text may hold private records, "
+            f"so it is only printed with --show_private_errors"
+        )
+    if progress.written is Written.YES:
+        return f"the release was made, but {message}"
+    if progress.price is Price.SPENT:
+        return message + Price.SPENT.value
+    return message
 
 
 def _interrupted(signals: Sequence[int], outcome: str) -> int:

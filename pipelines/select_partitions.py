@@ -156,6 +156,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
 
 
 def _options(flags: argparse.Namespace) -> dict[str, Any]:
+    """Returns the arguments that specifications with and without periods share."""
     return {
         "strategy": flags.strategy,
         "noisy_counts": flags.noisy_counts,
@@ -166,6 +167,7 @@ def _options(flags: argparse.Namespace) -> dict[str, Any]:
 
 
 def _explanation(flags: argparse.Namespace) -> Job:
+    """Returns the job of --explain, which reads no data."""
     require(flags, "epsilon", "delta", "max_partitions_per_user")
     options = {"pre_threshold": flags.pre_threshold, "neighbours": flags.neighbours}
     explanation = explain(

@@ -80,8 +80,9 @@ def main(flags: argparse.Namespace) -> None:
     releases = releases_in(flags.release, flags.degrees)
     if flags.json:
         values = [as_json(directory, release) for directory, release in releases]
-        for value in values if flags.degrees is not None else ():
-            value["kept"] = kept(value["directory"], flags.degrees)
+        if flags.degrees is not None:
+            for value in values:
+                value["kept"] = kept(value["directory"], flags.degrees)
         content = values if len(values) > 1 else values[0]
         print(json.dumps(content, indent=2, ensure_ascii=False))
         return

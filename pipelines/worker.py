@@ -91,6 +91,8 @@ def connect_early() -> None:
     data = (bundle_processor.DATA_INPUT_URN, bundle_processor.DATA_OUTPUT_URN)
 
     class ConnectedFirst(sdk_worker.BundleProcessorCache):
+        """Beam's cache of a worker's steps, which connects before it makes steps."""
+
         def get(
             self, instruction_id: str, bundle_descriptor_id: str
         ) -> bundle_processor.BundleProcessor:

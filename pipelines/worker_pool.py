@@ -1,4 +1,4 @@
-"""Makes runners, and pools of workers for runners behind a job service.
+"""Makes runners, and pools of workers for runners that get jobs by a job service.
 
     python -m pipelines.worker_pool --port=50000
 

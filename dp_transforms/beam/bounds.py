@@ -74,6 +74,7 @@ def bound_of(pcoll: PValue) -> Bound:
 
 
 def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
+    """Returns the bound of a PCollection, given those that are found already, to which it adds."""
     if pcoll in known:
         return known[pcoll]
     bound_after, step = Bound(), pcoll.producer
@@ -132,13 +133,13 @@ def known_bound(
         step = "CountDistinctUsers" if of_counts else transform
         raise ValueError(
             f"it is not known how many partitions of each user {transform} gets: apply "
-            f"BoundContributions before {step}, or DeclareBounded if that was seen to elsewhere"
+            f"BoundContributions before {step}, or DeclareBounded if they are bounded already"
         )
     if claimed is None:
         return bound.partitions
     if bound.partitions > claimed:
         raise ValueError(
-            f"{transform} was told max_partitions_per_user={claimed}, but it gets up to "
+            f"{transform} has max_partitions_per_user={claimed}, but it gets up to "
             f"{bound.partitions} of each {bound.unit.value}: bound contributions to {claimed} "
             "before counting, or give no number here"
         )

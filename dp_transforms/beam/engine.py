@@ -236,6 +236,8 @@ class _Watch(BoundAware, beam.PTransform):
 
 
 class _Report(beam.DoFn):
+    """Yields elements unchanged, and reports their rows as ``_Watch`` says."""
+
     def __init__(self, stage: progress.Stage | None, counted: str):
         self._stage, self._counted = stage, counted
 

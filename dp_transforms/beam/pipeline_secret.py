@@ -50,6 +50,7 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
 
 
 def _run_only_once(pipeline: beam.Pipeline) -> None:
+    """Makes ``run`` of a pipeline raise a ValueError when it is called again."""
     if "run" in vars(pipeline):
         return
     first = [pipeline.run]

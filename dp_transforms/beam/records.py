@@ -82,8 +82,8 @@ def declares_nothing(pcoll: beam.PCollection) -> bool:
 
 
 class TableCoder(Coder):
-    """A coder that writes Arrow tables as IPC streams. Beam's default, pickling, would write the
-    whole table of which a table is a slice."""
+    """A coder that writes Arrow tables as IPC streams. Beam's default is pickling, which would
+    write a whole table in place of a slice of it."""
 
     def encode(self, value: pa.Table) -> bytes:
         sink = pa.BufferOutputStream()
@@ -184,15 +184,19 @@ def _file_columns_of(pcoll: PValue) -> Iterator[list[str]]:
     runs, Beam raises an error.
     """
     for connector in filter(None, connectors_of(pcoll)):
-        for item in DisplayData.create_from(connector).items:
-            if item.key != "file_pattern":
-                continue
+        items = DisplayData.create_from(connector).items
+        for pattern in [str(item.value) for item in items if item.key == "file_pattern"]:
             with contextlib.suppress(
                 BeamIOError, OSError, ValueError, KeyError, TypeError, pa.ArrowException
             ):
-                for file in FileSystems.match([str(item.value)], [1])[0].metadata_list[:1]:
-                    with FileSystems.open(file.path) as opened:
-                        yield _columns_in(opened, isinstance(connector, _AVRO))
+                matching = FileSystems.match([pattern], [1])[0].metadata_list
+                if matching:
+                    yield _columns_of_file(matching[0].path, isinstance(connector, _AVRO))
+
+
+def _columns_of_file(path: str, is_avro: bool) -> list[str]:
+    with FileSystems.open(path) as file:
+        return _columns_in(file, is_avro)
 
 
 def _columns_in(file: Any, avro: bool) -> list[str]:

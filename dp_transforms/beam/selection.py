@@ -57,7 +57,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
 
     Every decision is exact, and is a function of the secret, the partition and its users, so that a
     retried bundle repeats it. Partitions that fit in one table are sorted by name, so their order
-    tells nothing more about the records than the names do.
+    discloses nothing more about the records than the names do.
 
     Args:
       epsilon, delta: the budget of the whole selection.
@@ -383,6 +383,8 @@ class _RoundsOnBeam:
         first: Callable[[pa.Table], pa.Table],
         choose: Callable[[Sequence[int], Sequence[int]], Choice],
     ) -> beam.pvalue.AsSingleton:
+        """Returns what ``choose`` decides by the cells of a look, as a side input: users by their
+        numbers of partitions, and partitions by their numbers of users in ``first``'s tables."""
         degrees = (
             self._users
             | "Degrees" >> beam.Map(selection_kernels.users_by_partitions, edges=edges)
@@ -407,6 +409,8 @@ class _RoundsOnBeam:
         earlier: Sequence[beam.PCollection],
         choice: beam.pvalue.AsSingleton | None,
     ) -> beam.PCollection:
+        """Returns tables of the names of a round: users ``weigh`` their partitions that have no
+        name of an ``earlier`` round, and ``decide`` looks at the sums of weights."""
         side_inputs: dict[str, Any] = {"side_input": (), "choice": choice}
         if earlier:
             named = tuple(earlier) | f"Earlier{index}" >> beam.Flatten()
@@ -426,6 +430,8 @@ class _RoundsOnBeam:
         named: Sequence[beam.PCollection],
         choice: beam.pvalue.AsSingleton,
     ) -> beam.PCollection:
+        """Returns tables of all names with counts: after the rounds if the plan says so, or else
+        those by which the names were selected."""
         tables = tuple(named) | "Named" >> beam.Flatten()
         zeros = tables | "Zeros" >> shuffle.on_threads(
             selection_kernels.without_users, choice=choice

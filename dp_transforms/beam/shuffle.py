@@ -147,6 +147,8 @@ def _unless_empty(
 
 
 class _Gather(OnThreads):
+    """Reduces the pieces of each bucket, and compares the types of all tables."""
+
     def __init__(self, route: Route):
         super().__init__(functools.partial(gather, route=route, max_bytes=MAX_HELD_BYTES))
 

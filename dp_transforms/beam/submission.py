@@ -69,6 +69,8 @@ def run_on_engine(
 
 
 def _submitted(pipeline: beam.Pipeline, before_it_runs: Callable[[], None]) -> PipelineResult:
+    """Hands a pipeline to its engine, and returns the result to wait for. Errors are those of
+    ``run_on_engine``."""
     request = _Request(before_it_runs)
     try:
         with _noticed(request, pipeline.runner), before_any_record():
@@ -143,44 +145,61 @@ def _noticed(request: _Request, runner: PipelineRunner) -> Iterator[None]:
     there is no such method, ``request.make`` is called at once.
     """
     if isinstance(runner, PortableRunner):
-        owner, name = runner, "create_job_service_handle"
-        make_handle = runner.create_job_service_handle
-
-        def noticing_handle(*arguments: Any) -> Any:
-            handle = make_handle(*arguments)
-            run = handle.run
-
-            def noticed_run(*arguments: Any) -> Any:
-                request.make()
-                return run(*arguments)
-
-            setattr(handle, "run", noticed_run)  # noqa: B010
-            return handle
-
-        replacement: Callable[..., Any] = noticing_handle
-    else:
-        try:
-            owner = importlib.import_module(_DATAFLOW_CLIENT).DataflowApplicationClient
-            name = "submit_job_description"
-            submit = getattr(owner, name)
-        except (ImportError, AttributeError):
-            request.make()
+        handle = _noticing_handle(runner.create_job_service_handle, request)
+        with _replaced(runner, "create_job_service_handle", handle):
             yield
-            return
+        return
+    try:
+        client = importlib.import_module(_DATAFLOW_CLIENT).DataflowApplicationClient
+        submit = client.submit_job_description
+    except (ImportError, AttributeError):
+        request.make()
+        yield
+        return
+    with _replaced(client, "submit_job_description", _noticing_submit(submit, request)):
+        yield
 
-        def noticing_submit(client: Any, *arguments: Any) -> Any:
-            service = client._jobs_client
-            create = service.create_job
 
-            def counted_create(*arguments: Any, **options: Any) -> Any:
-                request.attempts += 1
-                return create(*arguments, **options)
+def _noticing_handle(make_handle: Callable[..., Any], request: _Request) -> Callable[..., Any]:
+    """Returns ``create_job_service_handle`` with handles that call ``request.make`` before they
+    ask a job service to run a job."""
 
-            service.create_job = counted_create
+    def noticing_handle(*arguments: Any) -> Any:
+        handle = make_handle(*arguments)
+        run = handle.run
+
+        def noticed_run(*arguments: Any) -> Any:
             request.make()
-            return submit(client, *arguments)
+            return run(*arguments)
 
-        replacement = noticing_submit
+        setattr(handle, "run", noticed_run)  # noqa: B010
+        return handle
+
+    return noticing_handle
+
+
+def _noticing_submit(submit: Callable[..., Any], request: _Request) -> Callable[..., Any]:
+    """Returns ``submit_job_description`` of Dataflow's client, with a call of ``request.make``
+    before the first attempt, and a count of the attempts."""
+
+    def noticing_submit(client: Any, *arguments: Any) -> Any:
+        service = client._jobs_client
+        create = service.create_job
+
+        def counted_create(*arguments: Any, **options: Any) -> Any:
+            request.attempts += 1
+            return create(*arguments, **options)
+
+        service.create_job = counted_create
+        request.make()
+        return submit(client, *arguments)
+
+    return noticing_submit
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+    """Replaces an attribute of an object or a class within the block."""
     had_own, earlier = name in vars(owner), getattr(owner, name)
     setattr(owner, name, replacement)
     try:

@@ -7,7 +7,7 @@ Neighbours: one input is the other with all records of one user added, in any wi
 any value of the secret that keys the bounding:
 
 1. The windows are public: all windows that begin in a given range. A window without records has an
-   empty list, which is released like any other, so the existence of a release tells nothing.
+   empty list, which is released like any other, so the existence of a release discloses nothing.
    Whether a record is left out, as its window is not among them, depends on its own time alone.
 2. A user's own records alone decide which windows (at most w), and which partitions in each of them
    (at most kappa), are kept. So the bounded inputs are equal except for that user, who is in at
@@ -371,7 +371,7 @@ def _windows_of(records: beam.PCollection) -> FixedWindows:
     if type(windowing.windowfn) is not FixedWindows:
         raise ValueError(
             "records must be in beam.window.FixedWindows: sliding windows would release a record "
-            "several times, and sessions tell by where they begin when a user was there"
+            "several times, and sessions show by where they begin when a user was active"
         )
     if not _fires_once(windowing.triggerfn):
         raise ValueError("a trigger that fires again would release the same records again")

@@ -116,7 +116,7 @@ def distinct_pairs(
 
     Returns:
       The pairs, grouped by the column ``per``, both columns dictionary-encoded. A dictionary has
-      distinct values, some of which may be in no pair.
+      distinct values, and may have values that are in no pair.
     """
     of = PARTITION if per == USER else USER
     owners, column = group(single(table[per])), single(table[of])

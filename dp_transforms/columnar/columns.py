@@ -160,7 +160,7 @@ def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
-    """Returns one table of the named columns of tables, of which there is at least one.
+    """Returns the named columns of at least one table, joined into one table.
 
     The rows of the tables follow one another. A column holds codes of distinct values if it came as
     dictionaries or its values repeat, and plain values otherwise.

@@ -155,6 +155,10 @@ def _hash_even(
 def _hash_bytes(
     offsets: npt.NDArray[np.integer], data: npt.NDArray[np.uint8], key: bytes
 ) -> Hashes:
+    """Returns the hash of each value, whose bytes are between two offsets.
+
+    All values of a chunk are hashed together, block by block. Values that end drop out.
+    """
     if len(data) < int(offsets[-1]) + _BLOCK:
         # A block that starts at the last byte must not end outside of the buffer.
         data = np.concatenate([data[: offsets[-1]], np.zeros(_BLOCK, np.uint8)])

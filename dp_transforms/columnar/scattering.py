@@ -346,6 +346,7 @@ def decompressed(data: bytes) -> pa.Buffer:
 
 
 def _buffers(array: pa.Array) -> Iterator[npt.NDArray[np.integer]]:
+    """Yields the arrays of integers that hold a column, for ``_column``."""
     if pa.types.is_dictionary(array.type):
         narrow = np.min_scalar_type(max(len(array.dictionary) - 1, 0))
         yield to_numpy(array.indices).astype(narrow)
@@ -367,6 +368,7 @@ def _buffers(array: pa.Array) -> Iterator[npt.NDArray[np.integer]]:
 
 
 def _column(kind: pa.DataType, buffers: Iterator[npt.NDArray[np.integer]]) -> pa.Array:
+    """Returns the column of a type that the next ``_buffers`` hold."""
     if pa.types.is_dictionary(kind):
         codes = to_arrow(next(buffers).astype(np.int32))
         return pa.DictionaryArray.from_arrays(codes, _column(kind.value_type, buffers), safe=False)

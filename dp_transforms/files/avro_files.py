@@ -82,6 +82,7 @@ class AvroFiles(RecordFormat):
 
 
 def _opened(path: str, reader: str, file: Any) -> Any:
+    """Returns one of fastavro's readers of a file, given by its name."""
     # Imported here so that other formats do not wait for it.
     import fastavro
 
@@ -153,6 +154,7 @@ def _type(kind: Any) -> pa.DataType | None:
 
 
 def _table(records: list[Any], fields: pa.Schema, columns: Sequence[str]) -> pa.Table:
+    """Returns a table of some columns of fastavro's records."""
     arrays = {}
     for name in columns:
         values, kind = records, fields_at(fields, name)[0].type

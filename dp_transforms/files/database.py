@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import itertools
 import json
 import os
 import re
@@ -212,15 +211,7 @@ class SqliteQuery(_Query):
             )
         self._kinds = {name: _KINDS[affinities[name]] for name in self._columns}
         with as_input_error(_FAILED, error_type=ValuesError):
-            # If a column has no value in the first rows, its first value after them decides.
-            after = (
-                f" WHERE {_quoted(name)} IS NOT NULL LIMIT 1"
-                for name in self._columns
-                if self._kinds[name] is None
-            )
-            for end in itertools.chain([f" LIMIT {_SAMPLE_ROWS}"], after):
-                for _ in self._read(end):
-                    pass
+            self._find_kinds()
         types = {name: _type_of(kinds) for name, kinds in self._kinds.items()}
         schema = self._schema_of(pa.schema(types))
         of_values = (
@@ -228,6 +219,18 @@ class SqliteQuery(_Query):
             for field in unstated(schema)
         )
         self._schema = pa.schema(of_values)
+
+    def _find_kinds(self) -> None:
+        """Reads the first rows, by which ``_column`` finds the types of values. If a column has no
+        value in them, its first value is read too."""
+        self._read_through(f" LIMIT {_SAMPLE_ROWS}")
+        for name in self._columns:
+            if self._kinds[name] is None:
+                self._read_through(f" WHERE {_quoted(name)} IS NOT NULL LIMIT 1")
+
+    def _read_through(self, end: str) -> None:
+        for _ in self._read(end):
+            pass
 
     def _connect(self) -> sqlite3.Connection:
         path = urllib.parse.quote(os.path.abspath(self._path))
@@ -242,6 +245,8 @@ class SqliteQuery(_Query):
                 yield pa.table({name: self._column(name, values) for name, values in columns})
 
     def _column(self, name: str, values: Sequence[Any]) -> pa.Array:
+        """Returns a column of values. If the kind of the column's values is unknown, these decide.
+        Raises an InputError for values of another kind."""
         types = {*map(type, values)} - {type(None)}
         if types and self._kinds[name] is None:
             self._kinds[name] = next((kinds for kinds in _KINDS_OF_VALUES if types <= kinds), None)

@@ -127,6 +127,7 @@ class DelimitedText(text_lines.TextFormat):
                 raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
 
     def _layout(self, path: str, columns: Sequence[str]) -> _Layout:
+        """Returns the layout of a file, by its first line or, with ``multiline``, first record."""
         if not self.header:
             check_positions(columns)
         with text_lines.text_bytes(path) as file:
@@ -166,6 +167,7 @@ class DelimitedText(text_lines.TextFormat):
         return _Layout(len(names), positions, len(line) if self.header else 0)
 
     def _position(self, path: str, column: str, names: list[str]) -> int:
+        """Returns the position of a column, from 0, among the fields of the first line."""
         some = "1 column" if len(names) == 1 else f"{len(names)} columns"
         width = f"{some} with the delimiter {self.delimiter!r}"
         if not self.header:
@@ -193,6 +195,7 @@ class DelimitedText(text_lines.TextFormat):
         )
 
     def _options(self, layout: _Layout, block_bytes: int) -> dict[str, Any]:
+        """Returns the options of Arrow's reader of CSV."""
         names = [f"f{i}" for i in range(layout.width)]
         wanted = [names[i] for i in layout.positions]
         return {
@@ -213,6 +216,7 @@ class DelimitedText(text_lines.TextFormat):
         }
 
     def _table(self, path: str, layout: _Layout, block: bytes) -> pa.Table:
+        """Returns the records of a block of whole lines, each of which must be a record."""
         if codecs.lookup(self.encoding).name != "utf-8":
             block = block.decode(self.encoding).encode()
         block = block if block.endswith(b"\n") else block + b"\n"
@@ -314,6 +318,8 @@ class _StrictQuotes:
         return mark + content
 
     def _check(self, text: bytes) -> None:
+        """Raises an InputError for a misplaced quote or carriage return in the next piece of text.
+        Quotes are checked when the byte after them is known."""
         window = np.frombuffer(self._last + text, np.uint8)
         before, here, after = window[:-2], window[1:-1], window[2:]
         quotes = np.flatnonzero(here == ord(_QUOTE))

@@ -193,46 +193,54 @@ class FrameRecords(RecordSource):
         table of a stream is empty and has the stream's types."""
         if type(data).__module__.partition(".")[0] in _ADVICE:
             raise _unknown(data)
-        if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
-            known = data.collect_schema().names()
-            needed = data.select(self._needed_of(known)) if known else data
-            with _errors_of_data():
-                data = needed.collect()
-        labels: list[Any] | None = None
-        if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
-            labels = list(data.columns)
-            index = getattr(data, "index", None)
-            self._index = [str(name) for name in getattr(index, "names", ()) if name is not None]
-        elif isinstance(data, (pa.Table, pa.RecordBatch)):
-            labels = data.schema.names
-        elif isinstance(data, Mapping) and not isinstance(data, Set):
-            if not all(map(_is_column, data.values())):
-                raise _unknown(data)  # a Counter, whose keys may be private
-            labels = list(data)
+        if hasattr(data, "collect_schema") and hasattr(data, "collect"):
+            data = self._collected(data)
+        labels = self._labels_of(data)
         if labels is not None:
-            # Other columns may have types that Arrow lacks.
-            names = [str(label) for label in labels]
-            if not names and not len(data):
-                # Made of a list of no rows, a frame has no columns.
-                return 0, iter([])
-            columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
-            if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
-                raise InputError("the table has columns that are not equally long")
-            with as_input_error(_SEVERAL_TYPES):
-                table = _table_of(columns)
-            return table.num_rows, iter([table])
+            return self._read_columns(data, labels)
         if hasattr(data, "__arrow_c_stream__"):
-            try:
-                with _errors_of_data(but=pa.ArrowInvalid):
-                    reader = pa.RecordBatchReader.from_stream(data)
-            except pa.ArrowInvalid:  # a series
-                raise _unknown(data) from None
-            tables = (pa.Table.from_batches([batch]) for batch in _one_by_one(reader))
-            return 0, itertools.chain([reader.schema.empty_table()], tables)
+            return 0, _tables_of_stream(data)
         if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
             size = len(data) if isinstance(data, Sized) else 0
             return size, self._of_objects(_one_by_one(data))
         raise _unknown(data)
+
+    def _collected(self, lazy_frame: Any) -> Any:
+        """Returns the needed columns of a lazy frame as a frame."""
+        known = lazy_frame.collect_schema().names()
+        needed = lazy_frame.select(self._needed_of(known)) if known else lazy_frame
+        with _errors_of_data():
+            return needed.collect()
+
+    def _labels_of(self, data: Any) -> list[Any] | None:
+        """Returns the labels of the columns of a frame, an Arrow table or a dictionary; None for
+        other data. Of a frame it notes the names of the index."""
+        if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
+            index = getattr(data, "index", None)
+            self._index = [str(name) for name in getattr(index, "names", ()) if name is not None]
+            return list(data.columns)
+        if isinstance(data, (pa.Table, pa.RecordBatch)):
+            return list(data.schema.names)
+        if isinstance(data, Mapping) and not isinstance(data, Set):
+            if not all(map(_is_column, data.values())):
+                # It may be a Counter, whose keys may be private.
+                raise _unknown(data)
+            return list(data)
+        return None
+
+    def _read_columns(self, data: Any, labels: list[Any]) -> tuple[int, Iterator[pa.Table]]:
+        """Returns the number of records, and their only table, of data with columns."""
+        names = [str(label) for label in labels]
+        if not names and not len(data):
+            # A frame that was made of a list of no rows has no columns.
+            return 0, iter([])
+        # Only needed columns are read, since others may have types that Arrow lacks.
+        columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
+        if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
+            raise InputError("the table has columns that are not equally long")
+        with as_input_error(_SEVERAL_TYPES):
+            table = _table_of(columns)
+        return table.num_rows, iter([table])
 
     def _needed_of(self, columns: Sequence[str]) -> list[str]:
         """Returns the columns of the data that are needed, or that hold needed fields.
@@ -261,6 +269,7 @@ class FrameRecords(RecordSource):
         return InputError(f"{self.pattern} has no column {column!r}: {advice}")
 
     def _of_objects(self, records: Iterator[Any]) -> Iterator[pa.Table]:
+        """Yields tables of the needed columns of dictionaries, named tuples or tuples."""
         fault = (
             f"not all records have {', '.join(self._columns)}: give the keys of dictionaries, the "
             "fields of named tuples, or positions from 0 of tuples"
@@ -289,6 +298,17 @@ def _errors_of_data(
         )
 
     return as_input_error(message, keep=(but, MemoryError))
+
+
+def _tables_of_stream(data: Any) -> Iterator[pa.Table]:
+    """Returns the tables of an Arrow stream. The first one is empty and has the stream's types."""
+    try:
+        with _errors_of_data(but=pa.ArrowInvalid):
+            reader = pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowInvalid:  # the data are a series
+        raise _unknown(data) from None
+    tables = (pa.Table.from_batches([batch]) for batch in _one_by_one(reader))
+    return itertools.chain([reader.schema.empty_table()], tables)
 
 
 def _one_by_one(items: Iterable[Any]) -> Iterator[Any]:
@@ -363,6 +383,8 @@ def _column(values: Any, name: str) -> Any:
 
 
 def _column_of_container(values: Any, name: str) -> Any:
+    """Returns an Arrow column of the values of a container; raises a TypeError if it cannot be
+    one."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if type(values).__module__.startswith("pandas"):

@@ -41,7 +41,7 @@ from dp_transforms.runtime.python_values import column_of
 _NAME, _UNSTATED = b"logical type", b"type of the values"
 NO_VALUES = "of no values"
 _OF_VALUES = (pa.string(), pa.int64(), pa.bool_(), pa.binary())
-# The scale of all decimal numbers: 38 digits before the point, and 38 behind it.
+# The type for all decimal numbers: 38 digits before the point, and 38 after it.
 _DECIMAL = pa.decimal256(76, 38)
 
 
@@ -292,7 +292,7 @@ def _values(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_decimal(kind):
         text = array.cast(_DECIMAL).cast(pa.string())
-        # Drops trailing zeros behind the point, and then a trailing point.
+        # Removes trailing zeros after the point, and then a trailing point.
         text = pc.replace_substring_regex(text, r"(\.\d*?)0+(E.*)?$", r"\1\2")
         text = pc.replace_substring_regex(text, r"\.(E|$)", r"\1")
         return pc.replace_substring_regex(text, "^0E-38$", "0")

@@ -161,6 +161,7 @@ def match_files(*patterns: str) -> list[FileVersion]:
 
 
 def _matching(pattern: str) -> list[FileVersion]:
+    """Returns the files that match a pattern; raises an InputError if there is none."""
     if os.path.isdir(pattern):
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     local = "://" not in pattern

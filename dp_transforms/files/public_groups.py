@@ -75,6 +75,7 @@ def _is_table(groups: Any) -> bool:
 
 
 def _table(groups: Any) -> pa.Table:
+    """Returns a CSV file, a dictionary of columns or an Arrow stream as a table."""
     if isinstance(groups, (str, os.PathLike)):
         path = local_path(os.fspath(groups))
         with as_filesystem_error(f"{path} cannot be read"):

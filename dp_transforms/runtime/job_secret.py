@@ -158,7 +158,7 @@ def release_frequency_list(
 
     Args:
       frequency_list: the private list.
-      mechanism: a mechanism of which ``identifier`` states all parameters.
+      mechanism: a mechanism whose parameters are all stated by ``identifier``.
       secret: the job's secret.
       context: a name, which must differ for each list under one secret. In the same context, equal
         lists would have equal releases, which would show that they are equal.
