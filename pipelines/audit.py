@@ -84,15 +84,25 @@ def make_parser() -> command_line.OneLineParser:
         help="frequency_list, or a strategy of the command select",
     )
     records = parser.add_argument_group("neighbours: records, and the same without one user")
-    records.add_argument("--input", metavar="FILE", help="CSV, TSV, JSON lines, Parquet or Avro")
-    records.add_argument("--user_column", metavar="COLUMN", help=f"by default {USER}")
-    records.add_argument("--partition_column", metavar="COLUMN", help=f"by default {PARTITION}")
+    records.add_argument(
+        "--input", metavar="FILE", help="a file of records: CSV, TSV, JSON lines, Parquet or Avro"
+    )
+    records.add_argument(
+        "--user_column", metavar="COLUMN", help=f"the column of users (default: {USER})"
+    )
+    records.add_argument(
+        "--partition_column",
+        metavar="COLUMN",
+        help=f"the column of partitions (default: {PARTITION})",
+    )
     records.add_argument(
         "--user", metavar="NAME", help="the user whose records the neighbour does not have"
     )
     lists = parser.add_argument_group("neighbours: two frequency lists")
     lists.add_argument(
-        "--frequency_list", metavar="FILE.csv", help="a list; header frequency,multiplicity"
+        "--frequency_list",
+        metavar="FILE.csv",
+        help="the list of an input; header frequency,multiplicity",
     )
     lists.add_argument("--neighbour", metavar="FILE.csv", help="the list of a neighbouring input")
     promise = parser.add_argument_group("what is promised")

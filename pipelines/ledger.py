@@ -61,7 +61,7 @@ def make_parser() -> OneLineParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="create|show|abandon")
     create = commands.add_parser("create", help="start a ledger in a new file, or in PostgreSQL")
-    create.add_argument("file", metavar="FILE")
+    create.add_argument("file", metavar="FILE", help="the ledger to make")
     create.add_argument(
         "--epsilon",
         type=job_flags.epsilon,
@@ -99,10 +99,10 @@ def make_parser() -> OneLineParser:
         "removed (user, the default), or replaced (replaced-user); one edge; one node",
     )
     show = commands.add_parser("show", help="print the reservations and the budget that is left")
-    show.add_argument("file", metavar="FILE")
+    show.add_argument("file", metavar="FILE", help="the ledger")
     add_json_flag(show)
     abandon = commands.add_parser("abandon", help="give back a cost that a job did not use")
-    abandon.add_argument("file", metavar="FILE")
+    abandon.add_argument("file", metavar="FILE", help="the ledger")
     abandon.add_argument("ids", metavar="ID", type=int, nargs="+", help="a row's id in 'show'")
     abandon.add_argument(
         "--nothing_came_out",

@@ -70,7 +70,13 @@ def make_parser() -> JobParser:
         help="the selection's part of epsilon; the list gets the rest (default: 0.5)",
     )
     selection = parser.add_argument_group("selection: see the command select")
-    selection.add_argument("--strategy", choices=(AUTO, *STRATEGIES), default=AUTO)
+    selection.add_argument(
+        "--strategy",
+        choices=(AUTO, *STRATEGIES),
+        default=AUTO,
+        help="how partitions are selected; auto takes the strategy that is expected to name the "
+        "most",
+    )
     selection.add_argument(
         "--noisy_counts", action="store_true", help="release noisy numbers of users with the names"
     )

@@ -27,8 +27,8 @@ from pipelines.release_job import PreparedRelease, release_command, release_of
 EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
 
 _EPILOG = f"""\
-The output directory receives {FREQUENCIES_FILE} (multiplicity nodes have degree frequency) and
-privacy.json (the guarantee).
+The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: multiplicity nodes
+have the degree frequency) and privacy.json (the guarantee).
 
 An edge counts once, however many records it has, and a self-loop does not count. For undirected
 degrees, records (a, b) and (b, a) are the same edge. The list leaves out nodes without an edge.

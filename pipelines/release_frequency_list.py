@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
 _EPILOG = f"""\
-The output directory receives {FREQUENCIES_FILE} (multiplicity partitions have frequency
-users each), privacy.json (the guarantee) and, below epsilon = ln 3 * KAPPA or
-with --max_total, {COORDINATES_FILE}
-(the noisy numbers from which the list is computed). All are public.
+The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: multiplicity
+partitions have frequency users each), privacy.json (the guarantee) and, below
+epsilon = ln 3 * KAPPA or with --max_total, {COORDINATES_FILE} (the noisy numbers from which
+the list is computed). All are public.
 
 examples:
   python -m pipelines.release_frequency_list --input='logs/*.csv' --user_column=account

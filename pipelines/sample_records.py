@@ -63,7 +63,9 @@ def make_parser() -> OneLineParser:
         "--users", type=int, default=1_000_000, help="number of users (default: a million)"
     )
     parser.add_argument("--seed", type=int, default=2009, help="the same seed makes the same file")
-    parser.add_argument("--output", type=local_path, required=True, metavar="FILE.csv")
+    parser.add_argument(
+        "--output", type=local_path, required=True, metavar="FILE.csv", help="the file to write"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
     return parser
 
