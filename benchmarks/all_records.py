@@ -1,19 +1,23 @@
-"""The list of all records, estimated from bounded ones, beside what a release without it gives.
+"""Compares estimates of the list of all records with releases without an estimate.
 
     python -m benchmarks.all_records [--pairs=DIR] [--edges=DIR] [--epsilons 0.25 1 4]
         [--declared_at 1] [--repeats=3] [--output=benchmarks/results]
 
-Each number is the mean of dist (half the L1 distance) to the list of ALL records. "before" spends a
-tenth of epsilon on degrees, chooses kappa by ``choose_kappa``, and releases a list at the rest.
-"now" surveys degrees, chooses kappa and estimates. With kappa declared, "before" is a release at
-the whole epsilon, and "now" surveys as well and estimates. PRIVATE evaluation: it needs the true
+Each number is the mean of dist (half the L1 distance) to the list of ALL records. "Before" is a
+release without an estimate: it spends a tenth of epsilon on degrees, chooses kappa by
+``choose_kappa``, and releases a list at the rest. "Now" is a release with an estimate: it surveys
+degrees, chooses kappa, releases a list and estimates. If kappa is declared, "before" releases a
+list at the whole epsilon, and "now" makes a survey too. PRIVATE evaluation: it needs the true
 lists.
 
-Sets of pairs (user, item) lie beside this script, and three are made from seeds. The directory of
-``--pairs`` has further files .csv.gz with the header user,item, each pair once. That of ``--edges``
-has graphs, src,dst: each node is a user, and its neighbours are its items. Members of the groups
-that are made have all things of their group, and authors of one paper are neighbours of the same
-authors: users of many things share them, which the model of the estimate excludes.
+Some sets of pairs (user, item) are in benchmarks/data, and three are made from seeds. The directory
+of ``--pairs`` has more, as .csv.gz files with the header user,item and each pair once. The
+directory of ``--edges`` has graphs with the header src,dst: each node is a user, and its neighbours
+are its items.
+
+In two kinds of data, users with many things have the same things, which the model of the estimate
+excludes: made-up groups, whose members have all things of their group; and graphs of authors, since
+all authors of a paper are neighbours of one another.
 """
 
 from __future__ import annotations

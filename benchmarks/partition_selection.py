@@ -103,7 +103,7 @@ def zipf_records(users: int, draws: int, rng: np.random.Generator) -> pa.Table:
 
 
 def datasets(more: pathlib.Path | None = None) -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
-    """Returns records, and the values of kappa to try, by the name to print."""
+    """Returns sets of records, with the values of kappa to try, by the name of the set."""
     rng = np.random.default_rng(1)
     paths = sorted(more.glob("*.csv*")) if more else []
     return {path.name.split(".")[0]: (user_items(path), KAPPAS) for path in paths} | {
@@ -130,7 +130,7 @@ def made(name: str, epsilon: float, delta: float, max_partitions: int) -> Select
 
 
 def strategies(max_partitions: int) -> dict[str, SelectionStrategy]:
-    """Returns the strategies to compare, by the name to print."""
+    """Returns the strategies to compare, by the name that the page has for them."""
     naive = OptimalSelection(EPSILON, DELTA, max_partitions, composition="naive")
     return {"optimal, naive": naive} | published(EPSILON, max_partitions, NAMES)
 

@@ -191,7 +191,8 @@ class CountDistinctUsers(BoundAware, beam.PTransform):
         )
 
     def _distinct(self, secret: JobSecret) -> beam.PTransform:
-        """Returns the step that drops repeated pairs, and more users of a partition than count."""
+        """Returns the step that drops repeated pairs. With a cap it also drops users of a partition
+        beyond the cap."""
         if self._cap is None:
             # Only equal pairs must meet, so a user with many records is spread over all buckets.
             return ReduceByHash(

@@ -86,8 +86,8 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         independent. Two with the same context and strategy would use the same random numbers, and
         are refused for different data.
       with_entries: return a dictionary with one more collection, ``"entries"``. Its elements are
-        dictionaries of entries for the statement that are known only after the release, such as the
-        plan that "measured" chose and the noise of its counts.
+        dictionaries of what the statement can say only after the release, such as the plan that
+        "measured" chose and the noise of its counts.
       secret, num_buckets: see ``BoundContributions``.
 
     Raises:

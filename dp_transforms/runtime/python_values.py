@@ -216,7 +216,7 @@ def _check_times(values: Sequence[Any]) -> None:
 
 
 def _struct(values: Sequence[Any], kind: str, name: str) -> pa.Array:
-    """Returns a column of structs of composites, none of which is None."""
+    """Returns a column of structs, given composites without None."""
     names: set[tuple[Any, ...]]
     if kind == _TUPLES:
         names = {tuple(range(width)) for width in set(map(len, values))}
