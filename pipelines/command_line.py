@@ -386,7 +386,7 @@ def warn_of_delta(delta: ExactNumber) -> None:
     """Warns of a delta that is likely to expose single users."""
     if delta * _FEWEST_USERS >= 1:
         warn(
-            f"--delta={delta} allows that the release shows what a single user has, with about "
+            f"--delta={delta} allows the release to show what a single user has, with about "
             "this probability: it should be far below one divided by the number of users"
         )
 
