@@ -4,11 +4,11 @@
         [--data=DIR] [--only NAME ... | --resume] [--assemble]
 
 Each benchmark has a process of its own and a limit of time, and writes its page and plots into
-benchmarks/results. Those that time something run first, one after another; the others share the
-cores. One that fails or takes too long is named in RESULTS.md, and its page is the one of an
-earlier run; so are peers that did not run. RESULTS.md says of which commit each page is, and
-``--resume`` runs those that are not of this one. ``make bench`` makes the environments, peers
-included, and runs this.
+benchmarks/results. Benchmarks that time something run first, one after another; the others share
+the cores. If a benchmark fails or takes too long, RESULTS.md says so, and shows the page of an
+earlier run. It also says which peers did not run, and by which commit each page was made.
+``--resume`` runs only benchmarks whose pages are by another commit. ``make bench`` makes the
+environments, with peers, and runs this.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _RELATIVE_LINK = re.compile(r"\]\((?=\w[^:)]*\))")
 PACKAGES = ("apache-beam", "pyarrow", "numpy", "gmpy2", "duckdb")
 PEERS = ("pipeline-dp", "python-dp", "opendp", "apache-beam")
 
-# The engine's small matrices gain nothing from threads, which spin where the machine is busy.
+# The engine's small matrices gain nothing from threads, and on a busy machine threads waste CPU
+# time while they wait.
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -49,12 +50,12 @@ class Benchmark(NamedTuple):
     """One benchmark.
 
     Attributes:
-      page: of the results it writes, without .md, and its module in this package.
+      page: the name of its page of results, without .md, which is also that of its module.
       about: its heading in the book.
-      minutes: its limit.
-      options: those of this command that are handed on to it.
-      arguments: of its command line.
-      timed: whether its page has times, which need the machine for themselves.
+      minutes: its limit of time.
+      options: the options of this command that are passed on to it.
+      arguments: further arguments of its command line.
+      timed: whether its page has times, so that it must run alone.
     """
 
     page: str
@@ -190,16 +191,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def run(benchmark: Benchmark, options: Mapping[str, Any]) -> str | None:
-    """Runs a benchmark; what went wrong, or None.
+    """Runs a benchmark, and returns what went wrong, or None.
 
     Args:
       benchmark: what to run.
-      options: of this command, by name.
+      options: the options of this command, by name.
     """
     command = [sys.executable, "-m", f"benchmarks.{benchmark.page}", *benchmark.arguments]
     command += [f"--{name}={options[name]}" for name in benchmark.options if options[name]]
     environment = {**os.environ, **ONE_THREAD}
-    # Where this is set, as in many images, each command that is timed would compile its modules.
+    # Many images set this. Each command that is timed would then compile its modules anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -213,7 +214,7 @@ async def run(benchmark: Benchmark, options: Mapping[str, Any]) -> str | None:
     except asyncio.TimeoutError:
         return f"took more than {benchmark.minutes} minutes"
     finally:
-        # Processes that it started end with it, so that they do not disturb the next one.
+        # Processes that the benchmark has started are ended too, so as not to disturb the next one.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
@@ -221,8 +222,8 @@ async def run(benchmark: Benchmark, options: Mapping[str, Any]) -> str | None:
 
 
 def version_of_code() -> str:
-    """The commit that is checked out, with "-dirty" if more than results has changed since; empty
-    without git."""
+    """Returns the commit that is checked out, with "-dirty" if anything but results has changed
+    since; an empty text without git."""
 
     def git(*arguments: str) -> str:
         command = ["git", *arguments]
@@ -238,7 +239,7 @@ def version_of_code() -> str:
 
 
 def peer_versions(peers_python: str | None) -> dict[str, str]:
-    """Versions of the peers that this Python has, by name."""
+    """Returns the versions of the peers that a Python has, by name."""
     if not peers_python:
         return {}
     code = (
@@ -251,11 +252,11 @@ def peer_versions(peers_python: str | None) -> dict[str, str]:
 
 
 def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> Iterator[str]:
-    """The lines of RESULTS.md.
+    """Yields the lines of RESULTS.md.
 
     Args:
-      runs: when each page was made, and with what, by page.
-      faults: what went wrong, by page.
+      runs: for each page, when and by which commit it was made, and with which peers.
+      faults: for each page whose last run failed, what went wrong.
     """
     yield "# Results of the benchmarks\n"
     yield (
@@ -296,7 +297,7 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
 
 
 def about_peers(versions: Mapping[str, str]) -> str:
-    """Says which peers there were.
+    """Returns a sentence on the peers that ran, and those that are missing.
 
     >>> about_peers({"pipeline-dp": "0.3.1", "python-dp": "1.1.5", "apache-beam": "2.77.0"})
     'Peers: pipeline-dp 0.3.1, python-dp 1.1.5, apache-beam 2.77.0. **Missing: opendp.**'
@@ -309,7 +310,8 @@ def about_peers(versions: Mapping[str, str]) -> str:
 
 
 def page(path: pathlib.Path) -> Iterator[str]:
-    """A page of the results as a part of the book: without its title, headings below the book's."""
+    """Yields the lines of a page as a part of the book: without its title, with headings a level
+    lower, and with links from the book's directory."""
     if not path.exists():
         yield "No results yet."
         return
@@ -321,7 +323,7 @@ def page(path: pathlib.Path) -> Iterator[str]:
 
 
 def versions() -> Iterator[str]:
-    """Names and versions of packages that matter here."""
+    """Yields the names and versions of packages that the results depend on."""
     for name in PACKAGES:
         try:
             yield f"{name} {importlib.metadata.version(name)}"
@@ -330,7 +332,7 @@ def versions() -> Iterator[str]:
 
 
 def anchor(heading: str) -> str:
-    """The name of a heading's link.
+    """Returns the anchor of a heading, for links.
 
     >>> anchor("Time and memory, and growth")
     'time-and-memory-and-growth'
@@ -340,6 +342,6 @@ def anchor(heading: str) -> str:
 
 
 if __name__ == "__main__":
-    # So that what runs is ended with this.
+    # Exits by an exception, so that the benchmark that runs is ended too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     sys.exit(main())

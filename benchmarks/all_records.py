@@ -1,19 +1,23 @@
-"""The list of all records, estimated from bounded ones, beside what a release without it gives.
+"""Compares estimates of the list of all records with releases without an estimate.
 
     python -m benchmarks.all_records [--pairs=DIR] [--edges=DIR] [--epsilons 0.25 1 4]
         [--declared_at 1] [--repeats=3] [--output=benchmarks/results]
 
-Each number is the mean of dist (half the L1 distance) to the list of ALL records. "before" spends a
-tenth of epsilon on degrees, chooses kappa by ``choose_kappa``, and releases a list at the rest.
-"now" surveys degrees, chooses kappa and estimates. With kappa declared, "before" is a release at
-the whole epsilon, and "now" surveys as well and estimates. PRIVATE evaluation: it needs the true
+Each number is the mean of dist (half the L1 distance) to the list of ALL records. "Before" is a
+release without an estimate: it spends a tenth of epsilon on degrees, chooses kappa by
+``choose_kappa``, and releases a list at the rest. "Now" is a release with an estimate: it surveys
+degrees, chooses kappa, releases a list and estimates. If kappa is declared, "before" releases a
+list at the whole epsilon, and "now" makes a survey too. PRIVATE evaluation: it needs the true
 lists.
 
-Sets of pairs (user, item) lie beside this script, and three are made from seeds. The directory of
-``--pairs`` has further files .csv.gz with the header user,item, each pair once. That of ``--edges``
-has graphs, src,dst: each node is a user, and its neighbours are its items. Members of the groups
-that are made have all things of their group, and authors of one paper are neighbours of the same
-authors: users of many things share them, which the model of the estimate excludes.
+Some sets of pairs (user, item) are in benchmarks/data, and three are made from seeds. The directory
+of ``--pairs`` has more, as .csv.gz files with the header user,item and each pair once. The
+directory of ``--edges`` has graphs with the header src,dst: each node is a user, and its neighbours
+are its items.
+
+In two kinds of data, users with many things have the same things, which the model of the estimate
+excludes: made-up groups, whose members have all things of their group; and graphs of authors, since
+all authors of a paper are neighbours of one another.
 """
 
 from __future__ import annotations
@@ -53,7 +57,7 @@ class Source(NamedTuple):
 
 
 class Pairs:
-    """Private pairs of users and items, each user's in random order."""
+    """Private pairs of users and items. The items of each user have a random order."""
 
     def __init__(self, source: Source):
         self.name, pairs = source.name, source.pairs()
@@ -66,20 +70,20 @@ class Pairs:
         self.everything = self.bounded(len(pairs))
 
     def bounded(self, kappa: int) -> FrequencyList:
-        """The list of the records that a bound of kappa keeps."""
+        """Returns the list of the records that a bound of kappa keeps."""
         counts = np.bincount(self._items[self._ranks < kappa])
         return FrequencyList.from_counts(counts[counts > 0])
 
     def kept(self, kappa: int) -> float:
-        """The part of all pairs that a bound of kappa keeps."""
+        """Returns the part of all pairs that a bound of kappa keeps."""
         return float((self._ranks < kappa).mean())
 
     def released(self, epsilon: Fraction, kappa: int, tape: RandomTape) -> FrequencyList:
-        """A release of the bounded list."""
+        """Returns a release of the bounded list."""
         return partition_mechanism(epsilon, kappa).release(self.bounded(kappa), tape)
 
     def estimated(self, spec: AllRecordsSpec, tapes: Iterator[RandomTape]) -> float:
-        """dist of the estimate of a release with a survey."""
+        """Returns dist of the estimate of a release with a survey."""
         survey = spec.survey_under(self.users_by_degree, lambda context: next(tapes))
         bounded = self.bounded(survey.kappa)
         released = spec.list_mechanism(survey).release(bounded, next(tapes))
@@ -87,7 +91,7 @@ class Pairs:
         return self.dist(estimate_all_records(released, survey.kappa, decoded))
 
     def dist(self, estimate: FrequencyList) -> float:
-        """Half the L1 distance to the list of all records."""
+        """Returns half the L1 distance to the list of all records."""
         return self.everything.l1_distance(estimate) / 2
 
 
@@ -105,7 +109,7 @@ def main() -> None:
 
 
 def source_of(path: pathlib.Path, of_edges: bool = False) -> Source:
-    """The pairs, or edges, of a file."""
+    """Returns the source of the pairs, or edges, of a file."""
 
     def pairs() -> IntArray:
         rows = integer_pairs(path)
@@ -115,14 +119,15 @@ def source_of(path: pathlib.Path, of_edges: bool = False) -> Source:
 
 
 def one_thing_each() -> IntArray:
-    """40,000 users of one of Zipf's 20,000 things each."""
+    """Returns pairs of 40,000 users with one thing each, of 20,000 by Zipf's law."""
     weights = 1 / np.arange(1, 20_001) ** 0.9
     items = np.random.default_rng(1).choice(20_000, 40_000, p=weights / weights.sum())
     return np.stack([np.arange(40_000), items], axis=1)
 
 
 def independent() -> IntArray:
-    """Users with Pareto numbers of Zipf's things, which they draw independently."""
+    """Returns pairs of users whose numbers of things have a Pareto distribution, and who draw the
+    things independently by Zipf's law."""
     random = np.random.default_rng(2)
     degrees = np.minimum(1 + random.pareto(1.3, 30_000).astype(int), 2_000)
     users = np.repeat(np.arange(30_000), degrees)
@@ -132,7 +137,7 @@ def independent() -> IntArray:
 
 
 def groups() -> IntArray:
-    """Groups of users, each of whom has all things of the group, and no others."""
+    """Returns pairs of users in groups: a user has all things of the group, and no others."""
     random = np.random.default_rng(3)
     pairs, users, items = [], 0, 0
     for members, things in np.minimum(2 + random.pareto(1.2, (2_500, 2)), 200).astype(int):
@@ -152,7 +157,7 @@ MADE = (
 def report(
     sources: Sequence[Source], epsilons: list[str], declared_at: str, repeats: int
 ) -> Iterator[str]:
-    """The lines of the page."""
+    """Yields the lines of the page."""
     yield "# Lists of all records\n"
     yield f"Mean dist (half the L1 distance) of {repeats} releases to the list of all records."
     yield "Before: a tenth of epsilon for degrees, choose-kappa, and a list. Now: a survey, its"
@@ -196,7 +201,8 @@ def mean(distances: Iterator[float]) -> float:
 
 
 def chosen_before(pairs: Pairs, epsilon: Fraction, tapes: Iterator[RandomTape]) -> float:
-    """dist of a release at a kappa that degrees, at a tenth of epsilon, recommend."""
+    """Returns dist of a release at the kappa that ``choose_kappa`` recommends, by degrees that cost
+    a tenth of epsilon."""
     degrees = UserDegreeMechanism(epsilon / 10).release(pairs.users_by_degree, next(tapes))
     kappa = choose_kappa(degrees, epsilon * 9 / 10).recommended
     return pairs.dist(pairs.released(epsilon * 9 / 10, kappa, next(tapes)))

@@ -3,8 +3,8 @@
     python -m benchmarks.answers [--edges=DIR] [--releases=6] [--means=48] [--others=20]
         [--output=benchmarks/results]
 
-Errors are those of the lists of the picture in ``frequency_lists``. How often intervals hold is
-measured by ``coverage``.
+Errors are measured on the lists of the picture in ``frequency_lists``. ``coverage`` measures how
+often intervals hold.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ COMPARED = ("cumulative histogram, L1", "cumulative histogram, L2", "sorted coun
 
 
 def asked(facts: Answers, top: Sequence[Estimate] | None = None) -> dict[str, list[Estimate]]:
-    """The answers that the tables of errors have, by the question."""
+    """Returns the answers to each question of the tables of errors. ``top`` has the largest
+    frequencies, if they are known better than by ``facts``."""
     return {
         "partitions": [facts.number_of_partitions()],
         f"the {TOP} largest": [*(top or (facts.frequency_at(rank + 1) for rank in range(TOP)))],
@@ -46,7 +47,7 @@ def _percent(share: Estimate) -> Estimate:
 
 
 def errors(answers: Mapping[str, list[Estimate]], private: FrequencyList) -> dict[str, float]:
-    """The mean absolute errors of the answers to each question."""
+    """Returns the mean absolute error of the answers to each question."""
     true = asked(exact(private))
     return {
         name: float(np.mean(np.abs(np.subtract(values(estimates), values(true[name])))))
@@ -59,7 +60,7 @@ def values(estimates: Sequence[Estimate]) -> list[float]:
 
 
 def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
-    """A row for each question: our answer, and that of the best peer's list."""
+    """Yields a row for each question: the error of our answer, and that of the best peer's list."""
     errors_by_question: dict[str, dict[str, list[float]]] = {}
     widths: dict[str, list[float]] = {}
 
@@ -96,7 +97,7 @@ def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
 
 
 def dist_rows() -> Iterator[str]:
-    """A row for each of ``lists``: dist of ours, and of the best of all peers."""
+    """Yields a row for each of ``lists``: dist of our release, and of the best peer's."""
     yield "| | c | ours | best peer | it | best peer : ours |"
     yield "| --- | ---: | ---: | ---: | --- | ---: |"
     for name, private in lists():

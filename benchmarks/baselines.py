@@ -1,10 +1,11 @@
 """Peers: other published ways to release a frequency list under pure epsilon-DP.
 
-Each peer has the whole epsilon, and what it needs to be told of the private list for nothing:
-``PublicBounds``, or the numbers that its docstring names. This project's release needs none. The
-noise is two-sided geometric, the discrete Laplace of the same budget, where the paper leaves the
-choice, and the results are lists of integers. Never use them for a release: their noise comes from
-numpy's generator. ``python -m benchmarks.frequency_lists`` compares them.
+Each peer has the whole epsilon. It is also told, free of charge, the numbers about the private list
+that it needs: ``PublicBounds``, or what its docstring names. This project's release needs none of
+them. Where a paper leaves the choice, the noise is two-sided geometric, which is the discrete
+Laplace distribution of the same budget. Results are lists of integers. Never use these functions
+for a release: their noise comes from numpy's generator. ``python -m benchmarks.frequency_lists``
+compares them.
 
 Neighbours: add or remove all records of one user, who changes at most ``sensitivity`` counts by
 one. ``rate`` is epsilon / sensitivity.
@@ -25,14 +26,14 @@ from dp_transforms.mechanisms import FrequencyList
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """The public numbers: a bound on the number of items, and one on every count."""
+    """Public numbers: a bound on the number of items, and a bound on every count."""
 
     items: int
     count: int
 
 
 DECOYS = 10.0
-"""The number of decoys of PrivHist on either side, by the scale of the noise."""
+"""The number of decoys of PrivHist on either side, in units of the noise's scale."""
 
 IntArray = npt.NDArray[np.int64]
 Release = Callable[[FrequencyList, float, PublicBounds, np.random.Generator], FrequencyList]
@@ -41,12 +42,12 @@ Release = Callable[[FrequencyList, float, PublicBounds, np.random.Generator], Fr
 def cumulative_histogram_l1(
     private: FrequencyList, rate: float, bounds: PublicBounds, rng: np.random.Generator
 ) -> FrequencyList:
-    """Adds noise to how many items have at least each count; the nearest list in L1.
+    """Returns the list nearest in L1 to noisy numbers of items with at least each count.
 
-    The H_c method of Kuo et al., "Differentially private hierarchical count-of-counts histograms"
-    (VLDB 2018). A count that changes by one changes one of these numbers by one. On the taxi data
-    of the authors' repository at epsilon 1, and with the same noise, the L1 error is 2,811, where
-    they publish 2,801: the nearest list in L1 is not unique.
+    This is the H_c method of Kuo et al., "Differentially private hierarchical count-of-counts
+    histograms" (VLDB 2018). If a count changes by one, one of these numbers changes by one. On the
+    taxi data of the authors' repository at epsilon 1, and with the same noise, the L1 error is
+    2,811, where they publish 2,801: the nearest list in L1 is not unique.
     """
     return _of_at_least(_descending_l1(_noisy_at_least(private, rate, bounds.count, rng)))
 
@@ -54,17 +55,17 @@ def cumulative_histogram_l1(
 def cumulative_histogram_l2(
     private: FrequencyList, rate: float, bounds: PublicBounds, rng: np.random.Generator
 ) -> FrequencyList:
-    """Adds the same noise as ``cumulative_histogram_l1``; the nearest list in L2."""
+    """Returns the list nearest in L2 to the noisy numbers of ``cumulative_histogram_l1``."""
     return _of_at_least(_descending_l2(_noisy_at_least(private, rate, bounds.count, rng)))
 
 
 def sorted_counts(
     private: FrequencyList, rate: float, bounds: PublicBounds, rng: np.random.Generator
 ) -> FrequencyList:
-    """Adds noise to the sorted counts; the nearest sorted list in L2.
+    """Returns the sorted list nearest in L2 to the sorted counts with noise.
 
-    Hay, Rastogi, Miklau and Suciu, "Boosting the accuracy of differentially private histograms
-    through consistency" (VLDB 2010). Items that do not occur have the count 0.
+    This is the method of Hay, Rastogi, Miklau and Suciu, "Boosting the accuracy of differentially
+    private histograms through consistency" (VLDB 2010). Items that do not occur have the count 0.
     """
     values = np.append(private.frequencies, 0)
     sizes = np.append(private.multiplicities, bounds.items - private.distinct)
@@ -74,17 +75,20 @@ def sorted_counts(
 def priv_hist(
     private: FrequencyList, rate: float, bounds: PublicBounds, rng: np.random.Generator
 ) -> FrequencyList:
-    """Adds noise to cumulative prevalences up to sqrt(N), and to the sorted counts above.
+    """Returns a list fitted to noisy cumulative prevalences of counts up to sqrt(N), and to noisy
+    sorted counts above sqrt(N).
 
-    PrivHist of Suresh, "Differentially private anonymized histograms" (NeurIPS 2019), by its
-    outline: the text of its algorithms could not be had where this was written. What the outline
-    leaves open is decided in its favour: it is told N, which it estimates at a share of epsilon,
-    both parts are fitted in L1, and large counts are not made coarser at small epsilon.
+    This is PrivHist of Suresh, "Differentially private anonymized histograms" (NeurIPS 2019), by
+    its outline: the text of its algorithms was not available when this was written. Where the
+    outline leaves a choice, it is made in favour of PrivHist: it is told N, which the original
+    estimates at a share of epsilon; both parts are fitted in L1; and large counts are not made
+    coarser at small epsilon.
 
-    A count that changes by one, and stays on its side of sqrt(N), changes one number by one. That
-    one crosses it is hidden: decoys stand on both sides, and a two-sided geometric number of items
-    next to the threshold is moved across, so that one more moved the other way makes the two sides
-    the same. As many items as there were decoys are taken out again, those nearest the threshold.
+    If a count changes by one and stays on its side of sqrt(N), one number changes by one. If a
+    count crosses the threshold, this is hidden as follows. Decoys are added on both sides, and a
+    two-sided geometric number of items next to the threshold is moved across. Moving one more item
+    the other way makes the two sides the same as for the neighbour. In the end as many items as
+    there were decoys are removed, namely those nearest to the threshold.
     """
     threshold, decoys = math.isqrt(private.total), math.ceil(DECOYS / rate)
     across = int(two_sided_geometric(rate, 1, rng)[0])
@@ -103,9 +107,10 @@ def priv_hist(
 def _sides(
     private: FrequencyList, threshold: int, decoys: int, across: int
 ) -> tuple[_Runs, FrequencyList]:
-    """The sorted counts above a threshold, and a list of the others, both with decoys.
+    """Returns the sorted counts above a threshold, and a list of the others, both with decoys.
 
-    The ``across`` lowest above it become equal to it, or that many of the others exceed it by one.
+    If ``across`` is positive, that many of the lowest counts above the threshold become equal to
+    it. If it is negative, as many of the highest others become the threshold plus one.
     """
     values = np.concatenate([private.frequencies, [threshold + 1, threshold, 0]])
     sizes = np.concatenate([private.multiplicities, [decoys, decoys, abs(across)]])
@@ -120,13 +125,15 @@ def _sides(
 def cyclic_laplace(
     private: FrequencyList, rate: float, bounds: PublicBounds, rng: np.random.Generator
 ) -> FrequencyList:
-    """Adds to how many items have each count the differences of Laplace noise around a circle.
+    """Returns a list by noisy numbers of items with each count. The noise of a number is the
+    difference of two adjacent Laplace variables in a circle.
 
-    Kohli and Laskowski, "Preserving target distributions with differentially private count
-    mechanisms" (PoPETs 2026). Numbers below 0 become 0, and the others are scaled to the number of
-    items. It is made for tables of many items with small counts: it is told the exact number of
-    items and the exact largest count, since wide bounds leave nothing but noise. On histograms of
-    the authors' repository its noisy numbers are, at the same noise, those of their code.
+    This is the mechanism of Kohli and Laskowski, "Preserving target distributions with
+    differentially private count mechanisms" (PoPETs 2026). Numbers below 0 become 0, and the others
+    are scaled to the number of items. It is made for tables of many items with small counts. It is
+    told the exact number of items and the exact largest count, since wide bounds leave nothing but
+    noise. On histograms of the authors' repository, and with the same noise, its noisy numbers are
+    those of their code.
     """
     bins = np.zeros(int(private.frequencies.max(initial=0)) + 1)
     bins[private.frequencies] = private.multiplicities
@@ -147,27 +154,29 @@ PEERS: dict[str, Release] = {
 
 
 def two_sided_geometric(rate: float, size: int, rng: np.random.Generator) -> IntArray:
-    """Integers k with probability proportional to e**(-rate |k|)."""
+    """Returns draws of integers k with probabilities proportional to e**(-rate |k|)."""
     p = -np.expm1(-rate)
     return rng.geometric(p, size) - rng.geometric(p, size)
 
 
 @dataclass(frozen=True)
 class _Runs:
-    """A vector of integers: values, and how often each comes in a row."""
+    """A vector of integers, as runs: values, and how often each one is repeated."""
 
     values: IntArray
     sizes: IntArray
 
     def with_noise(self, rate: float, rng: np.random.Generator) -> _Runs:
-        """Two-sided geometric noise on each number that can matter to a regression.
+        """Returns the vector with two-sided geometric noise on each number that can influence a
+        regression.
 
-        Numbers inside a run that are farther than ``reach`` from both its ends keep their value,
-        and what is released stays the same but with a probability below 1e-8. Whether a number
-        there is fitted, after rounding, by anything but the run's value depends on the mean (L2)
-        or the signs (L1) of at least ``reach`` noise terms in a row, which would have to be half
-        a unit off, or mostly on the less probable side. By Chernoff's bound either has at most
-        the probability e**-30, and falls geometrically with more terms.
+        Numbers that are farther than ``reach`` from both ends of their run get no noise. The
+        release is the same as with noise on all, except with a probability below 1e-8. The reason:
+        whether the regression, after rounding, fits such a number by another value than the run's
+        depends on the mean (L2) or the signs (L1) of at least ``reach`` adjacent noise terms. Their
+        mean would have to be half a unit off, or most of them would have to be on the less probable
+        side. By Chernoff's bound, either event has probability at most e**-30, which falls
+        geometrically with more terms.
         """
         reach = 100 + math.ceil(480 / rate**2)
         inner = np.maximum(self.sizes - 2 * reach, 0)
@@ -184,7 +193,7 @@ class _Runs:
 def _noisy_at_least(
     private: FrequencyList, rate: float, largest: int, rng: np.random.Generator
 ) -> _Runs:
-    """Counts the items of at least each count up to the largest, with noise on each."""
+    """Returns the number of items with at least each count up to ``largest``, with noise."""
     at_least = np.cumsum(private.multiplicities)[::-1]
     ends = private.frequencies[::-1]
     values, sizes = np.append(at_least, 0), np.diff(ends, prepend=0, append=largest)
@@ -192,7 +201,7 @@ def _noisy_at_least(
 
 
 def _of_at_least(at_least: _Runs) -> FrequencyList:
-    """The list with so many items of at least each count."""
+    """Returns the list that has these numbers of items with at least each count."""
     bins = at_least.values - np.append(at_least.values[1:], 0)
     ends = np.cumsum(at_least.sizes)
     nonzero = np.flatnonzero(bins)[::-1]
@@ -200,7 +209,7 @@ def _of_at_least(at_least: _Runs) -> FrequencyList:
 
 
 def _of_ranks(ranks: _Runs) -> FrequencyList:
-    """The list with these sorted counts, without those that are 0."""
+    """Returns the list of these sorted counts, without counts of 0."""
     counts, runs = np.unique(ranks.values, return_inverse=True)
     multiplicities = np.bincount(runs, ranks.sizes, len(counts)).astype(np.int64)
     kept = np.flatnonzero((counts > 0) & (multiplicities > 0))[::-1]
@@ -208,11 +217,11 @@ def _of_ranks(ranks: _Runs) -> FrequencyList:
 
 
 def _descending_l1(noisy: _Runs) -> _Runs:
-    """A descending list of integers nearest in L1, and not below 0.
+    """Returns a descending vector of integers, none below 0, that is nearest in L1.
 
-    By bisection of the values (Stout, "Isotonic regression via partitioning", 2013): in a segment
-    whose fit lies between two bounds, those above the middle come first, and how many of them there
-    are minimizes the number of values on the wrong side.
+    It bisects the values (Stout, "Isotonic regression via partitioning", 2013). In a segment whose
+    fit lies between two bounds, numbers whose fit is above the middle come first. The cut after
+    them minimizes how many values are on the wrong side of the middle.
 
     >>> _descending_l1(_Runs(np.array([3, 9, 5, -1, 2]), np.array([1, 1, 1, 2, 1]))).values.tolist()
     [5, 5, 5, 0, 0]
@@ -240,6 +249,6 @@ def _descending_l1(noisy: _Runs) -> _Runs:
 
 
 def _descending_l2(noisy: _Runs) -> _Runs:
-    """The descending list nearest in L2, rounded to integers and not below 0."""
+    """Returns the descending vector nearest in L2, rounded to integers, with 0 if negative."""
     fitted = isotonic_regression(noisy.values, weights=noisy.sizes, increasing=False).x
     return _Runs(np.maximum(np.rint(fitted), 0).astype(np.int64), noisy.sizes)

@@ -3,10 +3,10 @@
     python -m benchmarks.clusters [--millions=20] [--repeats=3] [--data=DIR]
         [--output=benchmarks/results]
 
-Starts the cluster of ``make flink-up``, unless it runs already, and ends it; needs Linux, Java and
-Maven. Times are those of whole commands, from their start to the last file; the first job of a
-cluster, in which Java loads its classes, is told by itself. ``--millions`` is the size of the job
-of which all parts are shown; above 20, it runs once.
+It starts the cluster of ``make flink-up`` unless that runs already, and ends it. It needs Linux,
+Java and Maven. Times are those of whole commands, from their start to the last file. The first job
+of a cluster, in which Java loads its classes, is shown by itself. ``--millions`` is the size of the
+job whose parts are shown. Above 20, that job runs only once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMAND, WORKERS = "command", "Python workers"
 
 @dataclasses.dataclass
 class Used:
-    """The cost of a part's processes: CPU seconds, the most bytes of memory at a time, and bytes
+    """The cost of a part's processes: CPU seconds, the peak of their memory in bytes, and bytes
     written to files."""
 
     cpu: float = 0
@@ -65,10 +65,10 @@ class Run:
 
 
 class Meter:
-    """Adds up what processes take, from now on. Shared memory counts in each of them.
+    """Adds up what processes use after it is made. Memory that they share counts for each of them.
 
     Args:
-      known: process ids of each part that runs already.
+      known: the ids of processes that run already, by the part that they belong to.
     """
 
     def __init__(self, known: Mapping[str, Sequence[int]]):
@@ -78,11 +78,11 @@ class Meter:
         self._first = dict(self._last)
 
     def look(self, command: int) -> None:
-        """Looks at all of them, at a command, and at what it has started."""
+        """Measures the known processes, a command, and all processes that it has started."""
         self._look({**self._known, COMMAND: [command], WORKERS: list(descendants(command))})
 
     def used(self) -> dict[str, Used]:
-        """The cost of each part until its processes were last looked at."""
+        """Returns the cost of each part until its processes were last measured."""
         total = {part: Used(memory=peak) for part, peak in self._peaks.items()}
         for (part, pid), last in self._last.items():
             first = self._first.get((part, pid), Used())
@@ -98,7 +98,8 @@ class Meter:
 
 
 def taken_by(pid: int) -> Used | None:
-    """The cost of a process so far, with the memory that it has now; None if there is none."""
+    """Returns the cost of a process so far, with its present memory; None if there is no such
+    process."""
     process = pathlib.Path(f"/proc/{pid}")
     try:
         fields = (process / "stat").read_text().rpartition(")")[2].split()
@@ -110,7 +111,7 @@ def taken_by(pid: int) -> Used | None:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """The processes that a process has started, and that these have."""
+    """Yields the processes that a process has started, and all that these have started in turn."""
     for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
             for child in map(int, file.read_text().split()):
@@ -119,7 +120,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def run(path: str, *options: str, parts: Mapping[str, Sequence[int]] | None = None) -> Run:
-    """Releases a file's list by a command of its own."""
+    """Runs the command that releases the list of a file, and returns its cost."""
     with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile() as errors:
         command = [sys.executable, "-m", "pipelines.release_frequency_list", *options]
         command += [f"--input={path}", "--user_column=user", "--partition_column=partition"]
@@ -132,7 +133,7 @@ def run(path: str, *options: str, parts: Mapping[str, Sequence[int]] | None = No
             while not select.select([ended], [], [], SECONDS_BETWEEN_LOOKS)[0]:
                 meter.look(process.pid)
         taken = time.perf_counter() - begun
-        # A process that has ended can be looked at until it is waited for.
+        # A process that has ended can still be measured, until it is waited for.
         meter.look(process.pid)
         if process.wait():
             errors.seek(0)
@@ -141,7 +142,8 @@ def run(path: str, *options: str, parts: Mapping[str, Sequence[int]] | None = No
 
 
 def runs(path: str, repeats: int) -> tuple[Run, Run]:
-    """Runs a job in process and on Flink, in turns; of each the run of median CPU time."""
+    """Runs a job in process and on Flink, in turns, and returns the run of median CPU time of
+    each."""
     both = [
         (run(path), run(path, f"--config={SESSION}", parts=cluster.processes()))
         for _ in range(repeats)
@@ -163,7 +165,7 @@ def flink() -> Iterator[None]:
 
 def page(flags: argparse.Namespace, data: pathlib.Path) -> Iterator[str]:
     small, large = (SMALLEST, "clicks"), (flags.millions * MILLION, "visits")
-    # Fewer than 20 million are for trying this out.
+    # Other shapes are left out if --millions is small, which is for trying this out.
     of_every_shape = [(LARGE, shape) for shape in SHAPES if large[0] >= LARGE]
     files = {
         (rows, shape): write(data / f"{shape}{rows}.parquet", SHAPES[shape](rows))
@@ -224,7 +226,7 @@ def about_cluster() -> str:
 
 
 def sent_between_tasks() -> int:
-    """Bytes that the tasks of the last job sent to others."""
+    """Returns the number of bytes that the tasks of the last job sent to one another."""
     last = max(cluster.ask("/jobs/overview")["jobs"], key=lambda job: job["start-time"])
     tasks = cluster.ask(f"/jobs/{last['jid']}")["vertices"]
     return sum(task["metrics"]["write-bytes"] for task in tasks)

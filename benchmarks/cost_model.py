@@ -2,8 +2,8 @@
 
     python -m benchmarks.cost_model [--output=benchmarks/results]
 
-CPU and memory are those that ``benchmarks.throughput`` measured and wrote into its tables. Shuffled
-bytes are counted here, where the pieces are made, but for large data. The records are the same:
+CPU and memory come from the tables that ``benchmarks.throughput`` has written. Shuffled bytes are
+counted here, where pieces of tables are packed, except for large data. The records are the same:
 80,000 users per million records, string ids, partitions by a Zipf distribution, kappa = 10.
 """
 
@@ -28,13 +28,13 @@ TARGETS = (10**9, 10**10, 10**11, 10**12)
 COUNTED = 20 * MILLION
 """The most records whose shuffled bytes are counted."""
 CORE_HOUR = 0.05
-"""US dollars, about what clouds ask for a core with 4 GiB."""
+"""The price in US dollars, about that of clouds for a core with 4 GiB."""
 STAGES = ("user", "partition")
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """fixed + slope * rows, by least squares of the relative errors."""
+    """A line fixed + slope * rows, fitted by least squares of the relative errors."""
 
     fixed: float
     slope: float
@@ -43,7 +43,8 @@ class Line:
 
     @classmethod
     def fit(cls, rows: list[int], values: list[float]) -> Line:
-        """
+        """Returns the line that fits values at numbers of rows best.
+
         >>> Line.fit([1, 2, 4], [3.0, 5.0, 9.0])
         Line(fixed=1.0, slope=2.0, worst=0.0)
         """
@@ -58,7 +59,7 @@ class Line:
 
 
 def shuffled_here(path: str) -> dict[str, int]:
-    """Bytes that one run shuffles, by the column whose hash they travel by."""
+    """Returns the bytes that one run shuffles, by the column whose hash decides the bucket."""
     from dp_transforms.columnar import scattering
 
     logging.disable(logging.WARNING)
@@ -66,7 +67,7 @@ def shuffled_here(path: str) -> dict[str, int]:
     counts: collections.Counter[str] = collections.Counter()
 
     def counting(table: pa.Table, compress: bool) -> bytes:
-        piece = pack(table)  # compressed, as between workers
+        piece = pack(table)  # compressed, as pieces between workers are
         with lock:
             counts["user" if "user" in table.column_names else "partition"] += len(piece)
         return piece
@@ -77,7 +78,7 @@ def shuffled_here(path: str) -> dict[str, int]:
 
 
 def measured(table: str) -> dict[int, tuple[float, float]]:
-    """CPU seconds and GiB by millions of records, from the tables of ``throughput``.
+    """Returns CPU seconds and GiB by millions of records, from the tables of ``throughput``.
 
     >>> measured("| 5M visits, parquet | 2.5 s | 2.3 s | 0.62 GiB | |")
     {5: (2.3, 0.62)}

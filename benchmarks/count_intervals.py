@@ -2,8 +2,8 @@
 
     python -m benchmarks.count_intervals [--output=benchmarks/results]
 
-writes count_intervals.md, by the exact distributions. Beside ours is the interval that forgets the
-threshold: the noisy count, plus and minus what noise exceeds in 5% of draws.
+writes count_intervals.md, by the exact distributions. Our interval is compared with one that
+ignores the threshold: the noisy count plus and minus a number that noise exceeds in 5% of draws.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ STRATEGIES = (TruncatedGeometricSelection, LaplaceSelection, GaussianSelection)
 CASES = ((1, 1), (1, 10), (0.25, 10), (4, 100))
 """(epsilon, kappa)."""
 PLACES = (0, 0.25, 0.5, 0.75, 1, 1.25, 2)
-"""Users of a partition, at least one, in units of the threshold."""
+"""Numbers of users of a partition in units of the threshold; at least one user is taken."""
 
 Ends = Callable[[IntArray], tuple[IntArray, IntArray]]
 
 
 def forgetful(strategy: NoisyCountStrategy) -> Ends:
-    """Intervals of the noise alone."""
+    """Returns a function that gives intervals by the noise alone, without regard to the
+    threshold."""
 
     def ends(noisy: IntArray) -> tuple[IntArray, IntArray]:
         _, high = strategy.count_intervals(noisy)
@@ -44,7 +45,8 @@ def forgetful(strategy: NoisyCountStrategy) -> Ends:
 
 
 def coverage(strategy: NoisyCountStrategy, ends: Ends, users: int) -> float:
-    """The exact probability that an interval holds a number of users whose partition is named."""
+    """Returns the exact probability that an interval holds ``users``, given that the partition is
+    named."""
     distribution = strategy.distribution
     reach = int(strategy.count_intervals(np.array([10**9]))[1][0]) - 10**9
     first = max(distribution.threshold, users - 6 * reach)
@@ -60,7 +62,7 @@ def coverage(strategy: NoisyCountStrategy, ends: Ends, users: int) -> float:
 
 
 def exact_rows() -> Iterator[list[str]]:
-    """Coverage at some numbers of users, ours and what forgets the threshold."""
+    """Yields rows of coverage at some numbers of users, of our intervals and of the others."""
     for epsilon, max_partitions in CASES:
         for make in STRATEGIES:
             strategy = make(epsilon, DELTA, max_partitions)
@@ -75,7 +77,7 @@ def exact_rows() -> Iterator[list[str]]:
 
 
 def report() -> Iterator[str]:
-    """The lines of the page."""
+    """Yields the lines of the page."""
     yield "# Intervals of noisy counts\n\n`python -m benchmarks.count_intervals` writes this.\n"
     yield (
         "The probability that a 95% interval holds a partition's number of users, given that the "

@@ -1,8 +1,8 @@
 """Measures how often intervals hold, for ``benchmarks.answers``.
 
-Coverage is that of every interval that a release, a page or a table shows, on lists and records
-that no constant was chosen by: samples of distributions, heaped and stepped lists, degrees of
-made-up graphs, and public commit logs.
+It measures every interval that a release, a page or a table shows. No constant was chosen by the
+lists and records here: samples of distributions, heaped and stepped lists, degrees of made-up
+graphs, and public commit logs.
 """
 
 from __future__ import annotations
@@ -69,20 +69,29 @@ GUESSES, TOGETHER, BANDS, CURVE = "G_0.5", "top ten", "all ranks", "all shares"
 
 
 def secrets(number: int) -> list[JobSecret]:
-    """Secrets that anyone can repeat, so that the page is the same each time."""
+    """Returns secrets that anyone can repeat, so that the page is the same each time."""
     return [JobSecret.insecure_for_testing(seed) for seed in range(number)]
 
 
 def exact(known: FrequencyList) -> Answers:
-    """The answers of a list that is taken for the truth."""
+    """Returns the exact answers of a list, without noise."""
     return ModelIntervals(known, [known])
 
 
-# Coverage of what a released list says.
+# Coverage of intervals of a released list.
 
 
 class Held(NamedTuple):
-    """An interval that a release has shown, and whether it holds."""
+    """An interval that a release has shown, and whether it holds.
+
+    Attributes:
+      by: whether the interval is proved or by the model.
+      mechanism: the mechanism of the list.
+      rate: epsilon / kappa.
+      list_name: the name of the private list.
+      kind: what the interval is about.
+      holds: whether the true number is in the interval.
+    """
 
     by: str
     mechanism: str
@@ -99,7 +108,7 @@ def holds(estimate: Estimate, true: float) -> bool:
 def intervals_held(
     release: ListRelease, private: FrequencyList, by_model: bool = False
 ) -> Iterator[tuple[str, bool]]:
-    """The kind of each interval that a release shows, and whether it holds."""
+    """Yields the kind of each interval that a release shows, and whether it holds."""
     truth = exact(private)
     facts = release.model if by_model else release.intervals
     numbers = release.numbers(by_model=by_model, things="partitions", users="users")
@@ -134,7 +143,8 @@ def intervals_held(
 
 
 def lists() -> Iterator[tuple[str, FrequencyList]]:
-    """Users who each take one item of a distribution, lists of other shapes, and degrees."""
+    """Yields private lists with their names: of users who each take one item of a distribution, of
+    other shapes, and of degrees."""
     rng = np.random.default_rng(2026)
 
     def sample(weights: np.ndarray) -> FrequencyList:
@@ -164,11 +174,11 @@ def counted(column: pa.ChunkedArray) -> FrequencyList:
 
 
 def graphs() -> dict[str, np.ndarray]:
-    """Edges of two made-up graphs of 5,000 nodes."""
+    """Returns the edges of two made-up graphs of 5,000 nodes, by name."""
     rng = np.random.default_rng(2027)
     ends = [0, 1]
     for node in range(2, 5_000):
-        # A node has as many chances to be chosen as it has edges.
+        # A node is chosen with probability proportional to its number of edges.
         chosen = {ends[place] for place in rng.integers(0, len(ends), 3)}
         ends += [end for other in sorted(chosen) for end in (node, other)]
     near = KDTree(rng.random((5_000, 2))).query_pairs(0.02, output_type="ndarray")
@@ -176,6 +186,7 @@ def graphs() -> dict[str, np.ndarray]:
 
 
 def coverage(releases: int) -> Iterator[Held]:
+    """Yields all intervals that releases of all lists show."""
     for name, private in lists():
         for mechanism, rates in RATES.items():
             for rate, secret in itertools.product(rates, secrets(releases)):
@@ -194,7 +205,7 @@ def coverage(releases: int) -> Iterator[Held]:
 
 
 def coverage_table(rows: Mapping[str, Sequence[Held]]) -> Iterator[str]:
-    """The shares of intervals that hold, by kind."""
+    """Yields a table with the shares of intervals that hold, by kind."""
     kinds = list(
         dict.fromkeys(interval.kind for intervals in rows.values() for interval in intervals)
     )
@@ -207,11 +218,12 @@ def coverage_table(rows: Mapping[str, Sequence[Held]]) -> Iterator[str]:
         yield f"| {name} | {' | '.join(f'{np.mean(part):.1%}' if part else '' for part in parts)} |"
 
 
-# Coverage of everything else.
+# Coverage of other intervals.
 
 
 def records() -> Iterator[tuple[str, pa.Table]]:
-    """Distinct pairs of users and partitions; at most ``KAPPA`` of each user."""
+    """Yields tables of distinct pairs of users and partitions, with at most ``KAPPA`` pairs of each
+    user, and their names."""
     made = zipf_records(USERS, KAPPA, np.random.default_rng(2028))
     logs = {"Rails": "git_rails_author_word", "tldr": "git_tldr_author_file"}
     read = {name: user_items(DATA / f"{file}.csv.gz") for name, file in logs.items()}
@@ -221,8 +233,11 @@ def records() -> Iterator[tuple[str, pa.Table]]:
 
 
 def counts_held(secret: JobSecret, table: pa.Table) -> list[bool]:
-    """Noisy counts of names, of one release by a strategy that counts all records of the table: by
-    rounds, counts may be of fewer of a user's partitions."""
+    """Returns whether the interval of each noisy count of one release holds.
+
+    The strategy counts all records of the table. Strategies with rounds may count fewer partitions
+    of a user.
+    """
     released = dp.select(
         table,
         user="user",
@@ -240,8 +255,8 @@ def counts_held(secret: JobSecret, table: pa.Table) -> list[bool]:
 
 
 def others_held(_: JobSecret, table: pa.Table) -> list[bool]:
-    """The number of users of other partitions, on the page of one run of the job, which draws a
-    secret of its own."""
+    """Returns whether the interval for the number of users of other partitions holds, on the page
+    of one run of the job. The job draws a secret of its own."""
     with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()):
         path = pathlib.Path(directory)
         pq.write_table(table, path / "records.parquet")
@@ -271,7 +286,8 @@ def others_held(_: JobSecret, table: pa.Table) -> list[bool]:
 
 
 def kept_held(secret: JobSecret, table: pa.Table) -> list[bool]:
-    """The parts that some values of kappa keep, from one release of users' degrees."""
+    """Returns whether the intervals hold for the parts that some values of kappa keep, by one
+    release of users' degrees."""
     degrees = counted(table["user"])
     released = UserDegreeMechanism(0.2).release(dict(degrees), secret.tape("degrees"))
     held = []
@@ -282,7 +298,7 @@ def kept_held(secret: JobSecret, table: pa.Table) -> list[bool]:
 
 
 def differences_held(secret: JobSecret) -> list[bool]:
-    """The differences of each list from the one before it."""
+    """Returns whether the intervals hold for the differences of each list from the one before."""
     held = []
     for pair in itertools.pairwise(private for _, private in lists()):
         comparison = compare(
@@ -300,7 +316,7 @@ def differences_held(secret: JobSecret) -> list[bool]:
 
 
 def degrees_held(secret: JobSecret, edges: np.ndarray) -> list[bool]:
-    """The numbers of one release of a graph's degrees."""
+    """Returns whether the intervals of one release of a graph's degrees hold."""
     release = dp.degrees(
         {"source": edges[:, 0], "target": edges[:, 1]},
         source="source",
@@ -312,6 +328,7 @@ def degrees_held(secret: JobSecret, edges: np.ndarray) -> list[bool]:
 
 
 def other_rows(releases: int) -> Iterator[str]:
+    """Yields a table with the shares of other intervals that hold."""
     yield "| interval | of | shown | held |"
     yield "| --- | --- | ---: | ---: |"
 

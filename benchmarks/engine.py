@@ -3,8 +3,8 @@
     python -m benchmarks.engine [--repeats=3] [--releases=1000] [--output=benchmarks/results]
 
 Times are CPU seconds of one thread, without imports, from a frequency list in memory to a released
-one with nothing kept from earlier releases. Every list and epsilon of the first table has a process
-of its own, whose peak memory is printed, imports included. ``engine_lists`` makes the synthetic
+list. Nothing is kept from earlier releases. For the first table, each list and epsilon has a
+process of its own, whose peak memory is shown, with imports. ``engine_lists`` makes the synthetic
 lists.
 """
 
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# np.unique loads it when it is first called.
+# np.unique would import numpy.ma when it is first called.
 import numpy as np
 import numpy.ma
 
@@ -52,7 +52,7 @@ DEFAULT_TASKS = [
 ]
 ENGINE_TOTALS = [10**k for k in range(3, 10)]
 PUBLISHED_SECONDS = {1_000: 0.13, 3_000: 1.9, 10_000: 88.0}
-"""By N: of the published exact implementation in Rust, with MPFR floats, about."""
+"""Approximate seconds by N of the published exact implementation in Rust, with MPFR floats."""
 ETA = Eta(1, 1, 1)
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -65,14 +65,14 @@ class Measurement(NamedTuple):
 
 
 def measure_here(name: str, epsilon: float, mechanism: str) -> Measurement:
-    """The first release in this process."""
+    """Returns the cost of the first release in this process."""
     private, made = named_list(name), partition_mechanism(epsilon, mechanism=mechanism)
     return Measurement(cpu_seconds(lambda: made.release(private)), 1024 * peak_gibibytes())
 
 
 def default_rows(repeats: int) -> Iterator[str]:
-    """First releases by the default and the exponential mechanism, in turns, each in a process of
-    its own. The default draws and decodes below ln 3."""
+    """Yields rows on first releases by the default and the exponential mechanism, in turns, each in
+    a process of its own. Below ln 3, the default draws noisy coordinates and decodes them."""
     yield "| list | epsilon | default | seconds | MiB | exponential, seconds | MiB |"
     yield "| --- | ---: | --- | ---: | ---: | ---: | ---: |"
     for name, epsilon in DEFAULT_TASKS:
@@ -91,8 +91,9 @@ def default_rows(repeats: int) -> Iterator[str]:
 
 
 def table_rows() -> Iterator[str]:
-    """The exact table over ranks and values (Ilvento), built and sampled once, with the public
-    bounds n / i; its cells grow with N, and so do their bits."""
+    """Yields rows on the exact table over ranks and values (Ilvento), which is built and sampled
+    once, with the public bounds n / i. The number of its cells grows with N, and so do their bits.
+    """
     yield "| N | this library's table | published implementation |"
     yield "| ---: | ---: | ---: |"
     for total, published in PUBLISHED_SECONDS.items():
@@ -104,7 +105,7 @@ def table_rows() -> Iterator[str]:
 
 
 def growing_list(total: int) -> FrequencyList:
-    """The power law with 0.315 sqrt(N) distinct frequencies, as in the first table."""
+    """Returns the power law with 0.315 sqrt(N) distinct frequencies, as in the first table."""
     return power_law(total, round(0.315 * total**0.5) - 2)
 
 
@@ -119,7 +120,7 @@ def engine_times(repeats: int) -> Times:
 
 
 def exponent(rows: Times) -> float:
-    """The slope of log(seconds) over log(N)."""
+    """Returns the slope of log(seconds) over log(N)."""
     return float(np.polyfit(*np.log(rows).T, 1)[0])
 
 

@@ -1,4 +1,4 @@
-"""Counts releases that need a higher level of precision, beside the enclosures' predictions."""
+"""Counts releases that need a higher level of precision, and compares with the prediction."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.sample_data import rockyou
 
 PREDICTING = 200
-"""The number of releases that the mean prediction is over."""
+"""The number of releases over which the prediction is averaged."""
 
 
 @dataclass(frozen=True)
 class Escalations:
     """The number of releases that a level could not decide, and the number that was predicted.
 
-    A release's prediction is the sum of its enclosures' widths along its chain of states, which
-    bounds the probability that one of its uniform numbers falls into one of them.
+    The prediction for a release is the sum of the widths of all enclosures along its chain of
+    states. It bounds the probability that any of its uniform numbers falls into an enclosure.
     """
 
     releases: int
@@ -49,9 +49,9 @@ def count_escalations(
 
     Args:
       private: the list.
-      epsilon: of the mechanism.
-      window: of the level; None for that of the mechanism's first level.
-      tapes: one for each release.
+      epsilon: the mechanism's epsilon.
+      window: the window of the level; None for that of the mechanism's first level.
+      tapes: a tape for each release.
     """
     mechanism = IntegerPartitionMechanism(epsilon=epsilon)
     sampler = Sampler(Blocks.of(private), mechanism.decay)
@@ -66,7 +66,7 @@ def count_escalations(
             states = sampler.states(tape)
         releases += 1
         if len(widths) < PREDICTING:
-            # Behind a state outside the window nothing is asked at this level.
+            # After a state outside of the window, the level is asked no more questions.
             outside = np.flatnonzero(np.abs(states) > floats.window)
             asked = states[: outside[0] + 1] if len(outside) else states
             widths.append(undecided_probability(floats, asked))
@@ -74,7 +74,7 @@ def count_escalations(
 
 
 def undecided_probability(floats: Level, states: npt.NDArray[np.int64]) -> float:
-    """The sum of the widths of all enclosures along a chain of states."""
+    """Returns the sum of the widths of all enclosures along a chain of states."""
     with np.errstate(all="ignore"):
         asked = [(-1, 0), *enumerate(states[:-1].tolist())]
         thresholds = [floats.thresholds(at, state) for at, state in asked]
@@ -86,7 +86,7 @@ def undecided_probability(floats: Level, states: npt.NDArray[np.int64]) -> float
 
 
 def escalation_rows(releases: int) -> Iterator[str]:
-    """RockYou by the exponential mechanism at epsilon = 1, at its first level."""
+    """Yields a table on RockYou by the exponential mechanism at epsilon = 1, at its first level."""
     escalations = count_escalations(
         rockyou(), 1.0, None, itertools.islice(numbered_tapes(), releases)
     )

@@ -13,7 +13,7 @@ SEED = 20_161_110
 
 
 def named_list(name: str) -> FrequencyList:
-    """The list of this name: "rockyou", "yahoo_all", or "power law N D" (see ``power_law``)."""
+    """Returns the list "rockyou", "yahoo_all" or "power law N D", see ``power_law``."""
     known = {"rockyou": rockyou, "yahoo_all": yahoo}
     if name in known:
         return known[name]()
@@ -22,17 +22,19 @@ def named_list(name: str) -> FrequencyList:
 
 
 def scaled(private: FrequencyList, factor: int) -> FrequencyList:
-    """The list with every multiplicity times ``factor``: as many runs, as much longer."""
+    """Returns the list with every multiplicity times ``factor``."""
     return FrequencyList(private.frequencies, private.multiplicities * factor)
 
 
 def power_law(total: int, distinct_frequencies: int, seed: int = SEED) -> FrequencyList:
-    """A list of a total and a number of distinct frequencies, with a heavy tail as in passwords.
+    """Returns a list with a given total and number of distinct frequencies, and a heavy tail as
+    lists of passwords have.
 
-    The number of items with frequency v is Poisson with the mean C / v**2, where C is such that
-    about sqrt(pi C), slightly more than ``distinct_frequencies``, have any. So many are kept, at
-    random, and singletons make up the rest of the total. A list of N users has at most sqrt(2 N)
-    distinct frequencies; RockYou has 0.36 sqrt(N).
+    The number of items with frequency v is drawn from a Poisson distribution of mean C / v**2. The
+    constant C is such that about sqrt(pi C) frequencies have items, slightly more than
+    ``distinct_frequencies``. Of these frequencies the wanted number is kept, at random, and
+    singletons make up the rest of the total. A list of N users has at most sqrt(2 N) distinct
+    frequencies; RockYou has 0.36 sqrt(N).
 
     Raises:
       ValueError: the frequencies that were drawn have more users than ``total``.
@@ -42,7 +44,7 @@ def power_law(total: int, distinct_frequencies: int, seed: int = SEED) -> Freque
     body = math.ceil(4 * math.sqrt(scale))
     values = np.arange(1, body + 1)
     repeats = rng.poisson(scale / values.astype(np.float64) ** 2)
-    # Beyond the body the frequencies of single items: the quantiles of P(> v) = body / v.
+    # Beyond the body each frequency has a single item: they are the quantiles of P(> v) = body / v.
     count = round(scale / body)
     tail = body * count / (np.arange(count) + 0.5)
     tail_values, tail_repeats = np.unique(tail.astype(np.int64) + 1, return_counts=True)
@@ -50,7 +52,7 @@ def power_law(total: int, distinct_frequencies: int, seed: int = SEED) -> Freque
     values = np.concatenate([values, tail_values[new]])
     repeats = np.concatenate([repeats, tail_repeats[new]])
     drawn = np.flatnonzero(repeats)
-    # 1 stays, as singletons make up the rest.
+    # The frequency 1 is always kept, as singletons make up the rest.
     kept = rng.choice(drawn[1:], distinct_frequencies - 1, replace=False)
     kept = np.sort(np.append(kept, 0))[::-1]
     values, repeats = values[kept], repeats[kept]

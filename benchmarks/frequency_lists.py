@@ -3,14 +3,16 @@
     python -m benchmarks.frequency_lists [LIST.csv ...] [--lists=DIR] [--edges=DIR]
         [--rates 1 0.1] [--precision=0.01] [--seconds=0.6] [--output=benchmarks/results] [--draw]
 
-For each list and c = epsilon / kappa: the mean of dist (half the L1 distance) over releases, with
-its standard error, and the best peer's by ours. The exponential mechanism's mean is exact. Beside
-RockYou stands Table II of Blocki, Datta, Bonneau (NDSS 2016). Lists have kappa 1, and N is the
-peers' public bound on items and counts. DIR of edges has graphs, as .csv.gz files with the header
-src,dst, each of which gives a degree list that is private for one edge: kappa is 2, and the number
-of nodes is public. Without lists: those of the package. Each mean is of as many releases as
---precision needs, as a part of it, and of fewer where they would take more than --seconds of the
-CPU, but of eight at least.
+For each list and c = epsilon / kappa, the page has the mean of dist (half the L1 distance) over
+releases with its standard error, and the ratio of the best peer's mean to ours. The exponential
+mechanism's mean is exact. For RockYou the page also has the numbers of Table II of Blocki, Datta
+and Bonneau (NDSS 2016).
+
+Lists have kappa 1, and the peers' public bound on items and counts is N. If no lists are given,
+they are those of the package. The directory of --edges has graphs, as .csv.gz files with the header
+src,dst. Each graph gives a degree list that is private for one edge: kappa is 2, and the number of
+nodes is public. A mean is over as many releases as a relative standard error of --precision needs.
+It is over fewer, but at least eight, if they would take more than --seconds of CPU time.
 """
 
 from __future__ import annotations
@@ -48,10 +50,10 @@ LINES = {
     "exponential": {"color": "black", "linestyle": ":"},
     **{name: {"marker": "o", "linewidth": 1} for name in PEERS},
 }
-"""Columns of the page that the picture shows, and how."""
+"""The columns of the page that the picture shows, and the styles of their lines."""
 
 LEAST, MOST = 8, 4000
-"""Releases that a mean is of."""
+"""The least and the largest number of releases in a mean."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class Mean:
         return f"{number(self.value)} +- {number(self.error, digits=2)}"
 
     def by(self, other: Mean) -> Mean:
-        """The ratio of this mean to an independent one that is not 0, to the first order."""
+        """Returns the ratio of this mean to an independent one that is not 0. Its standard error is
+        that to the first order."""
         ratio = self.value / other.value
         own = self.error / self.value if self.value else 0.0
         return Mean(ratio, ratio * math.hypot(own, other.error / other.value))
@@ -78,7 +81,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Input:
-    """A list, what one user or edge changes, and what is public about it."""
+    """A private list, the number of counts that one user or edge changes, and public bounds."""
 
     name: str
     private: FrequencyList
@@ -87,12 +90,12 @@ class Input:
 
     @classmethod
     def users(cls, name: str, private: FrequencyList) -> Input:
-        """Each user in one partition."""
+        """Returns the input for a list in which each user is in one partition."""
         return cls(name, private, 1, PublicBounds(private.total, private.total))
 
     @classmethod
     def degrees(cls, path: pathlib.Path) -> Input:
-        """The degrees of an undirected graph from a file of edges src,dst."""
+        """Returns the input for the degrees of the undirected graph in a file of edges src,dst."""
         _, counts = np.unique(integer_pairs(path), return_counts=True)
         name = path.name.removesuffix(".csv.gz").removesuffix("_edges")
         bounds = PublicBounds(len(counts), len(counts) - 1)
@@ -105,9 +108,9 @@ class Accuracy:
 
     Attributes:
       ours: the mean of dist of the default release.
-      peers: those of the peers, by name.
-      exponential: the exact one of the exponential mechanism.
-      seconds: of the CPU, for the first release, with nothing kept from earlier ones.
+      peers: the means of dist of the peers, by name.
+      exponential: the exact mean of dist of the exponential mechanism.
+      seconds: the CPU seconds of the first release, with nothing kept from earlier ones.
     """
 
     ours: Mean
@@ -121,7 +124,7 @@ class Accuracy:
 
     @property
     def ratio(self) -> Mean | None:
-        """The best peer's mean by ours, if there is any error at all."""
+        """The ratio of the best peer's mean to ours; None if our mean is 0."""
         return self.peers[self.best_peer].by(self.ours) if self.ours.value else None
 
 
@@ -143,7 +146,7 @@ def main() -> None:
     graphs = sorted(flags.edges.glob("*.csv.gz")) if flags.edges else []
     lists = lists or {"rockyou": rockyou(), "yahoo_all": yahoo()}
     inputs = [*itertools.starmap(Input.users, lists.items()), *map(Input.degrees, graphs)]
-    # The slowest first, so that no process is left with them at the end.
+    # The slowest tasks come first, so that no process is left with one at the end.
     tasks = sorted(
         itertools.product(inputs, flags.rates), key=lambda task: -task[0].private.total / task[1]
     )
@@ -161,7 +164,7 @@ def main() -> None:
 
 
 def accuracy(case: Input, rate: float, precision: float, seconds: float) -> Accuracy:
-    """Releases a list by each mechanism, many times."""
+    """Returns the accuracy of a list's releases, after many releases by each mechanism."""
     epsilon = rate * case.max_partitions
     start = time.process_time()
     mechanism = partition_mechanism(epsilon, case.max_partitions)
@@ -179,36 +182,37 @@ def accuracy(case: Input, rate: float, precision: float, seconds: float) -> Accu
 
 
 def distances(mechanism: PartitionMechanism, private: FrequencyList) -> Iterator[float]:
-    """dist of any number of releases, the same ones each time."""
+    """Yields dist of any number of releases, which are the same in each run."""
     tapes = numbered_tapes()
     while True:
-        # Several at once share what is prepared for a list.
+        # Several releases at once share what is prepared for a list.
         for released in mechanism.release_many(private, LEAST, tapes):
             yield private.l1_distance(released) / 2
 
 
 def peer_distances(peer: str, case: Input, rate: float) -> Iterator[float]:
-    """dist of each of ``peer_releases``."""
+    """Returns dist of each of ``peer_releases``."""
     return (case.private.l1_distance(released) / 2 for released in peer_releases(peer, case, rate))
 
 
 def peer_releases(peer: str, case: Input, rate: float) -> Iterator[FrequencyList]:
-    """Any number of releases by a peer, the same ones each time."""
+    """Yields any number of releases by a peer, which are the same in each run."""
     rng = np.random.default_rng(zlib.crc32(f"{case.name} {rate} {peer}".encode()))
     while True:
         yield PEERS[peer](case.private, rate, case.bounds, rng)
 
 
 def measured(drawn: Iterator[float], precision: float, seconds: float) -> Mean:
-    """The mean of as many numbers as ``precision`` needs, judged by the first ``LEAST``.
+    """Returns the mean of as many numbers as ``precision`` needs, judged by the first ``LEAST``.
 
-    It takes fewer where they would take more than so many seconds of the CPU.
+    It draws fewer numbers if they would take more than ``seconds`` of CPU time.
     """
     start = time.process_time()
     numbers = list(itertools.islice(drawn, LEAST))
     each = max((time.process_time() - start) / LEAST, 1e-6)
     spread = statistics.stdev(numbers) / (statistics.fmean(numbers) or 1.0)
-    # The spread of so few is itself off by a quarter; where they are all the same, look longer.
+    # The spread of so few numbers is itself off by a quarter, so a quarter is added. If all of them
+    # are equal, their spread shows nothing, and as many as allowed are drawn.
     wanted = (1.25 * spread / precision) ** 2 if spread else MOST
     numbers += itertools.islice(drawn, max(int(min(wanted, seconds / each, MOST)) - LEAST, 0))
     return Mean.of(numbers)
@@ -219,7 +223,7 @@ def report(
     rates: Sequence[float],
     accuracies: Mapping[tuple[str, float], Accuracy],
 ) -> Iterator[str]:
-    """The lines of the page."""
+    """Yields the lines of the page."""
     yield "# Accuracy of released frequency lists\n"
     yield (
         "Mean dist (half the L1 distance) of releases at c = epsilon / kappa, +- one standard "
@@ -258,7 +262,8 @@ def report(
 
 
 def comparison(accuracies: Mapping[tuple[str, float], Accuracy]) -> Iterator[str]:
-    """Lines on the least ratios, and on where a peer is better by two standard errors."""
+    """Yields lines on the least ratios, and on the cases in which a peer is better by more than two
+    standard errors."""
     ratios = {key: result.ratio for key, result in accuracies.items() if result.ratio}
     for title, chosen in (
         ("From c = 1 up", [key for key in ratios if key[1] >= 1]),
@@ -281,7 +286,8 @@ def comparison(accuracies: Mapping[tuple[str, float], Accuracy]) -> Iterator[str
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Writes so many significant digits at least, and whole numbers with separators.
+    """Returns a number as text with at least so many significant digits, and with separators in
+    large whole numbers.
 
     >>> [number(x) for x in (0, 0.6824, 37.31, 12744.4, 45_027_298_479)]
     ['0', '0.682', '37.3', '12,744', '4.5e10']
@@ -292,7 +298,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def plot(page: pathlib.Path, path: pathlib.Path) -> None:
-    """Draws dist against c for four lists of a page at most, a line for each mechanism."""
+    """Draws dist against c for at most four lists of a page, with a line for each mechanism."""
     lists = list(tables(page.read_text(encoding="utf-8")))
     shown = [table for table in lists if table[0] in PLOTTED] or lists[:4]
     rows = -(-len(shown) // 2)
@@ -318,7 +324,7 @@ def plot(page: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def tables(page: str) -> Iterator[tuple[str, list[float], dict[str, list[float]]]]:
-    """Reads a page of ``report``: (name, rates, means by mechanism) of each list."""
+    """Yields (name, rates, means by mechanism) of each list in a page of ``report``."""
     for part in page.split("\n## ")[1:]:
         name, _, text = part.partition("\n")
         lines = [line for line in text.splitlines() if line.startswith("|")]

@@ -1,4 +1,4 @@
-"""Shared by benchmarks: flags, processes, and the page of results, shown as it grows."""
+"""What benchmarks share: flags, processes, inputs, and the writing of a page of results."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ FLAGS: dict[str, dict[str, Any]] = {
     "edges": {"type": pathlib.Path, "metavar": "DIR", "help": "graphs, as .csv.gz files"},
     "pairs": {"type": pathlib.Path, "metavar": "DIR", "help": "pairs user,item, as .csv.gz files"},
 }
-"""Flags of several benchmarks."""
+"""The flags that several benchmarks have."""
 
 
 def page_parser(module: str, about: str, *flags: str) -> argparse.ArgumentParser:
-    """The parser of ``python -m benchmarks.module``, with some of ``FLAGS``; ``--output`` is the
-    directory of its page."""
+    """Returns the parser of ``python -m benchmarks.module``, with the named flags of ``FLAGS``, and
+    with ``--output`` for the directory of its page."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{module}",
         description=about,
@@ -54,13 +54,15 @@ def page_parser(module: str, about: str, *flags: str) -> argparse.ArgumentParser
 
 
 def integer_pairs(path: pathlib.Path) -> IntArray:
-    """The rows of a .csv.gz file of two columns of integers below a header: shape (n, 2)."""
+    """Returns the rows below the header of a .csv.gz file with two columns of integers: shape
+    (n, 2)."""
     with gzip.open(path, "rt") as file:
         return np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
 
 
 def pair_files(more: pathlib.Path | None) -> list[pathlib.Path]:
-    """The .csv.gz files of pairs in benchmarks/data, and those of a directory with other names."""
+    """Returns the .csv.gz files of pairs in benchmarks/data, and those of a directory ``more`` that
+    have other names."""
     files = {path.name: path for path in sorted(DATA.glob("*.csv.gz"))}
     for path in sorted(more.glob("*.csv.gz")) if more else []:
         files.setdefault(path.name, path)
@@ -68,7 +70,7 @@ def pair_files(more: pathlib.Path | None) -> list[pathlib.Path]:
 
 
 def title_of(path: pathlib.Path) -> str:
-    """What a page calls the data of a file.
+    """Returns the name that a page has for the data of a file.
 
     >>> title_of(pathlib.Path("git_jekyll_author_word.csv.gz"))
     'jekyll author word'
@@ -77,7 +79,7 @@ def title_of(path: pathlib.Path) -> str:
 
 
 def write_page(path: pathlib.Path, lines: Iterable[str]) -> None:
-    """Prints each line as soon as it is there, and writes all of them to a file."""
+    """Prints each line as soon as it is made, and writes all lines to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for line in lines:
@@ -91,11 +93,11 @@ def answer_of(
     task: object = None,
     environment: Mapping[str, str] | None = None,
 ) -> Any:
-    """The answer of a process to a task: JSON, as the last line of its standard output and on its
-    standard input.
+    """Returns the answer of a process to a task. The task is JSON on its standard input, and the
+    answer is JSON in the last line of its standard output.
 
     Raises:
-      RuntimeError: it failed, and wrote this to its standard error.
+      RuntimeError: the process failed; the text is what it wrote to its standard error.
     """
     done = subprocess.run(
         command,
@@ -112,7 +114,8 @@ def answer_of(
 def in_new_process(
     work: Callable[..., object], *arguments: object, environment: Mapping[str, str] | None = None
 ) -> Any:
-    """The value of a module's function in a process of its own; both ways as JSON."""
+    """Returns the value of a module's function in a process of its own. Arguments and the value
+    pass as JSON."""
     spec = sys.modules[work.__module__].__spec__
     assert spec is not None
     code = (
@@ -123,8 +126,11 @@ def in_new_process(
 
 
 def peak_gibibytes() -> float:
-    """The peak memory of this process. On Linux, getrusage tells that of its parent if it is more,
-    which may just have written files."""
+    """Returns the peak memory of this process.
+
+    On Linux it is read from /proc, since getrusage gives the peak of the parent process if that is
+    larger.
+    """
     status = pathlib.Path("/proc/self/status")
     if not status.exists():
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -134,13 +140,13 @@ def peak_gibibytes() -> float:
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of this process, in all of its threads."""
+    """Returns the CPU seconds that a function takes, in all threads of this process."""
     start = time.process_time()
     work()
     return time.process_time() - start
 
 
 def numbered_tapes() -> Iterator[RandomTape]:
-    """Tapes that anyone can repeat, so that a page is the same each time."""
+    """Returns tapes without end, which anyone can repeat, so that a page is the same each time."""
     keys = (hashlib.sha256(b"insecure test tape %d" % i).digest() for i in itertools.count())
     return map(RandomTape, keys)

@@ -3,11 +3,12 @@
     python -m benchmarks.hierarchy [--repeats=5] [--output=benchmarks/results]
 
 The peer is the method of Kuo, Cho, Kifer, Hay and Machanavajjhala, "Differentially private
-hierarchical count-of-counts histograms" (VLDB 2018): cumulative histograms with isotonic regression
-in L1 at each group; then, from the top down, sizes of a parent and of its children are matched in
-order and averaged with weights by their estimated variances; and then sums from the bottom up. It
-is told for nothing the number of partitions of each group, which it takes for public, and twice the
-largest size. No code of the authors was at hand, so it was written from the paper.
+hierarchical count-of-counts histograms" (VLDB 2018). It has three steps. First, each group gets a
+cumulative histogram with isotonic regression in L1. Then, from the top down, the sizes of a parent
+and of its children are matched in order, and averaged with weights by their estimated variances.
+Last, lists are added from the bottom up. It is told, free of charge, the number of partitions of
+each group, which it takes for public, and twice the largest size. No code of the authors was
+available, so it was written from the paper.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ TITLES = ("top", "middle", "leaves")
 
 @dataclass(frozen=True)
 class Tree:
-    """A hierarchy of three levels: private lists, the places of parents, and kappa."""
+    """A hierarchy of three levels: a description, the private lists of each level, the places of
+    the groups' parents in the level above, and kappa."""
 
     about: str
     levels: list[list[FrequencyList]]
@@ -53,7 +55,8 @@ class Tree:
 def tree_of(
     about: str, sizes: IntArray, leaf: IntArray, parents: Sequence[int], kappa: int
 ) -> Tree:
-    """The tree of partitions with sizes in leaf groups."""
+    """Returns the tree of partitions, given their sizes, their leaf groups, and the leaf groups'
+    parents."""
     middle = np.asarray(parents)
     levels = [
         [FrequencyList.from_counts(sizes[sizes > 0])],
@@ -69,7 +72,8 @@ def _list(sizes: IntArray) -> FrequencyList:
 
 
 def trees() -> Iterator[Tree]:
-    """The hierarchies of the comparison; groups are made, and sizes are real but for the taxis."""
+    """Yields the hierarchies of the comparison. Groups are made up; sizes are real except for the
+    taxis."""
     rng = np.random.default_rng(2018)
     users: dict[str, list[int]] = {}
     with gzip.open(HERE / "data" / "git_tldr_author_file.csv.gz", "rt") as file:
@@ -116,8 +120,11 @@ def trees() -> Iterator[Tree]:
 
 
 def _placed(rng: np.random.Generator, counts: IntArray, groups: int, bend: float) -> IntArray:
-    """A group for each partition: groups have Zipf's sizes, and a popularity of their own: the
-    share of one goes with a power of the partitions' size."""
+    """Returns a random group for each partition.
+
+    The probability of a group is that of Zipf's law, times a power of the partition's size. Each
+    group has its own exponent, so that some groups have more of the popular partitions.
+    """
     weight = 1 / np.arange(1.0, groups + 1)
     power = rng.normal(0, bend, groups)
     values, inverse = np.unique(counts, return_inverse=True)
@@ -132,7 +139,8 @@ def _placed(rng: np.random.Generator, counts: IntArray, groups: int, bend: float
 def joint(
     tree: Tree, epsilon: float, seed: int, knows_sizes: bool = False
 ) -> list[list[FrequencyList]]:
-    """This project's release, which may be told the public numbers that the peer is told."""
+    """Returns this project's release. If it ``knows_sizes``, it is told the numbers of partitions
+    that the peer is told."""
     mechanism = _mechanism(tree, epsilon)
     tapes = [
         [_tape(seed, depth, group) for group in range(len(lists))]
@@ -144,7 +152,7 @@ def joint(
 
 
 def alone(tree: Tree, epsilon: float, seed: int) -> list[list[FrequencyList]]:
-    """Each list released by itself, at the share of its level, with the same noise."""
+    """Returns each list released by itself, at its level's share, with the noise of ``joint``."""
     mechanism = _mechanism(tree, epsilon)
     return [
         [
@@ -164,7 +172,7 @@ def _tape(*numbers: int) -> RandomTape:
 
 
 def kuo(tree: Tree, epsilon: float, seed: int) -> list[list[FrequencyList]]:
-    """The release of Kuo et al., see the module."""
+    """Returns the release of Kuo et al., see the module."""
     rng = np.random.default_rng(seed)
     rate = epsilon / len(tree.levels) / tree.kappa
     bounds = PublicBounds(tree.levels[0][0].distinct, 2 * int(tree.levels[0][0].frequencies[0]))
@@ -175,7 +183,7 @@ def kuo(tree: Tree, epsilon: float, seed: int) -> list[list[FrequencyList]]:
         variances.append([])
         for private in lists:
             noisy = cumulative_histogram_l1(private, rate, bounds, rng)
-            # Its number of partitions is public.
+            # The number of partitions of a group is public for this method.
             estimates = noisy.at_ranks(np.arange(1, private.distinct + 1)).astype(float)
             _, inverse, numbers = np.unique(estimates, return_inverse=True, return_counts=True)
             sizes[-1].append(estimates)
@@ -208,7 +216,8 @@ def kuo(tree: Tree, epsilon: float, seed: int) -> list[list[FrequencyList]]:
 
 
 def errors(tree: Tree, epsilon: float, seed: int) -> list[list[list[float]]]:
-    """Half the L1 distance of each list: methods x levels x groups. Checks that lists add up."""
+    """Returns half the L1 distance of each list, by method, level and group. Checks that the lists
+    of this project add up."""
     distances = []
     methods = joint, functools.partial(joint, knows_sizes=True), alone, kuo
     for method in methods:
@@ -225,8 +234,11 @@ def errors(tree: Tree, epsilon: float, seed: int) -> list[list[list[float]]]:
 
 
 def are_noisy(tree: Tree, epsilon: float, seeds: Iterable[int]) -> npt.NDArray[np.bool_]:
-    """Tells which leaves are noisy, see the page: by releases of their own, since leaves of which
-    those of the table happen to be near would be taken for others."""
+    """Returns which leaves are noisy, as the page defines it.
+
+    It makes releases for this alone. By the releases of the table, a leaf whose releases happen to
+    be accurate would not count as noisy.
+    """
     distances = [
         [
             private.l1_distance(released) / 2
@@ -242,7 +254,7 @@ def are_noisy(tree: Tree, epsilon: float, seeds: Iterable[int]) -> npt.NDArray[n
 
 
 def check_sums(levels: Sequence[Sequence[FrequencyList]], parents: Sequence[Sequence[int]]) -> None:
-    """Raises a ValueError if a list is not the union of its children's."""
+    """Raises a ValueError if a list is not the union of the lists of its children."""
     for lists, below, above in zip(levels, levels[1:], parents, strict=False):
         for place, whole in enumerate(lists):
             parts = [part for part, parent in zip(below, above, strict=True) if parent == place]
@@ -254,8 +266,8 @@ def check_sums(levels: Sequence[Sequence[FrequencyList]], parents: Sequence[Sequ
 
 
 def many_groups(epsilon: float, groups: int) -> tuple[float, float, float]:
-    """Seconds, CPU seconds and peak memory in GiB of a release of so many leaf groups, in 50 others
-    of Zipf's sizes."""
+    """Returns seconds, CPU seconds and peak memory in GiB of a release of so many leaf groups,
+    which are in 50 groups above them."""
     rng = np.random.default_rng(49)
     counts = np.floor(rng.pareto(1.0, 1_000_000) + 1).astype(np.int64)
     leaf = rng.choice(groups, len(counts), p=rng.dirichlet(np.full(groups, 0.5)))
@@ -268,7 +280,7 @@ def many_groups(epsilon: float, groups: int) -> tuple[float, float, float]:
 
 
 def lines(repeats: int) -> Iterator[str]:
-    """The page."""
+    """Yields the lines of the page."""
     yield "# Lists that add up"
     yield ""
     yield (
@@ -322,7 +334,7 @@ def lines(repeats: int) -> Iterator[str]:
 
 
 def _row(epsilon: float, title: str, level: FloatArray) -> str:
-    """A line of the table, of errors: runs x methods x groups."""
+    """Returns a line of the table, given errors by run, method and group."""
     sums = level.sum(2)
     means = sums.mean(0)
     wide = sums.std(0, ddof=1) / len(sums) ** 0.5 if len(sums) > 1 else np.zeros(4)

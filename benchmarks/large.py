@@ -2,8 +2,8 @@
 
     python -m benchmarks.large [--seed=101] [--data=DIR] [--output=benchmarks/results]
 
-Half an hour on two quiet cores, and some 15 GB of disk. The parts are those of ``throughput`` and
-``throughput_shapes``, of which the book has smaller ones.
+It takes half an hour on two quiet cores, and some 15 GB of disk. Its parts are those of
+``throughput`` and ``throughput_shapes``, which the book has for smaller data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIMIT_GIBIBYTES = 4
 
 @contextlib.contextmanager
 def limited_data(gibibytes: int) -> Iterator[None]:
-    """Limits the memory of processes that are started meanwhile, as ``ulimit -d`` does."""
+    """Limits the memory of processes that are started within the block, as ``ulimit -d`` does."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (gibibytes << 30, before[1]))
     try:
@@ -34,7 +34,7 @@ def limited_data(gibibytes: int) -> Iterator[None]:
 
 
 def beyond_memory(data: pathlib.Path) -> Iterator[str]:
-    """Rows of a job that spills, after and before one that does not."""
+    """Yields rows of a job that spills to disk, between two runs of one that does not."""
     yield "| visits, parquet | limit | transforms | CPU | memory | time of a record | of its CPU |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     files = {rows: write(data / f"visits{rows}.parquet", visits(rows)) for rows in (SMALL, LARGE)}

@@ -3,9 +3,9 @@
     python -m benchmarks.looks [--looks=4] [--epsilons 1 0.25 4] [--records NAME ...] [--pairs=DIR]
         [--output=benchmarks/results]
 
-writes looks.md. Records are those of benchmarks/data, and CSV files with the header ``user,item``
-of DIR. The last round of each strategy is not drawn: the page has its expected names, and so a few
-runs tell what otherwise takes many. Looks are drawn, since one that misleads costs many names.
+writes looks.md. Records are those of benchmarks/data, and of CSV files in DIR with the header
+``user,item``. The last round of each strategy is not drawn: the page has its expected number of
+names, so that a few runs suffice. Looks are drawn, since a misleading look costs many names.
 Probabilities are computed with floats here. PRIVATE evaluation: it needs the true numbers.
 """
 
@@ -36,7 +36,7 @@ from dp_transforms.mechanisms.selection.rounds import RoundPlan
 
 EPSILONS = (1, 0.25, 4)
 RUNS = 2
-"""Runs of a strategy or plan, over which expectations are averaged."""
+"""The number of runs of a strategy or plan over which expectations are averaged."""
 PEERS: tuple[Any, ...] = (OptimalSelection, WeightedGaussianSelection, SipsSelection)
 Keep = Callable[[Any], Any]
 
@@ -63,7 +63,7 @@ class Pairs:
         self.degrees, self.sizes = np.bincount(users), np.bincount(items)
 
     def look_cells(self, strategy: MeasuredSelection, random: np.random.Generator) -> Any:
-        """The cells of a look, without noise."""
+        """Returns the cells that a look counts, without noise."""
         starts = np.cumsum(self.degrees) - self.degrees
         one_each = starts + (random.random(len(starts)) * self.degrees).astype(np.int64)
         counts = np.bincount(self.items[one_each])
@@ -71,8 +71,14 @@ class Pairs:
         return [of_list.tolist() for of_list in cells]
 
     def bounded(self, among: Any, most: int, order: Any) -> tuple[Any, Any, Any]:
-        """Users and items of pairs of some partitions, at most so many of each user and those of
-        the lowest order, and how many each user has among them."""
+        """Returns the users and the items of the pairs that bounding keeps, and how many each user
+        has.
+
+        Args:
+          among: whether each partition is taken.
+          most: the most pairs of each user.
+          order: a number for each pair; those of the smallest numbers are kept.
+        """
         is_among = among[self.items]
         users, items = self.users[is_among], self.items[is_among]
         degrees = np.bincount(users, minlength=len(self.degrees))
@@ -82,7 +88,7 @@ class Pairs:
         return users[kept], items[kept], np.minimum(degrees, most)
 
     def named(self, strategy: Any, random: np.random.Generator) -> Named:
-        """What a strategy names: all but the last of its rounds are drawn."""
+        """Returns what a strategy names. All of its rounds but the last are drawn."""
         left, each = np.ones(len(self.sizes), bool), np.zeros(len(self.sizes))
         strategy = strategy.single if isinstance(strategy, SingleRound) else strategy
         by_counts = isinstance(strategy, CountStrategy)
@@ -109,7 +115,8 @@ class Pairs:
     def count_errors(
         self, variance: float, most: int, among: Any, random: np.random.Generator
     ) -> Any:
-        """Errors of noisy counts of bounded records, carried to all of them."""
+        """Returns the errors of noisy counts as estimates about all records: counts of bounded
+        records are divided by the part of the records that bounding keeps."""
         users, items, _ = self.bounded(among, most, random.random(len(self.users)))
         kept = len(users) / max(among[self.items].sum(), 1)
         counts = np.bincount(items, minlength=len(self.sizes))
@@ -118,7 +125,7 @@ class Pairs:
 
 
 def keep_of(distribution: Any) -> Keep:
-    """The keep probabilities of sums of weights, interpolated."""
+    """Returns the function from sums of weights to probabilities of being named, interpolated."""
     if isinstance(distribution, WeightedDistribution):
         sigma, threshold = math.sqrt(float(distribution.sigma2)), float(distribution.threshold)
         return lambda sums: np.where(sums >= 1, ndtr((sums - threshold) / sigma), 0)
@@ -132,7 +139,7 @@ def keep_of(distribution: Any) -> Keep:
 
 
 class Published(NamedTuple):
-    """What a published strategy names at a kappa."""
+    """The names of a published strategy at a kappa."""
 
     strategy: str
     kappa: int
@@ -140,8 +147,7 @@ class Published(NamedTuple):
 
 
 class Records:
-    """What strategies name of some pairs at one epsilon. A plan is evaluated once, whatever led to
-    it."""
+    """The names of strategies, for some pairs at one epsilon. Each plan is evaluated only once."""
 
     def __init__(self, pairs: Pairs, epsilon: float):
         self.pairs, self.epsilon = pairs, epsilon
@@ -149,7 +155,7 @@ class Records:
         self._of_plans: dict[tuple[int, RoundPlan], Named] = {}
 
     def best_published(self, kappa: int) -> Published:
-        """The published strategy that names the most."""
+        """Returns the published strategy that names the most partitions, and what it names."""
         each = [
             Published(kind.name, kappa, self._mean(kind(self.epsilon, DELTA, kappa)))
             for kind in PEERS
@@ -157,7 +163,7 @@ class Records:
         return max(each, key=lambda published: published.named.names)
 
     def of_plan(self, strategy: MeasuredSelection, plan: RoundPlan) -> Named:
-        """What a plan of a strategy names."""
+        """Returns what a plan of a strategy names."""
         key = strategy.max_partitions_per_user, plan
         if key not in self._of_plans:
             self._of_plans[key] = self._mean(strategy.planned(plan))
@@ -169,7 +175,8 @@ class Records:
 
 
 class Measured:
-    """What looks at some records led to, at a declared kappa or (None) at one that they choose."""
+    """The results of looks at some records, at a declared kappa, or at one that each look chooses
+    (None)."""
 
     def __init__(self, records: Records, kappa: int | None, looks: int, best: Published):
         self._records, self._best, self._kappa = records, best, kappa
@@ -191,7 +198,8 @@ class Measured:
         )
 
     def row(self) -> list[str]:
-        """Names, beside the best published strategy, and the share of records that they hold."""
+        """Returns a row that compares names with those of the best published strategy, with the
+        shares of records that are missing."""
         names = [named.names for named in self.named]
         published = self._best.named
         ratios = [number / max(published.names, 1e-9) for number in names]
@@ -205,8 +213,11 @@ class Measured:
         return [*self.label, best, *numbers, *shown, *(f"{part:.3f}" for part in missing)]
 
     def row_with_counts(self) -> list[str]:
-        """Names that are kept with counts, and errors of these where noisy counts name a partition
-        too: those at kappa, or at the one of ``KAPPAS`` where they err the least."""
+        """Returns a row on names with counts: how many names remain, and the errors of counts.
+
+        Errors are compared with those of a strategy of noisy counts, where both name a partition:
+        at the declared kappa, or at the one of ``KAPPAS`` at which noisy counts err the least.
+        """
         strategy, rows = self._strategy(counted=True), []
         kappas = KAPPAS[::2] if self._kappa is None else (self._kappa,)
         for (cells, tape), without in zip(self._looks, self.named, strict=True):
@@ -222,8 +233,8 @@ class Measured:
     def _errors(
         self, strategy: MeasuredSelection, plan: RoundPlan, named: Named, kappa: int
     ) -> tuple[float, float]:
-        """Mean errors of a plan's counts, and of noisy counts at kappa, where both name a
-        partition."""
+        """Returns the mean errors of a plan's counts, and of noisy counts at kappa, where both name
+        a partition."""
         pairs, random = self._records.pairs, self._records.random
         budget = strategy.budget_after(plan.look)
         by_counts = plan_by_counts(budget, kappa)
@@ -244,7 +255,7 @@ class Measured:
 
 
 def report(flags: argparse.Namespace) -> Iterator[str]:
-    """The lines of the page."""
+    """Yields the lines of the page."""
     files = [
         path for path in pair_files(flags.pairs) if any(part in path.name for part in flags.records)
     ]

@@ -3,12 +3,13 @@
     python -m benchmarks.name_counts [--pairs=DIR] [--epsilons 0.25 1 4] [--repeats=3]
         [--output=benchmarks/results]
 
-writes name_counts.md. Records are those of benchmarks/data, and CSV files with the header
-``user,item`` of DIR. Half of epsilon is for a list with its survey, and half, with delta 1e-5, for
-names with noisy counts. Before there were estimates, a tenth of epsilon bought degrees, by which
-choose-kappa recommends a kappa, and what was left went in halves to a list and to counts at that
-kappa. Errors are means over names, of |number - users in all records|. Each release has a secret of
-its own, and so numbers differ from run to run. PRIVATE evaluation: it needs the true numbers.
+writes name_counts.md. Records are those of benchmarks/data, and of CSV files in DIR with the header
+``user,item``. Half of epsilon pays for a list with its survey, and the other half, with delta 1e-5,
+for names with noisy counts. This is compared with a release without estimates: a tenth of epsilon
+pays for degrees, by which choose-kappa recommends a kappa, and the rest pays in halves for a list
+and for counts at that kappa. Errors are means of |number - users in all records| over names. Each
+release has a secret of its own, so numbers differ from run to run. PRIVATE evaluation: it needs the
+true numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from benchmarks.partition_selection import amount, table, user_items
 
 DELTA = Fraction("1e-5")
 KAPPAS = (3, 10, 30, None)
-"""Values of kappa; None: a look at the records chooses it."""
+"""Values of kappa; with None, a look at the records chooses it."""
 COUNTING = ("truncated_geometric", "gaussian")
 """Strategies that count what a declared kappa keeps, without a look."""
 
@@ -37,11 +38,11 @@ class NamedCounts(NamedTuple):
     """Names with numbers of users, each an array in the order of the names.
 
     Attributes:
-      truth: users in all records.
-      noisy: noisy counts of those that count.
-      estimates: of users in all records.
-      proved: whether the proved interval holds the truth.
-      modelled: whether the model's interval does.
+      truth: the numbers of users in all records.
+      noisy: the noisy counts of users after bounding.
+      estimates: the estimates of the numbers of users in all records.
+      proved: whether the proved interval holds the true number.
+      modelled: whether the model's interval holds it.
     """
 
     truth: Any
@@ -51,14 +52,14 @@ class NamedCounts(NamedTuple):
     modelled: Any
 
 
-class Beside(NamedTuple):
-    """A release with estimates, and one as it was before.
+class Comparison(NamedTuple):
+    """A comparison of a release with estimates and one without.
 
     Attributes:
-      names: how many are named now.
-      names_before: how many were named before.
-      error: the mean error of estimates where both name a partition, NaN if there is none.
-      error_before: the mean error of noisy counts there.
+      names: the number of names of the release with estimates.
+      names_before: the number of names of the release without.
+      error: the mean error of estimates, for partitions that both name; NaN if there is none.
+      error_before: the mean error of noisy counts, for the same partitions.
     """
 
     names: int
@@ -77,11 +78,11 @@ class Pairs:
         self.columns = {"user": "user", "partition": "partition"}
 
     def truth(self, names: pa.Table) -> Any:
-        """Users of each name in all records."""
+        """Returns the number of users in all records of each name."""
         return np.array([self.users[name] for name in names["partition"].to_pylist()])
 
     def select(self, epsilon: Fraction, kappa: int | None, **options: Any) -> dp.NamesRelease:
-        """Names with noisy counts."""
+        """Returns names with noisy counts."""
         return dp.select(
             self.table,
             **self.columns,
@@ -93,7 +94,8 @@ class Pairs:
         )
 
     def estimated(self, names: dp.NamesRelease) -> NamedCounts:
-        """Names with the numbers of users that follow from a list of all records beside them."""
+        """Returns names with estimated numbers of users, of a release that has a list of all
+        records beside them."""
         rows = names.to_arrow()
         truth = self.truth(rows)
         low, high = rows["low"].to_numpy(), rows["high"].to_numpy().astype(float)
@@ -105,8 +107,8 @@ class Pairs:
         return NamedCounts(truth, counts, rows["users"].to_numpy(), proved, modelled)
 
     def before(self, epsilon: Fraction) -> pa.Table:
-        """Names with noisy counts at the kappa that choose-kappa recommends: those of the strategy
-        that names more."""
+        """Returns names with noisy counts at the kappa that choose-kappa recommends, by the
+        strategy that names more."""
         half = epsilon * 9 / 20
         choice = dp.choose_kappa(
             self.table, user="user", partition="partition", epsilon=epsilon / 10, for_epsilon=half
@@ -117,8 +119,8 @@ class Pairs:
         ]
         return max(tables, key=len)
 
-    def beside(self, now: pa.Table, before: pa.Table) -> Beside:
-        """Compares a release with estimates and one as it was before."""
+    def compared(self, now: pa.Table, before: pa.Table) -> Comparison:
+        """Returns the comparison of a release with estimates and one without."""
         users = dict(zip(now["partition"].to_pylist(), now["users"].to_pylist(), strict=True))
         counts = dict(zip(*(before[name].to_pylist() for name in NOISY_COLUMNS), strict=True))
         both = users.keys() & counts.keys()
@@ -128,14 +130,14 @@ class Pairs:
             else float("nan")
             for numbers in (users, counts)
         ]
-        return Beside(len(users), len(counts), *errors)
+        return Comparison(len(users), len(counts), *errors)
 
 
 NOISY_COLUMNS = ("partition", "noisy_count")
 
 
 def report(files: Sequence[pathlib.Path], epsilons: Sequence[str], repeats: int) -> Iterator[str]:
-    """The lines of the page."""
+    """Yields the lines of the page."""
     yield "# Users of named partitions\n"
     yield "`python -m benchmarks.name_counts --pairs=DIR` writes this.\n"
     yield (
@@ -160,9 +162,11 @@ def report(files: Sequence[pathlib.Path], epsilons: Sequence[str], repeats: int)
                 ]
                 runs = [pairs.estimated(names) for names in releases]
                 rows.append([pairs.name, text, str(kappa or "chosen"), *cells(runs)])
-            # The last kappa is the one that a look chose.
-            compared = [pairs.beside(names.to_arrow(), pairs.before(epsilon)) for names in releases]
-            rows_before.append([pairs.name, text, *cells_beside(compared)])
+            # These releases are those of the last kappa, which a look chose.
+            comparisons = [
+                pairs.compared(names.to_arrow(), pairs.before(epsilon)) for names in releases
+            ]
+            rows_before.append([pairs.name, text, *cells_of_comparisons(comparisons)])
             print(pairs.name, text, flush=True)
     heads = ["pairs", "epsilon", "kappa", "names", "noisy", "estimate", "ratio"]
     yield table([*heads, "proved", "smallest", "largest", "model"], rows)
@@ -175,7 +179,8 @@ def report(files: Sequence[pathlib.Path], epsilons: Sequence[str], repeats: int)
 
 
 def cells(runs: Sequence[NamedCounts]) -> list[str]:
-    """The numbers of several releases, as text; those without a name have no errors."""
+    """Returns the mean numbers of several releases, as text. Releases without a name are left out
+    of errors."""
     names = amount(float(np.mean([len(run.truth) for run in runs])))
     some = [run for run in runs if len(run.truth)]
     if not some:
@@ -192,18 +197,19 @@ def cells(runs: Sequence[NamedCounts]) -> list[str]:
 
 
 def tenth(run: NamedCounts) -> tuple[Any, Any]:
-    """The places of the tenth of names with the smallest, and with the largest noisy counts."""
+    """Returns the places of the tenth of names with the smallest noisy counts, and of the tenth
+    with the largest."""
     order = np.argsort(run.noisy, kind="stable")
     several = max(len(order) // 10, 1)
     return order[:several], order[-several:]
 
 
-def cells_beside(compared: Sequence[Beside]) -> list[str]:
-    """The means of several comparisons, as text; errors of those with a partition that both
-    name."""
-    now = amount(float(np.mean([pair.names for pair in compared])))
-    before = amount(float(np.mean([pair.names_before for pair in compared])))
-    errors = np.array([[pair.error_before, pair.error] for pair in compared])
+def cells_of_comparisons(comparisons: Sequence[Comparison]) -> list[str]:
+    """Returns the means of several comparisons, as text. Errors are means over comparisons in which
+    both name a partition."""
+    now = amount(float(np.mean([pair.names for pair in comparisons])))
+    before = amount(float(np.mean([pair.names_before for pair in comparisons])))
+    errors = np.array([[pair.error_before, pair.error] for pair in comparisons])
     errors = errors[~np.isnan(errors).any(axis=1)]
     if not len(errors):
         return [before, now, *3 * ["-"]]

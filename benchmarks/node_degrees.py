@@ -7,12 +7,14 @@ the WHOLE graph. Graphs are made from seeds; DIR may add files .csv.gz of edges 
 methods are pure epsilon-DP for adding or removing one node with all its edges, and have the same
 candidates for the bound D. PRIVATE evaluation: it needs the true degrees.
 
-"Day, Li and Lyu" is the cumulative histogram of their paper (SIGMOD 2016) after edge addition:
-numbers of nodes of degree at most i, for i = 0 to D, which have sensitivity D + 1, with Laplace
-noise and made ascending. D is chosen by the exponential mechanism, at a tenth of epsilon, by the
-edges that it drops, and sqrt(2) D / epsilon for noise. It counts nodes without edges as well, whose
-number it is given here. "Known D" is this project's list at the best candidate, at the whole of
-epsilon, which nobody can know: what the choice costs.
+"Day, Li and Lyu" is the cumulative histogram of their paper (SIGMOD 2016) after edge addition. It
+has the numbers of nodes of degree at most i, for i = 0 to D, with sensitivity D + 1. They get
+Laplace noise and are made ascending. A tenth of epsilon pays for choosing D by the exponential
+mechanism: its quality is minus the number of edges that D drops, minus sqrt(2) D / epsilon for the
+noise. The histogram also counts nodes without edges, and is told their number here.
+
+"Known D" is this project's list at the best candidate and at the whole epsilon. Nobody can know
+that candidate: the column shows what the choice costs.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ Edges = list[tuple[int, int]]
 
 
 class Graph:
-    """A graph's degrees in every projection."""
+    """A graph, as the lists of its degrees in every projection."""
 
     def __init__(self, name: str, edges: Edges):
         self.name = name
@@ -48,7 +50,7 @@ class Graph:
         self.nodes = self.whole.distinct
 
     def dist(self, degrees: FrequencyList) -> float:
-        """Half the L1 distance to the degrees of the whole graph."""
+        """Returns half the L1 distance to the degrees of the whole graph."""
         return self.whole.l1_distance(degrees) / 2
 
 
@@ -60,7 +62,7 @@ def main() -> None:
 
 
 def graphs(files: Sequence[pathlib.Path]) -> Iterator[Graph]:
-    """The graphs that are made, and those of files."""
+    """Yields the graphs that are made, and those of files."""
     yield Graph("preferential attachment", list(nx.barabasi_albert_graph(20_000, 5, seed=1).edges))
     clustered = nx.powerlaw_cluster_graph(5_000, 10, 0.3, seed=2)
     yield Graph("power law with triangles", list(clustered.edges))
@@ -72,7 +74,7 @@ def graphs(files: Sequence[pathlib.Path]) -> Iterator[Graph]:
 
 
 def report(files: Sequence[pathlib.Path], repeats: int) -> Iterator[str]:
-    """The lines of the page."""
+    """Yields the lines of the page."""
     yield "# Degrees that protect nodes\n"
     yield (
         "Mean dist to the degrees of the whole graph. Nothing is declared but for the last column, "
@@ -118,13 +120,14 @@ def report(files: Sequence[pathlib.Path], repeats: int) -> Iterator[str]:
 def released(
     graph: Graph, spec: NodeDegreesSpec, for_choice: RandomTape, for_list: RandomTape
 ) -> tuple[int, float]:
-    """The chosen bound, and dist of the list."""
+    """Returns the bound that this project chooses, and dist of its list."""
     bound = spec.choice.choose(spec.kept(graph.lists), for_choice)
     return bound, graph.dist(spec.list_mechanism(bound).release(graph.lists[bound], for_list))
 
 
 def day_li_lyu(graph: Graph, spec: NodeDegreesSpec, random: np.random.Generator) -> float:
-    """dist of the list of degrees that a noisy cumulative histogram describes."""
+    """Returns dist of the list of degrees that the noisy cumulative histogram of the published
+    method describes."""
     epsilon = float(spec.cost.epsilon)
     for_choice, for_list = epsilon / 10, epsilon * 9 / 10
     bounds = np.array(spec.candidates)
@@ -138,7 +141,7 @@ def day_li_lyu(graph: Graph, spec: NodeDegreesSpec, random: np.random.Generator)
     at_most = graph.nodes - at_least
     noisy = at_most + random.laplace(scale=(bound + 1) / for_list, size=len(at_most))
     ascending = np.maximum(isotonic(noisy), 0).round().astype(np.int64)
-    # The list has as many nodes of at least one edge as the histogram says.
+    # Nodes without edges are left out of the list.
     nodes_of_degree = np.diff(ascending)
     positive = nodes_of_degree > 0
     return graph.dist(
@@ -147,12 +150,13 @@ def day_li_lyu(graph: Graph, spec: NodeDegreesSpec, random: np.random.Generator)
 
 
 def nodes_with_at_least(degrees: FrequencyList, least: int) -> int:
-    """The number of nodes of at least so many edges."""
+    """Returns the number of nodes with at least so many edges."""
     return int(degrees.multiplicities[degrees.frequencies >= least].sum())
 
 
 def isotonic(values: np.ndarray) -> np.ndarray:
-    """The ascending values nearest in least squares: by pooling what is out of order."""
+    """Returns the ascending values nearest in least squares, by pooling values that are out of
+    order."""
     pools: list[tuple[float, int]] = []
     for value in values.tolist():
         mean, size = value, 1

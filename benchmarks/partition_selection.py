@@ -3,12 +3,16 @@
     python -m benchmarks.partition_selection [--runs=10] [--peers_python=peers/bin/python]
         [--pairs=DIRECTORY] [--output=benchmarks/results]
 
-writes partition_selection.md. Records are real ones (benchmarks/data, and CSV files with the header
-``user,item`` of which none is here, such as ml-100k and steam-200k) and synthetic ones: a universe
-of 100,000 items with a Zipf distribution, and one million users with one item each, or 100,000
-users with ten draws each. All strategies have the same budget, delta = 1e-5 and epsilon = 1, and
-then 1/4 and 4; in each run they share the random numbers, and the single-round ones the bounded
-records. Other packages are measured if they are there: in a Python of their own, see
+writes partition_selection.md.
+
+Real records are those of benchmarks/data, and of CSV files in DIRECTORY with the header
+``user,item``. Such files, for example ml-100k and steam-200k, are not part of this repository.
+Synthetic records have a universe of 100,000 items with a Zipf distribution, and one million users
+with one item each, or 100,000 users with ten draws each.
+
+All strategies have the same budget: delta = 1e-5, and epsilon = 1, then 1/4 and 4. In each run they
+share the random numbers, and the strategies with a single round share the bounded records. Other
+packages are measured if there is a Python that has them, see
 benchmarks/partition_selection_peers.py.
 """
 
@@ -56,7 +60,7 @@ REFERENCES = (
     (1_000_000, 1, 1, {"optimal": 7_760, "laplace": 7_455, "gaussian": 5_000}),
     (100_000, 10, 10, {"optimal, naive": 768, "gaussian": 1_414, "weighted_gaussian": 1_440}),
 )
-"""(users, draws, kappa, released by strategy) as measured elsewhere on the Zipf universe."""
+"""(users, draws, kappa, released partitions by strategy), measured elsewhere on such records."""
 ABOUT_GAUSSIANS = (
     "Gaussian noise releases more here because noise and threshold do not halve delta between them."
 )
@@ -75,29 +79,31 @@ NAMES = (
     "renyi_rounds",
     "measured",
 )
-"""The product's strategies, and beside them those of ``selection_strategies``."""
+"""The strategies of this project, and those of ``selection_strategies``."""
 PUBLISHED = ("optimal", "truncated_geometric", "laplace", "gaussian", "weighted_gaussian", SIPS)
 PEERS = pathlib.Path(__file__).with_name("partition_selection_peers.py")
 
 Peers = Callable[..., Any]
-"""(task's name, its parameters) -> the answer of the other packages, or None without them."""
+"""A function from the name of a task, and its parameters, to the answer of the other packages, or
+None if there are none."""
 
 
 def user_items(path: pathlib.Path) -> pa.Table:
-    """Records of a file such as those in benchmarks/data."""
+    """Returns the records of a file such as those in benchmarks/data."""
     table = pyarrow.csv.read_csv(path)
     return pa.table({"user": table["user"], "partition": table["item"]})
 
 
 def zipf_records(users: int, draws: int, rng: np.random.Generator) -> pa.Table:
-    """Users with ``draws`` draws each, with replacement, from items of weight 1 / rank."""
+    """Returns records of users with ``draws`` draws each, with replacement, from items of weight
+    1 / rank."""
     weights = np.cumsum(1 / np.arange(1, UNIVERSE + 1))
     items = np.searchsorted(weights, rng.random(users * draws) * weights[-1])
     return pa.table({"user": np.repeat(np.arange(users), draws), "partition": items})
 
 
 def datasets(more: pathlib.Path | None = None) -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
-    """Records, and the values of kappa to try, by the name to print."""
+    """Returns sets of records, with the values of kappa to try, by the name of the set."""
     rng = np.random.default_rng(1)
     paths = sorted(more.glob("*.csv*")) if more else []
     return {path.name.split(".")[0]: (user_items(path), KAPPAS) for path in paths} | {
@@ -117,14 +123,14 @@ def datasets(more: pathlib.Path | None = None) -> dict[str, tuple[pa.Table, tupl
 
 
 def made(name: str, epsilon: float, delta: float, max_partitions: int) -> SelectionStrategy:
-    """A strategy of the product or of ``selection_strategies`` by its name."""
+    """Returns a strategy of this project or of ``selection_strategies`` by its name."""
     if name in PEER_STRATEGIES:
         return PEER_STRATEGIES[name](epsilon, delta, max_partitions)
     return make_strategy(name, epsilon, delta, max_partitions_per_user=max_partitions)
 
 
 def strategies(max_partitions: int) -> dict[str, SelectionStrategy]:
-    """The strategies to compare, by the name to print."""
+    """Returns the strategies to compare, by the name that the page has for them."""
     naive = OptimalSelection(EPSILON, DELTA, max_partitions, composition="naive")
     return {"optimal, naive": naive} | published(EPSILON, max_partitions, NAMES)
 
@@ -132,12 +138,12 @@ def strategies(max_partitions: int) -> dict[str, SelectionStrategy]:
 def published(
     epsilon: float, max_partitions: int, names: Sequence[str] = PUBLISHED
 ) -> dict[str, SelectionStrategy]:
-    """Strategies by their names, and auto."""
+    """Returns strategies by their names, and "auto"."""
     return {name: made(name, epsilon, DELTA, max_partitions) for name in (*names, AUTO)}
 
 
 def bounded_counts(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Table:
-    """Users of each partition, after bounding."""
+    """Returns the number of users of each partition after bounding."""
     key = secret.key("bound contributions")
     return count_pairs(distinct_pairs(records, at_most=max_partitions, key=key))
 
@@ -145,7 +151,8 @@ def bounded_counts(records: pa.Table, max_partitions: int, secret: JobSecret) ->
 def released(
     strategy: SelectionStrategy, counts: pa.Table, pairs: pa.Table, secret: JobSecret
 ) -> int:
-    """Counts the partitions that a strategy releases, by the kernels of the Beam transforms."""
+    """Returns the number of partitions that a strategy releases, by the kernels of the Beam
+    transforms."""
     if isinstance(strategy, CountStrategy):
         return select_from_counts(counts, strategy, secret.key("selection 0")).num_rows
     assert isinstance(strategy, WeightedStrategy)
@@ -154,7 +161,16 @@ def released(
 
 @dataclass(frozen=True)
 class Released:
-    """Mean numbers of released partitions, by strategy, and by strategies of other packages."""
+    """The numbers of partitions that strategies release from some records, at an epsilon and a
+    kappa.
+
+    Attributes:
+      records: the name of the records.
+      epsilon, max_partitions: the epsilon, and kappa.
+      auto: the strategy that "auto" takes.
+      runs: the numbers of each run, by strategy.
+      peers: mean numbers by strategies of other packages.
+    """
 
     records: str
     epsilon: float
@@ -192,13 +208,13 @@ class Released:
 
 
 def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Released]:
-    """Yields the numbers that are released of every dataset at every kappa and epsilon."""
+    """Yields the results for every dataset at every kappa and epsilon."""
     tasks = [
         (name, records, kappas, epsilon)
         for name, (records, kappas) in datasets(more).items()
         for epsilon in (EPSILON, *OTHER_EPSILONS)
     ]
-    # Not forked: Arrow has threads.
+    # Processes are not forked, since Arrow has threads.
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(mp_context=spawn) as pool:
         work = functools.partial(releases_of, runs, peers)
@@ -211,7 +227,7 @@ def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Rel
 def releases_of(
     runs: int, peers: Peers, name: str, records: pa.Table, kappas: Sequence[int], epsilon: float
 ) -> list[Released]:
-    """The numbers that are released of a dataset at one epsilon, by kappa."""
+    """Returns the results for a dataset at one epsilon, for each kappa."""
     pairs, main, results = distinct_pairs(records), epsilon == EPSILON, []
     for max_partitions in kappas:
         compared = strategies(max_partitions) if main else published(epsilon, max_partitions)
@@ -231,7 +247,8 @@ def releases_of(
 
 
 def findings(measured: Sequence[Released]) -> str:
-    """Compares auto with the best published strategy; tiny releases say nothing in per cent."""
+    """Returns a text that compares "auto" with the best published strategy. Tiny releases are left
+    out, since their ratios mean little."""
     telling = [
         release
         for release in measured
@@ -270,7 +287,8 @@ def findings(measured: Sequence[Released]) -> str:
 
 
 def reference_rows() -> list[list[str]]:
-    """Numbers measured elsewhere, and here: mean and standard deviation over universes."""
+    """Returns rows of numbers that were measured elsewhere, with the mean and standard deviation
+    over universes here."""
     rng = np.random.default_rng(3)
     counted: dict[str, list[int]] = {}
     for _ in range(UNIVERSES):
@@ -298,18 +316,18 @@ def reference_rows() -> list[list[str]]:
 
 
 def amount(mean: float) -> str:
-    """A mean number; small ones with a decimal."""
+    """Returns a mean number as text. Small ones have a decimal."""
     return f"{mean:,.0f}" if mean >= SMALLEST_TELLING else f"{mean:.1f}"
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table, numbers to the right."""
+    """Returns a Markdown table, whose columns but the first are aligned to the right."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def ask_peers(python: str | None, task: str, **parameters: Any) -> Any:
-    """The answer of the other packages, or None without their Python."""
+    """Returns the answer of the other packages to a task, or None if no Python has them."""
     if python is None:
         return None
     return answer_of(python, PEERS, task, task=parameters)
@@ -327,7 +345,7 @@ def main() -> None:
 
 
 def report(runs: int, peers_python: str | None, more: pathlib.Path | None) -> Iterator[str]:
-    """The lines of the page."""
+    """Yields the lines of the page."""
     command = f"python -m benchmarks.partition_selection --runs={runs}"
     command += " --pairs=DIR" if more else ""
     columns = ["records", "kappa", *strategies(1)]

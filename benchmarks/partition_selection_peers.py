@@ -17,8 +17,8 @@ SINGLE_THRESHOLD, SINGLE_KEYS = 4, 200_000
 
 
 def release(task):
-    """The number of partitions that python-dp and OpenDP release, by strategy, for lists of counts;
-    the mean of runs. What pipeline-dp selects by is python-dp."""
+    """Returns the mean number of partitions that python-dp and OpenDP release from lists of counts,
+    by strategy. pipeline-dp selects by python-dp."""
     from pydp.algorithms.partition_selection import create_partition_strategy
 
     results = {}
@@ -34,7 +34,8 @@ def release(task):
 
 
 def opendp_laplace(epsilon, delta, max_partitions):
-    """Laplace noise of scale kappa / epsilon and the smallest threshold within delta."""
+    """Returns OpenDP's mechanism with Laplace noise of scale kappa / epsilon, and with the smallest
+    threshold that delta allows."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib", "idealized-numerics", "honest-but-curious")
@@ -58,7 +59,7 @@ def opendp_laplace(epsilon, delta, max_partitions):
 
 
 def count(task):
-    """Releases counts by key with OpenDP: the mean number of keys, and the best time."""
+    """Releases counts by key with OpenDP; returns the mean number of keys, and the best time."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -80,7 +81,7 @@ def count(task):
         start = time.perf_counter()
         released.append(len(measurement(counts)))
         seconds.append(time.perf_counter() - start)
-    # How often does a key of one user appear, and how often may it, by the package's own account?
+    # How often a key of one user appears, and how often it may by the package's own account.
     low = dp.m.make_laplace_threshold(*space, 1.0, SINGLE_THRESHOLD)
     singles = low({str(i): 1 for i in range(SINGLE_KEYS)})
     single = {"allowed": low.map((1, 1, 1))[1], "measured": len(singles) / SINGLE_KEYS}
@@ -89,7 +90,8 @@ def count(task):
 
 
 def decide(task):
-    """Seconds that python-dp takes for ``calls`` calls of should_keep, the best of three."""
+    """Returns the CPU seconds that python-dp takes for ``calls`` calls of should_keep, the best of
+    three."""
     from pydp.algorithms.partition_selection import create_partition_strategy
 
     strategy = create_partition_strategy(
@@ -107,8 +109,8 @@ def decide(task):
 
 
 def select(task):
-    """Seconds, and of CPU, that pipeline-dp takes from a CSV file to names, on a runner here; and
-    seconds of imports before."""
+    """Returns the seconds, and CPU seconds, that pipeline-dp takes from a CSV file to names on a
+    local runner; and the seconds of imports before."""
     begin = time.perf_counter()
     import apache_beam as beam
     import pipeline_dp

@@ -3,7 +3,8 @@
     python -m benchmarks.selection_speed [--peers_python=peers/bin/python]
         [--output=benchmarks/results]
 
-Other packages are measured if they are there, see benchmarks/partition_selection_peers.py.
+Other packages are measured if there is a Python that has them, see
+benchmarks/partition_selection_peers.py.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def main() -> None:
 
 
 def report(peers_python: str | None) -> Iterator[str]:
-    """The lines of the page."""
+    """Yields the lines of the page."""
     peers = functools.partial(ask_peers, peers_python)
     yield f"# Speed of partition selection\n\nCPU seconds, the best of {TURNS}.\n"
     yield f"{DECISIONS:,} decisions by counts of 1 to 30 users, in one process:\n"
@@ -70,7 +71,8 @@ def report(peers_python: str | None) -> Iterator[str]:
 
 
 def decision_rows(peers: Peers) -> list[list[str]]:
-    """Decisions a second of CPU from counts, uniform numbers included; the best of three times."""
+    """Returns rows of decisions from counts per second of CPU, with the making of uniform numbers;
+    the best of three times."""
     largest = 30
     users = np.random.default_rng(1).integers(1, largest + 1, DECISIONS)
     rows, rates = [], {}
@@ -93,8 +95,8 @@ def decision_rows(peers: Peers) -> list[list[str]]:
 
 
 def pipeline_rows(peers: Peers) -> list[list[str]]:
-    """CPU seconds of the whole pipeline, from a CSV file to names in a file; the best of three
-    times, taken in turns."""
+    """Returns rows of CPU seconds of the whole pipeline, from a CSV file to names in a file; the
+    best of three times, taken in turns."""
     rows = []
     with tempfile.TemporaryDirectory() as directory:
         for count in ROWS:
@@ -116,7 +118,7 @@ def pipeline_rows(peers: Peers) -> list[list[str]]:
 
 
 def round_rows() -> list[list[str]]:
-    """The same of one and of two adaptive rounds, and how many times as long two take."""
+    """Returns a row of the same for one and for two adaptive rounds, with their ratio."""
     times: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as directory:
         path = write_records(ROUND_ROWS, f"{directory}/records.csv")
@@ -145,7 +147,7 @@ def select_file(path: str, strategy: str | SelectionStrategy, output: str) -> No
 
 
 def write_records(count: int, path: str) -> str:
-    """A CSV file of ``count`` records, about twelve for each user."""
+    """Writes a CSV file of ``count`` records, about twelve for each user, and returns its path."""
     rng = np.random.default_rng(2)
     users = rng.integers(0, count // 12, count)
     weights = np.cumsum(1 / np.arange(1, UNIVERSE + 1))

@@ -1,37 +1,38 @@
-"""Published strategies of partition selection that the product does not offer: peers of its own.
+"""Published strategies of partition selection that this project does not offer, as peers.
 
-``weighted_gaussian`` and ``sips`` have noise and thresholds; ``renyi`` is the single round of
+``weighted_gaussian`` and ``sips`` have noise and thresholds. ``renyi`` is the single round of
 ``renyi_rounds`` in which every user counts alike.
 
-The weighted Gaussian. Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin (2020, "Differentially
-private set union", arXiv 2002.09745): a user with t partitions adds the weight 1/sqrt(t) to each of
-them, so that the vector of weights has L2 norm 1 however many partitions that are; normal noise is
-added to every partition's sum, and a partition is kept if the noisy sum exceeds a threshold.
-Weights are integers here, in units of 2**-24 and rounded down, so that their squares certainly sum
-to at most one and sums are exact.
+The weighted Gaussian (Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin 2020, "Differentially
+private set union", arXiv 2002.09745). A user with t partitions adds the weight 1/sqrt(t) to each of
+them, so that the vector of weights has L2 norm 1, whatever t is. Normal noise is added to the sum
+of each partition, and a partition is kept if the noisy sum exceeds a threshold. Here weights are
+integers in units of 2**-24, rounded down. So their squares certainly sum to at most one, and sums
+are exact.
 
-The threshold. A partition that only one user has must not be selected often: if that user has t
-partitions, each of them with probability at most p(t) = 1 - e**-(lambda / t), so that all of them
-together stay unselected with probability e**-lambda at least. Its sum is w(t), whence
+The threshold. A partition that only one user has must rarely be selected. If that user has t
+partitions, each of them is selected with probability at most p(t) = 1 - e**-(lambda / t). So with
+probability at least e**-lambda none of them is selected. The sum of such a partition is w(t), and
+therefore
 
     threshold = max over t <= kappa of w(t) + sigma * Qinv(p(t))
 
-DP-SIPS. Round r adds normal noise to sums of weights of which one user contributes a vector of L2
-norm at most one, and exposes the partitions that only this user has with probability at most 1 -
-e**-lambda_r, given anything that earlier rounds released: they decide which partitions remain, and
-after that the round is a fresh weighted Gaussian. Given that no such partition was selected, the
-rounds with and without the user are an adaptive composition of Gaussian mechanisms of shifts mu_r,
-which is no worse than one of squared shift sum mu_r**2 (Dong, Roth, Su 2022, "Gaussian differential
-privacy", Corollary 2; the concentrated budget mu**2 / 2 adds up in the same way). The event has,
-given any past, conditional probability at most 1 - e**-lambda_r in round r. So with G the delta of
-normal noise and Lambda = sum lambda_r, in either order of the neighbours,
+DP-SIPS. Round r adds normal noise to sums of weights, to which one user contributes a vector of L2
+norm at most one. Call it an exposure if a partition that only this user has is selected. Given
+anything that earlier rounds released, round r has an exposure with probability at most 1 -
+e**-lambda_r: earlier rounds decide which partitions remain, and then the round is a fresh weighted
+Gaussian. Given that there is no exposure, the rounds with and without the user are an adaptive
+composition of Gaussian mechanisms of shifts mu_r, which is no worse than one of squared shift sum
+mu_r**2 (Dong, Roth, Su 2022, "Gaussian differential privacy", Corollary 2; the concentrated budget
+mu**2 / 2 adds up in the same way). So with G the delta of normal noise and Lambda = sum lambda_r,
+in either order of the neighbours,
 
     delta <= 1 - e**-Lambda (1 - G(sum mu_r**2, epsilon - Lambda)).
 
-Unlike in a single round, the two kinds of loss cannot be traded against each other here: an
-adversary's user may have partitions that others have in the first round and, once those are
-selected, only such that nobody else has. So delta is split, once, such that the last round's
-threshold is the smallest.
+In a single round the two kinds of loss can be traded against each other, but not here: an
+adversary's user may have partitions in the first round that others have and, once those are
+selected, only partitions that nobody else has. So delta is split only once, such that the last
+round's threshold is the smallest.
 """
 
 from __future__ import annotations
@@ -69,15 +70,17 @@ _NOISE_SHARES = tuple(Fraction(i, 16) for i in range(15, 0, -1))
 
 
 def weight(partitions: int) -> int:
-    """floor(UNIT / sqrt(partitions)): what a user of ``partitions`` partitions adds to each."""
+    """Returns floor(UNIT / sqrt(partitions)), which a user of ``partitions`` partitions adds to
+    each of them."""
     return math.isqrt(UNIT * UNIT // partitions)
 
 
 @dataclass(frozen=True)
 class WeightedDistribution(KeepDistribution):
-    """pi(s) = P[s + sigma N > threshold] = Q((threshold - s) / sigma) for s >= 1, N normal.
+    """The keep probabilities of a weighted Gaussian.
 
-    The statistic s is the sum of users' weights, in units of ``UNIT``.
+    For s >= 1 they are pi(s) = P[s + sigma N > threshold] = Q((threshold - s) / sigma), with N
+    normal. The statistic s is the sum of users' weights, in units of ``UNIT``.
 
     Attributes:
       budget: what the round may spend.
@@ -112,15 +115,18 @@ class WeightedDistribution(KeepDistribution):
 
 
 def _threshold(budget: GaussianBudget, variance: Fraction, most: int) -> int:
+    """Returns the threshold of the module's docstring, rounded up, in units of ``UNIT``."""
     _, up = rounding_pair(_PRECISION)
     sigma = up.sqrt(gmpy2.mpq(variance))
 
     def needed(first: int, last: int) -> int:
-        """A bound on the need of every t in [first, last]: w falls with t, the quantile grows."""
+        """Returns a bound on w(t) + sigma * Qinv(p(t)) for every t in [first, last]: w falls with
+        t, and the quantile grows."""
         quantile = upper_quantile(budget.new_partition_probability(last))
         return int(gmpy2.ceil(up.add(weight(first), up.mul(sigma, gmpy2.mpq(quantile)))))
 
-    # The maximum is nearly always at one of the ends, which then covers all between.
+    # The maximum is nearly always at one of the ends. Then ``needed`` shows at once that no t
+    # between them exceeds it.
     threshold = max(needed(1, 1), needed(most, most))
     pending = [(1, most)]
     while pending:
@@ -162,8 +168,8 @@ class SipsSelection(WeightedStrategy):
 
     Swanberg, Desfontaines, Haney (2023, "DP-SIPS: a simpler, more scalable mechanism for
     differentially private partition selection"). Early rounds, at little cost, select the
-    partitions that many users have; those are taken out of the records, so that their users weigh
-    more in what remains. Best where users have many partitions.
+    partitions that many users have. These are removed from the records, so that their users have
+    larger weights in the remaining partitions. It is best if users have many partitions.
 
     Args:
       number_of_rounds: a positive integer.
@@ -201,11 +207,11 @@ def calibrate_rounds(
     shares: tuple[Fraction, ...],
     users_changed: int = 1,
 ) -> tuple[GaussianBudget, ...]:
-    """The rounds' budgets: shares of one total, the best one within (epsilon, delta).
+    """Returns the budgets of the rounds: shares of the best total within (epsilon, delta).
 
     Args:
       epsilon, delta, partitions, users_changed: see ``gaussian.calibrate``.
-      shares: of the total mu**2 and lambda, one per round; they sum to 1.
+      shares: the share of each round in the total mu**2 and lambda; they sum to 1.
     """
     totals = []
     for share in _NOISE_SHARES:
@@ -227,7 +233,8 @@ def calibrate_rounds(
 def rounds_are_private(
     total: GaussianBudget, epsilon: Fraction, delta: Fraction, users_changed: int = 1
 ) -> bool:
-    """Tells if rounds with these totals of mu**2 and lambda are certainly (epsilon, delta)-DP."""
+    """Returns whether rounds with these totals of mu**2 and lambda are certainly private, at
+    (epsilon, delta)."""
     down, up = rounding_pair(_PRECISION)
     exposed = gmpy2.mpq(users_changed * total.exposure)
     noise = gaussian_delta(users_changed * total.mu2, epsilon - exposed)
@@ -237,7 +244,7 @@ def rounds_are_private(
 
 @dataclass(frozen=True)
 class RenyiSelection(CountStrategy):
-    """Keep-probabilities by the number of users, as large as one Renyi order allows.
+    """Selection with keep probabilities by the number of users, as large as one Renyi order allows.
 
     ``renyi_distribution`` defines them, ``renyi_calibration`` has the privacy argument.
 
@@ -249,7 +256,7 @@ class RenyiSelection(CountStrategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # What is refused is refused now.
+        # This raises errors about arguments now.
         _ = self._calibration.candidates
 
     @cached_property

@@ -1,9 +1,9 @@
-"""Times the start of commands, beside the imports that they cannot do without, in turns.
+"""Times the start of commands, and of the imports that they need at least, in turns.
 
     python -m benchmarks.startup [--turns=5] [--output=benchmarks/results]
 
-CPU seconds of whole processes, the best of some turns. The least that a command needs is numpy and
-gmpy2; one that works on Beam imports that.
+Times are CPU seconds of whole processes, the best of some turns. Every command needs numpy and
+gmpy2. A command that works on Beam also imports Beam.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COMMANDS = {
 
 
 def cpu_seconds(arguments: list[str], directory: str, code: int = 0) -> float:
-    """The CPU seconds of a process of its own, which must end with this code."""
+    """Returns the CPU seconds of a new process, which must end with this exit code."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, *arguments], cwd=directory, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -52,7 +52,7 @@ def cpu_seconds(arguments: list[str], directory: str, code: int = 0) -> float:
 
 
 def best(turns: int) -> dict[str, float]:
-    """The best of all turns by title, in CPU seconds."""
+    """Returns the CPU seconds of each import and command, by title: the best of all turns."""
     work = {title: ["-c", title] for title in IMPORTS}
     work |= {
         title: ["-m", "dp_transforms.pipelines", *arguments]

@@ -1,10 +1,10 @@
-"""Names with noisy counts from the same counts: this library beside OpenDP's thresholded counts.
+"""Compares names with noisy counts, of this library and of OpenDP, from the same counts.
 
     python -m benchmarks.thresholded_counts [--peers_python=peers/bin/python] [--runs=5]
         [--output=benchmarks/results]
 
-Both get the counts of users whose partitions were bounded to kappa, and spend epsilon = 1 and delta
-= 1e-5. Times are from counts in memory to names and noisy counts in memory, best of the runs.
+Both get counts of users after bounding to kappa partitions, and spend epsilon = 1 and delta = 1e-5.
+Times are those from counts in memory to names and noisy counts in memory, the best of the runs.
 OpenDP is measured if there is a Python that has it (see ``partition_selection_peers``).
 """
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def report(runs: int, peers_python: str | None) -> Iterator[str]:
-    """The lines of the page."""
+    """Yields the lines of the page."""
     columns = ["records", "kappa", *STRATEGIES]
     results = list(rows(runs, peers_python))
     version = next((row["peer"]["version"] for row in results if row["peer"]), None)
@@ -73,7 +73,7 @@ def report(runs: int, peers_python: str | None) -> Iterator[str]:
 
 
 def rows(runs: int, peers_python: str | None) -> Iterator[dict[str, Any]]:
-    """One measurement for each set of records and kappa."""
+    """Yields a measurement for each set of records and kappa."""
     for name, (records, kappas) in datasets().items():
         for max_partitions in (kappas[0], kappas[-1]) if len(kappas) > 1 else kappas:
             secrets = [JobSecret.from_os() for _ in range(runs)]
@@ -92,7 +92,7 @@ def rows(runs: int, peers_python: str | None) -> Iterator[dict[str, Any]]:
 def measured(
     name: str, max_partitions: int, counted: list[pa.Table], secrets: list[JobSecret]
 ) -> tuple[float, float]:
-    """(mean of how many partitions a strategy releases, best time of a release)."""
+    """Returns the mean number of partitions that a strategy releases, and its best time."""
     strategy = make_strategy(name, EPSILON, DELTA, True, max_partitions_per_user=max_partitions)
     assert isinstance(strategy, CountStrategy)
     released, seconds = [], []

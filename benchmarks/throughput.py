@@ -6,11 +6,11 @@
 Every measurement has a process of its own, and includes the imports of what it measures. The work
 is to read the files, keep at most kappa distinct partitions of each user, count distinct users, and
 make and release the frequency list, in one process. ``throughput_shapes`` compares it with other
-engines on data of many shapes. Selection of partitions is compared with pipeline-dp on one runner,
-if there is a Python that has it (see ``partition_selection_peers``).
+engines on data of many shapes. Selection of partitions is compared with pipeline-dp on the same
+runner, if there is a Python that has it (see ``partition_selection_peers``).
 
-A limit of the process decides how much memory it takes before it shuffles on disk, such as
-``ulimit -d 4194304`` for 4 GiB.
+A process shuffles on disk if it would exceed its memory. A limit such as ``ulimit -d 4194304``, for
+4 GiB, sets this memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KAPPA = 10
 MILLIONS = (5, 20, 100)
 EPSILON, DELTA = 1, 1e-5
 HOT_RECORDS = 10 * MILLION
-# The second one is Beam's older runner in process, which handles one element at a time.
+# The second one is Beam's older runner in process, which processes elements one by one.
 RUNNERS = ("FnApiRunner", "BundleBasedDirectRunner")
 SELECTED_RECORDS = 200_000
 CREATED_RECORDS = MILLION // 10
@@ -47,7 +47,7 @@ CREATED = {
 
 
 class Measurement(NamedTuple):
-    """The cost of a process: seconds of wall clock and of all its threads, and its peak memory."""
+    """The cost of a process: seconds of wall clock, CPU seconds of all threads, and peak memory."""
 
     wall: float
     cpu: float
@@ -58,14 +58,15 @@ class Measurement(NamedTuple):
 
 
 def transforms(path: str, max_partitions: int, source: str = "files") -> Callable[[], None]:
-    """The main job up to the released list.
+    """Returns a function that runs the main job up to the released list.
 
     Args:
       path: a file of records.
       max_partitions: how many partitions of a user are kept.
-      source: "files" for the main job as it runs by default, "beam" for the same on Beam's runner
-        in process, "tuples" for a step that yields tuples, "create" for beam.Create of tuples,
-        "create unshuffled" for that without its reshuffle, "create alone" for that without the job.
+      source: how the job runs: "files" as by default; "beam" on Beam's runner in process. On that
+        runner also "tuples", with a step that yields tuples; "create", with beam.Create of tuples;
+        "create unshuffled", with beam.Create without its reshuffle; and "create alone", with
+        beam.Create and without the job.
     """
     from dp_transforms.files.record_files import RecordFiles
 
@@ -102,7 +103,7 @@ def transforms(path: str, max_partitions: int, source: str = "files") -> Callabl
 
 
 def without_beam(path: str, max_partitions: int) -> None:
-    """The main job as its command runs it, in a process with ``numpy_settings``."""
+    """Runs the main job as its command does, in a process with ``numpy_settings``."""
     from dp_transforms import JobSecret
     from dp_transforms.engines.in_process import InProcess
     from dp_transforms.files.record_files import RecordFiles
@@ -116,7 +117,8 @@ def without_beam(path: str, max_partitions: int) -> None:
 
 
 def selection(path: str, runner: str) -> Callable[[], None]:
-    """Selects names from a CSV file into another file, with the strategy of pipeline-dp."""
+    """Returns a function that selects names from a CSV file into another file, with the strategy of
+    pipeline-dp."""
     import apache_beam as beam
 
     from dp_transforms import SelectPartitions
@@ -147,7 +149,8 @@ def tuples(path: str) -> Iterator[tuple[str, str]]:
 
 
 def duckdb(path: str, max_partitions: int) -> Callable[[], list[tuple[int, int]]]:
-    """The same with DuckDB, up to the histogram of counts: pairs (count, partitions)."""
+    """Returns a function that does the work with DuckDB, up to the histogram of counts: pairs
+    (count, partitions)."""
     kept = f"""
         SELECT partition FROM (
             SELECT *, row_number() OVER (
@@ -158,7 +161,8 @@ def duckdb(path: str, max_partitions: int) -> Callable[[], list[tuple[int, int]]
 
 
 def duckdb_arg_min(path: str, max_partitions: int) -> Callable[[], list[tuple[int, int]]]:
-    """The same without a window. If one partition is kept, duplicates make no difference."""
+    """Returns a function as ``duckdb`` does, with a query without a window. If only one partition
+    is kept, duplicates make no difference."""
     order = 'arg_min(partition, hash("user", partition)'
     kept = (
         f"""
@@ -174,7 +178,8 @@ def duckdb_arg_min(path: str, max_partitions: int) -> Callable[[], list[tuple[in
 
 
 def duckdb_histogram(kept: str) -> Callable[[], list[tuple[int, int]]]:
-    """Counts partitions by number of users, given a query for the partitions that users keep."""
+    """Returns a function that counts partitions by number of users, given a query for the
+    partitions that users keep."""
     import duckdb
 
     query = f"""
@@ -199,13 +204,13 @@ def measure_here(engine: str, path: str, max_partitions: int) -> Measurement:
 
 
 def measure_once(engine: str, path: str, max_partitions: int) -> Measurement:
-    """One run in a new process."""
+    """Returns the cost of one run in a new process."""
     task = measure_here, engine, path, max_partitions
     return Measurement(*in_new_process(*task, environment=numpy_settings()))
 
 
 def median(runs: Sequence[Measurement]) -> Measurement:
-    """The run in the middle by wall clock."""
+    """Returns the run in the middle by wall clock."""
     return sorted(runs, key=lambda run: run.wall)[len(runs) // 2]
 
 
@@ -218,7 +223,7 @@ def cells(measurement: Measurement) -> str:
 
 
 def growth_rows(data: pathlib.Path, millions: Sequence[int], repeats: int) -> Iterator[str]:
-    """The main job on more and more records, of which each file is deleted again."""
+    """Yields rows of the main job on more and more records. Each file is deleted again."""
     yield "| records | transforms | CPU | memory | growth of CPU |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     before = None
@@ -232,7 +237,7 @@ def growth_rows(data: pathlib.Path, millions: Sequence[int], repeats: int) -> It
 
 
 def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterator[str]:
-    """The main job on input other than Parquet, and on skewed data."""
+    """Yields rows of the main job on input other than Parquet, and on skewed data."""
     yield "| transforms, other input | time | CPU | memory | CPU, than Parquet |"
     yield "| --- | ---: | ---: | ---: | --- |"
 
@@ -266,8 +271,9 @@ def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterato
 
 
 def selection_rows(data: pathlib.Path, peers_python: str, repeats: int) -> Iterator[str]:
-    """Selection of partitions, beside pipeline-dp; of more in ``partition_selection``."""
-    # Not at the top: what DuckDB's processes import counts as their memory.
+    """Yields rows that compare the selection of partitions with pipeline-dp. There is more in
+    ``partition_selection``."""
+    # Imported here, since modules that this one imports count as memory of DuckDB's processes.
     from benchmarks.partition_selection import ask_peers
 
     yield "| selection, CSV | runner | transforms | CPU | memory | pipeline-dp | ratio |"

@@ -1,4 +1,4 @@
-"""Records for the benchmark of throughput, made up and always the same."""
+"""Makes the records for the benchmark of throughput, which are the same in each run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MILLION = 1_000_000
 
 
 def numbered(prefix: str, numbers: np.ndarray, digits: int) -> pa.Array:
-    """Strings such as u000000017."""
+    """Returns strings such as u000000017."""
     text = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), digits, "0")
     return pc.binary_join_element_wise(prefix, text, "")
 
 
 def visits(rows: int) -> Iterator[pa.Table]:
-    """Records of users with several partitions."""
+    """Yields records of users with several partitions."""
     rng = np.random.default_rng(rows)
     users, partitions = int(0.08 * rows), int(rows**0.9 / 2)
     for n in batches(rows):
@@ -40,7 +40,7 @@ def visits(rows: int) -> Iterator[pa.Table]:
 
 
 def passwords(rows: int) -> Iterator[pa.Table]:
-    """Records of users with one partition each."""
+    """Yields records of users with one partition each."""
     rng = np.random.default_rng(rows)
     done = 0
     for n in batches(rows):
@@ -55,7 +55,7 @@ def passwords(rows: int) -> Iterator[pa.Table]:
 
 
 def clicks(rows: int) -> Iterator[pa.Table]:
-    """Records of skewed users and items, of which two thirds repeat another.
+    """Yields records of skewed users and items. Two thirds of the records repeat another one.
 
     In 20 million records 380,000 users have 7.2 million distinct pairs.
     """
@@ -70,7 +70,7 @@ def clicks(rows: int) -> Iterator[pa.Table]:
 
 
 def purchases(rows: int) -> Iterator[pa.Table]:
-    """Records with integer ids, among wide columns that are not asked for."""
+    """Yields records with integer ids, among wide columns that are not read."""
     rng = np.random.default_rng(rows)
     done = 0
     for n in batches(rows):
@@ -95,14 +95,15 @@ SHAPES = {make.__name__: make for make in (visits, clicks, passwords, purchases)
 
 
 def power_ranks(rng: np.random.Generator, n: int, ranks: int, exponent: float) -> np.ndarray:
-    """n draws from 0, ..., ranks - 1, in proportion to about (rank + 1)**-exponent."""
+    """Returns n draws from 0, ..., ranks - 1, with probabilities proportional to about
+    (rank + 1)**-exponent."""
     power = 1 - exponent
     draws = (1 + rng.random(n) * ((ranks + 1.0) ** power - 1)) ** (1 / power)
     return np.minimum(draws.astype(np.int64), ranks) - 1
 
 
 def hot_user(rows: int) -> Iterator[pa.Table]:
-    """All records of one user, each of another partition."""
+    """Yields records of a single user, each with a partition of its own."""
     done = 0
     for n in batches(rows):
         partition = numbered("item-", np.arange(done, done + n), 9)
@@ -111,7 +112,7 @@ def hot_user(rows: int) -> Iterator[pa.Table]:
 
 
 def hot_partition(rows: int) -> Iterator[pa.Table]:
-    """All records of one partition, each of another user."""
+    """Yields records of a single partition, each with a user of its own."""
     for table in hot_user(rows):
         yield pa.table({"user": table["partition"], "partition": table["user"]})
 
@@ -122,7 +123,8 @@ def batches(rows: int) -> Iterator[int]:
 
 
 def write(path: pathlib.Path, tables: Iterator[pa.Table]) -> str:
-    """Writes a file if it is not there, by its name: .csv, .csv.gz, .plain.parquet or .parquet."""
+    """Writes a file unless it exists, and returns its path. Its name decides the format: .csv,
+    .csv.gz, .plain.parquet (without dictionaries) or .parquet."""
     if not path.exists():
         write_tables(path, tables, use_dictionary=path.suffixes[-2:] != [".plain", ".parquet"])
     return str(path)
@@ -131,14 +133,15 @@ def write(path: pathlib.Path, tables: Iterator[pa.Table]) -> str:
 def write_tables(
     path: pathlib.Path, tables: Iterator[pa.Table], row_group: int | None = None, **options: Any
 ) -> None:
-    """Writes a CSV or Parquet file, the latter by options of Arrow's writer."""
+    """Writes a CSV or Parquet file. ``options`` are those of Arrow's writer of Parquet."""
     path.parent.mkdir(parents=True, exist_ok=True)
     first = next(tables)
     if path.suffix in (".csv", ".gz"):
-        # By the name, what goes into a .gz is compressed.
+        # By the suffix .gz, Arrow compresses the file.
         writer = pa.csv.CSVWriter(pa.output_stream(str(path)), first.schema)
     else:
-        # As by engines that write a dictionary for each row group, however many values it has.
+        # Without a limit, each row group has a dictionary however many values it has, as some
+        # engines write it.
         options["dictionary_pagesize_limit"] = 1 << 30
         writer = pq.ParquetWriter(path, first.schema, **options)
     with writer:

@@ -3,15 +3,17 @@
     python -m benchmarks.throughput_shapes [--sizes 12x20 3x100] [--text_sizes 4x20] [--seed=1]
         [--repeats=3] [--data=DIR] [--output=benchmarks/results]
 
-A shape is drawn from a seed: how many users and partitions, over five orders of magnitude, and how
-skewed they are; the share of duplicates; types and lengths; dictionaries, compression, other
-columns, sizes of row groups; and the order of the records. None of them was looked at to make the
-code faster and kept. Each file is made, measured and deleted: the largest takes some 10 GB.
+A shape is drawn from a seed: how many users and partitions there are, over five orders of
+magnitude, and how skewed they are; the share of duplicates; types and lengths; dictionaries,
+compression, other columns and sizes of row groups; and the order of the records. No shape that was
+used to make the code faster was kept here. Each file is made, measured and deleted. The largest
+takes some 10 GB.
 
-The work is that of ``throughput``: at most kappa distinct partitions of each user, distinct users
-by partition, histogram (ours: also the release). DuckDB does it with a window and with arg_min, and
-the faster one counts; Polars with its streaming engine. All use two threads, and run in turns. The
-time is that of the whole process, with its start; CPU is that of all its threads.
+The work is that of ``throughput``: to keep at most kappa distinct partitions of each user, count
+distinct users by partition, and make the histogram; ours also makes the release. DuckDB does it
+with a window and with arg_min, and the faster query counts. Polars does it with its streaming
+engine. All use two threads, and run in turns. The time is that of the whole process, with its
+start. CPU is that of all its threads.
 """
 
 from __future__ import annotations
@@ -51,11 +53,11 @@ class Column:
     """The ids of users or partitions.
 
     Attributes:
-      values: how many there are; as many or fewer occur.
-      skew: the one of rank r has a share in proportion to about r**-skew.
+      values: the number of possible ids; some may not occur.
+      skew: the id of rank r has a share proportional to about r**-skew.
       kind: an Arrow type of integers, or a kind of text.
-      length: characters of a text.
-      dictionary: whether Parquet has dictionaries of them.
+      length: the number of characters of a text.
+      dictionary: whether the column has dictionaries in Parquet files.
     """
 
     values: int
@@ -79,16 +81,16 @@ class Column:
         return cls(values, round(rng.uniform(0, 1.6), 2), kind, length, bool(rng.random() < 0.7))
 
     def ranks(self, rng: np.random.Generator, rows: int) -> np.ndarray:
-        # The formula of this distribution divides by 1 - skew.
+        # The small addition keeps the exponent from 1, at which the formula would divide by 0.
         return power_ranks(rng, rows, self.values, self.skew + 0.003)
 
     def ids(self, ranks: np.ndarray) -> pa.Array:
-        """Each rank's id, in no order."""
+        """Returns the id of each rank. The order of ids is not that of ranks."""
         if "text" in self.kind:
-            # A number that ends in 9 permutes those of so many digits.
+            # Multiplication by a number that ends in 9 permutes the numbers of so many digits.
             modulus = 10 ** len(str(self.values))
             return numbered("p" * (self.length - len(str(modulus)) + 1), ranks * 7919 % modulus, 0)
-        # An odd number permutes the integers of a width.
+        # Multiplication by an odd number permutes the integers of a number of bits.
         return pa.array((ranks * 2654435761).astype(self.kind))
 
     def __str__(self) -> str:
@@ -98,7 +100,7 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A kind of records, all of it drawn by ``draw``."""
+    """A shape of records. ``draw`` draws all of its attributes."""
 
     seed: int
     rows: int
@@ -137,7 +139,7 @@ class Shape:
             new = np.stack([user, self.partitions.ranks(rng, fresh)])
             pool = np.concatenate([pool, new], axis=1)
             rows = np.concatenate([new, pool[:, rng.integers(0, pool.shape[1], n - fresh)]], axis=1)
-            # Sorted by user, users have all their records in one place.
+            # If records are sorted by user, a user's records must not repeat in a later batch.
             near = self.order == "user"
             pool = new[:, :0] if near else rng.permutation(pool, axis=1)[:, :_POOL]
             rows = rows[:, np.argsort(rows[0]) if near else rng.permutation(n)]
@@ -147,14 +149,14 @@ class Shape:
 
     def _users(self, rng: np.random.Generator, rows: int, start: float, share: float) -> np.ndarray:
         if self.order == "user":
-            # The next part of the distribution's quantiles.
+            # Users are the next part of the distribution's quantiles.
             power = 0.997 - self.users.skew
             part = start + share * rng.random(rows)
             draws = (1 + part * ((self.users.values + 1.0) ** power - 1)) ** (1 / power)
             return np.minimum(draws.astype(np.int64), self.users.values) - 1
         user = self.users.ranks(rng, rows)
         if self.order == "time":
-            # Who is active changes with time.
+            # The users who are active change with time.
             user = (user + int(start * self.users.values)) % self.users.values
         return user
 
@@ -167,7 +169,7 @@ class Shape:
         return {f"other{i}": makers[i % 3]() for i in range(self.other_columns)}
 
     def write(self, directory: pathlib.Path, suffix: str = "parquet") -> str:
-        """Writes a file of the records: Parquet, CSV or JSON lines."""
+        """Writes a file of the records as Parquet, CSV or JSON lines, and returns its path."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"shape{self.seed}.{suffix}"
         if suffix == "jsonl":
@@ -200,7 +202,7 @@ def _json_lines(table: pa.Table) -> bytes:
 
 
 def polars(path: str, max_partitions: int) -> Callable[[], object]:
-    """The work with Polars, up to the histogram of counts."""
+    """Returns a function that does the work with Polars, up to the histogram of counts."""
     os.environ["POLARS_MAX_THREADS"] = str(THREADS)
     import polars as pl
 
@@ -224,7 +226,8 @@ ENGINES: dict[str, Callable[[str, int], Callable[[], object]]] = {
 
 
 def measure(engine: str, path: str, max_partitions: int) -> Measurement | None:
-    """One run in a new process; None if it fails, for its memory say."""
+    """Returns the cost of one run in a new process; None if it fails, for example for lack of
+    memory."""
     command = [sys.executable, "-m", "benchmarks.throughput_shapes", "--measure"]
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -245,7 +248,7 @@ def measure(engine: str, path: str, max_partitions: int) -> Measurement | None:
 def compared(
     path: str, max_partitions: int, repeats: int, engines: Sequence[str]
 ) -> dict[str, Measurement]:
-    """The median cost of each engine that does the work, run in turns."""
+    """Returns the median cost of each engine, run in turns. Engines that fail are left out."""
     runs = [[measure(engine, path, max_partitions) for engine in engines] for _ in range(repeats)]
     done = ([cost for cost in costs if cost] for costs in zip(*runs, strict=True))
     return {engine: median(costs) for engine, costs in zip(engines, done, strict=True) if costs}
@@ -254,7 +257,7 @@ def compared(
 def rows(
     data: pathlib.Path, sizes: Sequence[str], seed: int, repeats: int, suffixes: Sequence[str]
 ) -> Iterator[str]:
-    """A row for each shape, and the geometric means of the ratios."""
+    """Yields a row for each shape, and the geometric means of the ratios."""
     yield (
         "| shape: users; partitions; duplicates | ours: time, CPU, memory | DuckDB | Polars "
         "| ratio of times | of CPU |"

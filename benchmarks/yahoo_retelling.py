@@ -1,20 +1,20 @@
-"""The release of Yahoo!'s password frequency lists, retold on made-up users: one command.
+"""Repeats the release of Yahoo!'s password frequency lists on made-up users, by one command.
 
     python -m benchmarks.yahoo_retelling [--users N] [--attributes 22]
         [--epsilon_groups 0.25 0.55] [--output benchmarks/results]
 
-In 2015 Yahoo! published frequency lists of the passwords of all 69 million users in a sample and of
-groups of them: by gender, age, language and much else (Blocki, Datta and Bonneau, NDSS 2016). Each
-user was in at most 23 groups. Half of a budget of epsilon = 0.5 is for the list of all users here,
-and half for the groups, of which each attribute gets an equal part. What other budgets would give
-is told after that.
+In 2015 Yahoo! published frequency lists of the passwords of all 69 million users in a sample, and
+of groups of them: by gender, age, language and much else (Blocki, Datta and Bonneau, NDSS 2016).
+Each user was in at most 23 groups. Here a budget of epsilon = 0.5 is spent in halves: one half for
+the list of all users, and one for the groups, in equal parts for each attribute. After that the
+page has the errors at other budgets.
 
 Users are a sample of the accounts of the package's Yahoo! list, with made-up attributes: in some
-groups passwords are harder to guess than in others. They are written to a Parquet file, released
-with ``pipelines.release_grouped_lists``, and the statistics of the paper's Table III are computed
-from the release, beside those of the original. The originals are counted here, apart from the job.
-For other budgets than the first the originals are released by the job's mechanism, without the job:
-nobody has more than one password, so it would make the same lists of them.
+groups passwords are harder to guess than in others. They are written to a Parquet file and released
+by ``pipelines.release_grouped_lists``. The statistics of the paper's Table III are computed from
+the release, and from the originals, which are counted here without the job. For budgets other than
+the first, the job's mechanism releases the originals, without the job: nobody has more than one
+password, so the job would make the same lists.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SERVICES = (
 ).split(", ")
 _SHARES_OF_SERVICES = np.geomspace(0.06, 0.8, len(_SERVICES))
 _MAX_ATTRIBUTES = len(_ATTRIBUTES) + len(_SERVICES)
-# By what factor the odds of a group differ between the rarest passwords and the average one.
+# The factor by which the odds of a group differ between the rarest passwords and the average one.
 _ODDS = 1.5
 
 Name = tuple[str, str]
@@ -68,7 +68,8 @@ Lists = Mapping[Name, FrequencyList]
 
 
 def attribute_shares(number: int) -> dict[str, dict[str, float]]:
-    """The first attributes of a made-up population: their groups, each with its share of users."""
+    """Returns the first attributes of a made-up population, each with the shares of users in its
+    groups."""
     shares = dict(_ATTRIBUTES)
     for service, share in zip(_SERVICES, _SHARES_OF_SERVICES, strict=True):
         shares[service] = {"uses it": share, "does not": 1 - share}
@@ -78,14 +79,14 @@ def attribute_shares(number: int) -> dict[str, dict[str, float]]:
 def made_up_users(
     users: int, shares: Mapping[str, Mapping[str, float]], rng: np.random.Generator
 ) -> pa.Table:
-    """One record for each user: user, password, and a column for each attribute."""
+    """Returns a record for each user: user, password, and a column for each attribute."""
     items = sample_items(yahoo(), users, rng)
     columns = {"user": pa.array(np.arange(users)), "password": pa.array(items)}
     # From 0 for the most common password to 1 for the rarest.
     rarity = np.log1p(items) / np.log1p(items.max())
     odds = _ODDS ** (rarity - rarity.mean())
     for name, groups in shares.items():
-        # Every other group has the harder passwords.
+        # Every second group has passwords that are harder to guess.
         weights = [share * (odds if i % 2 else 1 / odds) for i, share in enumerate(groups.values())]
         draws = rng.random(users) * np.sum(weights, axis=0)
         codes = np.zeros(users, np.int8)
@@ -96,7 +97,7 @@ def made_up_users(
 
 
 def true_lists(table: pa.Table, attributes: Sequence[str]) -> dict[tuple[str, str], FrequencyList]:
-    """The lists that the job releases, without noise: counted with one user per record."""
+    """Returns the lists that the job releases, without noise. Each record is counted as a user."""
     _, password = np.unique(table["password"].to_numpy(), return_inverse=True)
     lists = {("", ""): _list_of(password)}
     for name in attributes:
@@ -115,13 +116,13 @@ def _list_of(passwords: npt.NDArray[np.int64]) -> FrequencyList:
 def release(
     records: str, shares: Mapping[str, Mapping[str, float]], epsilon_groups: str, output: str
 ) -> Lists:
-    """The lists of a file of users, as the job releases them.
+    """Returns the lists of a file of users, as the job releases them.
 
     Args:
       records: a Parquet file of ``made_up_users``.
       shares: the attributes and their groups; the shares do not matter.
-      epsilon_groups: for all groups together.
-      output: the job's directory.
+      epsilon_groups: the epsilon of all groups together.
+      output: the job's output directory.
     """
     code = main(
         [
@@ -142,7 +143,7 @@ def release(
 
 
 def release_originals(originals: Lists, attributes: int, epsilon_groups: str) -> Lists:
-    """The same without the job, from the lists that it would make of the records."""
+    """Returns released lists without the job, from the lists that it would make of the records."""
     everyone = partition_mechanism(float(EPSILON_ALL))
     one_of_them = partition_mechanism(float(epsilon_groups) / attributes)
     return {
@@ -152,26 +153,27 @@ def release_originals(originals: Lists, attributes: int, epsilon_groups: str) ->
 
 
 def composed_epsilon(epsilon: float, attributes: int) -> float:
-    """The joint cost of lists at this epsilon, with ``DELTA``: composed by the mechanism's range
-    or epsilon (see ``dp_transforms.budget.accounting``); each attribute's lists are one."""
+    """Returns the epsilon, at ``DELTA``, of the lists of all attributes together, given that of
+    each attribute. They are composed by the mechanism's range or epsilon, see
+    ``dp_transforms.budget.accounting``."""
     events = [SelfComposedDpEvent(partition_event(partition_mechanism(epsilon)), attributes)]
     return compose(events, delta=DELTA).epsilon
 
 
 def metrics(frequency_list: FrequencyList) -> list[float]:
-    """lambda_1, lambda_10, lambda_100, G_0.25 and G_0.5, in bits."""
+    """Returns lambda_1, lambda_10, lambda_100, G_0.25 and G_0.5, in bits."""
     return [guessing_metrics.success_rate_bits(frequency_list, guesses) for guesses in GUESSES] + [
         guessing_metrics.alpha_guesswork_bits(frequency_list, alpha) for alpha in ALPHAS
     ]
 
 
 def largest_difference(original: FrequencyList, values: Sequence[float]) -> float:
-    """The largest difference of the metrics, in bits."""
+    """Returns the largest difference between a list's metrics and other values, in bits."""
     return max(abs(metric - value) for metric, value in zip(metrics(original), values, strict=True))
 
 
 def table_lines(originals: Lists, released: Lists) -> Iterator[str]:
-    """Table III, as Markdown: of each metric, the values of original and release."""
+    """Yields Table III as Markdown, with the values of original and release for each metric."""
     names = [f"λ_{guesses}" for guesses in GUESSES] + [f"G_{alpha}" for alpha in ALPHAS]
     head = ["group", "users", "released", *names, "off by"]
     yield f"| {' | '.join(head)} |"
@@ -189,7 +191,7 @@ def table_lines(originals: Lists, released: Lists) -> Iterator[str]:
 
 
 def summary(originals: Lists, released: Lists) -> str:
-    """The largest differences of the lists of many users."""
+    """Returns a sentence on the largest differences of lists with many users."""
     parts = []
     for least in (1_000_000, 2_000_000, 3_000_000):
         large = [name for name in released if originals[name].total > least]
@@ -205,14 +207,14 @@ def _distances(differences: Mapping[Name, float]) -> str:
 
 
 def retell(users: int, attributes: int, epsilons: Sequence[str], directory: str) -> Iterator[str]:
-    """The page of results, piece by piece.
+    """Yields the pieces of the page of results.
 
     Args:
-      users: how many, at most those of the Yahoo! list.
-      attributes: between 1 and 22.
-      epsilons: for the groups. The first one is for the job, whose lists are shown; of the others
-        the errors are told.
-      directory: an existing one, for the records and the releases.
+      users: the number of users, at most that of the Yahoo! list.
+      attributes: the number of attributes, between 1 and 22.
+      epsilons: the budgets of all groups together. The job runs at the first one, and its lists are
+        shown. For the others only errors are shown.
+      directory: an existing directory, for the records and the releases.
     """
     shares = attribute_shares(attributes)
     table = made_up_users(users, shares, np.random.default_rng(SEED))
@@ -249,6 +251,7 @@ def retell(users: int, attributes: int, epsilons: Sequence[str], directory: str)
 
 
 def run() -> None:
+    """Makes the page by the flags of the command line."""
     parser = page_parser("yahoo_retelling", __doc__)
     parser.add_argument("--users", type=int, default=4_000_000)
     parser.add_argument(

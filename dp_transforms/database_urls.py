@@ -1,4 +1,4 @@
-"""Looks at URLs of databases."""
+"""Functions that recognize URLs of databases, and passwords in them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import urllib.parse
 
 
 def is_postgresql(url: str) -> bool:
-    """Tells whether a text is a URL of PostgreSQL.
+    """Returns whether a text is a URL of PostgreSQL.
 
     >>> is_postgresql("postgresql://me@localhost/shop"), is_postgresql("budget.ledger")
     (True, False)
@@ -15,7 +15,7 @@ def is_postgresql(url: str) -> bool:
 
 
 def has_password(database: str | None) -> bool:
-    """Tells whether a database's URL has a password: after the user's name, or as a parameter.
+    """Returns whether a database's URL has a password: after the user's name, or as a parameter.
 
     >>> [has_password(f"postgresql://{rest}") for rest in ("me:x@host/shop", "host/?password=x")]
     [True, True]
@@ -25,9 +25,9 @@ def has_password(database: str | None) -> bool:
     if database is None or not is_postgresql(database):
         return False
     rest = database.partition("://")[2]
-    # By hand: in a password that is not quoted, a slash or a question mark may stand.
-    before_host, at, _ = rest.rpartition("@")
+    # urllib does not split these URLs, since a password may have a slash or a question mark in it.
+    user_and_password, at, _ = rest.rpartition("@")
+    if at and user_and_password.partition(":")[2]:
+        return True
     parameters = urllib.parse.parse_qs(rest.partition("?")[2])
-    return bool(at and before_host.partition(":")[2]) or bool(
-        {"password", "sslpassword"} & parameters.keys()
-    )
+    return not parameters.keys().isdisjoint({"password", "sslpassword"})

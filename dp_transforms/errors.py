@@ -1,4 +1,4 @@
-"""Defines errors that a user can correct, and reads them from errors of workers."""
+"""Errors that a user can correct, and functions that replace other errors by them."""
 
 from __future__ import annotations
 
@@ -20,39 +20,40 @@ _BEAM_SUFFIX = re.compile(r" \[while running .*", re.DOTALL)
 
 
 class InputError(ValueError):
-    """Raised for a fault of the user's input, which the text names in one line, then what to do.
+    """Raised for a fault in the user's input. Its text is one line: the fault, and what to do.
 
     The text must not depend on the data beyond the fact of the fault: no values, no counts, no line
-    numbers. Raise it `from None`, so that no traceback shows the original error. It travels as
-    ``__context__`` nevertheless, until the error leaves the package by ``without_originals``.
+    numbers. Raise it `from None`, so that no traceback shows the original error. Python keeps the
+    original error as ``__context__`` nevertheless, until ``without_originals`` removes it where the
+    error leaves the package.
     """
 
 
 class ValuesError(InputError):
-    """Raised for a fault that depends on the values of records, not on their form alone, such as a
-    query that fails on one of them: see ``budget.failures``."""
+    """Raised for a fault that depends on the values of records, and not on their form alone. An
+    example is a query that fails on a value. See ``budget.failures``."""
 
 
 class DoneError(InputError):
-    """Raised if a job's release exists already; it has an exit code of its own."""
+    """Raised if a job's release exists already. Jobs have an exit code for it."""
 
 
 class NoBudgetError(InputError):
-    """Raised if a ledger does not pay for a job, now or later, unless a person decides otherwise;
-    it has an exit code of its own."""
+    """Raised if a ledger does not pay for a job, and will not pay later either unless a person
+    intervenes. Jobs have an exit code for it."""
 
 
 class UnderWayError(InputError):
-    """Raised if another run of the same job is under way; it has an exit code of its own."""
+    """Raised if another run of the same job is under way. Jobs have an exit code for it."""
 
 
 class NotStartedError(InputError):
-    """Raised if a job was not started, and never will be: no record was or will be read."""
+    """Raised if a job was not started and never will be, so that no record is ever read."""
 
 
 class Cancelled(enum.Enum):
-    """Who has said that a job on an engine is cancelled. The value is what an interrupt says of
-    it. A job server may say so without having told its engine."""
+    """Who has confirmed that a job on an engine is cancelled. The value is a part of the message
+    about an interrupt. A job server may confirm it without having told its engine."""
 
     BY_ENGINE = ", and the job was cancelled"
     BY_JOB_SERVER = ", and the job server has cancelled the job; look whether the engine has"
@@ -60,8 +61,11 @@ class Cancelled(enum.Enum):
 
 
 class JobCancelledError(KeyboardInterrupt):
-    """Raised in place of an interrupt that has cancelled a job on an engine, with what is known of
-    that."""
+    """Raised in place of an interrupt during a job on an engine, after the job was cancelled.
+
+    Attributes:
+      cancelled: who has confirmed that.
+    """
 
     def __init__(self, cancelled: Cancelled):
         super().__init__()
@@ -69,22 +73,23 @@ class JobCancelledError(KeyboardInterrupt):
 
 
 class UnsuitableListError(ValueError):
-    """The private list contradicts the mechanism's declared parameters. The refusal itself leaks
-    information about the data; the message has no numbers of the list."""
+    """Raised if the private list contradicts the mechanism's declared parameters. The refusal
+    itself leaks information about the data; the message has no numbers of the list."""
 
 
 class NothingDrawnError(UnsuitableListError):
-    """None of the lists drawn is a possible release. That depends on the noise, so the attempt is
-    paid for: free tries would tell of the data."""
+    """Raised if none of the lists that were drawn is a possible release. This depends on the data
+    and the noise, so the attempt is paid for: free attempts would leak information."""
 
 
 @contextlib.contextmanager
 def without_originals() -> Iterator[None]:
-    """Takes from an error that leaves the block all errors that it was made of.
+    """Removes, from an error that leaves the block, the original errors in whose place it was
+    raised.
 
-    Their text may show a value of the data. Python keeps them as ``__context__`` and only hides
-    them in tracebacks, while tools that report errors may store them. Public functions on private
-    data have this as a decorator.
+    The text of an original error may show a value of the data. Python keeps it as ``__context__``
+    even if tracebacks do not show it, and tools that report errors may store it. Public functions
+    on private data are decorated with this.
 
     >>> try:
     ...     with without_originals():
@@ -115,13 +120,13 @@ def as_input_error(
     error_type: type[InputError] = InputError,
     keep: tuple[type[Exception], ...] = (InputError, MemoryError),
 ) -> Iterator[None]:
-    """Raises an InputError in place of an error of these kinds, whose own text may show a value.
+    """Raises an InputError in place of an error of the block, whose own text may show a value.
 
     Args:
       message: the text of the InputError, or a function that makes it from the error.
-      kinds: of errors to replace.
-      error_type: of the error to raise.
-      keep: kinds of errors that pass unchanged, though they are of ``kinds``.
+      kinds: the types of errors to replace.
+      error_type: the type of the error to raise.
+      keep: types of errors that pass unchanged, even if they are also of ``kinds``.
 
     >>> try:
     ...     with as_input_error("age must be a number", (ValueError,)):
@@ -141,11 +146,13 @@ def as_input_error(
 
 @contextlib.contextmanager
 def before_any_record(but: type[Exception] = InputError) -> Iterator[None]:
-    """Turns errors into InputErrors with their whole text, on one line: for steps during which no
-    record can have been read. InputErrors stay, and errors of the type ``but``.
+    """Raises an InputError with the whole text of an error, on one line, in place of the error.
 
-    A text that may quote a part of the job's description, which holds the secret, is not repeated:
-    descriptions are text of base64, so any long piece of that counts.
+    It is for steps during which no record can have been read, so that the text shows none.
+    InputErrors, and errors of the type ``but``, pass unchanged.
+
+    An error also passes unchanged if its text may quote a part of the job's description, which
+    holds the secret. Descriptions are written in base64, so any long piece of base64 counts.
     """
     try:
         yield
@@ -161,10 +168,11 @@ def before_any_record(but: type[Exception] = InputError) -> Iterator[None]:
 
 
 def input_error_message(error: BaseException) -> str | None:
-    """Returns the message of the InputError that made a job fail; None if there is none.
+    """Returns the message of the InputError that made a job fail; None for other failures.
 
-    A mechanism's UnsuitableListError counts as one. An in-process runner raises the error itself,
-    with the step's name added. Other runners raise an error with the worker's traceback as text.
+    A mechanism's UnsuitableListError is treated alike. An in-process runner raises the error
+    itself, with the step's name added. Other runners raise an error whose text has the worker's
+    traceback.
 
     >>> input_error_message(InputError("a.csv: no such file [while running 'Read']"))
     'a.csv: no such file'

@@ -1,15 +1,17 @@
 """Computes errors, and audits promises, from the private list. PRIVATE: never publish a result.
 
-An (epsilon, delta)-DP mechanism has P[S] <= e**epsilon * Q[S] + delta for every event S about its
-output, under any two neighbours and in both directions. So every event gives a lower bound,
+Let P and Q be the distributions of a mechanism's output on two neighbouring inputs. If the
+mechanism is (epsilon, delta)-DP, then P[S] <= e**epsilon * Q[S] + delta for every event S, for all
+neighbours and in both directions. So every event gives a lower bound,
 
     epsilon >= ln((P[S] - delta) / Q[S]),
 
-and the largest is the exact epsilon of the pair at this delta. ``exact_epsilon`` finds it if both
-distributions can be enumerated. If they can only be sampled, ``epsilon_lower_bound`` certifies a
-part of it: one half of the draws chooses the event, and the other half bounds its two probabilities
-by the intervals of Clopper and Pearson. The error rate holds, however the event was found, since
-the event does not depend on the draws that test it.
+and the largest of these bounds is the exact epsilon of the pair at this delta. ``exact_epsilon``
+finds it if both distributions can be enumerated. If they can only be sampled,
+``epsilon_lower_bound`` certifies a lower bound. One half of the draws chooses the event, and the
+other half bounds the two probabilities of the event by the intervals of Clopper and Pearson. The
+error rate holds however the event is chosen, since the event does not depend on the draws that test
+it.
 
 An audit can show that a promise is broken, but not that it is kept: other neighbours and other
 events may be worse.
@@ -44,17 +46,18 @@ from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 Statistic = Callable[[Any], Hashable]
-"""A statistic is any function of an output; events are sets of its values."""
+"""Any function of an output. Events are sets of its values."""
 
 _LEAST_SEEN = 10
 _BITS = 128
+# Intervals are widened by this relative error, for the rounding of scipy's functions.
 _ROUNDING = 2.0**-40
 
 
 def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> float:
-    """Returns the exact mean of ||x - f||_1 over a mechanism's releases x of f; as private as f.
+    """Returns the exact mean of ||x - f||_1 over a mechanism's releases x of the list f.
 
-    Nothing is drawn. ``dist`` of Blocki et al. (2016) is half of it.
+    The result is as private as f. Nothing is drawn. ``dist`` of Blocki et al. (2016) is half of it.
 
     Raises:
       ValueError: the mechanism's distribution has no formula.
@@ -68,16 +71,16 @@ def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) ->
 
 @dataclass(frozen=True)
 class EpsilonBound:
-    """Bounds epsilon from below, with the counts from which the bound follows.
+    """A lower bound on epsilon, with the counts that it follows from.
 
     Attributes:
-      epsilon: the bound, which is not above the exact epsilon with probability at least
-        1 - error_rate; 0 if nothing is shown.
+      epsilon: the bound. With probability at least 1 - error_rate it does not exceed the exact
+        epsilon. It is 0 if the draws show nothing.
       delta: the delta at which epsilon is bounded.
       error_rate: the largest probability that a bound is too large.
-      hits, other_hits: the numbers of testing draws in the event, under the input that makes it
-        likely and under the other.
-      draws: the number of testing draws of each input.
+      hits, other_hits: the numbers of testing draws in the event, for the input under which the
+        event is more likely and for the other input.
+      draws: the number of testing draws for each input.
     """
 
     epsilon: float
@@ -108,9 +111,9 @@ def epsilon_lower_bound(
       other_outputs: as many draws on its neighbour.
       delta: the delta at which epsilon is bounded.
       error_rate: the largest probability that the bound is too large.
-      statistics: functions of an output whose values make events. The more a statistic tells of the
-        ratio of the two probabilities, the closer is the bound. Values seen fewer than ten times
-        are in no event.
+      statistics: functions of an output; events are sets of their values. The better a statistic
+        determines the ratio of an output's two probabilities, the closer the bound is to the exact
+        epsilon. Values seen fewer than ten times are in no event.
 
     Raises:
       ValueError: the numbers of outputs differ or are below two; a number is out of range.
@@ -128,7 +131,8 @@ def epsilon_lower_bound(
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate must be above 0 and below 1, got {error_rate}")
-    # Even draws choose and odd draws test, since the order of draws may mean something.
+    # Draws at even places choose the event and those at odd places test it. The first and second
+    # half would be worse, since draws may come in an order.
     events = []
     for statistic in statistics:
         counts = [Counter(map(statistic, side[::2])) for side in (outputs, other_outputs)]
@@ -149,13 +153,14 @@ def epsilon_lower_bound(
 def exact_epsilon(
     distribution: Mapping[Any, Any], other: Mapping[Any, Any], delta: float | Any = 0
 ) -> float:
-    """Returns the smallest epsilon at which two distributions are within (epsilon, delta).
+    """Returns the smallest epsilon for which two distributions are (epsilon, delta)-close.
 
-    The best events have all outcomes whose ratio of probabilities is above some value.
+    The best event has all outcomes whose ratio of probabilities is above some value, so only such
+    events are tried.
 
     Args:
-      distribution, other: maps outcomes to their probabilities, under an input and its neighbour;
-        rationals, or floats that are as good as exact. Missing outcomes have probability 0.
+      distribution, other: probabilities by outcome, for an input and for its neighbour. They are
+        rationals, or floats that are taken to be exact. Missing outcomes have probability 0.
       delta: the delta at which epsilon is computed.
 
     >>> exact_epsilon({"yes": 0.75, "no": 0.25}, {"yes": 0.25, "no": 0.75}) == math.log(3)
@@ -180,18 +185,21 @@ def exact_epsilon(
 def exact_partition_epsilon(
     mechanism: PartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
 ) -> float:
-    """Returns the exact epsilon, at delta = 0, of a mechanism over all lists, for two lists.
+    """Returns the exact epsilon, at delta = 0, of a mechanism over all lists for a pair of lists.
 
-    Pr[x] / Pr'[x] = q**(||x - f||_1 - ||x - f'||_1) Z' / Z for f, its neighbour f' and their total
-    weights. The exponent is at least -||f - f'||_1, which x = f attains; with both directions,
+    For a list f and its neighbour f', with total weights Z and Z', a release x has
+
+        Pr[x] / Pr'[x] = q**(||x - f||_1 - ||x - f'||_1) Z' / Z.
+
+    The exponent is at least -||f - f'||_1, which x = f attains. With both directions,
 
         epsilon = ||f - f'||_1 ln(1/q) + |ln(Z' / Z)|.
 
-    The total weights of the geometric mechanism are one, and so are those of noisy coordinates, of
-    which every decoded list is a function.
+    The total weights of the geometric mechanism are 1. So are those of noisy coordinates, and every
+    decoded list is a function of noisy coordinates.
 
     Raises:
-      TypeError: the mechanism is of another kind, or has bounds and is not Frobenius's.
+      TypeError: the mechanism is of another kind, or has bounds and is not the Frobenius mechanism.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> lists = FrequencyList([3, 1], [1, 2]), FrequencyList([4, 1], [1, 2])
@@ -205,6 +213,7 @@ def exact_partition_epsilon(
 
 
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
+    """Returns ln Z of a list; raises a TypeError if it is not known for this mechanism."""
     if mechanism.decodes:
         return 0
     if isinstance(mechanism, WithinBounds) and mechanism.bounds is None:
@@ -219,9 +228,11 @@ def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> 
 
 
 def proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, Any]:
-    """Returns (lo, hi), or arrays of both, each wrong with at most half of error_rate."""
+    """Returns the Clopper-Pearson bounds (lo, hi) on a probability, given hits among draws; arrays
+    if ``hits`` is one. Each bound is wrong with a probability of at most half of error_rate."""
     half = error_rate / 2
-    # Without hits lo is 0, and without misses hi is 1, as the formulas do not hold.
+    # The formulas hold only if there are hits and misses. Without hits lo is 0, and without misses
+    # hi is 1.
     some, rest = np.maximum(hits, 1), np.maximum(draws - hits, 1)
     lo = betaincinv(some, draws - some + 1, half) * (1 - _ROUNDING)
     hi = betainccinv(draws - rest + 1, rest, half) * (1 + _ROUNDING)
@@ -231,7 +242,8 @@ def proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, An
 def _best_event(
     here: Counter[Hashable], there: Counter[Hashable], delta: float, error_rate: float
 ) -> tuple[float, frozenset[Hashable]]:
-    """Returns the epsilon that the best event would certify on these draws, and the event."""
+    """Returns the epsilon that the best event would certify if these draws tested it, and the
+    event."""
     seen = [value for value in here | there if here[value] + there[value] >= _LEAST_SEEN]
     if not seen:
         return -math.inf, frozenset()
@@ -243,13 +255,14 @@ def _best_event(
 
 
 def _certified(hits: Any, other_hits: Any, draws: int, delta: float, error_rate: float) -> Any:
+    """Returns the lower bound on epsilon that hits of an event show, -inf if they show none."""
     lo, _ = proportion_bounds(hits, draws, error_rate)
     _, hi = proportion_bounds(other_hits, draws, error_rate)
     return np.log(np.maximum(lo - delta, 0) / hi, out=np.full(lo.shape, -np.inf), where=lo > delta)
 
 
 def _total_weight(frequency_list: FrequencyList, decay: Decay) -> Any:
-    """Returns Z, to more digits than a float has."""
+    """Returns the total weight Z of a list, to more digits than a float has."""
     window = window_for(float(decay.log_enclosure(_BITS)[0]))
     transfer = PreciseTransfer(decay, window, _BITS)
     weights = np.full(transfer.size, gmpy2.mpfr(0))

@@ -1,5 +1,8 @@
-"""Loads public names when they are first used: those of a package, which only its stub lists, and
-functions that were methods."""
+"""Loads public names when they are first used.
+
+``lazy_exports`` is for the names of a package, which its stub file lists. ``moved_method`` is for
+functions that used to be methods.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,14 @@ from typing import Any
 def lazy_exports(
     package: str, init: str, deprecated: Mapping[str, str] | None = None
 ) -> tuple[list[str], Callable[[str], Any]]:
-    """Returns the ``__all__`` and ``__getattr__`` of a package, given its ``__name__`` and
-    ``__file__``, for the names that the stub beside its ``__init__.py`` imports. The deprecated
-    names are not in ``__all__``, and give a DeprecationWarning, which says what to do instead."""
+    """Returns the ``__all__`` and ``__getattr__`` of a package.
+
+    Args:
+      package: its ``__name__``.
+      init: its ``__file__``. The names are those that the stub file beside it imports.
+      deprecated: names that give a DeprecationWarning and are not in ``__all__``, with what to use
+        instead.
+    """
     advice = deprecated or {}
     stub = ast.parse(Path(init).with_suffix(".pyi").read_text(encoding="utf-8"))
     homes = {
@@ -39,9 +47,12 @@ def lazy_exports(
 
 
 def moved_method(module: str, function: str) -> Callable[..., Any]:
-    """Returns a method that gives a DeprecationWarning, and calls a function of a module with the
-    object as its first argument. The module is loaded by its name at the first call: it is in a
-    storey above that of the class."""
+    """Returns a method that gives a DeprecationWarning, and calls a function with the object as its
+    first argument.
+
+    The function's module is loaded by its name at the first call, since the module of the class
+    must not import it (see ARCHITECTURE.md).
+    """
 
     def method(self: Any, *arguments: Any, **options: Any) -> Any:
         text = f"this method is deprecated: call {module}.{function} with the list"

@@ -1,4 +1,4 @@
-"""Runs kernels on a few threads, since Arrow and numpy release Python's global lock."""
+"""Runs kernels on a few threads. This helps since Arrow and numpy release Python's global lock."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ T = TypeVar("T")
 
 @functools.cache
 def thread_pool() -> ThreadPoolExecutor:
-    """Returns the threads of this process, on which no task may wait for another."""
+    """Returns the thread pool of this process. No task on it may wait for another task."""
     return ThreadPoolExecutor(THREADS, thread_name_prefix="columnar")
 
 
-# A fork has no threads of its own, and would wait for those of the pool forever.
+# A forked process inherits the pool but not its threads, and would wait for them forever.
 os.register_at_fork(after_in_child=thread_pool.cache_clear)
 
 
 def map_ahead(function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-    """Yields the function's values in order, and computes a few ahead of their use.
+    """Yields the function's values for the items in order, and computes a few ahead of their use.
 
-    It stops computing after an error, or once the iterator is closed.
+    It computes no more values after an error, or once the iterator is closed.
 
     >>> list(map_ahead(abs, range(-3, 3)))
     [3, 2, 1, 0, 1, 2]

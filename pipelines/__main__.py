@@ -1,6 +1,6 @@
-"""Runs all jobs by one command: ``dp-frequency-lists COMMAND ...`` or ``python -m pipelines``.
+"""The program that runs every command: ``dp-frequency-lists COMMAND`` or ``python -m pipelines``.
 
-Each command is a module with its own ``main``, which ``python -m pipelines.MODULE`` runs too.
+Each command is a module with a ``main`` of its own, which ``python -m pipelines.MODULE`` runs too.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ COMMANDS = {
     "audit": ("audit", "certify a lower bound on epsilon for two neighbouring inputs: PRIVATE"),
     "sample": ("sample_records", "write made-up records to try the commands on"),
 }
-"""The module of each command, with a ``main(argv) -> exit code``, and a line of help. To add a
-command, write its module and a line here."""
+"""The module of each command, which has a ``main(argv) -> exit code``, and a line of help."""
 
 
 def usage() -> str:
@@ -80,14 +79,15 @@ def _completion(shell: str = "", *others: str) -> int:
     commands = whole.add_subparsers()
     for name, (module, about) in COMMANDS.items():
         parser = importlib.import_module(f"pipelines.{module}").make_parser()
-        # Both have a --help.
+        # Both parsers would add --help.
         commands.add_parser(name, help=about, parents=[parser], add_help=False)
     print(shtab.complete(whole, shell))
     return SUCCESS
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:
-    """Runs one command, or prints what is asked for in place of one; returns the exit code."""
+    """Runs a command, or prints the help, the version or a completion script; returns the exit
+    code."""
     if name in ("--help", "-h", "help"):
         print(usage(), end="")
         return SUCCESS
@@ -100,7 +100,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
         return failed(f"there is no command {name!r}: {hint}", USAGE_ERROR)
-    # Imported only now: Beam takes a second, which help need not wait for.
+    # Imported only now, since these imports take long, and help does not need them.
     from dp_transforms.engines.progress import patience
     from pipelines.command_line import OneLineParser
 
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _run(name, arguments)
     except KeyboardInterrupt:
         return failed(INTERRUPTED_TEXT, INTERRUPTED)
-    except ValueError as error:  # of standard output
+    except ValueError as error:  # standard output cannot be written
         return failed(str(error))
     return code
 

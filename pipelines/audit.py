@@ -1,7 +1,7 @@
-"""Audits a mechanism on a pair of neighbours: how much epsilon do its outputs show?
+"""Audits a mechanism on a pair of neighbouring inputs: bounds its epsilon from below.
 
-An event that tells the inputs apart gives a certified lower bound on epsilon; where the two
-distributions are known exactly, so is epsilon.
+An event that is more likely for one input than for the other gives a certified lower bound on
+epsilon. If both distributions of outputs are known exactly, epsilon is too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FREQUENCY_LIST = "frequency_list"
 Report = Callable[[int], None]
 _MOST_ENUMERATED = 12
 
-# Exact values are rounded once, on the way to a float.
+# Exact values are rounded when they become floats: a promise is broken only beyond this share.
 _ROUNDING = 1e-9
 
 _EPILOG = """\
@@ -84,21 +84,47 @@ def make_parser() -> command_line.OneLineParser:
         help="frequency_list, or a strategy of the command select",
     )
     records = parser.add_argument_group("neighbours: records, and the same without one user")
-    records.add_argument("--input", metavar="FILE", help="CSV, TSV, JSON lines, Parquet or Avro")
-    records.add_argument("--user_column", metavar="COLUMN", help=f"by default {USER}")
-    records.add_argument("--partition_column", metavar="COLUMN", help=f"by default {PARTITION}")
-    records.add_argument("--user", metavar="NAME", help="the user missing from the neighbour")
-    lists = parser.add_argument_group("neighbours: two frequency lists")
-    lists.add_argument("--frequency_list", metavar="FILE.csv")
-    lists.add_argument("--neighbour", metavar="FILE.csv")
-    promise = parser.add_argument_group("what is promised")
-    promise.add_argument("--epsilon", type=job_flags.epsilon, required=True)
-    promise.add_argument("--delta", type=job_flags.proportion, help="for strategies only")
-    promise.add_argument(
-        "--max_partitions_per_user", type=job_flags.positive_integer, default=1, metavar="KAPPA"
+    records.add_argument(
+        "--input", metavar="FILE", help="a file of records: CSV, TSV, JSON lines, Parquet or Avro"
     )
-    promise.add_argument("--noisy_counts", action="store_true")
-    test = parser.add_argument_group("how hard to look")
+    records.add_argument(
+        "--user_column", metavar="COLUMN", help=f"the column of users (default: {USER})"
+    )
+    records.add_argument(
+        "--partition_column",
+        metavar="COLUMN",
+        help=f"the column of partitions (default: {PARTITION})",
+    )
+    records.add_argument(
+        "--user", metavar="NAME", help="the user whose records the neighbour does not have"
+    )
+    lists = parser.add_argument_group("neighbours: two frequency lists")
+    lists.add_argument(
+        "--frequency_list",
+        metavar="FILE.csv",
+        help="the list of an input; header frequency,multiplicity",
+    )
+    lists.add_argument("--neighbour", metavar="FILE.csv", help="the list of a neighbouring input")
+    promise = parser.add_argument_group("what is promised")
+    promise.add_argument(
+        "--epsilon", type=job_flags.epsilon, required=True, help="the promised epsilon"
+    )
+    promise.add_argument(
+        "--delta", type=job_flags.proportion, help="the promised delta; for strategies only"
+    )
+    promise.add_argument(
+        "--max_partitions_per_user",
+        type=job_flags.positive_integer,
+        default=1,
+        metavar="KAPPA",
+        help="at most KAPPA partitions of each user are kept (default: 1)",
+    )
+    promise.add_argument(
+        "--noisy_counts",
+        action="store_true",
+        help="audit names together with noisy numbers of their users; for strategies only",
+    )
+    test = parser.add_argument_group("the test")
     test.add_argument(
         "--draws",
         type=job_flags.positive_integer,
@@ -116,8 +142,12 @@ def make_parser() -> command_line.OneLineParser:
 
 
 def audit_from_flags(flags: argparse.Namespace) -> Audit:
-    """Returns the audit that the flags describe. Flags that are missing or do not go together are a
-    ValueError; a file that cannot be read, or lacks the user, is an InputError."""
+    """Returns the audit that the flags describe.
+
+    Raises:
+      ValueError: a flag is missing, or flags exclude each other.
+      InputError: a file cannot be read, or lacks the user.
+    """
     is_list = flags.mechanism == FREQUENCY_LIST
     max_partitions = flags.max_partitions_per_user
     if is_list and (flags.delta is not None or flags.noisy_counts):
@@ -141,12 +171,14 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
         if (distance := first.l1_distance(second)) > max_partitions:
             raise ValueError(
                 f"--frequency_list and --neighbour are {distance:,} apart in L1, and neighbours "
-                f"at most {max_partitions:,}: give two that one user tells apart, or the "
+                f"at most {max_partitions:,}: give two lists that differ by one user, or the "
                 "--max_partitions_per_user that was promised"
             )
         return list_audit(partition_mechanism(flags.epsilon, max_partitions), first, second)
     if flags.neighbour is not None:
-        raise ValueError("--neighbour is for --frequency_list; --user makes that of --input")
+        raise ValueError(
+            "--neighbour is for --frequency_list: the neighbour of --input is made by --user"
+        )
     if flags.user is None:
         raise ValueError("--user is needed: the neighbour does not have this user's records")
     table, without, own = _neighbours(flags)
@@ -162,7 +194,8 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
 
 
 def findings(audit: Audit, draws: int, error_rate: float) -> dict[str, Any]:
-    """Returns the audit's findings; ``broken`` says whether its promise is."""
+    """Returns the findings of an audit, which ``report`` prints. ``broken`` is whether its promise
+    does not hold."""
     drawn = terminal_only(Stage("drawing releases", 2 * draws))
     outputs, others = (audit.draw(data, draws, drawn) for data in audit.inputs)
     end_lines()
@@ -237,22 +270,31 @@ def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit tests a mechanism on a pair of neighbours."""
+    """A test of a mechanism on a pair of neighbours.
+
+    Attributes:
+      inputs: the two neighbouring inputs.
+      draw: returns a number of independent outputs of an input, and reports how many are drawn.
+      statistics: functions of outputs; events are sets of their values.
+      exact: returns the exact epsilon at this delta; None if the distributions are not known.
+      epsilon: the promised epsilon.
+      pair: the inputs, in words.
+      delta: the promised delta.
+    """
 
     inputs: tuple[Any, Any]
-    # n independent outputs of an input, reported as they are drawn
     draw: Callable[[Any, int, Report], list[Any]]
-    statistics: Sequence[Statistic]  # functions of outputs, for events to test
-    exact: Callable[[], float] | None  # epsilon at this delta; None if distributions are not known
-    epsilon: float  # the promised one
-    pair: str  # the inputs, in words
+    statistics: Sequence[Statistic]
+    exact: Callable[[], float] | None
+    epsilon: float
+    pair: str
     delta: float = 0.0
 
 
 def list_audit(
     mechanism: PartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
 ) -> Audit:
-    """Audits the mechanism on two lists."""
+    """Returns the audit of a mechanism on two lists."""
     lists = (frequency_list, neighbour)
     return Audit(
         inputs=lists,
@@ -265,7 +307,8 @@ def list_audit(
 
 
 def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: pa.Table) -> Audit:
-    """Audits the path from records to a released list, on records with and without a user."""
+    """Returns the audit of the way from records to a released list, on records with and without a
+    user."""
 
     def bounded(records: pa.Table, secret: JobSecret) -> FrequencyList:
         counts = _counts(records, mechanism.sensitivity, secret)
@@ -274,7 +317,7 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
     def draw(records: pa.Table, count: int, drawn: Report) -> list[Any]:
         bounded_lists = (bounded(records, JobSecret.from_os()) for _ in range(count))
         lists = [*_reported(bounded_lists, drawn)]
-        # Draws of one list share their preparation.
+        # The draws from equal lists are made together, since their preparation takes long.
         released = {f: iter(_releases(mechanism, f, n)) for f, n in Counter(lists).items()}
         return [next(released[f]) for f in lists]
 
@@ -294,8 +337,8 @@ def selection_audit(
     own: Iterable[Any],
     noisy_counts: bool = False,
 ) -> Audit:
-    """Audits the path from records to selected partitions and perhaps noisy counts, on records with
-    and without a user who has the partitions ``own``."""
+    """Returns the audit of the way from records to selected partitions, perhaps with noisy counts,
+    on records with and without a user who has the partitions ``own``."""
     names = frozenset(own)
     max_partitions = strategy.max_partitions_per_user
     exact = None
@@ -348,7 +391,7 @@ def _counts(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Tab
 def _select(
     strategy: SelectionStrategy, noisy_counts: bool, records: pa.Table, secret: JobSecret
 ) -> dict[Any, int]:
-    """Returns the selected partitions with their noisy counts, or zeros."""
+    """Returns the selected partitions with their noisy counts, which are 0 if none are wanted."""
     if isinstance(strategy, WeightedStrategy):
         selected = select_in_memory(distinct_pairs(records), strategy, secret)
     else:
@@ -363,7 +406,8 @@ def _select(
 def _distribution_of_names(
     strategy: CountStrategy, records: pa.Table, max_partitions: int, names: Iterable[Any]
 ) -> dict[tuple[bool, ...], Any]:
-    """Returns the probability of each selection of some partitions, decided independently."""
+    """Returns the probability of each selection from the partitions ``names``. A strategy decides
+    about them independently, so probabilities are products."""
     table = _counts(records, max_partitions, JobSecret.from_os())
     counts = dict(zip(table[PARTITION].to_pylist(), table[COUNT].to_pylist(), strict=True))
     keeps = [gmpy2.mpq(strategy.keep_enclosure(counts.get(name, 0), 256)[0]) for name in names]
@@ -377,6 +421,7 @@ def _distribution_of_names(
 
 
 def _is_bounded_at_random(records: pa.Table, max_partitions: int) -> bool:
+    """Returns whether some user has more partitions than are kept."""
     return max(user_degrees(distinct_pairs(records)), default=0) > max_partitions
 
 
@@ -386,9 +431,10 @@ def _releases(
     count: int,
     drawn: Report = lambda number: None,
 ) -> list[Any]:
-    """Draws released lists, or the noisy coordinates that determine them."""
+    """Returns released lists or, for the Frobenius mechanism, the noisy coordinates that determine
+    them."""
     if not isinstance(mechanism, FrobeniusMechanism):
-        # All together, since each preparation takes as long as many draws.
+        # All are drawn together, since a preparation takes as long as many draws.
         released = mechanism.release_many(private, count)
         drawn(count)
         return released
@@ -396,7 +442,7 @@ def _releases(
 
 
 def _reported(outputs: Iterable[Any], drawn: Report) -> Iterator[Any]:
-    """Yields outputs, and reports each when it was drawn."""
+    """Yields outputs, and reports each one when it is drawn."""
     for output in outputs:
         drawn(1)
         yield output
@@ -405,7 +451,10 @@ def _reported(outputs: Iterable[Any], drawn: Report) -> Iterator[Any]:
 def _loss(
     released: FrequencyList | NoisyCoordinates, lists: tuple[FrequencyList, FrequencyList]
 ) -> int:
-    # The only part of the output that depends on which list it was made from.
+    """Returns the distance of an output from the second list less that from the first.
+
+    The ratio of the output's probabilities, given either list, is a function of this number alone.
+    """
     if isinstance(released, FrequencyList):
         return released.l1_distance(lists[1]) - released.l1_distance(lists[0])
     there, here = (

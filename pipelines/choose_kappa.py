@@ -1,4 +1,4 @@
-"""Chooses kappa privately, from a released histogram of how many partitions users have."""
+"""The command choose-kappa: releases how many partitions users have, and recommends a kappa."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
     if (flags.input is None) == (flags.released is None):
         raise ValueError("give either --input or --released; --help explains them")
     command_line.require(flags, "for_epsilon")
-    # Checks, with one made-up user, that a mechanism exists for these.
+    # This checks, with one made-up user, that there is a mechanism for these flags.
     choose_kappa(ReleasedDegrees((1,), (1,), 1.0), flags.for_epsilon, flags.for_delta)
     if flags.released is not None:
-        why = "is for --input: what was released costs nothing more"
+        why = "is for --input: an earlier release costs nothing more"
         of_jobs = ("epsilon", "max_degree", "output", "overwrite", "ledger", "label", "job_id")
         command_line.refuse(flags, why, *of_jobs, "workers_reach_ledger")
         job_flags.refuse_flags_of_records(flags, why)
@@ -107,6 +107,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
 
 
 def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]) -> None:
+    """Prints the files of a release and the comparison of kappas by it, and draws the plot."""
     try:
         choice = choose_kappa(released, flags.for_epsilon, flags.for_delta)
         if flags.plot is not None:

@@ -1,4 +1,4 @@
-"""Shares the command line of all jobs: flags, option files, exit codes, one-line errors."""
+"""The command line that all jobs share: flags, option files, exit codes and one-line errors."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ _FIRST_FLAGS = (
 """The flags that the first screen of a long help explains, if a command has them."""
 _MODULE = re.compile(r"^python -m [\w.]+")
 _BEAMS_OWN = ("labels",)
-"""Beam's options whose names look like misspelt flags of a job."""
+"""Beam's options whose names are close to flags of a job, but are not misspelt."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser reports errors as one line on stderr, with exit code 2.
+    """A parser that reports errors as one line on stderr, with exit code 2.
 
     By default it keeps the line breaks of descriptions and epilogs. It does not accept a prefix of
     a flag. Flags may be written with dashes in place of underscores, and then errors write them so.
-    A parser with --help has --version too. If the help is longer than a screen, --help prints its
-    first one, and --help-all the whole.
+    A parser with --help has --version too. If the help is longer than a screen, --help prints a
+    short form that fits, and --help-all prints everything.
     """
 
     has_dashes = False
     typed: str | None = None
-    """The command as it was typed, for the help."""
+    """The command as the user typed it, for the help; None if it is ``prog``."""
 
     def __init__(self, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         lines = (options.get("description") or "").splitlines()
         options["description"] = "\n".join(textwrap.fill(line, 90) for line in lines)
-        # A job's other flags are Beam's: a prefix of one must not be taken for a flag of ours.
+        # No prefixes: unknown flags of a job are Beam's, and one may be a prefix of a job's flag.
         super().__init__(**options, allow_abbrev=False)
         if self.add_help:
             self.add_argument(
@@ -72,6 +72,8 @@ class OneLineParser(argparse.ArgumentParser):
             self.add_argument("--help-all", action=_HelpAll, nargs=0, help=argparse.SUPPRESS)
 
     def format_help(self) -> str:
+        """Returns the help if it fits a screen, or else its short form: usage, the most important
+        flags in a line each, and an example."""
         whole = self.format_whole_help()
         if len(whole.splitlines()) <= _SCREEN:
             return whole
@@ -91,12 +93,12 @@ class OneLineParser(argparse.ArgumentParser):
         return "\n".join(screen).replace(self.prog, self._as_typed)
 
     def format_whole_help(self) -> str:
-        """Returns the help on all flags."""
+        """Returns the help with all flags."""
         return super().format_help().replace(self.prog, self._as_typed)
 
     @property
     def _as_typed(self) -> str:
-        """Returns the program's name as it was typed, with the words of a subcommand."""
+        """The program's name as the user typed it, with the words of a subcommand."""
         if self.typed is None:
             return self.prog
         _, *subcommand = _MODULE.split(self.prog, maxsplit=1)
@@ -109,8 +111,8 @@ class OneLineParser(argparse.ArgumentParser):
         return super().parse_known_args(arguments, namespace)
 
     def _refuse_misspelt(self, arguments: Sequence[str]) -> None:
-        """Refuses a flag that is nearly one of the parser's own, before one is missed that it may
-        be meant for."""
+        """Ends with an error if an unknown flag is close to one of the parser's own. Otherwise it
+        would be taken for Beam's, and the error would be about a missing flag."""
         own = [option[2:] for option in self._option_string_actions if option.startswith("--")]
         for argument in arguments:
             name = argument.partition("=")[0]
@@ -121,15 +123,16 @@ class OneLineParser(argparse.ArgumentParser):
                 self.error(f"there is no flag {name}: did you mean --{near[0]}?")
 
     def _refuse_repeated(self, arguments: Sequence[str]) -> None:
-        """Refuses a flag of one value that is given several: all but the last would be dropped, be
-        it records or a ledger."""
+        """Ends with an error if a flag that takes one value is given several times. All values but
+        the last would be dropped, even of a flag such as --ledger."""
         times = collections.Counter(map(self._name, arguments))
         for flag, action in self._option_string_actions.items():
             if times[flag] > 1 and isinstance(action, argparse._StoreAction):
                 self.error(f"{flag} is given {times[flag]} times, and takes one value")
 
     def _underscored(self, argument: str) -> str:
-        """Turns ``--user-column=x`` into ``--user_column=x`` if there is such a flag."""
+        """Returns ``--user_column=x`` for ``--user-column=x`` if there is such a flag, and any
+        other argument as it is."""
         flag, equals, value = argument.partition("=")
         known = "--" + flag[2:].replace("-", "_")
         if not flag.startswith("--") or known not in self._option_string_actions:
@@ -141,7 +144,7 @@ class OneLineParser(argparse.ArgumentParser):
         return self._underscored(argument).partition("=")[0]
 
     def as_typed(self, message: str) -> str:
-        """Returns a message with flags as they were typed."""
+        """Returns a message in which flags are written as the user typed them."""
         if not self.has_dashes:
             return message
         known = self._option_string_actions
@@ -169,14 +172,17 @@ class _HelpAll(argparse.Action):
 
 
 def _in_one_line(flag: argparse.Action) -> str:
-    value = "" if flag.nargs == 0 else flag.metavar or flag.dest.upper()
+    """Returns a flag and the beginning of its help, as one line."""
+    value: Any = ""
+    if flag.nargs != 0:
+        value = flag.metavar or flag.dest.upper()
     beginning = re.split(r"[;:(]| or, |, and ", flag.help or "")[0].strip()
     explanation = textwrap.shorten(beginning, 64, placeholder=" ...")
     return f"  {f'--{flag.dest} {value}':<33} {explanation}".rstrip()
 
 
 class JobParser(OneLineParser):
-    """A job's parser has the job's own flags; unknown ones are options of Beam or its runner."""
+    """A parser for a job. Flags that it does not know are options of Beam or of its runner."""
 
     def __init__(self, module: str, description: str, epilog: str):
         self.command = module.rpartition(".")[2]
@@ -188,7 +194,7 @@ class JobParser(OneLineParser):
         )
 
     def add_common_flags(self) -> None:
-        """Adds the flags that every job has, last in the help."""
+        """Adds the flags that every job has. They are last in the help, so this is called last."""
         group = self.add_argument_group("running the job")
         group.add_argument(
             "--config",
@@ -224,20 +230,21 @@ class JobParser(OneLineParser):
         )
 
     def parse_job(self, argv: Sequence[str] | None = None) -> JobContext:
-        """Returns the parsed command line. Beam is loaded if it has options, or when its options
-        are asked for."""
+        """Returns the parsed command line. Beam is loaded if there are options of Beam, or when its
+        options are asked for."""
         arguments = list(sys.argv[1:] if argv is None else argv)
         config_flag = OneLineParser(add_help=False)
         config_flag.add_argument("--config", action="append", default=[])
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
-            # Of a flag that may be given several times, all values would be taken.
+            # A flag on the command line replaces that of a file: otherwise a flag that may be given
+            # several times would have the values of both.
             given = set(map(self._name, arguments)) & self._option_string_actions.keys()
             from_file = self._from_config(path)
             arguments[:0] = [text for text in from_file if self._name(text) not in given]
         if "--" in arguments:
-            # What follows would be dropped, be it a --ledger.
+            # Flags after "--" would be dropped, even a --ledger.
             self.error("there is no place for '--': give flags as --name=value")
-        # With a value it is Beam's own option for Dataflow.
+        # With a value, --dry_run is Beam's own option for Dataflow.
         of_beam = [text for text in arguments if text.startswith("--dry_run=")]
         flags, others = self.parse_known_args([text for text in arguments if text not in of_beam])
         others += of_beam
@@ -247,6 +254,7 @@ class JobParser(OneLineParser):
         return JobContext(self.command, flags, options, on_beam=bool(others))
 
     def _from_config(self, path: str) -> Iterator[str]:
+        """Yields the flags of an option file, as they would be written on the command line."""
         import yaml
 
         # Numbers and dates stay as they are written, as on the command line.
@@ -271,10 +279,10 @@ class JobParser(OneLineParser):
                 self.error(f"--config={path} names another option file: give each with --config")
             values = value if isinstance(value, list) else [value]
             if not values or any(item is None or isinstance(item, dict | list) for item in values):
-                # Left out, a ledger would not be charged.
+                # A flag without a value is not left out silently: a ledger would not be charged.
                 self.error(
                     f"--config={path}: {name} must be a value or a list of values; leave out the "
-                    "line of what has none"
+                    "line if there is none"
                 )
             flag = self._option_string_actions.get(self._name(f"--{name}"))
             for item in values:
@@ -286,6 +294,8 @@ class JobParser(OneLineParser):
                     yield f"--{name}={item}"
 
     def _beam_options(self, flags: argparse.Namespace, others: list[str]) -> PipelineOptions:
+        """Returns Beam's options, given the arguments that are no flags of the job. Ends with an
+        error if Beam does not know one, or if one is unsafe."""
         from apache_beam.options.pipeline_options import (
             DirectOptions,
             PipelineOptions,
@@ -296,7 +306,7 @@ class JobParser(OneLineParser):
 
         from dp_transforms.beam.pipeline_secret import refuse_reruns
 
-        # Beam answers a bad value with its whole usage; only the last line names the fault.
+        # On a bad value, Beam prints its whole usage. Only the last line names the fault.
         printed = io.StringIO()
         try:
             with contextlib.redirect_stderr(printed), quiet_beam():
@@ -306,7 +316,7 @@ class JobParser(OneLineParser):
         except SystemExit:
             self.error(printed.getvalue().strip().rpartition("error: ")[2])
         except (ValueError, AssertionError):
-            # Raised for an argument such as "-", or a line break in one that Beam does not know.
+            # Beam raises these for an argument such as "-", or one with a line break.
             self.error(f"Beam cannot read one of {others}: give flags as --name=value")
         standard = options.view_as(StandardOptions)
         standard.runner = standard.runner or DEFAULT_RUNNER
@@ -323,7 +333,8 @@ class JobParser(OneLineParser):
                 "multi_processing"
             )
         setup = options.view_as(SetupOptions)
-        # The code is in the package. Beam's default depends on the runner.
+        # Beam's default depends on the runner. All code is in the package, so no main session has
+        # to be saved.
         setup.save_main_session = bool(setup.save_main_session)
         worker = options.view_as(WorkerOptions)
         if flags.log_level:
@@ -336,11 +347,13 @@ class JobParser(OneLineParser):
     def _refuse_strays(
         self, others: list[str], unknown: list[str], known: Iterable[str], runner: str
     ) -> None:
+        """Ends with an error if one of the arguments ``others`` is neither an option of Beam nor
+        the value of one."""
         for name in unknown:
             near = difflib.get_close_matches(name, known, 1, _NEAR)
             flags = self._option_string_actions
             longer = [flag for flag in flags if flag.startswith(f"--{name}_")]
-            # A cluster's runner may know flags that this machine does not; a local one does not.
+            # A cluster's runner may have options that this machine's Beam does not know.
             if near or runner in LOCAL_RUNNERS:
                 meant = [f"--{option}" for option in near] or longer
                 hint = f"did you mean {' or '.join(meant)}?" if meant else "see --help"
@@ -351,12 +364,12 @@ class JobParser(OneLineParser):
 
 
 def add_json_flag(parser: argparse._ActionsContainer) -> None:
-    """Adds the flag --json of commands with output for programs."""
+    """Adds the flag --json, for commands whose output programs may read."""
     parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
 
 
 def draw(plot: Callable[[str], None], path: str) -> str:
-    """Draws a picture into a file and returns its path; an InputError if it cannot."""
+    """Draws a picture into a file and returns its path. Raises an InputError if that fails."""
     try:
         plot(path)
     except (ImportError, OSError, ValueError) as error:
@@ -365,7 +378,7 @@ def draw(plot: Callable[[str], None], path: str) -> str:
 
 
 def warn(message: str) -> None:
-    """Prints one line on stderr about a flag that is legal but mostly a mistake."""
+    """Prints one line on stderr about flags that are valid, but probably a mistake."""
     print(f"warning: {message}", file=sys.stderr)
 
 
@@ -373,14 +386,14 @@ def warn_of_delta(delta: ExactNumber) -> None:
     """Warns of a delta that is likely to expose single users."""
     if delta * _FEWEST_USERS >= 1:
         warn(
-            f"--delta={delta} allows to show what a single user has with about that probability: "
-            "it should be far below one divided by the number of users"
+            f"--delta={delta} allows the release to show what a single user has, with about "
+            "this probability: it should be far below one divided by the number of users"
         )
 
 
 def require(flags: argparse.Namespace, *names: str) -> None:
-    """Raises a ValueError unless all these flags were given. The parser does not check this itself,
-    since it should report a misspelt flag first."""
+    """Raises a ValueError unless all these flags were given. The parser itself does not require
+    them, so that it reports a misspelt flag first."""
     for name in names:
         if getattr(flags, name) is None:
             raise ValueError(f"--{name} is needed; --help explains it")
@@ -396,8 +409,8 @@ def refuse(flags: argparse.Namespace, why: str, *names: str) -> None:
 def command(
     make_parser: Callable[[], OneLineParser],
 ) -> Callable[[Callable[[argparse.Namespace], int | None]], Callable[..., int]]:
-    """Makes the ``main`` of a command that is no job from a function of its flags. Errors are one
-    line on stderr, with the exit codes of ``run``."""
+    """Returns a decorator that makes the ``main`` of a command from a function of its flags. It is
+    for commands other than jobs. Errors are one line on stderr, with the exit codes of ``run``."""
 
     def decorate(act: Callable[[argparse.Namespace], int | None]) -> Callable[..., int]:
         def run_command(argv: Sequence[str] | None = None) -> int:
@@ -419,21 +432,27 @@ def command(
 
 
 def _option_file(path: str) -> str:
-    """Returns the path or, if nothing is there, the file of ``runner_configs`` that it names, such
-    as ``flink/session.yaml``, from the installed package or the checkout."""
+    """Returns the path of an option file. If there is no such file, it is that of a file in
+    ``runner_configs`` with this name, such as ``flink/session.yaml``, if there is one in the
+    installed package or the checkout."""
+    if os.path.exists(path):
+        return path
     package = os.path.dirname(dp_transforms.__file__)
-    homes = (os.path.join(folder, "runner_configs") for folder in (package, f"{package}/.."))
-    ours = (os.path.join(home, path) for home in homes)
-    return path if os.path.exists(path) else next(filter(os.path.isfile, ours), path)
+    for folder in (package, f"{package}/.."):
+        candidate = os.path.join(folder, "runner_configs", path)
+        if os.path.isfile(candidate):
+            return candidate
+    return path
 
 
 @contextlib.contextmanager
 def quiet_beam() -> Iterator[None]:
-    """Keeps Beam's own log, which may quote records in errors, off stderr."""
+    """Suppresses Beam's log within the block, since its errors may quote records."""
     log, root = logging.getLogger("apache_beam"), logging.getLogger()
     level, nothing = log.level, lambda record: False
     log.setLevel(logging.CRITICAL + 1)
-    # Beam logs messages of a job service here. Other loggers have their own names.
+    # Messages of a job service are logged by the root logger. The filter does not apply to other
+    # loggers.
     root.addFilter(nothing)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Compares a release with the list that it was made from. The output is PRIVATE."""
+"""The command evaluate: compares a release with the list without noise. Its output is PRIVATE."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def make_parser() -> OneLineParser:
 
 
 def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]:
-    """Returns {name: [original, released]}, and their distance; a ValueError for an empty list."""
+    """Returns {name: [number of the original, number of the release]}, and the distance of both as
+    "dist". Raises a ValueError for an empty list."""
     lists = (original, released)
     return {
         "contributions": [frequency_list.total for frequency_list in lists],
@@ -62,7 +63,7 @@ def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]
 
 
 def comparison(original: FrequencyList, released: FrequencyList) -> str:
-    """Formats the numbers of ``measured`` as a table.
+    """Returns the numbers of ``measured`` as a table.
 
     >>> print(comparison(FrequencyList([8, 1], [1, 8]), FrequencyList([7, 1], [1, 9])))
                    original  released  difference
@@ -90,7 +91,7 @@ def main(flags: argparse.Namespace) -> None:
     lists = map(read_frequency_list, (flags.original, flags.released))
     try:
         print(json.dumps(measured(*lists), indent=2) if flags.json else comparison(*lists))
-    except ValueError as error:  # an empty list
+    except ValueError as error:  # a list is empty
         raise InputError(str(error)) from None
 
 

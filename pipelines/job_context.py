@@ -1,4 +1,4 @@
-"""Holds what a job knows of its command line, and how far it has come."""
+"""The parsed command line of a job, and how far the job has come."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 Job = Callable[[], None]
 Options = Callable[[], "PipelineOptions"]
-"""Beam's options, parsed when they are first asked for."""
+"""A function that returns Beam's options, and parses them when it is first called."""
 
 
 class Written(enum.Enum):
-    """Whether a release was written. The value is what an interrupt says of it."""
+    """Whether a release was written. The value is a part of the message about an interrupt."""
 
     NO = ": no release was written"
     PERHAPS = ": the output directory tells whether a release was written"
@@ -25,8 +25,8 @@ class Written(enum.Enum):
 
 
 class Price(enum.Enum):
-    """What became of a failed job's reservations in a shared ledger. The value is what an interrupt
-    says of it, and SPENT what every error does."""
+    """What became of a failed job's reservations in a shared ledger. The value is a part of the
+    message about an interrupt, and SPENT is a part of the message about every error."""
 
     NONE = ""
     GIVEN_BACK = ", and nothing was spent"
@@ -35,11 +35,11 @@ class Price(enum.Enum):
 
 @dataclass
 class Progress:
-    """What changes of a job while it runs.
+    """The state of a running job.
 
     Attributes:
       written: whether its release was written.
-      price: what became of its reservations, after an error.
+      price: after an error, what became of its reservations.
     """
 
     written: Written = Written.NO
@@ -48,14 +48,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class JobContext:
-    """A job's command line, parsed.
+    """The parsed command line of a job.
 
     Attributes:
       command: the name of the job's module, such as "release_frequency_list".
-      flags: the job's own flags. Nobody writes to them.
-      options: returns Beam's options; by default they name the in-process runner.
-      on_beam: whether an option of Beam was given. Without one, nothing has loaded Beam.
-      progress: is updated by the job, and read after an error.
+      flags: the job's own flags.
+      options: a function that returns Beam's options; by default they name the in-process runner.
+      on_beam: whether an option of Beam was given. If not, Beam has not been loaded.
+      progress: the job's state, which the job updates. It is read after an error.
     """
 
     command: str

@@ -1,4 +1,4 @@
-"""Defines the flags that several jobs have, for values, records, periods, privacy and releases."""
+"""The flags that several jobs have, on records, periods, privacy and output, and their parsers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pipelines.command_line import JobParser, add_json_flag, refuse, warn
 if TYPE_CHECKING:
     from dp_transforms.files.record_files import RecordSource
 
-# Functions import readers themselves: a command's help needs neither Arrow nor Beam.
+# Functions import readers themselves, since the help of a command needs neither Arrow nor Beam.
 
 PERIOD_FLAGS = ("time_column", "periods", "max_periods_per_user")
-"""The flags that go with --period alone."""
+"""The flags that can be given only with --period."""
 _COLUMN_FLAGS = (
     "user_column",
     "partition_column",
@@ -33,14 +33,14 @@ _COLUMN_FLAGS = (
     "attributes",
     "combination",
 )
-"""The flags whose values are columns of records, or lists of columns, or lists of such lists."""
+"""The flags whose values are a column of records, a list of columns, or a list of such lists."""
 _TEXT_FLAGS = ("delimiter", "no_header", "no_quotes", "multiline", "encoding")
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
 MAX_EPSILON = 100
 
 
 def epsilon(text: str) -> ExactNumber:
-    """Parses a number of at most 100 that is above 0, and still is when it is rounded to a float.
+    """Parses a number of at most 100 that is above 0, also after it is rounded to a float.
 
     >>> epsilon("0.5")
     0.5
@@ -54,7 +54,7 @@ def epsilon(text: str) -> ExactNumber:
 
 
 def epsilons(text: str) -> list[ExactNumber]:
-    """Parses several of ``epsilon``, with commas in between.
+    """Parses numbers as ``epsilon`` does, with commas in between.
 
     >>> epsilons("0.5,1")
     [0.5, 1.0]
@@ -89,7 +89,7 @@ def positive_integer(text: str) -> int:
 
 
 def positive_number(text: str) -> ExactNumber:
-    """Parses a number that is above 0, and still is when it is rounded to a float.
+    """Parses a number that is above 0, also after it is rounded to a float.
 
     >>> positive_number("0.5")
     0.5
@@ -101,7 +101,8 @@ def positive_number(text: str) -> ExactNumber:
 
 
 def shares(text: str) -> list[ExactNumber]:
-    """Parses positive numbers with commas in between, by which epsilon is divided.
+    """Parses the relative shares by which epsilon is divided: positive numbers with commas in
+    between.
 
     >>> shares("1,0.5")
     [1.0, 0.5]
@@ -119,14 +120,14 @@ def positive_integers(text: str) -> list[int]:
 
 
 def names(text: str) -> list[str]:
-    """Parses different names with commas in between, quoted where they hold one.
+    """Parses different names with commas in between. A name with a comma in it is quoted.
 
     >>> names('<20,"20, 30"')
     ['<20', '20, 30']
     """
     try:
         parsed = next(csv.reader([text]), [])
-    except csv.Error:  # of a line end without quotes
+    except csv.Error:  # there is a line end outside of quotes
         parsed = []
     if not parsed or not all(parsed) or len(set(parsed)) < len(parsed):
         raise argparse.ArgumentTypeError(
@@ -136,6 +137,7 @@ def names(text: str) -> list[str]:
 
 
 def _number(text: str) -> ExactNumber:
+    """Returns the exact value of a number, or 0 for another text."""
     try:
         return exact_fraction("value", text)
     except ValueError:
@@ -145,12 +147,13 @@ def _number(text: str) -> ExactNumber:
 _COLUMNS = {
     "user_column": "the column of users: its name, or its position from 1 with --no_header",
     "partition_column": "the column of partitions, the things that are counted (such as pages), "
-    "likewise; repeat the flag for partitions of several columns",
+    "by name or position; repeat the flag for partitions of several columns",
 }
 
 
 def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] = _COLUMNS) -> None:
-    """Adds the flags of ``records``, with those that name ``columns``."""
+    """Adds the flags that ``records`` reads. ``columns`` has the flags that name columns, with
+    their help."""
     group = parser.add_argument_group("records")
     group.add_argument(
         "--input",
@@ -206,8 +209,8 @@ def add_input_flags(parser: argparse.ArgumentParser, columns: Mapping[str, str] 
 
 
 def refuse_flags_of_records(flags: argparse.Namespace, why: str) -> None:
-    """Raises a ValueError, see ``refuse``, if a flag of ``add_input_flags`` but --input was given,
-    which would be dropped without records."""
+    """Raises a ValueError, as ``refuse`` does, if a flag of ``add_input_flags`` other than --input
+    was given: without records, it would be ignored."""
     names = ("user_column", "partition_column", "query", "drop_nulls", "num_buckets", *_TEXT_FLAGS)
     refuse(flags, why, *names)
     if flags.input_format != "auto":
@@ -219,10 +222,10 @@ def records(
     attribute_columns: Sequence[str] = (),
     columns: tuple[str, list[str]] | None = None,
 ) -> RecordSource:
-    """Opens the files, or the query, of the flags of ``add_input_flags``.
+    """Returns the source of the records that the flags of ``add_input_flags`` describe.
 
     Args:
-      flags: of the job.
+      flags: the flags of a job.
       attribute_columns: columns of attributes of users.
       columns: the column of users and those of partitions; by default those of the flags.
 
@@ -279,10 +282,14 @@ def records(
 def check_positions(
     flags: argparse.Namespace, names: Sequence[str] = _COLUMN_FLAGS, hint: str = ""
 ) -> None:
-    """Raises a ValueError, with the hint, if --no_header is given for delimited text, and a flag of
-    these names a column of records. With that, columns are positions.
+    """Raises a ValueError if a flag gives the name of a column of text without a header, whose
+    columns have only positions.
 
-    The levels of a hierarchy are not among the names: they may be columns of its groups alone.
+    Args:
+      flags: the flags of a job.
+      names: the flags to check. By default --levels of a hierarchy is not among them, since levels
+        may be columns of the file of groups alone.
+      hint: a text at the end of the error.
     """
     if not flags.no_header or flags.input is None or flags.query is not None:
         return
@@ -301,8 +308,8 @@ def check_positions(
 
 
 def reads_first_records(flags: argparse.Namespace) -> str:
-    """Says what reads values of records when ``records`` opens them, such as "planning of a query";
-    an empty text if only a header or the file's own types are read."""
+    """Returns which step of ``records`` already reads values of records, such as "planning of a
+    query"; an empty text if it reads only a header or the types that files state."""
     if flags.input is None:
         return ""
     if flags.query is not None:
@@ -314,14 +321,14 @@ def reads_first_records(flags: argparse.Namespace) -> str:
 
 
 def _formats_by_name(flags: argparse.Namespace) -> list[str]:
-    """Returns the format of the first file by its name, if it is to be found by that and there is
-    one."""
+    """Returns a list of the format that the first file's name shows; empty if the format is given
+    by a flag, or there is no file."""
     if flags.input_format != "auto":
         return []
     from dp_transforms.files.paths import local_path, match_files
     from dp_transforms.files.record_files import format_name
 
-    with contextlib.suppress(InputError):  # ``records`` raises it again
+    with contextlib.suppress(InputError):  # ``records`` will raise it
         return [format_name(match_files(*map(local_path, flags.input))[0].path)]
     return []
 
@@ -363,10 +370,14 @@ def add_release_flags(
     max_partitions: str | None = None,
     lists: bool = True,
 ) -> Any:
-    """Adds the flags of privacy and output that jobs share; returns their group.
+    """Adds the flags of privacy and output that jobs share, and returns their group.
 
-    Each text explains a flag of this job, or for --delta names a part of the release; without a
-    text the flag is left out. Lists have a --mechanism and a --report.
+    Args:
+      parser: the job's parser.
+      cost: the help of --epsilon; None leaves the flag out.
+      delta: the end of the help of --delta; None leaves the flag out.
+      max_partitions: the help of --max_partitions_per_user; None leaves the flag out.
+      lists: whether the job releases lists, and so has --mechanism and --report.
     """
     group = parser.add_argument_group("privacy and output")
     if cost is not None:
@@ -389,16 +400,16 @@ def add_release_flags(
         "--ledger",
         metavar="FILE",
         help="a privacy ledger that several jobs share (the command ledger makes one), a file or "
-        "postgresql://USER@HOST/DATABASE: this job's cost is reserved there before data are read, "
-        "or the job is refused",
+        "postgresql://USER@HOST/DATABASE: this job's cost is reserved there before data are read; "
+        "if it does not fit, the job is refused",
     )
     group.add_argument(
         "--workers_reach_ledger",
         action="store_true",
         help="on an engine: the workers reach the ledger too, on a shared file system or in "
-        "PostgreSQL, and note there when they begin to write. Then a job that fails before costs "
-        "nothing; without this flag its cost stays spent from when the engine runs it. Workers of "
-        "this machine (LOOPBACK) need no flag",
+        "PostgreSQL, and note there when they begin to write. Then a job that fails before that "
+        "costs nothing; without this flag its cost is spent as soon as the engine runs it. Workers "
+        "of this machine (LOOPBACK) need no flag",
     )
     group.add_argument(
         "--label", metavar="WORDS", help="words for this job's rows in the ledger; not private"

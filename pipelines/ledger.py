@@ -1,6 +1,7 @@
-"""Manages a privacy ledger: makes one, shows its entries, frees unused reservations.
+"""The command ledger: makes a privacy ledger, shows its entries, and gives unused budget back.
 
-Jobs spend from it with ``--ledger=FILE``; ``dp_transforms.budget.ledger`` says what it promises.
+Jobs spend from a ledger with ``--ledger=FILE``; ``dp_transforms.budget.ledger`` says what it
+promises.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _WARNING = (
 
 
 def _number_of_failures(text: str) -> int:
-    """Parses the flag --free_failures, a number from 0."""
+    """Parses the value of --free_failures, an integer of at least 0."""
     try:
         number = int(text)
         check_free_failures(number)
@@ -60,7 +61,7 @@ def make_parser() -> OneLineParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="create|show|abandon")
     create = commands.add_parser("create", help="start a ledger in a new file, or in PostgreSQL")
-    create.add_argument("file", metavar="FILE")
+    create.add_argument("file", metavar="FILE", help="the ledger to make")
     create.add_argument(
         "--epsilon",
         type=job_flags.epsilon,
@@ -85,9 +86,10 @@ def make_parser() -> OneLineParser:
         type=_number_of_failures,
         default=FREE_FAILURES,
         metavar="N",
-        help="how many reservations of failed jobs are given back (default: %(default)s), since "
-        "failures may tell of the data. After that, the reservations of failed jobs stay spent, "
-        "and a job costs at least a hundredth of the epsilon",
+        help="how many reservations of failed jobs are given back (default: %(default)s); there is "
+        "a limit, since failures may disclose something about the data. After that, the "
+        "reservations of failed jobs stay spent, and a job costs at least a hundredth of the "
+        "epsilon",
     )
     create.add_argument(
         "--unit",
@@ -97,10 +99,10 @@ def make_parser() -> OneLineParser:
         "removed (user, the default), or replaced (replaced-user); one edge; one node",
     )
     show = commands.add_parser("show", help="print the reservations and the budget that is left")
-    show.add_argument("file", metavar="FILE")
+    show.add_argument("file", metavar="FILE", help="the ledger")
     add_json_flag(show)
     abandon = commands.add_parser("abandon", help="give back a cost that a job did not use")
-    abandon.add_argument("file", metavar="FILE")
+    abandon.add_argument("file", metavar="FILE", help="the ledger")
     abandon.add_argument("ids", metavar="ID", type=int, nargs="+", help="a row's id in 'show'")
     abandon.add_argument(
         "--nothing_came_out",
@@ -115,7 +117,7 @@ _SHOWN = ("host", "begun", "reserved_at", "closed_at", "leased_until")
 
 
 def ledger_table(ledger: Ledger) -> str:
-    """Formats the ledger's reservations, and the budget that is left, as a table.
+    """Returns the ledger's reservations, and the budget that is left, as a table.
 
     >>> import tempfile
     >>> ledger = Ledger.create(os.path.join(tempfile.mkdtemp(), "ledger"), epsilon=1, delta=1e-6)
@@ -140,11 +142,12 @@ def ledger_table(ledger: Ledger) -> str:
 
 
 def _short(text: str) -> str:
-    """Shortens a path below the current directory; returns other text as it is."""
+    """Returns a path below the current directory as a relative one, and other text as it is."""
     return text.removeprefix(os.path.join(os.getcwd(), ""))
 
 
 def _state(line: LedgerLine) -> str:
+    """Returns the state of a reservation, in words."""
     if line.is_lost or line.state is State.FAILED:
         return "failed, free"
     if line.state is not State.RESERVED:
@@ -183,6 +186,7 @@ def main(flags: argparse.Namespace) -> None:
 
 
 def _as_json(ledger: Ledger) -> dict[str, Any]:
+    """Returns what ``ledger_table`` shows, and more about each reservation, as values of JSON."""
     left = ledger.remaining()
     return {
         "epsilon": str(ledger.budget.epsilon),

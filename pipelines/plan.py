@@ -1,4 +1,4 @@
-"""Predicts the worth of releases from public numbers alone; reads no private data."""
+"""The command plan: predicts errors of releases from public numbers, and reads no private data."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def make_parser() -> OneLineParser:
         "--groups",
         type=job_flags.positive_integers,
         metavar="N[,N...]",
-        help="plan release-hierarchy: so many groups at each level, from the top down",
+        help="plan release-hierarchy: the number of groups at each level, from the top down",
     )
     privacy.add_argument(
         "--shares",
@@ -131,7 +131,8 @@ def make_parser() -> OneLineParser:
 
 
 def tables(plans: Sequence[ReleasePlan], why: str) -> str:
-    """Formats plans as text: of lists, of mechanisms and, with a delta, of selections."""
+    """Returns plans as text, with tables of lists, of mechanisms and, with a delta, of selections.
+    ``why`` explains the choice of the mechanism."""
     others = list(plans[0].other_dists)
     rows = [
         ["epsilon", "expected dist", *others, "of all contributions", "seconds for one release"]
@@ -167,7 +168,7 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
 
 
 def attribute_table(plans: Sequence[AttributePlan], attributes: int) -> str:
-    """Makes a table of what one of several attributes would answer."""
+    """Returns a table of what the list of one of several attributes would answer."""
     rows = [["epsilon", "of each list", "Shannon entropy (bits)", "unique users (part)"]]
     rows += [
         [
@@ -184,7 +185,7 @@ def attribute_table(plans: Sequence[AttributePlan], attributes: int) -> str:
 
 
 def hierarchy_table(plans: Sequence[LevelPlan]) -> str:
-    """Makes a table of the lists of average groups at each level, at one epsilon."""
+    """Returns a table of the lists of an average group at each level, for one epsilon."""
     others = list(plans[0].other_dists)
     rows = [
         [
@@ -210,6 +211,7 @@ def hierarchy_table(plans: Sequence[LevelPlan]) -> str:
 
 
 def _print_hierarchy(flags: argparse.Namespace, contributions: int) -> None:
+    """Prints the plan of the lists of a hierarchy."""
     if flags.delta is not None or flags.attributes is not None or flags.plot is not None:
         raise ValueError(
             "--groups is for the lists of a hierarchy: leave out --delta, --attributes and --plot"
@@ -235,7 +237,7 @@ def _print_hierarchy(flags: argparse.Namespace, contributions: int) -> None:
 
 
 def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
-    """Makes a table of the error that each mechanism would have."""
+    """Returns a table of the error that each mechanism would have."""
     rows = [["epsilon", *(planned.mechanism for planned in plans[0].mechanisms)]]
     for plan in plans:
         rows.append([f"{plan.epsilon:g}", *map(_mechanism_cell, plan.mechanisms)])
@@ -257,14 +259,15 @@ def _mechanism_cell(planned: MechanismPlan) -> str:
 
 
 def _marked(cell: str, chosen: bool) -> str:
-    """Returns a cell, with a star if "auto" would take it."""
+    """Returns the text of a cell, with a star if "auto" would choose it."""
     return f"{cell} *" if chosen else cell
 
 
 def _why_the_default(
     reference: FrequencyList, plans: Sequence[ReleasePlan], max_partitions: int
 ) -> str:
-    """Says from which epsilon on each mechanism works, and the geometric one's error there."""
+    """Returns a text about the default: from which epsilon on each mechanism works, and the error
+    of the geometric one there."""
     least = least_epsilon(max_partitions)
     text = (
         "* is the default, --mechanism=auto: the mechanism with the least error on most lists, "
@@ -362,7 +365,8 @@ def main(flags: argparse.Namespace) -> None:
 
 
 def _sizes(reference: FrequencyList, records: int | None) -> str:
-    # m different frequencies need 1 + 2 + ... + m contributions.
+    """Returns a text about the size of a job's list and the time to read its records."""
+    # A list with m different frequencies has at least 1 + 2 + ... + m contributions.
     pairs = int(((8 * reference.total + 1) ** 0.5 - 1) // 2)
     text = f"One worker draws a job's list, from at most {pairs:,} pairs (frequency, multiplicity)."
     if records is not None:

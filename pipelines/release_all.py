@@ -1,7 +1,8 @@
-"""Makes both releases from one read: the frequency list and the selected names of partitions.
+"""The command release-all: releases the frequency list and names of partitions from one read.
 
 If kappa is declared, users' contributions are bounded once, and both releases see the same bounded
-records. Otherwise each release chooses how many partitions of a user count. Their costs add up.
+records. Otherwise each release chooses how many partitions of a user count. The costs of both add
+up.
 """
 
 from __future__ import annotations
@@ -69,7 +70,13 @@ def make_parser() -> JobParser:
         help="the selection's part of epsilon; the list gets the rest (default: 0.5)",
     )
     selection = parser.add_argument_group("selection: see the command select")
-    selection.add_argument("--strategy", choices=(AUTO, *STRATEGIES), default=AUTO)
+    selection.add_argument(
+        "--strategy",
+        choices=(AUTO, *STRATEGIES),
+        default=AUTO,
+        help="how partitions are selected; auto takes the strategy that is expected to name the "
+        "most",
+    )
     selection.add_argument(
         "--noisy_counts", action="store_true", help="release noisy numbers of users with the names"
     )

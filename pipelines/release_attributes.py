@@ -1,5 +1,7 @@
-"""Releases how users are distributed over the values of each of their attributes, without values.
-See ``dp_transforms.releases.attributes`` for the definition and the privacy argument."""
+"""The command release-attributes: releases the list of each attribute of users, without its values.
+
+``dp_transforms.releases.attributes`` has the definition and the privacy argument.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def _share(text: str) -> tuple[str | tuple[str, ...], ExactNumber]:
-    """Parses the columns of an attribute and its share.
+    """Parses the column or columns of an attribute, and its share.
 
     >>> _share("os,fonts=2") == (("os", "fonts"), 2)
     True

@@ -1,14 +1,13 @@
-"""Releases the degrees of a graph: edges in, a differentially private list of degrees out.
+"""The command degrees: releases how many nodes of a graph have each degree, without naming nodes.
 
-The list says how many nodes have each degree, without naming any. It is released by a mechanism for
-integer partitions, with pure epsilon-DP for one of two neighbouring relations:
+The list of degrees is released by a mechanism for integer partitions, with pure epsilon-DP for one
+of two neighbouring relations:
 
-* edges: add or remove all records of one edge. An edge is like a user of the nodes whose degrees it
-  adds to: both of its ends, or one for in- and out-degrees. So the sensitivity is 2, or 1.
-* nodes: add or remove one node with all its edges. The graph is first projected to a bound on
-  degrees, which is public or chosen at a tenth of epsilon (see
-  ``dp_transforms.releases.node_degrees`` and ``dp_transforms.mechanisms.degree_projection``, with
-  the proofs).
+* edges: neighbours add or remove all records of one edge. An edge adds one to the degrees of both
+  of its ends; for in- and out-degrees, to that of one end. So the sensitivity is 2, or 1.
+* nodes: neighbours add or remove one node with all its edges. The graph is first projected to a
+  bound on degrees, which is public, or is chosen at a tenth of epsilon. The proofs are in
+  ``dp_transforms.releases.node_degrees`` and ``dp_transforms.mechanisms.degree_projection``.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from pipelines.release_job import PreparedRelease, release_command, release_of
 EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
 
 _EPILOG = f"""\
-The output directory receives {FREQUENCIES_FILE} (multiplicity nodes have degree frequency) and
-privacy.json (the guarantee).
+The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: multiplicity nodes
+have the degree frequency) and privacy.json (the guarantee).
 
 An edge counts once, however many records it has, and a self-loop does not count. For undirected
 degrees, records (a, b) and (b, a) are the same edge. The list leaves out nodes without an edge.
@@ -44,7 +43,7 @@ examples:
 _COLUMNS = {
     "source_column": "the column of an edge's source: its name, or its position from 1 with "
     "--no_header",
-    "target_column": "the column of an edge's target, likewise",
+    "target_column": "the column of an edge's target, by name or position",
 }
 
 
@@ -94,9 +93,9 @@ def make_parser() -> JobParser:
 def main(flags: argparse.Namespace) -> PreparedRelease:
     require(flags, "input", "source_column", "target_column", "epsilon", "output")
     if flags.privacy_unit == NODE:
-        refuse(flags, "is for --privacy_unit=edge: a node more changes their number", "nodes")
+        refuse(flags, "is for --privacy_unit=edge: one node changes the number of nodes", "nodes")
     else:
-        refuse(flags, "is for --privacy_unit=node: edges need none", "degree_bound")
+        refuse(flags, "is for --privacy_unit=node: for edges no bound is needed", "degree_bound")
     if flags.source_column == flags.target_column:
         raise ValueError(
             f"--source_column and --target_column must be different columns, got "
@@ -109,13 +108,14 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def _specified(flags: argparse.Namespace) -> DegreesSpec | NodeDegreesSpec:
+    """Returns the specification of the release that the flags ask for."""
     if flags.privacy_unit == NODE and flags.degree_bound is None:
         return NodeDegreesSpec(flags.epsilon, flags.degree, flags.mechanism)
     spec = DegreesSpec(
         flags.epsilon, flags.degree, flags.degree_bound, flags.nodes, flags.mechanism
     )
-    exponential = isinstance(spec.mechanism, IntegerPartitionMechanism)
-    if flags.report and exponential and flags.nodes is not None:
+    is_exponential = isinstance(spec.mechanism, IntegerPartitionMechanism)
+    if flags.report and is_exponential and flags.nodes is not None:
         raise ValueError(
             "--report has no error bars for --nodes under the exponential mechanism: leave out one"
         )

@@ -1,4 +1,4 @@
-"""Runs the main job: user records in, a differentially private frequency list out."""
+"""The command release, which is the main job: releases the frequency list of users' records."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
 _EPILOG = f"""\
-The output directory receives {FREQUENCIES_FILE} (multiplicity partitions have frequency
-users each), privacy.json (the guarantee) and, below epsilon = ln 3 * KAPPA or
-with --max_total, {COORDINATES_FILE}
-(the noisy numbers from which the list is computed). All are public.
+The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: multiplicity
+partitions have frequency users each), privacy.json (the guarantee) and, below
+epsilon = ln 3 * KAPPA or with --max_total, {COORDINATES_FILE} (the noisy numbers from which
+the list is computed). All are public.
 
 examples:
   python -m pipelines.release_frequency_list --input='logs/*.csv' --user_column=account
@@ -59,7 +59,8 @@ def make_parser() -> JobParser:
     privacy = job_flags.add_release_flags(
         parser,
         max_partitions="keep at most KAPPA partitions of each user, chosen at random; by default a "
-        "survey of users' partitions chooses it, and tells of all records. With --frequency_list, "
+        "survey of users' partitions chooses it, and numbers are about all records. With "
+        "--frequency_list, "
         "the most partitions in which one user is counted (default there: 1)",
     )
     privacy.add_argument(
@@ -117,6 +118,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
+    """Returns the release of a list with a survey."""
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     refuse(flags, "needs --max_partitions_per_user, and no --survey_share", *_VARIANTS, "eta")
     spec = AllRecordsSpec(
@@ -130,6 +132,7 @@ def _release_of_all_records(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
+    """Returns the release of a file of counts."""
     why = "is for --input: --frequency_list holds counts, not records"
     refuse(flags, why, "survey_share", "largest_degree", "period", *job_flags.PERIOD_FLAGS)
     job_flags.refuse_flags_of_records(flags, why)
@@ -152,7 +155,7 @@ def _release_of_counts(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that ``mechanism_from_flags`` reads."""
+    """Adds the flags about public numbers, which ``mechanism_from_flags`` reads."""
     variants = parser.add_argument_group(
         "public knowledge that narrows the release (optional, one of these)"
     )
@@ -192,8 +195,12 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
-    """Returns the mechanism that the flags ask for. A ValueError names flags that are missing or
-    exclude each other; an InputError says that the reference cannot be read."""
+    """Returns the mechanism that the flags ask for.
+
+    Raises:
+      ValueError: flags are missing, or exclude each other.
+      InputError: the reference cannot be read.
+    """
     given = [name for name in _VARIANTS if getattr(flags, name) is not None]
     if len(given) > 1:
         raise ValueError(f"give one of --{' and --'.join(given)}, not both")
@@ -208,6 +215,7 @@ def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> Part
 
 
 def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
+    """Returns the mechanism, by --mechanism and the public numbers that flags give."""
     price = (flags.epsilon, max_partitions, flags.eta)
     if flags.max_total is not None:
         if flags.mechanism not in (AUTO, FROBENIUS):
@@ -229,6 +237,7 @@ def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMecha
 
 
 def _bounds(flags: argparse.Namespace) -> mechanisms.PartitionBounds | None:
+    """Returns the public bounds that the flags --bounds_... give, or None without them."""
     if flags.bounds_total is not None:
         return mechanisms.PartitionBounds.of_total(flags.bounds_total)
     if flags.bounds_reference is None:

@@ -1,5 +1,8 @@
-"""Releases frequency lists of groups: all users, and each gender, age, language or other attribute.
-See ``dp_transforms.beam.grouped`` for the privacy argument."""
+"""The command release-groups: releases the frequency lists of all users and of groups of users.
+
+Groups are those of each gender, age, language or other attribute. ``dp_transforms.beam.grouped``
+has the privacy argument.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def make_parser() -> JobParser:
         "--group_by",
         type=job_flags.names,
         metavar="COLUMN,...",
-        help="the columns whose values are groups of users (attributes), named likewise",
+        help="the columns whose values are groups of users (attributes), by name or position",
     )
     groups.add_argument(
         "--groups",
@@ -93,7 +96,7 @@ def make_parser() -> JobParser:
 def main(flags: argparse.Namespace) -> PreparedRelease:
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
-    # Checks parameters before files.
+    # Parameters are checked before files are opened.
     spec = _spec(flags)
     for warning in warnings_of_small_groups(spec, _sizes(flags, spec.attributes)):
         warn(warning)
@@ -102,8 +105,10 @@ def main(flags: argparse.Namespace) -> PreparedRelease:
 
 
 def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> Iterator[str]:
-    """Yields warnings of groups whose lists would be mostly noise, by their public sizes. The error
-    is that of a Zipf list of as many users, as in ``pipelines.plan``."""
+    """Yields a warning for each group whose list would be mostly noise, by its public size.
+
+    The expected error is that for a Zipf list of as many users, as in ``pipelines.plan``.
+    """
     mechanism = spec.for_group
     for attribute in spec.attributes:
         given = sizes.get(attribute.name, [])
@@ -120,6 +125,7 @@ def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> I
 
 
 def _spec(flags: argparse.Namespace) -> GroupsSpec:
+    """Returns the specification of the release that the flags ask for."""
     public = _by_attribute("groups", flags.groups, flags.group_by)
     selected = [name for name in flags.group_by if name not in public]
     given = [name for name in ("epsilon_selection", "delta") if getattr(flags, name) is not None]
@@ -143,6 +149,7 @@ def _spec(flags: argparse.Namespace) -> GroupsSpec:
 
 
 def _sizes(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> dict[str, list[int]]:
+    """Returns the public sizes of groups, by attribute."""
     sizes = _by_attribute("group_sizes", flags.group_sizes, flags.group_by)
     for attribute in attributes:
         given = sizes.get(attribute.name)
@@ -157,6 +164,7 @@ def _sizes(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> dict[s
 def _by_attribute(
     flag: str, given: Sequence[tuple[str, list[Any]]], attributes: Sequence[str]
 ) -> dict[str, Any]:
+    """Returns the values of a flag that is given for several attributes, by attribute."""
     names = [name for name, _ in given]
     for name in names:
         if name not in attributes:

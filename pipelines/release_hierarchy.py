@@ -1,5 +1,8 @@
-"""Releases frequency lists of a public hierarchy of groups, such as counties in states, which add
-up. See ``dp_transforms.releases.hierarchy`` for the privacy argument."""
+"""The command release-hierarchy: releases lists of the groups of a hierarchy, which add up.
+
+The groups are public, such as counties in states. ``dp_transforms.releases.hierarchy`` has the
+privacy argument.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +77,8 @@ def make_parser() -> JobParser:
 
 
 def check_positions(flags: argparse.Namespace) -> None:
-    """Raises a ValueError if a flag names a column of records without a header. Levels are columns
-    of records if the groups do not have the partitions."""
+    """Raises a ValueError if a flag names a column of records that have no header. Levels are such
+    columns unless the file of groups has the partitions."""
     from dp_transforms.files.public_groups import read_groups
 
     job_flags.check_positions(flags)
@@ -90,21 +93,22 @@ def check_positions(flags: argparse.Namespace) -> None:
 
 @release_command(make_parser, check_positions)
 def main(flags: argparse.Namespace) -> PreparedRelease:
-    # Readers need Arrow, which a command's help does not.
+    # Imported only now, since readers need Arrow and a command's help does not.
     from dp_transforms.files.public_groups import read_groups
 
     require(flags, "input", "user_column", "partition_column", "levels", "groups")
     require(flags, "epsilon", "max_partitions_per_user", "output")
     paths, of_partitions = read_groups(flags.groups, flags.levels, flags.partition_column)
+    partition_groups = None if of_partitions is None else PartitionGroups(*of_partitions)
     spec = HierarchySpec(
         levels=flags.levels,
         groups=paths,
         epsilon=flags.epsilon,
         max_partitions_per_user=flags.max_partitions_per_user,
         shares=flags.shares,
-        partition_groups=of_partitions and PartitionGroups(*of_partitions),
+        partition_groups=partition_groups,
     )
-    source = job_flags.records(flags, () if of_partitions else spec.levels)
+    source = job_flags.records(flags, spec.levels if partition_groups is None else ())
     return release_of(flags, spec, source, whole=spec.cost)
 
 

@@ -1,4 +1,4 @@
-"""Shares the way of all release jobs from checked flags to a published release."""
+"""The steps that all release jobs share, from checked flags to a published release."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.budget import PrivacyBudget, Request
+from dp_transforms.budget import Origin, PrivacyBudget, Request
+from dp_transforms.budget.entry import BudgetEntry
 from dp_transforms.errors import DoneError, InputError, before_any_record
 from dp_transforms.files.filenames import period_names
 from dp_transforms.files.output import ReleaseDirectory
@@ -32,27 +33,28 @@ if TYPE_CHECKING:
     from dp_transforms.engines.base import Collections, Engine
     from dp_transforms.files.record_files import RecordSource
 
-# Here and in the jobs, functions import Beam, Arrow and the engines themselves: help, a misspelt
-# flag and a list of counts do not wait a second for them.
+# Here and in the jobs, functions import Beam, Arrow and the engines themselves. These imports take
+# a second, and neither help, nor an error in flags, nor a release of counts needs them.
 
 
 @dataclass(frozen=True)
 class PreparedRelease:
-    """A release is ready to be made, after all checks that need no data.
+    """A release that is ready to be made: all checks that need no data have passed.
 
     Attributes:
       requests: the budgets to spend.
-      directories: receive the release.
+      directories: the directories to write to.
       make: makes the release by an engine, and returns the released collections.
-      write: is called once, with the budget's entry and the elements of these collections. On
-        Beam it may be called again, in another process.
+      write: writes the release, given the budget's entry and the elements of these collections. It
+        is called once; on Beam it may be called again, in another process.
       source: the records; None if there are none.
-      whole: for a ledger of this job alone, if there is to be one.
-      check: looks for other files than records, before anything is spent.
+      whole: the budget of a ledger of this job alone; None if it needs none.
+      check: checks other files than records, before anything is spent.
       may_fail: whether the list or the noise may prevent the release, see ``PartitionMechanism``.
       of_counts: makes the release of counts that exist already, without an engine.
-      combine: makes a file of all directories, or may ``keep`` one; returns its path.
-      done: prints a summary; ``say_done`` by default.
+      combine: writes one file about all directories, and returns its path. Its argument ``keep`` is
+        whether to keep such a file if there is one.
+      done: prints a summary; by default ``say_done`` does.
     """
 
     requests: Sequence[Request]
@@ -75,8 +77,15 @@ def writer(
     path: str | None = None,
     bounded_by_job: bool = True,
 ) -> Writer:
-    """Returns the writer of a specification's release into a directory, by default that of the
-    flags. ``ReleaseSpec.statement`` explains ``bounded_by_job``."""
+    """Returns the writer of a specification's release into a directory.
+
+    Args:
+      flags: the job's flags.
+      spec: what is released.
+      source: the records; None if there are none.
+      path: the directory; by default that of the flags.
+      bounded_by_job: see ``ReleaseSpec.statement``.
+    """
     columns = None if source is None else source.partition_fields
     formats = tuple(dict.fromkeys(flags.output_format))
     directory = ReleaseDirectory(
@@ -97,8 +106,18 @@ def release_of(
     bounded_by_job: bool = True,
     **more: Any,
 ) -> PreparedRelease:
-    """Returns the release of these records that the flags specify. ``more`` are attributes
-    of ``PreparedRelease``. A public group that no record can have is an InputError."""
+    """Returns the release of a specification, ready to be made.
+
+    Args:
+      flags: the job's flags.
+      spec: what is released.
+      source: the records; None if there are none.
+      bounded_by_job: see ``ReleaseSpec.statement``.
+      **more: further attributes of ``PreparedRelease``.
+
+    Raises:
+      InputError: no record can be in one of the public groups.
+    """
     if source is not None:
         source.check_groups(spec.public_groups)
     write = writer(flags, spec, source, bounded_by_job=bounded_by_job)
@@ -113,8 +132,14 @@ def period_release(
     kind: type[PeriodListsSpec] | type[PeriodNamesSpec],
     **options: Any,
 ) -> PreparedRelease:
-    """Returns the release of each period in a directory of its name, and of all in one file.
-    ``options`` are those of its specification beside the flags of both jobs with periods."""
+    """Returns the release of all periods, ready to be made: each period gets a directory of its
+    name, and one file has all of them.
+
+    Args:
+      flags: the flags of a job with periods.
+      kind: the class of the specification.
+      **options: arguments of the specification other than the flags that all such jobs have.
+    """
     require(flags, *PERIOD_FLAGS, "epsilon")
     spec = kind(
         periods=period_names(flags.period, flags.periods),
@@ -146,9 +171,12 @@ def release_command(
     make_parser: Callable[[], JobParser],
     check: Callable[[argparse.Namespace], None] = job_flags.check_positions,
 ) -> Callable[[Callable[[argparse.Namespace], PreparedRelease | Job]], Callable[..., int]]:
-    """Makes the ``main`` of a job from a function that does all checks without data, and returns a
-    release to make, or a job to do: see ``run``. What ``check`` refuses leaves no row in a ledger,
-    even if records must be read for other checks."""
+    """Returns a decorator that makes the ``main`` of a job.
+
+    It decorates a function that makes all checks which need no data, and returns a release to make
+    or a job to do (see ``run``). ``check`` is called before that function. So an error that it
+    raises leaves no row in a ledger, even if the function has to read first records.
+    """
 
     def decorate(
         prepare: Callable[[argparse.Namespace], PreparedRelease | Job],
@@ -169,10 +197,16 @@ def release_command(
 
 
 def release_job(context: JobContext, release: PreparedRelease) -> Job:
-    """Returns the job that charges the budget, makes the release and reports it. Before anything is
-    read or spent, a report that cannot be drawn is a ValueError, and a directory that cannot be
-    written an InputError; see also ``worker_pool.make_runner``."""
-    flags, options = context.flags, context.options
+    """Returns the job that charges the budget, makes the release and reports it.
+
+    The following errors are raised before anything is read or spent.
+
+    Raises:
+      ValueError: a report cannot be drawn; or see ``worker_pool.make_runner``.
+      InputError: a directory cannot be written, or has a release already; or see
+        ``worker_pool.make_runner``.
+    """
+    flags = context.flags
     if flags.report:
         from dp_transforms.reports import page
 
@@ -180,17 +214,11 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
     origin = origin_of(flags, context.command)
     skips = flags.if_exists == "skip"
     try:
-        statements = [directory.statement() for directory in release.directories]
-        if origin.job_id:
-            check_job(flags.ledger, release.requests, origin, statements)
-        if None not in statements and not flags.overwrite:
-            raise DoneError(
-                f"{release.directories[0].file(release.directories[0].file_name)} exists: give "
-                "another --output, --overwrite to replace it, or --if_exists=skip"
-            )
+        _check_not_done(flags, release, origin)
     except DoneError:
         if release.combine is not None and not flags.dry_run and (skips or origin.job_id):
-            release.combine(keep=not origin.job_id)  # a run that was killed may not have come to it
+            # An earlier run may have been killed before it combined its directories.
+            release.combine(keep=not origin.job_id)
         if skips:
             skipped = "the release is there already: nothing was spent"
             return printing()(functools.partial(_say, flags, {"skipped": skipped}))
@@ -204,25 +232,10 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
         return printing()(functools.partial(_say, flags, {"dry_run": lines}))
     if release.check is not None:
         release.check()
-    pipeline, workers_reach_ledger = None, True
+    on_beam = None
     if release.source is not None and context.on_beam:
-        import apache_beam as beam
-
-        from pipelines.worker_pool import make_runner
-
-        given = options().get_all_options()
-        # These workers are on this machine.
-        is_here = given["runner"] == DEFAULT_RUNNER or given["environment_type"] == "LOOPBACK"
-        workers_reach_ledger = is_here or flags.workers_reach_ledger
-        with before_any_record(but=ValueError):
-            pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
-
-    # Dataflow writes the job's description, and runs nothing.
-    never_runs = (
-        pipeline is not None
-        and type(pipeline.runner).__name__ == "DataflowRunner"
-        and options().get_all_options()["dry_run"]
-    )
+        on_beam = _on_beam(context)
+    never_runs = on_beam is not None and on_beam.never_runs
     if never_runs:
         price(flags.ledger, release.requests)
 
@@ -236,29 +249,13 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
         )
         with charged as budget_entry:
             if release.may_fail:
-                # Whether a list is drawn depends on it and on the noise. On a full disk, where no
-                # later note could say that this failed, the attempt would be free.
+                # Whether a list can be drawn depends on the data and on the noise, so a failure is
+                # paid for. It is noted now: on a full disk it could not be noted later, and the
+                # attempt would be free.
                 budget_entry.begin()
-            for_workers, before_it_runs = budget_entry, lambda: None
-            if not workers_reach_ledger:
-                # From when the engine runs it, it may write.
-                before_it_runs = budget_entry.begin
-                for_workers = budget_entry.for_workers_without_ledger()
-            write = functools.partial(release.write, for_workers)
-
-            def begin(*collections: Any) -> None:
-                context.progress.written = Written.PERHAPS
-                write(*collections)
-
-            if release.of_counts is not None:
-                begin(*release.of_counts())
-            elif pipeline is None:
-                _run_here(flags, release, begin)
-            else:
-                context.progress.written = Written.PERHAPS
-                _run_on_beam(flags, release, write, pipeline, before_it_runs)
+            _make(context, release, budget_entry, on_beam)
             context.progress.written = Written.YES
-        combined = release.combine and release.combine()
+        combined = None if release.combine is None else release.combine()
         with printing():
             if release.done is not None:
                 release.done()
@@ -268,9 +265,84 @@ def release_job(context: JobContext, release: PreparedRelease) -> Job:
     return job
 
 
+def _check_not_done(flags: argparse.Namespace, release: PreparedRelease, origin: Origin) -> None:
+    """Raises a DoneError if the release is there already. Errors about an earlier run of the job
+    are those of ``check_job``."""
+    statements = [directory.statement() for directory in release.directories]
+    if origin.job_id:
+        check_job(flags.ledger, release.requests, origin, statements)
+    if None not in statements and not flags.overwrite:
+        raise DoneError(
+            f"{release.directories[0].file(release.directories[0].file_name)} exists: give "
+            "another --output, --overwrite to replace it, or --if_exists=skip"
+        )
+
+
+@dataclass(frozen=True)
+class _OnBeam:
+    """How a release runs on Beam.
+
+    Attributes:
+      pipeline: the pipeline, without steps.
+      workers_reach_ledger: whether workers can note in the ledger when they begin to write.
+      never_runs: whether the runner only writes the job's description.
+    """
+
+    pipeline: beam.Pipeline
+    workers_reach_ledger: bool
+    never_runs: bool
+
+
+def _on_beam(context: JobContext) -> _OnBeam:
+    """Returns a pipeline with the runner that the options name; see ``make_runner`` for errors."""
+    import apache_beam as beam
+
+    from pipelines.worker_pool import make_runner
+
+    flags, options = context.flags, context.options
+    given = options().get_all_options()
+    # With these options workers are on this machine, and so reach the ledger.
+    is_here = given["runner"] == DEFAULT_RUNNER or given["environment_type"] == "LOOPBACK"
+    with before_any_record(but=ValueError):
+        pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
+    # With Dataflow's option --dry_run=..., Beam only writes the job's description.
+    is_dataflow = type(pipeline.runner).__name__ == "DataflowRunner"
+    never_runs = is_dataflow and bool(options().get_all_options()["dry_run"])
+    return _OnBeam(pipeline, is_here or flags.workers_reach_ledger, never_runs)
+
+
+def _make(
+    context: JobContext,
+    release: PreparedRelease,
+    budget_entry: BudgetEntry,
+    on_beam: _OnBeam | None,
+) -> None:
+    """Makes a release and writes it: of counts that exist already, in process, or on Beam."""
+
+    def write(*collections: Any) -> None:
+        context.progress.written = Written.PERHAPS
+        release.write(budget_entry, *collections)
+
+    if release.of_counts is not None:
+        write(*release.of_counts())
+    elif on_beam is None:
+        _run_here(context.flags, release, write)
+    else:
+        for_workers, before_it_runs = budget_entry, lambda: None
+        if not on_beam.workers_reach_ledger:
+            # Such workers cannot note when they write. They may as soon as the engine runs.
+            before_it_runs = budget_entry.begin
+            for_workers = budget_entry.for_workers_without_ledger()
+        context.progress.written = Written.PERHAPS
+        # Workers get this function by pickling, which ``write`` does not allow.
+        write_by_workers = functools.partial(release.write, for_workers)
+        _run_on_beam(context.flags, release, write_by_workers, on_beam.pipeline, before_it_runs)
+
+
 def _run_here(
     flags: argparse.Namespace, release: PreparedRelease, write: Callable[..., None]
 ) -> None:
+    """Makes a release from records in this process, and writes it."""
     from dp_transforms.engines.in_process import InProcess, enough_memory
     from dp_transforms.engines.local_shuffle import SpillError
     from dp_transforms.engines.progress import Watch
@@ -295,6 +367,8 @@ def _run_on_beam(
     pipeline: beam.Pipeline,
     before_it_runs: Callable[[], None],
 ) -> None:
+    """Adds the steps of a release from records to a pipeline, with one that writes it, and runs
+    the pipeline."""
     from dp_transforms.beam.engine import OnBeam
 
     assert release.source is not None
@@ -308,8 +382,8 @@ def say_done(
     directories: Sequence[ReleaseDirectory],
     combined: str | None = None,
 ) -> None:
-    """Prints the paths of all files, of the report of the first directory, which is drawn if it is
-    wanted, and of the ``combined`` file of all directories."""
+    """Prints the paths of all files of a release, and of the ``combined`` file if there is one. If
+    a report is wanted, it is drawn in the first directory, and its path is printed too."""
     files = [directory.file(name) for directory in directories for name in directory.files]
     if flags.report:
         from pipelines.report import write_report
@@ -322,9 +396,11 @@ def say_done(
 
 
 def _say(flags: argparse.Namespace, values: dict[str, Any], **more: Any) -> None:
-    """Prints the only value, a text or several lines, or with --json all values as an object."""
+    """Prints the only entry of ``values``, a text or several lines. With --json, it prints
+    ``values`` and ``more`` as one object."""
     if flags.json:
         print(json.dumps(values | more, indent=2, ensure_ascii=False))
         return
     (value,) = values.values()
-    print(*([value] if isinstance(value, str) else value), sep="\n")
+    lines = [value] if isinstance(value, str) else value
+    print(*lines, sep="\n")

@@ -1,11 +1,13 @@
-"""Draws a page about a release: its numbers, its guarantee, and error bars for the noise.
+"""The command report: draws a page about a release, with its numbers, guarantee and error bars.
 
-Everything comes from the released files, so a report costs no privacy. (extra: report)
+Everything is computed from the released files, so a report costs no privacy. It needs the extra
+report.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 from dataclasses import replace
@@ -31,9 +33,11 @@ _CONTENT = f"a release with its {PRIVACY_FILE}"
 
 
 def releases_in(path: str, degrees: str | None = None) -> list[tuple[str, Any]]:
-    """Returns the release of a directory, or the list and the names in it, which agree with each
-    other, each with its directory; with the degrees of a choose-kappa release, names are about all
-    records."""
+    """Returns the releases in a directory, each with its own directory.
+
+    There is one release, or there are two that agree with each other: a list and names. Given the
+    directory ``degrees`` of a choose-kappa release, names are about all records.
+    """
     directories = release_directories(path)
     if len(directories) == 1:
         release = load(path)
@@ -48,9 +52,17 @@ def releases_in(path: str, degrees: str | None = None) -> list[tuple[str, Any]]:
 
 
 def write_report(directory: str, words: Words = NO_WORDS, release: Any = None) -> str:
-    """Writes the page and its pictures beside a release, by default that in the directory; returns
-    the page's path. An InputError says that there is no readable release or place to write; an
-    ImportError, that matplotlib is missing."""
+    """Writes a page about a release, and its pictures, into a directory; returns the page's path.
+
+    Args:
+      directory: where the release is.
+      words: the words of the page.
+      release: the release; by default it is read from the directory.
+
+    Raises:
+      InputError: the release cannot be read, or the directory cannot be written.
+      ImportError: matplotlib is missing.
+    """
     with as_malformed(directory, _CONTENT):
         made = load(directory) if release is None else release
         text, pictures = made.page(words)
@@ -58,8 +70,12 @@ def write_report(directory: str, words: Words = NO_WORDS, release: Any = None) -
 
 
 def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
-    """Writes the page of two lists beside the second; returns its path. Errors are those of
-    ``write_report``, and a ValueError if the releases are not two lists."""
+    """Writes a page that compares two lists into the directory of the second, and returns its path.
+
+    Raises:
+      ValueError: the releases are not two lists.
+      InputError, ImportError: see ``write_report``.
+    """
     short = [os.path.basename(path.rstrip("/")) for path in (first, second)]
     labels = (first, second) if short[0] == short[1] else (short[0], short[1])
     comparison = compare(load(first), load(second), labels=labels)
@@ -69,7 +85,7 @@ def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
 
 
 def add_degrees_flag(parser: OneLineParser) -> None:
-    """Adds the flag of ``kept``."""
+    """Adds the flag --degrees, for ``kept``."""
     parser.add_argument(
         "--degrees",
         metavar="DIR",
@@ -79,8 +95,12 @@ def add_degrees_flag(parser: OneLineParser) -> None:
 
 
 def kept(directory: str, degrees: str) -> str:
-    """Says which part of the records the bound of a release has kept; a ValueError if the directory
-    has no such release, or its job has bounded users in another way."""
+    """Returns a sentence on the part of the records that the bound of a release has kept.
+
+    Raises:
+      ValueError: the job of the release did not bound users, or bounded them for periods.
+      InputError: the directory has no release.
+    """
     with as_malformed(directory, _CONTENT):
         statement = read_statement(directory)
     if statement.get("max_partitions_per_user_is") != "enforced" or "periods" in statement:
@@ -124,8 +144,8 @@ def main(flags: argparse.Namespace) -> None:
     page.check_available()
     if len(flags.releases) > 2:
         raise ValueError("give one directory, or two to compare")
-    for path in flags.releases if flags.degrees is not None else ():
-        for directory in release_directories(path):
+    if flags.degrees is not None:
+        for directory in itertools.chain(*map(release_directories, flags.releases)):
             print(f"{directory}: {kept(directory, flags.degrees)}")
     if len(flags.releases) == 2:
         first, second = flags.releases

@@ -1,7 +1,7 @@
-"""Makes records to try the jobs on, from a random sample of the accounts of the RockYou list.
+"""The command sample: writes records to try the jobs on, by a random sample of RockYou's accounts.
 
-Users and passwords are made-up identifiers; two users share a password identifier exactly if the
-sampled accounts shared a password.
+Users and passwords are made-up identifiers. Two users have the same password identifier exactly if
+the sampled accounts had the same password.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from pipelines.command_line import OneLineParser, command
 
 
 def sample_items(frequency_list: FrequencyList, users: int, rng: np.random.Generator) -> IntArray:
-    """Samples users at random, and returns the rank (from 0) of each one's item.
+    """Samples users at random without replacement, and returns the rank (from 0) of each one's
+    item.
 
     >>> items = sample_items(FrequencyList([3, 1], [1, 2]), 5, np.random.default_rng(0))
     >>> sorted(items.tolist())
@@ -62,7 +63,9 @@ def make_parser() -> OneLineParser:
         "--users", type=int, default=1_000_000, help="number of users (default: a million)"
     )
     parser.add_argument("--seed", type=int, default=2009, help="the same seed makes the same file")
-    parser.add_argument("--output", type=local_path, required=True, metavar="FILE.csv")
+    parser.add_argument(
+        "--output", type=local_path, required=True, metavar="FILE.csv", help="the file to write"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
     return parser
 

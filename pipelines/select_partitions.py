@@ -1,4 +1,4 @@
-"""Selects the partitions to name: user records in, differentially private names out."""
+"""The command select: releases the names of partitions that enough users have."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make_parser() -> JobParser:
         cost="what the release costs; smaller is more private",
         delta="",
         max_partitions="keep at most KAPPA partitions of each user, chosen at random (default: a "
-        "small private look at the records chooses)",
+        "small part of the budget pays for choosing KAPPA by the records)",
         lists=False,
     )
     privacy.add_argument(
@@ -67,7 +67,8 @@ def make_parser() -> JobParser:
         "--strategy",
         choices=(AUTO, *STRATEGIES),
         default=AUTO,
-        help="how partitions are selected; auto takes the strategy that should name the most",
+        help="how partitions are selected; auto takes the strategy that is expected to name the "
+        "most",
     )
     selection.add_argument(
         "--noisy_counts",
@@ -136,7 +137,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
         refuse(flags, "does not go with --period", *of_one)
         return period_release(flags, PeriodNamesSpec, delta=flags.delta, **_options(flags))
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
-    # Checks parameters before files.
+    # Parameters are checked before files are opened.
     _spec(flags, ())
     source = job_flags.records(flags)
     public: Sequence[Any] = ()
@@ -155,6 +156,7 @@ def main(flags: argparse.Namespace) -> PreparedRelease | Job:
 
 
 def _options(flags: argparse.Namespace) -> dict[str, Any]:
+    """Returns the arguments that specifications with and without periods share."""
     return {
         "strategy": flags.strategy,
         "noisy_counts": flags.noisy_counts,
@@ -165,6 +167,7 @@ def _options(flags: argparse.Namespace) -> dict[str, Any]:
 
 
 def _explanation(flags: argparse.Namespace) -> Job:
+    """Returns the job of --explain, which reads no data."""
     require(flags, "epsilon", "delta", "max_partitions_per_user")
     options = {"pre_threshold": flags.pre_threshold, "neighbours": flags.neighbours}
     explanation = explain(
@@ -184,7 +187,8 @@ def _explanation(flags: argparse.Namespace) -> Job:
 
 
 def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
-    """Returns the selection. Without its public names, which are read later, it checks all else."""
+    """Returns the specification. If public names are still to be read, it is one without them,
+    which checks all other flags."""
     later = flags.public_partitions is not None and not len(public)
     return NamesSpec.of_whole(
         epsilon=flags.epsilon,

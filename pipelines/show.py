@@ -1,4 +1,4 @@
-"""Prints a release: its first rows, its numbers with intervals, and its guarantee."""
+"""The command show: prints a release's first rows, numbers with intervals, and guarantee."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def make_parser() -> OneLineParser:
 
 
 def as_json(directory: str, release: Any) -> dict[str, Any]:
-    """Returns what is shown of a directory's release as values of JSON, in which an end that is not
-    known is null; a ValueError if it cannot be shown."""
+    """Returns the content of a directory's release as values of JSON. An end of an interval that is
+    not known is null. Raises an InputError if the release cannot be shown."""
     with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
         shown_values: dict[str, Any] = {"directory": directory, "table": _json_rows(release)}
         if isinstance(release, ListRelease):
@@ -62,7 +62,7 @@ def _json_rows(release: Any) -> list[dict[str, Any]]:
 
 
 def shown(directory: str, release: Any) -> str:
-    """Returns the text about a directory's release; a ValueError if it cannot be shown."""
+    """Returns the text about a directory's release. Raises an InputError if it cannot be shown."""
     with as_malformed(directory, f"a release with its {PRIVACY_FILE}"):
         parts = [repr(release)]
         if isinstance(release, ListRelease):
@@ -80,8 +80,9 @@ def main(flags: argparse.Namespace) -> None:
     releases = releases_in(flags.release, flags.degrees)
     if flags.json:
         values = [as_json(directory, release) for directory, release in releases]
-        for value in values if flags.degrees is not None else ():
-            value["kept"] = kept(value["directory"], flags.degrees)
+        if flags.degrees is not None:
+            for value in values:
+                value["kept"] = kept(value["directory"], flags.degrees)
         content = values if len(values) > 1 else values[0]
         print(json.dumps(content, indent=2, ensure_ascii=False))
         return

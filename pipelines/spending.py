@@ -1,5 +1,8 @@
-"""Reserves a job's budget in a ledger before data are read. After the release it is committed;
-where nothing can have come out, it is given back (see ``dp_transforms.budget.failures``)."""
+"""Reserves a job's budget in a ledger before data are read, and settles it when the job has ended.
+
+After the release the budget is committed. If nothing can have come out of the job, it is given back
+(see ``dp_transforms.budget.failures``).
+"""
 
 from __future__ import annotations
 
@@ -39,14 +42,18 @@ from pipelines.job_context import Price, Progress
 
 
 def origin_of(flags: argparse.Namespace, command: str) -> Origin:
-    """Returns the job, for its rows of a ledger; a ValueError for a text that is not printable, too
-    long or without a ledger, and for a ledger's URL that is refused."""
+    """Returns the description of a job for its rows in a ledger.
+
+    Raises:
+      ValueError: a text is not printable or too long, or is given without a ledger; or the URL of
+        the ledger is refused.
+    """
     if flags.ledger is None:
         refuse(flags, "goes with --ledger", "label", "job_id", "workers_reach_ledger")
     else:
         Ledger.check_path(flags.ledger)
     if flags.job_id == "":
-        # As of a script whose variable is not set: reruns would pay again.
+        # A script's variable may not be set. Without the name, reruns would pay again.
         raise ValueError("--job_id must not be empty: leave it out, or name the job")
     output = local_path(flags.output)
     if "://" not in output:
@@ -62,23 +69,25 @@ def spending(
     origin: Origin | None = None,
     progress: Progress | None = None,
 ) -> Iterator[BudgetEntry]:
-    """Reserves all requests, and commits them when the block is left without an error. Yields the
+    """Reserves all requests, and commits them when the block ends without an error. Yields the
     budget's entry for each privacy.json.
 
-    After an error they are given back if no release was begun under them, the error is not charged
-    (``budget.failures``), and the ledger has free failures left; otherwise they stay spent. What
-    never ran costs nothing: a NotStartedError gives them back in any case.
+    The block, and everything that it starts, must not write before it calls ``BudgetEntry.begin``.
+    After an error the reservations are given back if all of these hold: no release was begun under
+    them, the error is not charged (see ``budget.failures``), and the ledger has free failures left.
+    Otherwise they stay spent. After a NotStartedError they are given back in any case, since a job
+    that never ran costs nothing.
 
     Args:
-      path: a ledger; None for one of this job alone.
-      whole: the budget of a ledger of this job alone; without one, there is none.
-      progress: is told what became of reservations in the ledger, after an error.
-
-    The block, and whatever it starts, writes nothing before ``BudgetEntry.begin``.
+      path: the ledger; None for a ledger of this job alone.
+      whole: the budget of a ledger of this job alone; None if there is to be none.
+      requests: what to reserve.
+      origin: the job, for its rows in the ledger.
+      progress: after an error, its ``price`` is set to what became of the reservations.
 
     Raises:
-      InputError: there is no such ledger, it is damaged, cannot be written, or has too little
-        left, and then nothing is reserved; or it cannot be written after the release.
+      InputError: there is no such ledger, it is damaged, cannot be written, or has too little left;
+        then nothing is reserved. Or it cannot be written after the release.
     """
     if path is None and whole is None:
         yield NO_BUDGET
@@ -101,8 +110,8 @@ def spending(
             yield entry
         except BaseException as error:
             is_free = False
-            # If the ledger cannot be written now, the next job that reserves finds this out. It may
-            # have done so already, if this job was stopped for long.
+            # If the ledger cannot be written now, the next job that reserves will close these
+            # reservations. It may have done so already if this job was suspended for long.
             with contextlib.suppress(ValueError, OSError):
                 is_free = _close_failed(ledger, ids, error)
             if progress is not None and path is not None:
@@ -112,12 +121,12 @@ def spending(
 
 
 def _close_failed(ledger: Ledger, ids: Sequence[int], error: BaseException) -> bool:
-    """Closes the reservations of a job that has failed; tells whether all were given back."""
+    """Closes the reservations of a failed job, and returns whether all were given back."""
     if is_charged(error):
         ledger.charge(*ids)
         return False
     if isinstance(error, NotStartedError):
-        # No failure that could tell of the data: no record was read.
+        # No record was read, so the failure discloses nothing about the data.
         ledger.abandon(*ids)
         return True
     return ledger.give_back(ids)
@@ -127,13 +136,17 @@ def _close_failed(ledger: Ledger, ids: Sequence[int], error: BaseException) -> b
 def first_records(path: str | None, doing: str) -> Iterator[None]:
     """Notes in a ledger, by a row without a cost, that records may be read in the block.
 
-    A database may read records to plan a query or to find its types, and the first lines of some
-    files are records, before the job's price is known. So a failure of the block, or a kill, counts
-    as a free failure, unless it is a fault of flags; and without a free failure left, the block is
-    not entered. ``doing`` is the row's purpose, such as "planning of a query".
+    Some records are read before the job's price is known: a database may read records to plan a
+    query or to find its types, and the first lines of some files are records. So a failure of the
+    block, or a kill during it, counts as a free failure, unless it is a fault in the flags. If no
+    free failure is left, the block is not entered.
+
+    Args:
+      path: the ledger; None does nothing.
+      doing: the purpose of the row, such as "planning of a query".
 
     Raises:
-      InputError: the ledger has no free failure left, or see ``spending``.
+      InputError: the ledger has no free failure left; or see ``spending``.
     """
     if path is None:
         yield
@@ -163,8 +176,11 @@ def first_records(path: str | None, doing: str) -> Iterator[None]:
 
 
 def price(path: str | None, requests: Sequence[Request]) -> list[str]:
-    """Returns a job's cost as lines of text, and reserves nothing. An InputError says that the
-    ledger is missing, damaged, for other neighbours, or has too little left."""
+    """Returns a job's cost as lines of text, and reserves nothing.
+
+    Raises:
+      InputError: the ledger is missing, damaged, for other neighbours, or has too little left.
+    """
     lines = [
         f"{request.purpose}: {request.cost.budget}; {request.unit.neighbours}"
         for request in requests
@@ -184,7 +200,7 @@ def price(path: str | None, requests: Sequence[Request]) -> list[str]:
     except (CorruptedLedgerError, OSError) as error:
         raise InputError(str(error)) from None
     if not fits:
-        raise NoBudgetError(f"this does not fit into {path}, of which {left} is left")
+        raise NoBudgetError(f"this does not fit into {path}: {left} is left there")
     return [*lines, f"{path}: {left} is left before"]
 
 
@@ -194,17 +210,22 @@ def check_job(
     origin: Origin,
     statements: Sequence[dict[str, Any] | None],
 ) -> None:
-    """Looks for an earlier run of a job with a --job_id: does nothing if it may run.
+    """Looks for an earlier run of a job with a --job_id, and raises an error unless it may run.
 
-    ``statements`` are the privacy.json of each directory that the job writes; None if a release
-    there is incomplete.
+    Args:
+      path: the ledger.
+      requests: what the job would reserve.
+      origin: the job, with its name.
+      statements: the privacy.json of each directory that the job writes to; None for a directory
+        without a complete release.
 
     Raises:
-      DoneError: it has run, and its release is there. If only its commit was missing, it is made.
-      InputError: the name is another job's.
-      UnderWayError: it is running, as far as can be seen.
-      NoBudgetError: its release was begun and is not there, so that another one would have to be
-        paid for.
+      DoneError: the job has run, and its release is there. If the ledger does not say so yet, its
+        reservations are committed.
+      InputError: the name is that of another job.
+      UnderWayError: the job seems to be running.
+      NoBudgetError: another run would have to be paid for: the release is not there although it was
+        made or begun, or the failure of an earlier run was charged.
     """
     ledger = _opened(path)
     lines = ledger.of_job(origin.job_id)
@@ -240,7 +261,7 @@ def _still_open(name: str, path: str, lines: Sequence[LedgerLine]) -> InputError
         seen = "" if all(line.leased_until for line in lines) else " as far as can be seen"
         return UnderWayError(
             f"{name} is under way on {lines[0].host} since {lines[0].reserved_at}{seen}: try again "
-            f"later. If nothing came out of it nor will: ledger abandon {path} {numbers}"
+            f"later. If nothing came out of it, and nothing will: ledger abandon {path} {numbers}"
         )
     return NoBudgetError(
         f"{name} seems to have ended while it wrote its release, so that what it reserved in "
@@ -250,6 +271,7 @@ def _still_open(name: str, path: str, lines: Sequence[LedgerLine]) -> InputError
 
 
 def _is_of(statement: dict[str, Any] | None, ledger: Ledger, ids: Sequence[int]) -> bool:
+    """Returns whether a statement is that of a release under these reservations."""
     budget = (statement or {}).get("budget", {})
     return budget.get("ledger_id") == ledger.identity and budget.get("reservations") == ids
 
@@ -277,7 +299,8 @@ def _commit(ledger: Ledger, ids: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def _as_job_errors() -> Iterator[None]:
-    """Raises the errors of a ledger that is read or written as those of a job, see ``spending``."""
+    """Raises the errors of a job, see ``spending``, in place of errors of reading or writing a
+    ledger."""
     try:
         yield
     except (BudgetExceededError, FailuresUsedUpError) as error:

@@ -1,21 +1,23 @@
-"""Runs a worker process of a local run, or copies itself into the workers of a pool.
+"""The program of a worker process of a local run, and of the process that makes a pool's workers.
 
     python -m pipelines.worker [DESCRIPTOR]
 
-It is Beam's own worker, but ends if any of its threads dies, and is quiet: Beam's logs tracebacks
-of errors to stderr, while the runner hears of errors in another way.
+Without a descriptor, this process is a worker. It is Beam's own worker with two differences. It
+ends if any of its threads dies. It is quiet: Beam's worker would log tracebacks of errors to
+stderr, although the runner is told of errors in another way.
 
-Importing takes a worker two seconds, and a cluster's node starts many: ten stages that each start a
-worker on each of two nodes would spend most of a job's time on it. A copy of a process that has
-already imported everything takes some milliseconds.
+With a descriptor, it makes the workers of a pool by copying itself. Imports take a new worker two
+seconds, and a node of a cluster starts many workers. With ten stages, which each start a worker on
+each of two nodes, imports would take most of a job's time. Copying a process that has imported
+everything already takes some milliseconds.
 
-The descriptor is of a socket to the pool that started this process. For each worker the pool sends
-a byte, and with it the descriptor of a socket of that worker's own, in which
+The descriptor is that of a socket to the pool that started this process. For each worker, the pool
+sends a byte and, with it, the descriptor of another socket, which is the worker's own:
 
-* the pool first writes a line with the worker's id, the address that it reports to, and the seal
-  of the job's secret if the pool has one (see ``dp_transforms.runtime.sealing``);
-* the worker writes a byte when it is about to report;
-* either side hears of the other's end.
+* The pool first writes a line to it: the worker's id, the address that it reports to, and the seal
+  of the job's secret if the pool has one (see ``dp_transforms.runtime.sealing``).
+* The worker writes a byte to it when it is about to report.
+* By its end, either side notices that the other one has ended.
 """
 
 from __future__ import annotations
@@ -32,29 +34,30 @@ import sys
 import threading
 from collections.abc import Callable
 
-# Functions import Beam, since it logs: a quiet worker closes stderr before.
+# Functions import Beam themselves, since it writes to stderr, which a quiet worker closes before.
 
 FAILURE = 1
 """The exit code of a worker that ends because of a failure."""
 FORKS = sys.platform == "linux"
-"""Whether one warm process makes many workers: not where libraries fail in a copied process."""
+"""Whether one process makes many workers. On other systems libraries fail in a copied process."""
 SECONDS_TO_MAKE_STEPS = 180.0
-"""The time limit for making a stage's steps, as long as runners would wait."""
+"""The time limit for making a stage's steps. Runners would wait as long."""
 
 _NEEDED = (
     "apache_beam.runners.worker.sdk_worker_main",
     "dp_transforms.beam.engine",
     "pipelines.release_job",
 )
-# glibc's numbers of the parameters of mallopt.
+# The numbers of parameters of glibc's function mallopt.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
 
 def end_with_any_thread() -> None:
-    """Ends this process when one of its threads dies of an error.
+    """Makes this process end as soon as one of its threads dies of an error.
 
-    A worker whose data connection broke answers on its other connections as if nothing were wrong,
-    and a runner may wait for its data forever. It notices at once that a worker has died.
+    If only the data connection of a worker breaks, the worker goes on answering on its other
+    connections, and a runner may wait for its data forever. But a runner notices at once if a
+    worker process ends.
     """
     threading.excepthook = lambda _: os._exit(FAILURE)
 
@@ -72,13 +75,15 @@ def run(tell_ready: Callable[[], object] = lambda: None) -> None:
 
 
 def connect_early() -> None:
-    """Makes the workers of this process connect before they make a stage's steps, in limited time.
+    """Makes the workers of this process connect before they make a stage's steps, for which they
+    get a limited time.
 
-    Beam's runners in Java wait for that connection, three minutes at each attempt, before they look
-    at a worker's answers or notice its end (https://github.com/apache/beam/issues/20391, to Beam
-    2.62 at least). Beam's worker connects when it has unpickled the steps. So if it is killed
-    before, or its pool has another version of this package, they hear late, again and again: a job
-    seems to hang.
+    Beam's runners in Java wait for a worker's data connection, three minutes at each attempt,
+    before they look at its answers or notice its end
+    (https://github.com/apache/beam/issues/20391, at least up to Beam 2.62). Beam's own worker
+    connects after it has unpickled the steps. If it is killed before, or cannot unpickle them since
+    its pool has another version of this package, each attempt takes three minutes, and a job seems
+    to hang.
     """
     from apache_beam.portability.api import beam_fn_api_pb2
     from apache_beam.runners.worker import bundle_processor, sdk_worker
@@ -86,6 +91,8 @@ def connect_early() -> None:
     data = (bundle_processor.DATA_INPUT_URN, bundle_processor.DATA_OUTPUT_URN)
 
     class ConnectedFirst(sdk_worker.BundleProcessorCache):
+        """Beam's cache of a worker's steps, which connects before it makes steps."""
+
         def get(
             self, instruction_id: str, bundle_descriptor_id: str
         ) -> bundle_processor.BundleProcessor:
@@ -108,19 +115,19 @@ def connect_early() -> None:
 
 
 def take_system_memory() -> None:
-    """Makes Arrow use the system's allocator in this process: Arrow's own one returns memory to the
-    system and asks for it again, which takes up to a fifth of the time."""
+    """Makes Arrow use the system's allocator in this process. Arrow's own allocator returns memory
+    to the system and requests it again, which takes up to a fifth of the time."""
     import pyarrow as pa
 
     pa.set_memory_pool(pa.system_memory_pool())
 
 
 def keep_freed_memory() -> None:
-    """Makes this process, which ends with its job, keep up to 256 MiB of freed memory for itself.
+    """Makes this process, which ends with its job, keep up to 256 MiB of freed memory.
 
-    glibc would return large columns at once, and have an arena for each thread, emptied on its own,
-    which takes a tenth of the time. One arena is enough, since each thread has a cache of small
-    pieces. With other C libraries only Arrow's allocator changes.
+    By default glibc returns large columns to the system at once, and has an arena for each thread,
+    which it empties by itself. This takes a tenth of the time. One arena is enough, since each
+    thread has a cache of small pieces. With other C libraries only Arrow's allocator changes.
     """
     take_system_memory()
     try:
@@ -134,7 +141,7 @@ def keep_freed_memory() -> None:
 
 def serve(requests: socket.socket) -> None:
     """Makes workers until the pool ends; returns in each worker when it has done its work."""
-    # The system reaps the workers: nobody waits for them.
+    # The system removes ended workers, since nobody waits for them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         asked, descriptors, *_ = socket.recv_fds(requests, 1, 1)
@@ -150,7 +157,7 @@ def serve(requests: socket.socket) -> None:
 
 
 def work(pool: socket.socket) -> None:
-    """Works until the runner or the pool ends."""
+    """Runs as a worker until the runner or the pool ends."""
     from dp_transforms.runtime.sealing import learn_seal
 
     worker, endpoint, seal = json.loads(pool.makefile().readline())
@@ -168,7 +175,7 @@ def _end_with(pool: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    # Progress is written to sys.__stderr__.
+    # This makes the worker quiet. Progress is written to sys.__stderr__.
     sys.stderr = open(os.devnull, "w")
     end_with_any_thread()
     if len(sys.argv) == 1:
@@ -176,6 +183,6 @@ if __name__ == "__main__":
     else:
         for module in _NEEDED:
             importlib.import_module(module)
-        # Copies go on sharing the objects that exist now.
+        # Otherwise garbage collection would write to memory that copies share with this process.
         gc.freeze()
         serve(socket.socket(fileno=int(sys.argv[1])))

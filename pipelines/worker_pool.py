@@ -1,4 +1,4 @@
-"""Makes runners, and pools of workers for runners behind a job service.
+"""Makes runners, and pools of workers for runners that get jobs by a job service.
 
     python -m pipelines.worker_pool --port=50000
 
@@ -7,14 +7,14 @@ starts a pool, on a node of a cluster or in a container beside one. Jobs use it 
 engine's worker nodes.
 
 A runner's worker node, such as a Flink TaskManager, asks the pool at an address for Python workers,
-and these connect back to it. Beam has such a pool too. This one
+and these connect back to the node. Beam has such a pool too. This one differs as follows:
 
-* lets several worker nodes share a pool: nodes number their workers alike, and Beam's pool, told to
-  stop the worker of one node, stops that of another;
-* answers when a worker is ready, not when its process is started: a runner waits forever for a
-  promised worker, but hears at once of a pool or a worker that ends before that;
-* writes no log, which would quote records in tracebacks: the runner hears of errors anyway;
-* listens on this machine alone unless told otherwise: anyone who reaches a pool can run code in it.
+* Several worker nodes can share a pool. Nodes number their workers alike, and when Beam's pool is
+  told to stop the worker of one node, it may stop that of another.
+* It answers when a worker is ready, not when its process is started. A runner waits forever for a
+  worker that it was promised, but notices at once if the pool or the worker ends before.
+* It writes no log, since tracebacks would quote records. The runner is told of errors anyway.
+* By default it listens on this machine alone, since anyone who reaches a pool can run code in it.
 """
 
 from __future__ import annotations
@@ -73,22 +73,28 @@ _ENVIRONMENTS = (
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Starts a process for each worker that a runner asks for, copied from a warm one.
+    """A pool, which starts a process for each worker that a runner asks for.
 
-    A worker ends by itself when the runner closes the connection to it. If it does not, for example
-    because its node died while it was at work, it is told to end when nobody listens any more at
-    the address it reports to. All end with this process.
+    Each process is a copy of a *warm* one, which has imported everything. A worker ends by itself
+    when the runner closes the connection to it. If it does not, for example because its node died
+    while it was at work, the pool ends it once nothing listens any more at the address that it
+    reports to. All workers end with this process.
 
-    It listens at a free port by default, and raises an OSError if it cannot listen at its port. Its
-    workers can open what was sealed under a seal that it is given (see ``runtime.sealing``).
+    Args:
+      host: the address to listen at.
+      port: the port to listen at; 0 for any free one.
+      seal: a seal, under which its workers can open secrets (see ``runtime.sealing``).
+
+    Raises:
+      OSError: it cannot listen at its port.
     """
 
     def __init__(self, host: str = LOOPBACK, port: int = 0, seal: bytes | None = None):
         self._seal = None if seal is None else seal.hex()
-        # Each one is a socket to a worker.
+        # The sockets to the workers.
         self._workers: set[socket.socket] = set()
         self._lock = threading.Lock()
-        # Pools do not share a port.
+        # By default gRPC would let two pools share a port.
         options = [("grpc.so_reuseport", 0)]
         self._server = grpc.server(shared_unbounded_instance(), options=options)
         beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(self, self._server)
@@ -109,7 +115,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StartWorkerResponse(error=error)
 
     def StopWorker(self, request: Any, context: Any) -> Any:
-        # Does nothing: workers of several nodes may have the number in the request.
+        # This does nothing, since workers of several nodes may have the number in the request.
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def wait(self) -> None:
@@ -117,7 +123,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._server.wait_for_termination()
 
     def stop(self) -> None:
-        """Stops serving, and all workers."""
+        """Stops serving, and ends all workers."""
         self._server.stop(None)
         with self._lock:
             self._warm.kill()
@@ -127,6 +133,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                 _hang_up(worker)
 
     def _start(self, worker: str, endpoint: str) -> bool:
+        """Starts a worker and waits until it is ready or has ended. Returns whether it is ready."""
         descriptor = endpoints_pb2.ApiServiceDescriptor(url=endpoint)
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
@@ -150,7 +157,8 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def _watch(
         self, worker: socket.socket, endpoint: str, ready_queue: queue.SimpleQueue[bool]
     ) -> None:
-        """Says whether a worker gets ready, and hangs up when the node that it serves is gone."""
+        """Puts into the queue whether a worker became ready; then watches the worker, and ends it
+        when the node that it serves is gone."""
         worker.settimeout(_SECONDS_BETWEEN_LOOKS)
         with worker:
             while True:
@@ -185,7 +193,7 @@ def _hang_up(worker: socket.socket) -> None:
 
 
 def listens(endpoint: str) -> bool:
-    """Tells whether something accepts connections at a host:port."""
+    """Returns whether something accepts connections at a host:port."""
     host, _, port = endpoint.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
@@ -195,9 +203,13 @@ def listens(endpoint: str) -> bool:
 
 
 def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> PipelineRunner:
-    """Returns the runner of the options, quiet about errors unless the flags say otherwise. A
-    runner that does not exist or needs further flags is a ValueError; an engine that does not
-    answer, an InputError."""
+    """Returns the runner that the options name. Its workers do not print errors unless the flags
+    ask for that.
+
+    Raises:
+      ValueError: the runner does not exist, or needs further flags.
+      InputError: an engine does not answer.
+    """
     name = options.view_as(StandardOptions).runner
     direct = options.view_as(DirectOptions)
     multi_processing = direct.direct_running_mode == "multi_processing"
@@ -217,8 +229,11 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
 
 
 def _serve_this_machine_alone() -> None:
-    """Makes ports for the workers of local runs reachable from this machine alone. Beam opens them
-    to everyone: whoever reaches one can read any file, the records and the job's secret."""
+    """Makes the ports for workers of local runs reachable from this machine alone.
+
+    Beam opens them to other machines too. Anyone who reaches one can read any file, the records and
+    the job's secret.
+    """
 
     def server(*arguments: Any, **options: Any) -> grpc.Server:
         made = grpc.server(*arguments, **options)
@@ -231,9 +246,12 @@ def _serve_this_machine_alone() -> None:
 
 
 def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
-    """Checks that a job can be submitted, and starts a pool of workers here if it wants one. Errors
-    are those of ``make_runner``. Beam itself waits for minutes for a missing service, and takes
-    containers by default."""
+    """Checks that a job can be submitted, and starts a pool of workers here if the options ask for
+    one.
+
+    Beam itself would wait for minutes for a missing service, and use containers by default. Errors
+    are those of ``make_runner``.
+    """
     portable = options.view_as(PortableOptions)
     if type(runner) is PortableRunner and not portable.job_endpoint:
         raise ValueError(
@@ -249,9 +267,9 @@ def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
             _check("flink_master", master, urlsplit(runner.add_http_scheme(master)).netloc)
     worker = options.view_as(WorkerOptions)
     if worker.default_sdk_harness_log_level == "CRITICAL":
-        # Java's job servers refuse levels that Java lacks.
+        # Job servers in Java refuse log levels that Java does not have.
         worker.default_sdk_harness_log_level = "ERROR"
-    # Beam has pip list all packages first, for workers to log how theirs differ.
+    # Otherwise Beam first lists all packages by pip, so that workers can log differences.
     options.view_as(DebugOptions).add_experiment("disable_logging_submission_environment")
     if not portable.environment_type:
         raise ValueError(f"--environment_type is needed: {_ENVIRONMENTS}")
@@ -259,8 +277,9 @@ def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
         if not (portable.environment_config or portable.environment_options):
             raise ValueError("--environment_type=EXTERNAL needs --environment_config=HOST:PORT")
     elif portable.environment_type == "LOOPBACK":
-        # Beam's own workers for this would share this process, and one pool that several worker
-        # nodes cannot share. The seal gets to these workers without the engine.
+        # Beam's own LOOPBACK runs workers in this process, by a pool that several worker nodes
+        # cannot share. The pool here also gives its workers the seal, which does not pass through
+        # the engine.
         seal = draw_seal()
         seal_runner(runner, seal)
         portable.environment_type = "EXTERNAL"
@@ -289,12 +308,12 @@ def make_parser() -> OneLineParser:
 
 @command(make_parser)
 def main(flags: argparse.Namespace) -> None:
-    seal_from_environment()  # a file that workers could not read is an error here and now
+    seal_from_environment()  # raises an error now if workers could not read the file
     try:
         pool = WorkerPool(flags.host, flags.port)
     except OSError as error:
         raise InputError(f"{flags.host}:{flags.port}: {error}") from None
-    # A container ends by SIGTERM. The workers are stopped on the way out.
+    # A container is ended by SIGTERM. This exits, and the pool ends its workers at exit.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(SUCCESS))
     with printing():
         print(f"serving workers at {pool.address}")

@@ -1,4 +1,4 @@
-"""Releases a list with a survey of degrees, by which kappa may be chosen."""
+"""A transform that releases a survey of degrees and a list; the survey can choose kappa."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
     """Releases a survey of degrees and a frequency list: takes records, returns a SurveyedList.
 
     Both together are epsilon-DP, with delta = 0, for adding or removing all records of one user:
-    see ``releases.all_records``, with the argument. ``AllRecordsRelease.of`` answers from it.
+    ``releases.all_records`` has the argument. ``AllRecordsRelease.of`` turns the result into a
+    value with methods for questions.
 
     Args:
       epsilon: the cost of both releases.
       max_partitions_per_user: kappa, if it is declared; by default the survey chooses it.
-      max_degree: of the survey. Public: choose it without looking at the records.
+      max_degree: the survey counts users with more partitions as if they had this many. Public:
+        choose it without looking at the records.
       survey_share: the survey's part of epsilon, between 0 and 1.
-      largest_degree: a public number of partitions that no user is thought to exceed; enforced.
-      mechanism: of the list, see ``partition_mechanism``.
+      largest_degree: a public number of partitions that no user is thought to exceed. It is
+        enforced: of a user with more partitions, this many are used.
+      mechanism: the mechanism of the list, see ``partition_mechanism``.
       secret, num_buckets: see ``BoundContributions``.
 
     Raises:
@@ -108,7 +111,7 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
             >> beam.Map(release, survey=beam.pvalue.AsSingleton(survey))
             .with_output_types(SurveyedList)
             .with_resource_hints(**ON_ONE_WORKER)
-            # Keeps later steps from being fused to this one and its hints.
+            # Without a shuffle, later steps could be fused with this one and get its hints.
             | "Bracket" >> beam.Reshuffle()
         )
 
@@ -119,7 +122,8 @@ class ReleaseAllRecords(ReleaseTransform, beam.PTransform):
 _BOUND = "bound contributions"
 
 
-# Not bounding.bounded_again: a runner may give a table's columns other codes than they had.
+# This hashes all pairs again. ``bounding.bounded_again`` would be faster, but it needs tables that
+# are grouped by the codes of their users, and a runner may encode a table anew between two steps.
 def _bounded_again(pairs: pa.Table, bound: Any, survey: Survey) -> pa.Table:
     return bound(pairs, at_most=survey.kappa)
 

@@ -1,4 +1,4 @@
-"""Collects records of every kind into tables of a good size, and takes tables apart again."""
+"""Transforms that collect records of any kind into large tables, and take tables apart again."""
 
 from __future__ import annotations
 
@@ -27,21 +27,24 @@ from dp_transforms.runtime.python_values import column_of, is_row
 _BATCH_OBJECTS = 1 << 17
 
 Column = Callable[[Sequence[Any], str], pa.Array]
-"""A function makes a column of Python values, given its name."""
+"""A function that returns an Arrow column, given its values and its name."""
 
 
 def plain_column(values: Sequence[Any], name: str) -> pa.Array:
-    """Makes a column of Python values, in the plain types of users and partitions; refuses nulls,
-    and values of other types or of several, by a ValueError or TypeError."""
+    """Returns a column of Python values, in the plain types of users and partitions.
+
+    Raises:
+      ValueError, TypeError: there is a null, a value of another type, or values of several types.
+    """
     return columns.plain(column_of(values, name), name)
 
 
 class ToTables(BoundAware, beam.PTransform):
-    """Collects records of any kind into tables of a good size, in the form of ``columnar.columns``.
+    """Collects records of any kind into large tables, in the form of ``columnar.columns``.
 
     Args:
-      names: the names of a record's parts.
-      column: makes a column of their values.
+      names: the names of a record's parts, which become columns.
+      column: makes a column of the values of one part.
     """
 
     def __init__(self, names: Sequence[str] = (USER, PARTITION), column: Column = plain_column):
@@ -52,20 +55,23 @@ class ToTables(BoundAware, beam.PTransform):
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         kind = RecordKind.of(pcoll)
         check_known_fields(pcoll, self._names)
-        # Undeclared elements may be tables unless a bound is known: a filter, which keeps bounds of
-        # records, could have seen records of several users in one element.
-        batches = kind is RecordKind.TABLES or (
+        # Elements of no declared type may be tables, but not if their bound is known: the bound may
+        # have come through a filter. That keeps the bound only if it decides about records one by
+        # one, and a table has records of several users.
+        may_have_tables = kind is RecordKind.TABLES or (
             declares_nothing(pcoll) and bound_of(pcoll).partitions is None
         )
-        batch = _Batch(self._names, kind, batches, self._column)
+        batch = _Batch(self._names, kind, may_have_tables, self._column)
         return pcoll | "Batch" >> beam.ParDo(batch).with_output_types(pa.Table)
 
 
 class ToNamedTables(beam.PTransform):
-    """Turns records of any kind into tables with named columns of any types; tables stay as many.
+    """Turns records of any kind into tables with named columns of any types.
+
+    Each table of the input gives one table; other records are collected into large tables.
 
     Args:
-      names: the columns to take of tables and rows, or the parts of tuples in order.
+      names: the columns to take of tables and rows, or the names of the parts of tuples, in order.
     """
 
     def __init__(self, names: Sequence[str]):
@@ -80,12 +86,12 @@ class ToNamedTables(beam.PTransform):
 
 
 class FromTables(BoundAware, beam.PTransform):
-    """Takes tables apart into records of the same kind as others.
+    """Takes tables apart into records, of the same kind and types as the records ``like``.
 
     Args:
-      like: records of the kind to give.
-      names: the names of a record's parts, of user, partition, count, noisy_count, low and high; a
-        tuple of one part is that part itself.
+      like: records whose kind, and whose types of users and partitions, the output gets.
+      names: the columns to take, which become the parts of each record: any of user, partition,
+        count, noisy_count, low and high. Instead of a tuple of one part, that part is returned.
       like_names: the names of the two parts of ``like``, if they are tuples.
     """
 
@@ -115,9 +121,14 @@ class FromTables(BoundAware, beam.PTransform):
 
 
 class _Batch(OnThreads):
-    def __init__(self, names: tuple[str, ...], kind: RecordKind, batches: bool, column: Column):
+    """Holds records, and tables of records, until there are enough of either for a large table."""
+
+    def __init__(
+        self, names: tuple[str, ...], kind: RecordKind, may_have_tables: bool, column: Column
+    ):
         super().__init__(self._of_records)
-        self._names, self._kind, self._batches, self._column = names, kind, batches, column
+        self._names, self._kind, self._column = names, kind, column
+        self._may_have_tables = may_have_tables
 
     def start_bundle(self) -> None:
         super().start_bundle()
@@ -130,8 +141,7 @@ class _Batch(OnThreads):
         self._bytes = 0
 
     def process(self, element: Any) -> Iterator[pa.Table]:
-        tuples = type(element) is tuple
-        if self._kind is RecordKind.TABLES or (self._batches and not tuples and is_batch(element)):
+        if self._is_table(element):
             table = table_from(element, self._names)
             if table.num_rows:
                 self._tables.append(table)
@@ -148,6 +158,14 @@ class _Batch(OnThreads):
         for table in self._flush():
             yield in_global_window(table)
         yield from super().finish_bundle()
+
+    def _is_table(self, element: Any) -> bool:
+        if self._kind is RecordKind.TABLES:
+            return True
+        # Most elements are tuples, for which this is faster than ``is_batch``.
+        if not self._may_have_tables or type(element) is tuple:
+            return False
+        return is_batch(element)
 
     def _flush(self) -> Iterator[pa.Table]:
         held, tables = self._held, self._tables
@@ -168,7 +186,13 @@ class _Batch(OnThreads):
 def parts_of(
     records: Sequence[Any], names: Sequence[str], kind: RecordKind = RecordKind.TUPLES
 ) -> list[list[Any]]:
-    """Returns the values of each named part of records; in tuples, parts have the order of names.
+    """Returns a list of values for each named part of records.
+
+    Args:
+      records: tuples, whose parts have the order of ``names``; or rows or dictionaries.
+      names: the names of the parts.
+      kind: the kind of the records; only ROWS makes a difference, as rows of any type are then
+        expected.
 
     Raises:
       ValueError: a record has other parts.
@@ -197,7 +221,8 @@ def parts_of(
 
 
 def objects(table: pa.Table, kind: RecordKind, names: Sequence[str]) -> Iterable[Any]:
-    """Returns the rows of named columns as records; a tuple of one part is that part itself."""
+    """Returns the rows of the named columns of a table as records of a kind. For tuples with a
+    single name, it returns the values themselves."""
     parts = [_python_values(columns.single(table[name]), kind) for name in names]
     if len(parts) == 1 and kind is RecordKind.TUPLES:
         return parts[0]

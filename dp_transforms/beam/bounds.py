@@ -1,22 +1,25 @@
-"""Finds, when a pipeline is built, the bound on one user's part of a PCollection.
+"""Finds the bound on one user's contributions to a PCollection, when the pipeline is built.
 
-A release is as private as it says only if each user counts in no more partitions than its kappa.
-``bound_of`` reads that number off the steps that a PCollection came through. Steps that are not
-listed here lose the bound, and a release after them needs ``DeclareBounded``; their output is not
-taken for records of users if their input was counts.
+A release is as private as it says only if each user counts in at most kappa partitions.
+``bound_of`` derives this number from the steps that made a PCollection. A step that is not listed
+here loses the bound, and a release after it needs ``DeclareBounded``. If the input of such a step
+was counts, its output is treated as counts too, and never as records of users.
 
-Neighbours add or remove all records of one user (or one edge, or one node: ``Bound.unit``). Let P
-say that the two inputs differ in at most k distinct (user, partition) pairs, all of that user; for
-counts, that the counts of all partitions together differ by at most k in L1.
+Neighbours add or remove all records of one user (or one edge, or one node: ``Bound.unit``). A
+PCollection has the bound k if, for neighbours, its contents have property P. For records, P says
+that the two contents differ in at most k distinct (user, partition) pairs, all of that user. For
+counts, P says that the counts of all partitions together differ by at most k in L1.
 
 * ``BoundContributions`` and ``DeclareBounded`` establish P for their kappa.
-* ``CountDistinctUsers`` hands it on from records to counts: each pair adds one to one count. A cap
-  on counts does not increase differences.
+* ``CountDistinctUsers`` carries P over from records to counts, since each pair adds one to one
+  count. A cap on counts does not increase differences.
 * ``Flatten`` adds up the k of its inputs.
-* ``Reshuffle`` changes no element. ``Filter`` without side inputs decides about each record by
-  itself, so records that two inputs share are kept in both or in neither. Any other filter drops
-  the bound: a count that passes a threshold moves by its whole size, elements that are only
-  declared to be bounded may be counts, and tables hold records of several users.
+* ``Reshuffle`` changes no element.
+* ``Filter`` without side inputs decides about each record by itself. So a record that is in both
+  contents is kept in both or in neither, and P remains. Any other filter loses the bound. A filter
+  of counts can change a difference of 1 into a whole count, where the count passes a threshold.
+  Elements that are only declared to be bounded may be counts. A table holds records of several
+  users.
 """
 
 from __future__ import annotations
@@ -34,10 +37,10 @@ from dp_transforms.budget.budget import PrivacyUnit
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound has the known facts about the elements of a PCollection; None is unknown.
+    """What is known about the elements of a PCollection; None where it is unknown.
 
     Attributes:
-      partitions: k of the module's docstring.
+      partitions: the number k of the module's docstring.
       counted: whether the elements are counts (True) or records (False).
       distinct: whether each (user, partition) pair, or each counted partition, occurs once (True)
         or may occur more often (False).
@@ -59,7 +62,7 @@ class BoundAware:
 
 
 class ReleaseTransform(BoundAware):
-    """A mixin for transforms whose output is released, and so needs no bound."""
+    """A mixin for transforms whose output is a release, which needs no bound."""
 
     def bound(self, before: Bound) -> Bound:
         return Bound()
@@ -71,11 +74,13 @@ def bound_of(pcoll: PValue) -> Bound:
 
 
 def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
+    """Returns the bound of a PCollection, given those that are found already, to which it adds."""
     if pcoll in known:
         return known[pcoll]
     bound_after, step = Bound(), pcoll.producer
     while step is not None and (step is pcoll.producer or pcoll in step.outputs.values()):
-        # Composites come after their parts, and know more.
+        # The producer is visited first and then the composites that it is a part of. The last one
+        # decides, as a composite knows more about its output than its parts do.
         before = _sum([_bound_of(pcoll, known) for pcoll in step.main_inputs.values()])
         if isinstance(step.transform, BoundAware):
             bound_after = step.transform.bound(before)
@@ -88,7 +93,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
         ):
             bound_after = before
         elif step is pcoll.producer:
-            # Elements made of counts are not users' records.
+            # An unlisted step loses the bound, but does not make users' records of counts.
             bound_after = Bound(counted=True if before.counted else None)
         step = step.parent
     known[pcoll] = bound_after
@@ -109,7 +114,13 @@ def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
 def known_bound(
     pcoll: beam.PCollection, claimed: int | None, transform: str, of_counts: bool = True
 ) -> int:
-    """Returns the kappa of a release: the claimed number, or else the known one.
+    """Returns the kappa of a release: the claimed number if there is one, or else the known bound.
+
+    Args:
+      pcoll: the input of the release.
+      claimed: kappa, as the caller of the release declares it.
+      transform: the name of the release, for messages.
+      of_counts: whether the release takes counts (True) or records (False).
 
     Raises:
       ValueError: the elements are records instead of counts, or the other way round; the bound is
@@ -122,13 +133,13 @@ def known_bound(
         step = "CountDistinctUsers" if of_counts else transform
         raise ValueError(
             f"it is not known how many partitions of each user {transform} gets: apply "
-            f"BoundContributions before {step}, or DeclareBounded if that was seen to elsewhere"
+            f"BoundContributions before {step}, or DeclareBounded if they are bounded already"
         )
     if claimed is None:
         return bound.partitions
     if bound.partitions > claimed:
         raise ValueError(
-            f"{transform} was told max_partitions_per_user={claimed}, but it gets up to "
+            f"{transform} has max_partitions_per_user={claimed}, but it gets up to "
             f"{bound.partitions} of each {bound.unit.value}: bound contributions to {claimed} "
             "before counting, or give no number here"
         )
@@ -136,16 +147,18 @@ def known_bound(
 
 
 def _sum(bounds: Sequence[Bound]) -> Bound:
+    """Returns the bound of all inputs of a step together, given the bound of each."""
     if len(bounds) == 1:
         return bounds[0]
     kinds = {bound.counted for bound in bounds} - {None}
     units = {bound.unit for bound in bounds}
     known = [bound.partitions for bound in bounds if bound.partitions is not None]
     alike = len(kinds) <= 1 and len(units) == 1 and len(known) == len(bounds)
+    # If any input is known to be counts, the whole is no collection of records.
+    counted = (True in kinds) if kinds else None
     return Bound(
         partitions=sum(known) if alike else None,
-        # If any part is known to be counts, the whole is no collection of records.
-        counted=True in kinds if kinds else None,
+        counted=counted,
         distinct=False,
         unit=units.pop() if len(units) == 1 else PrivacyUnit.USER,
     )

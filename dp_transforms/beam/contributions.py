@@ -1,4 +1,4 @@
-"""Bounds how many partitions a user contributes to, and counts the users of each partition."""
+"""Transforms that bound the partitions of each user, and that count the users of each partition."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ class BoundContributions(BoundAware, beam.PTransform):
     The partitions kept are a uniform sample, decided by a pseudorandom function of (secret, user,
     partition). Duplicates are dropped.
 
-    In the output, adding or removing all records of one user changes the number of users of at most
-    ``max_partitions_per_user`` partitions, by one each: for every value of the secret, only the
-    user's own records decide which are kept. Later steps know the bound (see ``runtime.bounds``).
+    If all records of one user are added or removed, at most ``max_partitions_per_user`` partitions
+    of the output change their numbers of users, by one each. The reason: for every value of the
+    secret, a user's own records alone decide which of them are kept. Later steps know the bound
+    (see ``beam.bounds``).
 
-    Takes tuples, rows or Arrow tables, and returns the same kind (see ``records``). Columns of
-    returned tables are dictionary-encoded.
+    Takes tuples, rows, dictionaries or Arrow tables, and returns the same kind (see ``records``).
+    Columns of returned tables are dictionary-encoded.
 
     Args:
       max_partitions_per_user: kappa, at least 1.
       secret: the job's secret; by default each application of the transform draws a fresh one.
-      num_buckets: the number of parts that users are split into, see
+      num_buckets: the number of buckets that users are shuffled into, see
         ``columnar.scattering.num_buckets_for``.
 
     Raises:
       ValueError: an argument is out of range, the input is unbounded or windowed or holds counts,
-        the job is a classic template; at run time, there are nulls.
+        or the job is a classic template; at run time, there are nulls.
       TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
 
     >>> with beam.Pipeline() as pipeline:
@@ -89,10 +90,11 @@ class BoundContributions(BoundAware, beam.PTransform):
 class DeclareBounded(BoundAware, beam.PTransform):
     """Declares that the contributions of users to records or counts are bounded already.
 
-    In records, no user has more than ``max_partitions_per_user`` (kappa) distinct partitions. In
-    counts, each partition occurs once, and no user is in more than kappa, once in each. The steps
-    before must treat one user's records independently of other users. Nothing checks this: a
-    release after a wrong declaration is less private than it says.
+    For records, you declare that no user has more than ``max_partitions_per_user`` (kappa) distinct
+    partitions. For counts, you declare that each partition occurs once, and that each user is
+    counted in at most kappa partitions, once in each. The steps before must treat one user's
+    records independently of other users. Nothing checks this: a release after a wrong declaration
+    is less private than it says.
 
     Raises:
       ValueError: kappa is not a positive integer, or is below the known bound of the input.
@@ -112,8 +114,8 @@ class DeclareBounded(BoundAware, beam.PTransform):
         known = bound_of(pcoll).partitions
         if known is not None and known > self._max_partitions:
             raise ValueError(
-                f"DeclareBounded({self._max_partitions}) contradicts what is known of its input, "
-                f"of which up to {known} partitions are one user's: use BoundContributions"
+                f"DeclareBounded({self._max_partitions}) contradicts its input, in which one user "
+                f"can be in up to {known} partitions: use BoundContributions"
             )
         return (pcoll,) | beam.Flatten()
 
@@ -125,22 +127,23 @@ class DeclareBounded(BoundAware, beam.PTransform):
 
 
 class CountDistinctUsers(BoundAware, beam.PTransform):
-    """Counts the distinct users of each partition; returns (partition, count), of the same kind.
+    """Counts the distinct users of each partition: takes records, returns (partition, count).
 
-    The counts are exact and private, and have the bound of the records (see ``runtime.bounds``).
+    Takes records as ``BoundContributions`` does, and returns the same kind. The counts are exact,
+    so they are private. They have the bound of the records (see ``beam.bounds``).
 
     Args:
-      cap: counts stop at this number. Unless pairs are distinct already, memory for one partition
-        is then O(cap), whatever the number of its users.
+      cap: larger counts are returned as this number. Unless pairs are distinct already, memory for
+        one partition is then O(cap), whatever the number of its users.
       already_distinct: whether each (user, partition) pair occurs once. By default only the output
         of ``BoundContributions`` is known to be distinct. If this is wrongly declared, duplicates
         are counted, and a release from the counts is less private than it says.
       secret: keys the hashes that spread the load; a fresh one by default. No count depends on it.
-      num_buckets: the number of parts that users, or partitions, are split into.
+      num_buckets: the number of buckets that pairs, or partitions, are shuffled into.
 
     Raises:
-      ValueError, TypeError: as ``BoundContributions``; or pairs are declared distinct after a
-        Flatten.
+      ValueError, TypeError: as ``BoundContributions``; or pairs are declared distinct although they
+        come from a Flatten.
 
     >>> with beam.Pipeline() as pipeline:
     ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "jazz"), ("bob", "jazz")])
@@ -167,8 +170,8 @@ class CountDistinctUsers(BoundAware, beam.PTransform):
         known = refuse_counts(records, "CountDistinctUsers").distinct
         if self._already_distinct and known is False:
             raise ValueError(
-                "already_distinct cannot be known of collections that were put together by "
-                "Flatten: a pair may be in several of them"
+                "already_distinct does not hold after a Flatten: a pair may be in several of the "
+                "collections that it put together"
             )
         secret = secret_for(records.pipeline, self._secret)
         distinct = bool(known) if self._already_distinct is None else self._already_distinct
@@ -188,12 +191,14 @@ class CountDistinctUsers(BoundAware, beam.PTransform):
         )
 
     def _distinct(self, secret: JobSecret) -> beam.PTransform:
+        """Returns the step that drops repeated pairs. With a cap it also drops users of a partition
+        beyond the cap."""
         if self._cap is None:
-            # Only equal pairs must meet, so that a hot user spreads over all buckets.
+            # Only equal pairs must meet, so a user with many records is spread over all buckets.
             return ReduceByHash(
                 distinct_pairs, (USER, PARTITION), secret.key("route pairs"), self._num_buckets
             )
-        # Any K distinct users of a partition are enough to know that its count is K.
+        # The capped count is known from any ``cap`` distinct users of a partition.
         some = functools.partial(
             distinct_pairs, at_most=self._cap, key=secret.key("users to count"), per=PARTITION
         )

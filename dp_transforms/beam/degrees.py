@@ -1,4 +1,4 @@
-"""Counts the degrees of a graph's nodes from its edges, for the release of a degree list."""
+"""Transforms that count, or release, the degrees of a graph's nodes from its edges."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from dp_transforms.runtime.job_secret import JobSecret
 class CountDegrees(BoundAware, beam.PTransform):
     """Counts the degree of each node: takes edges (source, target), returns (node, degree).
 
-    The degrees are exact and private. Self-loops and repeated edges are dropped. For the undirected
-    degree (a, b) and (b, a) are the same edge. A node without an edge is left out.
+    The degrees are exact, so they are private. Self-loops and repeated edges are dropped. For the
+    undirected degree (a, b) and (b, a) are the same edge. A node without an edge is left out.
 
     Privacy is per edge: adding or removing all records of one edge moves the sorted list of degrees
-    by ``edge_private_sensitivity(degree)`` in L1, which ``ReleaseFrequencyList`` knows. For the
-    privacy of nodes see ``CountProjectedDegrees``.
+    by at most ``edge_private_sensitivity(degree)`` in L1. ``ReleaseFrequencyList`` takes this
+    sensitivity from the pipeline. For the privacy of nodes see ``CountProjectedDegrees``.
 
     Takes tuples (source, target), rows with these fields or Arrow tables with these columns.
     Returns the same kind, with the fields partition (the node) and count.
@@ -52,7 +52,7 @@ class CountDegrees(BoundAware, beam.PTransform):
       secret, num_buckets: see ``CountDistinctUsers``, with nodes for users and partitions.
 
     Raises:
-      ValueError, TypeError: as ``BoundContributions``, likewise; or edges are bounded.
+      ValueError, TypeError: as ``BoundContributions``; or the edges have been bounded.
 
     >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("a", "b"), ("b", "a"), ("a", "a"), ("c", "a")])
@@ -99,8 +99,8 @@ class CountProjectedDegrees(BoundAware, beam.PTransform):
     """Counts degrees in a projection of the graph to a bounded degree, for the privacy of nodes.
 
     Adding or removing one node with all its edges moves the sorted list of these degrees by at most
-    ``node_private_sensitivity(degree_bound, directed)``: see ``mechanisms.degree_projection`` for
-    the projection and the proof. One worker holds all distinct edges, in some 300 bytes each.
+    ``node_private_sensitivity(degree_bound, directed)`` in L1. The projection and the proof are in
+    ``mechanisms.degree_projection``. One worker holds all distinct edges, in some 300 bytes each.
 
     Takes edges, self-loops and repeats as ``CountDegrees`` does. Returns Arrow tables for
     ``ReleaseFrequencyList``, with the column ``count`` and a row for each node that keeps an edge.
@@ -157,16 +157,16 @@ class CountProjectedDegrees(BoundAware, beam.PTransform):
 class ReleaseNodeDegrees(ReleaseTransform, beam.PTransform):
     """Releases the degrees of a graph, and protects nodes: takes edges, returns a ProjectedList.
 
-    The bound on degrees is chosen from the graph, at a part of epsilon: see
-    ``releases.node_degrees``, with the argument. One worker holds all distinct edges, in some 300
-    bytes each. Where the bound is known, take ``CountProjectedDegrees``.
+    A part of epsilon pays for the choice of a bound on degrees from the graph.
+    ``releases.node_degrees`` has the argument. One worker holds all distinct edges, in some 300
+    bytes each. If you know a bound without looking at the graph, use ``CountProjectedDegrees``.
 
     Takes edges, self-loops and repeats as ``CountDegrees`` does.
 
     Args:
       epsilon: the cost of the choice and of the list together.
       degree, secret, num_buckets: see ``CountProjectedDegrees``, also for errors.
-      mechanism: of the list, see ``partition_mechanism``.
+      mechanism: the mechanism of the list, see ``partition_mechanism``.
 
     >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("hub", leaf) for leaf in "abcde"])
@@ -209,8 +209,8 @@ def _on_one_worker(
     secret: JobSecret,
     num_buckets: int | None,
 ) -> beam.PCollection:
-    """Returns what ``make`` returns for the tables of all distinct edges, as one element of the
-    type ``made``. The sources of edges are in the column ``partition``."""
+    """Returns one element, of the type ``made``: the result of ``make`` for the tables of all
+    distinct edges. In these tables the source of an edge is in the column ``partition``."""
     tables = (
         edges
         | "ToTables" >> ToTables((SOURCE, TARGET))
@@ -225,7 +225,7 @@ def _on_one_worker(
         >> beam.Map(_made_from_all, make, beam.pvalue.AsIter(tables))
         .with_output_types(made)
         .with_resource_hints(**ON_ONE_WORKER)
-        # Keeps later steps from being fused to this one and its hints.
+        # Without a shuffle, later steps could be fused with this one and get its hints.
         | "Bracket" >> beam.Reshuffle()
     )
 
@@ -233,17 +233,21 @@ def _on_one_worker(
 def _made_from_all(
     _: None, make: Callable[[Iterable[pa.Table]], Any], tables: Iterable[pa.Table]
 ) -> Any:
-    # Beam gives the tables, a side input, behind the only element and ``make``.
+    # Beam passes the only element, then ``make``, and then the side input with the tables.
     return make(tables)
 
 
 def _refuse_part(edges: beam.PCollection, transform: str) -> None:
-    """Refuses counts, and bounded edges: one edge less lets another in, and one node less lets
-    one in at each of its neighbours."""
+    """Raises a ValueError for counts, and for bounded edges.
+
+    Neighbours add or remove an edge, or a node. If each node's edges were bounded before, an edge
+    that is removed would let another edge of its node in, and a node that is removed would let
+    another edge in at each of its neighbours. So more would change than the sensitivity says.
+    """
     if refuse_counts(edges, transform).partitions is not None:
         raise ValueError(
-            f"{transform} takes all edges, but these are bounded, and which are kept depends on "
-            "others: leave BoundContributions or DeclareBounded out"
+            f"{transform} takes all edges, but these were bounded, so that which edges are left "
+            "depends on other edges: leave BoundContributions or DeclareBounded out"
         )
 
 

@@ -1,4 +1,4 @@
-"""Makes releases on Apache Beam, as steps of a pipeline."""
+"""The engine that makes releases on Apache Beam, as steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from dp_transforms.releases.base import arguments
 from dp_transforms.runtime.job_secret import JobSecret
 
 FEW_RECORDS = 500_000
-"""One worker finishes so many records before Flink has started the parts of a stage."""
+"""One worker finishes this many records before Flink has started the tasks of a stage."""
 _NAMESPACE = "private"
 
 T = TypeVar("T")
@@ -60,8 +60,8 @@ T = TypeVar("T")
 class OnBeam(Engine):
     """An engine that adds releases of records to a pipeline: its collections are PCollections.
 
-    On Flink, few records are processed with a parallelism of 1: it starts sooner than several
-    tasks.
+    On Flink, fewer than ``FEW_RECORDS`` records are processed with a parallelism of 1, since one
+    task starts sooner than several.
 
     Args:
       pipeline: receives the steps.
@@ -153,9 +153,12 @@ class OnBeam(Engine):
         before_it_runs: Callable[[], None] = lambda: None,
     ) -> None:
         """Runs the pipeline, in which one worker calls ``write`` with the elements of all
-        collections; prints the counters of rows if they are wanted. On an engine that runs it
-        elsewhere, see ``run_on_engine`` for ``before_it_runs``, interrupts and errors."""
-        # Beam may call it again: see ``ReleaseDirectory.publish``.
+        collections.
+
+        Prints the counters of rows if they are wanted. If the runner hands the pipeline to an
+        engine elsewhere, see ``run_on_engine`` for ``before_it_runs``, interrupts and errors.
+        """
+        # Beam may call ``write`` several times, which ``ReleaseDirectory.publish`` allows for.
         elements = map(beam.pvalue.AsIter, collections)
         once = self._pipeline | "Once" >> beam.Create([None], reshuffle=False)
         _ = once | "Publish" >> beam.Map(_called, write, *elements)
@@ -172,7 +175,7 @@ class OnBeam(Engine):
                 progress.say_private(counter.key.metric.name, counter.result)
 
     def _records(self, rows: str = "records") -> beam.PCollection:
-        """Returns the records, called ``rows`` while they are read."""
+        """Returns the records; messages of progress call them ``rows``."""
         watch = self._watch(f"reading {rows}", "records", total=self._source.estimated_rows)
         return self._pipeline | "ReadRecords" >> ReadRecords(self._source) | "Records" >> watch
 
@@ -201,7 +204,16 @@ class OnBeam(Engine):
         return selected | "WatchSelected" >> watch, *others
 
     def _watch(self, name: str, rows: str, total: int = 0, private: bool = True) -> _Watch:
-        # Only a process that sees all of the rows can tell the time left.
+        """Returns a step that reports the elements of the stage ``name``.
+
+        Args:
+          name: of the stage, for messages of progress.
+          rows: what the elements are called, which is also the name of their counter.
+          total: the estimated number of rows; 0 if it is unknown.
+          private: whether their number is private: only then they need a counter, since a public
+            number can be read from the release.
+        """
+        # The time left can be estimated only by a process that sees all of the rows.
         workers = self._pipeline.options.view_as(DirectOptions).direct_num_workers
         stage = progress.Stage(name, total if workers == 1 else 0)
         counted = rows if private and self._shows_counters else ""
@@ -210,7 +222,7 @@ class OnBeam(Engine):
 
 class _Watch(BoundAware, beam.PTransform):
     """Passes elements on unchanged and reports them: as progress, if there is a stage, and by a
-    Beam counter of rows, if it has a name. The runner's UI shows the counter as well."""
+    Beam counter of rows, if it has a name. The runner's user interface shows the counter too."""
 
     def __init__(self, stage: progress.Stage | None, counted: str):
         super().__init__()
@@ -224,6 +236,8 @@ class _Watch(BoundAware, beam.PTransform):
 
 
 class _Report(beam.DoFn):
+    """Yields elements unchanged, and reports their rows as ``_Watch`` says."""
+
     def __init__(self, stage: progress.Stage | None, counted: str):
         self._stage, self._counted = stage, counted
 

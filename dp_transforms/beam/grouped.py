@@ -1,19 +1,19 @@
-"""Releases frequency lists of overlapping groups of the same users, under one composed budget.
+"""A transform that releases the lists of overlapping groups of the same users, under one budget.
 
 Records carry attributes of their users, such as gender, age band and language. The release has the
-list of all users and one for each value of each attribute, as that of the Yahoo! passwords
-(Bonneau, "The science of guessing", IEEE S&P 2012; Blocki, Datta and Bonneau, NDSS 2016). It is
-(epsilon_all + epsilon_groups + selection.epsilon, selection.delta)-DP, and pure if all names of
-groups are public.
+list of all users, and one list for each value of each attribute. The release of the Yahoo!
+passwords has this form (Bonneau, "The science of guessing", IEEE S&P 2012; Blocki, Datta and
+Bonneau, NDSS 2016). It is (epsilon_all + epsilon_groups + selection.epsilon, selection.delta)-DP.
+If all names of groups are public, nothing is selected, and it is pure.
 
 Neighbours: one input is the other with all records of one user added. Proof, for any value of the
 secret that keys the bounding:
 
 1. A user's own records alone decide which partitions (at most kappa), and which value of each
-   attribute (at most one), are kept. So the bounded inputs, which all steps read, are equal but for
-   that user.
+   attribute (at most one), are kept. All later steps read the bounded inputs only, and these are
+   equal except for that user.
 2. The list of all users moves by at most kappa in L1. Its release is epsilon_all-DP.
-3. For one attribute, the user is in one group at most. That group's list moves by at most kappa,
+3. For one attribute, the user is in at most one group. That group's list moves by at most kappa,
    and the lists of the other groups are the same. Each is released with random numbers of its own,
    so the lists of one attribute are together as private as one of them: parallel composition.
 4. Each of the a attributes gets epsilon_groups / a, and these add up: sequential composition.
@@ -53,7 +53,7 @@ class ReleaseGroupedLists(ReleaseTransform, beam.PTransform):
     """Releases the list of all users and the list of each group.
 
     Returns a tuple (attribute, group, ReleasedList) for each list. For the list of all users the
-    attribute and the group are "". See the module for the guarantee and its proof.
+    attribute and the group are "". The module has the guarantee and its proof.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and one for each attribute; rows
     with fields of these names; or tuples (user, partition, value, ...) in the order of the

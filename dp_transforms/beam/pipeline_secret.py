@@ -1,4 +1,4 @@
-"""Gives a pipeline its secret, and lets it run once."""
+"""Gives a pipeline its secret, and lets the pipeline run only once."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ _FLEX_LAUNCH = re.compile(r"/template_launches/[^/]+/job_object$")
 
 
 def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
-    """Returns the secret of a transform in a pipeline, which can run only once from now on.
+    """Returns the secret of a transform, and makes its pipeline refuse a second run.
 
-    Random decisions are fixed when a transform is applied, and a second run would repeat them on
-    data that may have changed. Running a description from ``Pipeline.to_runner_api`` twice is not
-    noticed: do not do it.
+    Random decisions are fixed when a transform is applied. A second run would repeat them on data
+    that may have changed. Nothing notices if a description from ``Pipeline.to_runner_api`` is run
+    twice: do not do it.
 
     Args:
-      pipeline: where the transform is applied.
-      secret: the caller's; a fresh one is drawn by default.
+      pipeline: the pipeline to which the transform is applied.
+      secret: the caller's secret; a fresh one is drawn by default.
 
     Raises:
       ValueError: the pipeline could run again, since its description is kept (see
-        ``refuse_reruns``) or its runner runs parts of it; the secret serves another pipeline.
-      TypeError: the secret is no JobSecret.
+        ``refuse_reruns``) or its runner runs parts of it again; or the secret serves another
+        pipeline.
+      TypeError: the secret is not a JobSecret.
       InputError: the file with the seal is unsuitable, see ``sealing``.
     """
     refuse_reruns(pipeline.options)
-    # Asked for by name, since importing the class needs IPython.
+    # The class is compared by name, since importing it needs IPython.
     if type(pipeline.runner).__name__ == "InteractiveRunner":
         raise ValueError(
             "the InteractiveRunner runs parts of a pipeline again, and each run would repeat the "
@@ -49,6 +50,7 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
 
 
 def _run_only_once(pipeline: beam.Pipeline) -> None:
+    """Makes ``run`` of a pipeline raise a ValueError when it is called again."""
     if "run" in vars(pipeline):
         return
     first = [pipeline.run]
@@ -67,8 +69,8 @@ def _run_only_once(pipeline: beam.Pipeline) -> None:
 def refuse_reruns(options: PipelineOptions) -> None:
     """Refuses a job description that could run many times under the same secret.
 
-    A Flex Template is accepted: its launcher uses the option of classic templates, but with a new
-    directory for each launch, which builds the job and draws a secret anew.
+    A flex template is accepted. Its launcher uses the option of classic templates too, but each
+    launch has a directory of its own, builds the job and draws a secret anew.
 
     Raises:
       ValueError: ``--template_location`` asks for a classic Dataflow template, or

@@ -1,4 +1,4 @@
-"""Reads records of files, queries and data frames into a pipeline."""
+"""Transforms that read records of files, queries and data frames into a pipeline."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dp_transforms.files.record_files import RecordFiles, RecordSource
 class ReadRecords(beam.PTransform):
     """Reads the records of a source into Arrow tables with the columns user and partition.
 
-    ``RecordFiles`` are read through Beam's filesystems, in ranges that the workers share. One
-    worker fetches the result of a ``files.database.RecordQuery``. Records that cannot be read are
-    an InputError at run time.
+    ``RecordFiles`` are read through Beam's filesystems, in ranges that the workers share. The
+    result of a ``files.database.RecordQuery`` is fetched by one worker. At run time, records that
+    cannot be read raise an InputError.
     """
 
     def __init__(self, source: RecordSource):
@@ -48,11 +48,12 @@ class ReadRecords(beam.PTransform):
 
 
 class FromFrame(beam.PTransform):
-    """Gives the records of a data frame to a pipeline, as ``ReadRecords`` gives those of files.
+    """Reads the records of a data frame into Arrow tables with the columns user and partition.
 
     The pipeline must run in this process, as on Beam's direct runner, since workers take the frame
-    from its memory; for a cluster write the frame to files. ``beam.Create`` would pickle a large
-    frame for minutes into the description of the job, which here holds a token instead.
+    from its memory. For a cluster, write the frame to files. ``beam.Create`` would pickle the frame
+    into the description of the job, which takes minutes if it is large. Here the description holds
+    a token instead.
 
     Args:
       data, user, partition, drop_nulls: see ``release``.
@@ -89,7 +90,8 @@ class FromFrame(beam.PTransform):
 
 
 class _Held:
-    """Holds tables, is pickled as a token, and is found by the token in this process alone."""
+    """Holds tables, and is pickled as a token. Unpickling finds it by the token, and succeeds only
+    in the process that made it."""
 
     def __init__(self, tables: list[pa.Table]):
         self.tables = tables

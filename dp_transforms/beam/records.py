@@ -6,10 +6,11 @@
 * Arrow tables: ``pa.Table`` with the columns ``user`` and ``partition``, many records to an
   element. Record batches and pandas data frames are taken as tables.
 
-When the pipeline is built, a PCollection's element type tells its kind, or else the Beam connector
-that reads it. Elements of no declared type may be of any kind, and come back as tuples. Users and
-partitions are strings, bytes or integers, of one type in a PCollection. A partition may be
-composite: a tuple in tuples, a row in rows, a dictionary in dictionaries, a struct in tables.
+The kind of a PCollection is known when the pipeline is built: from its element type, or else from
+the Beam connector that reads it. Elements without a declared type may be of any kind, and come back
+as tuples. All users of a PCollection have one type, and so have all partitions: strings, bytes or
+integers. A partition may be composite: a tuple in tuples, a row in rows, a dictionary in
+dictionaries, a struct in tables.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ _DICTS = (beam.io.ReadFromParquet, beam.io.ReadFromBigQuery, *_AVRO)
 
 
 class RecordKind(enum.Enum):
+    """The kinds of records; the values are their names in messages."""
+
     TUPLES = "tuples"
     ROWS = "rows"
     DICTS = "dictionaries"
@@ -74,12 +77,13 @@ class RecordKind(enum.Enum):
 
 
 def declares_nothing(pcoll: beam.PCollection) -> bool:
-    """Tells whether elements of any type may be in a PCollection."""
+    """Returns whether a PCollection has no declared element type, so that any may be in it."""
     return pcoll.element_type in (None, Any, object, beam.typehints.Any)
 
 
 class TableCoder(Coder):
-    """A coder writes Arrow tables as IPC streams; a pickled slice would carry its whole parent."""
+    """A coder that writes Arrow tables as IPC streams. Beam's default is pickling, which would
+    write a whole table in place of a slice of it."""
 
     def encode(self, value: pa.Table) -> bytes:
         sink = pa.BufferOutputStream()
@@ -91,7 +95,7 @@ class TableCoder(Coder):
         return pa.ipc.open_stream(encoded).read_all()
 
     def estimate_size(self, value: pa.Table) -> int:
-        # Beam samples sizes for its metrics, and would encode the table.
+        # Beam asks for the sizes of some elements, for its metrics. By default it encodes them.
         return columns.size_of(checked_table(value))
 
     def is_deterministic(self) -> bool:
@@ -102,14 +106,14 @@ class TableCoder(Coder):
 
 
 def checked_table(element: Any) -> pa.Table:
-    """Returns an element declared as a table, or raises a TypeError if it is none."""
+    """Returns the element, which is declared to be a table; raises a TypeError if it is not."""
     if not isinstance(element, pa.Table):
         raise TypeError(f"expected Arrow tables, as declared, got {type(element).__name__}")
     return element
 
 
 def is_batch(element: Any) -> bool:
-    """Tells whether an element holds many records: an Arrow table, batch or pandas data frame."""
+    """Returns whether an element is an Arrow table, a record batch or a pandas data frame."""
     frame = _frame_type()
     return isinstance(element, (pa.Table, pa.RecordBatch)) or (
         frame is not None and isinstance(element, frame)
@@ -156,9 +160,10 @@ def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
 
 
 def connectors_of(pcoll: PValue) -> list[beam.PTransform | None]:
-    """Finds the connectors that read the elements of a PCollection, if no step has changed these.
+    """Returns the connectors that read the elements of a PCollection, if no step changed them.
 
-    Only connectors whose elements Beam does not declare are found; None stands for other sources.
+    Finds only the connectors for whose elements Beam declares no type. In the list, None stands for
+    any other source.
     """
     step = pcoll.producer
     while step is not None and (step is pcoll.producer or pcoll in step.outputs.values()):
@@ -166,24 +171,32 @@ def connectors_of(pcoll: PValue) -> list[beam.PTransform | None]:
             return [step.transform]
         if isinstance(step.transform, (beam.Flatten, beam.Reshuffle)) or is_filter(step.transform):
             inputs = step.main_inputs.values()
-            return [connector for inner in inputs for connector in connectors_of(inner)] or [None]
+            connectors = [connector for inner in inputs for connector in connectors_of(inner)]
+            return connectors if connectors else [None]
         step = step.parent
     return [None]
 
 
 def _file_columns_of(pcoll: PValue) -> Iterator[list[str]]:
-    """Yields the columns of the files that elements were read from, where they are readable now;
-    others are an error when the pipeline runs."""
+    """Yields the columns of one file of each connector that the elements were read by.
+
+    A connector without a file that can be read now is passed over: if it has none when the pipeline
+    runs, Beam raises an error.
+    """
     for connector in filter(None, connectors_of(pcoll)):
-        for item in DisplayData.create_from(connector).items:
-            if item.key != "file_pattern":
-                continue
+        items = DisplayData.create_from(connector).items
+        for pattern in [str(item.value) for item in items if item.key == "file_pattern"]:
             with contextlib.suppress(
                 BeamIOError, OSError, ValueError, KeyError, TypeError, pa.ArrowException
             ):
-                for file in FileSystems.match([str(item.value)], [1])[0].metadata_list[:1]:
-                    with FileSystems.open(file.path) as opened:
-                        yield _columns_in(opened, isinstance(connector, _AVRO))
+                matching = FileSystems.match([pattern], [1])[0].metadata_list
+                if matching:
+                    yield _columns_of_file(matching[0].path, isinstance(connector, _AVRO))
+
+
+def _columns_of_file(path: str, is_avro: bool) -> list[str]:
+    with FileSystems.open(path) as file:
+        return _columns_in(file, is_avro)
 
 
 def _columns_in(file: Any, avro: bool) -> list[str]:
@@ -194,8 +207,10 @@ def _columns_in(file: Any, avro: bool) -> list[str]:
 
 
 def is_filter(transform: beam.PTransform | None) -> bool:
-    """Tells whether a transform is certainly a ``beam.Filter`` without side inputs, which Beam
-    makes a ParDo around a function of its own."""
+    """Returns whether a transform is known to be a ``beam.Filter`` without side inputs.
+
+    Beam makes such a filter by a ParDo around a function of its own, which has a known name.
+    """
     if not isinstance(transform, beam.ParDo) or transform.side_inputs:
         return False
     decide = getattr(transform.fn, "_fn", None)
@@ -212,22 +227,26 @@ registry.register_coder(pa.Table, TableCoder)
 
 
 def refuse_windows(pcoll: beam.PCollection) -> None:
-    """Raises a ValueError if input is unbounded, or has windows or triggers: each window would be
-    bounded and released by itself, and a user in several protected less than stated."""
+    """Raises a ValueError if the input is unbounded, or has windows or triggers.
+
+    Each window would be bounded and released by itself. A user with records in several windows
+    would be protected less than the release states.
+    """
     if not all(part.is_bounded and part.windowing.is_default() for part in put_together(pcoll)):
         raise ValueError(
             "a user's contributions are bounded over the whole input, so it must be bounded and in "
-            "the global window, and so must all that a Flatten made it of: apply "
+            "the global window, and so must all inputs of a Flatten that made it: apply "
             "beam.WindowInto(beam.window.GlobalWindows()) first, or ReleaseWindowedLists for a "
             "list of each window"
         )
 
 
 def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
-    """Returns a PCollection and all inputs of a ``Flatten`` that it was made of.
+    """Returns a PCollection, and all inputs of each ``Flatten`` among the steps that made it.
 
-    A ``Flatten`` has the windows of its first input alone, so the search goes through all steps
-    before, as far back as a ``WindowInto``.
+    The output of a ``Flatten`` has the windows of its first input, whatever those of the others
+    are. So the other inputs have to be checked too. The search goes through all steps before, as
+    far back as a ``WindowInto``.
     """
     merged, waiting, seen = [pcoll], [pcoll], set()
     while waiting:
@@ -245,17 +264,18 @@ def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
 
 
 class ToRecords(beam.PTransform):
-    """Takes the user and the partition out of each record; returns records of the same kind.
+    """Returns records of the user and the partition alone, of the same kind as the given records.
 
     Args:
-      user: the user's column, field or key; for tuples, its position. In dictionaries user.id is
-        the key id of a dictionary that is the value of user.
-      partition: the partition's column, likewise; several make a composite partition.
+      user: the user's column, field or key; for tuples, its position. In dictionaries, "user.id" is
+        the key "id" of the dictionary that is the value of "user".
+      partition: the partition's column, field, key or position. Several of them make a composite
+        partition.
       drop_nulls: leave out records with a null user or partition, which are an error otherwise.
 
     Raises:
-      ValueError: names are given for tuples, or positions for other records; rows, or files that
-        are read, have no such field; at run time, a table has no such column, a dictionary no such
+      ValueError: names are given for tuples, or positions for other records; or rows, or files that
+        are read, have no such field. At run time: a table has no such column, a dictionary no such
         key, or a tuple is too short.
 
     >>> visits = pa.table({"account": [1, 2], "country": ["NO", "IT"], "device": ["tv", "tv"]})
@@ -273,7 +293,7 @@ class ToRecords(beam.PTransform):
         drop_nulls: bool = False,
     ):
         super().__init__()
-        # All are names, or all are positions, as expand checks.
+        # ``expand`` checks that all of these are names, or all are positions.
         self._user: Any = user
         self._partition = several_names(partition)
         self._drop_nulls = drop_nulls
@@ -284,17 +304,9 @@ class ToRecords(beam.PTransform):
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         kind = RecordKind.of(pcoll)
-        positions = [isinstance(name, int) for name in self._names]
-        undeclared = kind is RecordKind.TUPLES and declares_nothing(pcoll)
-        if any(positions) != all(positions) or not undeclared:
-            by_position = kind is RecordKind.TUPLES
-            for name in self._names:
-                if isinstance(name, int) != by_position:
-                    raise ValueError(
-                        f"user and partition are given by {'position' if by_position else 'name'} "
-                        f"for {kind.value}, got {name!r}"
-                    )
-        if not positions[0]:
+        self._check_names(kind, is_declared=not declares_nothing(pcoll))
+        by_position = isinstance(self._user, int)
+        if not by_position:
             check_known_fields(pcoll, self._names)
         if kind is RecordKind.TABLES:
             return pcoll | beam.Map(self._of_table).with_output_types(pa.Table)
@@ -302,9 +314,27 @@ class ToRecords(beam.PTransform):
             return pcoll | beam.FlatMap(self._of_dict).with_output_types(dict[str, Any])
         if kind is RecordKind.ROWS:
             return pcoll | beam.FlatMap(self._of_row).with_output_types(self._row_type(pcoll))
-        if positions[0]:
+        if by_position:
             return pcoll | beam.FlatMap(self._of_tuple).with_output_types(tuple[Any, Any])
         return pcoll | beam.FlatMap(self._of_any).with_output_types(Any)
+
+    def _check_names(self, kind: RecordKind, is_declared: bool) -> None:
+        """Raises a ValueError unless there are positions for tuples and names for other records.
+
+        Records without a declared type, whose kind is taken to be tuples, may be of any kind: they
+        can have all positions or all names.
+        """
+        positions = [isinstance(name, int) for name in self._names]
+        may_be_of_any_kind = kind is RecordKind.TUPLES and not is_declared
+        if may_be_of_any_kind and any(positions) == all(positions):
+            return
+        needs_positions = kind is RecordKind.TUPLES
+        for name in self._names:
+            if isinstance(name, int) != needs_positions:
+                raise ValueError(
+                    f"user and partition are given by {'position' if needs_positions else 'name'} "
+                    f"for {kind.value}, got {name!r}"
+                )
 
     def _of_any(self, element: Any) -> list[Any]:
         if is_batch(element):
@@ -364,7 +394,13 @@ class ToRecords(beam.PTransform):
     def _parts(
         self, value: Callable[[Any], Any], composed: Callable[[list[Any]], Any]
     ) -> list[tuple[Any, Any]]:
-        """Returns the user and the partition, or nothing if one is a null to leave out."""
+        """Returns a list of the pair of user and partition, empty if nulls are dropped and one of
+        both is null.
+
+        Args:
+          value: returns the value of a name in the record.
+          composed: makes a composite partition of its parts.
+        """
         user, *parts = map(value, self._names)
         if self._drop_nulls and has_null((user, *parts)):
             return []
@@ -379,9 +415,10 @@ class ToRecords(beam.PTransform):
 
 
 def field_types(declared: Any, names: Sequence[str] = (USER, PARTITION)) -> dict[str, Any]:
-    """Returns the types of the fields of rows, or of the parts of pairs, which have these names."""
+    """Returns the types of fields by their names: those of the fields of rows, or those of the two
+    parts of tuples, which are called by ``names``. It is empty for other declared types."""
     if isinstance(declared, TupleConstraint) and len(declared.tuple_types) == 2:
-        # Rows and dictionaries in a tuple are composites like others, and come back as tuples.
+        # A row or a dictionary in a tuple is a composite partition, and comes back as a tuple.
         types = (Any if _is_named(t) else t for t in declared.tuple_types)
         return dict(zip(names, types, strict=True))
     if isinstance(declared, type):

@@ -1,4 +1,7 @@
-"""Releases lists of counts, and numbers of users by their partitions, each on one worker."""
+"""Transforms that release frequency lists of counts, and numbers of users by their partitions.
+
+One worker draws each release.
+"""
 
 from __future__ import annotations
 
@@ -33,34 +36,36 @@ from dp_transforms.releases import UserDegreesSpec
 from dp_transforms.runtime.job_secret import JobSecret, release_histogram
 
 ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
-"""A step that holds all data has these resource hints."""
+"""The resource hints of a step that holds all data of a release."""
 
 
 class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
     """Releases the sorted list of counts without the partitions; returns one ReleasedList.
 
-    It is epsilon-differentially private, with delta = 0 unless the mechanism says otherwise, for
-    adding or removing all records of one user: that moves the sorted list by at most kappa in L1,
-    the mechanism's sensitivity (Blocki, Datta and Bonneau, NDSS 2016). Counts are refused unless
-    their kappa is known from ``BoundContributions`` or ``DeclareBounded`` (see ``runtime.bounds``).
+    It is epsilon-differentially private, with delta = 0 unless the mechanism says otherwise.
+    Neighbours add or remove all records of one user. This moves the sorted list by at most kappa in
+    L1, the mechanism's sensitivity (Blocki, Datta and Bonneau, NDSS 2016). Counts are refused
+    unless their kappa is known from ``BoundContributions`` or ``DeclareBounded`` (see
+    ``beam.bounds``).
 
-    One worker gets the histogram of the counts, of at most sqrt(2 N) pairs for N records. An empty
-    list is released like any other.
+    One worker gets the histogram of the counts, which has at most sqrt(2 N) pairs for N records. An
+    empty list is released like any other.
 
     Args:
       epsilon: the privacy loss of this release, positive; ``partition_mechanism`` then chooses the
         mechanism.
-      max_partitions_per_user: a larger sensitivity than the known kappa, which is the default.
+      max_partitions_per_user: the sensitivity. The default is the known kappa, and smaller values
+        are refused.
       mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or
         between bounds. Its sensitivity must be at least kappa.
       secret: see ``BoundContributions``.
-      context: tells several lists under one secret apart, see ``release_frequency_list``; with one
-        context those of different counts are refused.
+      context: a name that makes the random numbers of several lists under one secret independent,
+        see ``release_frequency_list``. Two lists of different counts in one context are refused.
 
     Raises:
       ValueError: an argument is out of range, neither or both of epsilon and mechanism are given,
-        kappa is not known of the input or is too large, the input is unbounded or windowed, the job
-        is a classic template; at run time, a count is not a positive integer.
+        kappa is not known of the input or is too large, the input is unbounded or windowed, or the
+        job is a classic template; at run time, a count is not a positive integer.
     """
 
     def __init__(
@@ -84,7 +89,7 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
             )
         self._epsilon = epsilon
         self._mechanism = mechanism
-        # Arguments are checked now.
+        # Making a mechanism checks the arguments now.
         self._mechanism_for(self._max_partitions or 1)
         self._secret = secret
         self._context = context
@@ -104,7 +109,7 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
             >> beam.Map(release_histogram, mechanism, secret, self._context)
             .with_output_types(ReleasedList)
             .with_resource_hints(**ON_ONE_WORKER)
-            # Keeps later steps from being fused to this one and its hints.
+            # Without a shuffle, later steps could be fused with this one and get its hints.
             | "Bracket" >> beam.Reshuffle()
         )
 
@@ -131,19 +136,22 @@ class ReleaseFrequencyList(ReleaseTransform, beam.PTransform):
 
 
 class ReleaseUserDegrees(ReleaseTransform, beam.PTransform):
-    """Releases how many users have how many partitions: takes records, returns ReleasedDegrees.
+    """Releases the numbers of users by their numbers of partitions: takes records, returns
+    ReleasedDegrees.
 
-    It is epsilon-DP, with delta = 0, for adding or removing all records of one user: see
-    ``mechanisms.user_degrees``. ``postprocessing.kappa_choice`` recommends a kappa from it.
+    It is epsilon-DP, with delta = 0, for adding or removing all records of one user.
+    ``mechanisms.user_degrees`` has the argument. ``postprocessing.kappa_choice`` recommends a kappa
+    from the result.
 
     Takes tuples (user, partition), rows, dictionaries or Arrow tables, which need not be bounded.
 
     Args:
-      epsilon: the cost of this release, which adds to that of later ones.
-      max_degree: larger numbers of partitions count as this one. Public: choose it without looking
-        at the records.
+      epsilon: the cost of this release. Costs of several releases add up.
+      max_degree: users with more partitions count as if they had this many. Public: choose it
+        without looking at the records.
       secret, num_buckets: see ``BoundContributions``.
-      context: tells several of these releases under one secret apart, as for lists.
+      context: a name that makes the random numbers of several such releases under one secret
+        independent, see ``ReleaseFrequencyList``.
 
     Raises:
       ValueError, TypeError: an argument is out of range; or as ``BoundContributions``.
@@ -202,11 +210,17 @@ def release_named_lists(
     secret: JobSecret,
     num_buckets: int | None,
 ) -> beam.PCollection:
-    """Releases a list for each wanted name, in order: (*label, ReleasedList), of the type ``kind``.
+    """Releases a list for each wanted name; returns tuples (*label, ReleasedList) in order.
 
-    Takes tables of distinct pairs from ``list_kernels.listed``, and the wanted names, which are
-    public, or in tables of selected partitions. A wanted name that no pair has gets an empty list,
-    which is released like any other.
+    A wanted name that no pair has gets an empty list, which is released like any other.
+
+    Args:
+      pairs: tables of distinct pairs, from ``list_kernels.listed``.
+      public: wanted names that are public.
+      selected: tables of partitions, which are the wanted names that another step has selected.
+      of_name: returns the place, the label, the mechanism and the context of the list of a name.
+      kind: the type of the tuples to return.
+      secret, num_buckets: see ``BoundContributions``.
     """
     public = list(public)
     for named_list in map(of_name, public):
@@ -228,8 +242,8 @@ def release_named_lists(
         {"histograms": merged, "wanted": wanted}
         | "OfWanted" >> beam.CoGroupByKey()
         | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
-        # Keeps later steps from being fused to this one, and puts lists into an order that does not
-        # depend on that of the records.
+        # Lists are sorted, so that their order does not depend on that of the records. As this
+        # needs a shuffle, later steps are not fused with the one before and do not get its hints.
         | "Gather" >> beam.combiners.ToList()
         | "InOrder" >> beam.FlatMap(_in_order).with_output_types(kind)
     )

@@ -1,4 +1,4 @@
-"""Selects the partitions that may be named, from users' records or from counts."""
+"""Transforms that select the partitions that may be named, from users' records or from counts."""
 
 from __future__ import annotations
 
@@ -45,27 +45,29 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
 
     Neighbours add or remove all records of one user. Each user counts in at most
     ``max_partitions_per_user`` partitions, and once in each: the transform bounds contributions,
-    unless they are known to be bounded (see ``runtime.bounds``) or ``already_bounded`` declares it.
+    unless they are known to be bounded (see ``beam.bounds``) or ``already_bounded`` declares it.
     A partition without records is never selected, unless it is public.
 
-    Takes tuples (user, partition), rows or Arrow tables. Returns plain partitions for tuples, rows
-    with the field ``partition``, or tables with this column. ``noisy_counts`` adds ``noisy_count``,
-    and ``intervals`` adds ``low`` and ``high``. With ``others_epsilon`` it returns a dictionary:
-    ``"partitions"`` has the partitions, and ``"other_users"`` one integer, the noisy number of
-    users who have a partition that is not selected.
+    Takes tuples (user, partition), rows, dictionaries or Arrow tables. Returns partitions
+    themselves for tuples, and otherwise the same kind, with the field ``partition``.
+    ``noisy_counts`` adds ``noisy_count``, and ``intervals`` adds ``low`` and ``high``. With
+    ``others_epsilon`` it returns a dictionary: ``"partitions"`` has the partitions, and
+    ``"other_users"`` one integer, the noisy number of users who have a partition that is not
+    selected.
 
     Every decision is exact, and is a function of the secret, the partition and its users, so that a
     retried bundle repeats it. Partitions that fit in one table are sorted by name, so their order
-    tells nothing else of the records.
+    discloses nothing more about the records than the names do.
 
     Args:
       epsilon, delta: the budget of the whole selection.
-      max_partitions_per_user: kappa; by default the known bound of the records. If none is known,
-        "auto" chooses how many partitions of a user count, by the look of "measured".
-      strategy: "auto", for the strategy that should name the most partitions; a name of
-        ``mechanisms.selection.STRATEGIES``; or a strategy object, which replaces
-        epsilon, delta, max_partitions_per_user, pre_threshold and neighbours.
-      noisy_counts: release noisy counts with the names. Both share epsilon and delta.
+      max_partitions_per_user: kappa; by default the known bound of the records. If no bound is
+        known, "auto" takes the strategy "measured", which spends a part of the budget on the choice
+        of how many partitions of a user count.
+      strategy: "auto", for the strategy that is expected to name the most partitions; a name of
+        ``mechanisms.selection.STRATEGIES``; or a strategy object. An object has its own epsilon,
+        delta, max_partitions_per_user, pre_threshold and neighbours, which are then not given.
+      noisy_counts: release noisy counts with the names. Names and counts share epsilon and delta.
       intervals: add the ends of 95% intervals for the partition's number of users after bounding.
         Each interval holds given that its partition is selected (see ``count_intervals``).
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
@@ -80,10 +82,12 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
         "truncated_geometric" takes them, and "auto" then chooses it.
       public_threshold: from -k to k, the bound of that strategy's noise: at -k no public partition
         with users is missed, at k none without users is selected.
-      context: tells several selections under one secret apart. Two with the same context and
-        strategy would use the same random numbers, and are refused for different data.
-      with_entries: also return ``"entries"`` in a dictionary: dictionaries of what follows from the
-        release for a statement, such as the plan that "measured" chose and the noise of its counts.
+      context: a name that makes the random numbers of several selections under one secret
+        independent. Two with the same context and strategy would use the same random numbers, and
+        are refused for different data.
+      with_entries: return a dictionary with one more collection, ``"entries"``. Its elements are
+        dictionaries of what the statement can say only after the release, such as the plan that
+        "measured" chose and the noise of its counts.
       secret, num_buckets: see ``BoundContributions``.
 
     Raises:
@@ -145,7 +149,7 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
             options |= {"pre_threshold": pre_threshold, "neighbours": neighbours}
             of: Callable[..., NamesSpec] = NamesSpec.of
             self._make = functools.partial(of, strategy, epsilon, delta, **options)
-            # Arguments are checked now, whatever kappa will be.
+            # This checks the arguments now, although kappa may be known only in ``expand``.
             self._spec = self._make(1 if self._max_partitions is None else self._max_partitions)
         else:
             given = (epsilon, delta, max_partitions_per_user, pre_threshold, neighbours)
@@ -158,20 +162,21 @@ class SelectPartitions(ReleaseTransform, beam.PTransform):
 
     @property
     def strategy(self) -> SelectionStrategy:
-        """Returns the strategy in use, as given or as chosen by "auto"; raises a ValueError if it
-        depends on the bound of the records."""
+        """The strategy in use, as given or as chosen by "auto"; a ValueError if it depends on the
+        bound of the records."""
         if self._max_partitions is None:
             raise ValueError("give max_partitions_per_user: the strategy depends on it")
         return self._spec.strategy
 
     def _resolved(self, max_partitions: int | None, known: int | None) -> NamesSpec:
-        """Returns the specification at a kappa, for users with at most ``known`` partitions."""
+        """Returns the specification for a kappa, given the known bound of the records. Either is
+        None if it is not given, or not known."""
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
-        within = known is not None and max_partitions is not None and known <= max_partitions
-        if within and isinstance(spec.strategy, MeasuredSelection):
-            # "auto" has nothing to measure for bounded users, and takes another strategy.
+        is_bounded = known is not None and max_partitions is not None and known <= max_partitions
+        if is_bounded and isinstance(spec.strategy, MeasuredSelection):
+            # With bounded records there is nothing to measure, so "auto" takes another strategy.
             bounded = self._make(max_partitions, already_bounded=True)
             spec = dataclasses.replace(spec, strategy=bounded.strategy)
         return spec
@@ -221,9 +226,9 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
     """Selects partitions by their counts: takes (partition, count), returns partitions.
 
     The privacy is that of the strategy, if the counts are of distinct users and no user is counted
-    in more than its ``max_partitions_per_user`` partitions. Counts without a known bound are
-    refused (see ``runtime.bounds``). Without noisy counts and public partitions, counting may have
-    stopped at the strategy's ``saturation_count``.
+    in more than the strategy's ``max_partitions_per_user`` partitions. Counts without a known bound
+    are refused (see ``beam.bounds``). If there are neither noisy counts nor public partitions,
+    counts may have been capped at the strategy's ``saturation_count``.
 
     Args:
       strategy: a ``CountStrategy``, such as ``OptimalSelection``.
@@ -231,9 +236,9 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
         see ``SelectPartitions``.
 
     Raises:
-      ValueError: an argument is out of range, see ``SelectPartitions``; the bound of users is not
-        known, or is larger than the strategy's; the counts are a Flatten of several collections, in
-        which a partition may occur twice.
+      ValueError: an argument is out of range, see ``SelectPartitions``; the bound of the counts is
+        not known, or is larger than the strategy's; or the counts are a Flatten of several
+        collections, in which a partition may occur twice.
 
     >>> from dp_transforms import DeclareBounded
     >>> from dp_transforms.mechanisms.selection import OptimalSelection
@@ -275,10 +280,10 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
         refuse_windows(counts)
         known_bound(counts, spec.strategy.max_partitions_per_user, "SelectFromCounts")
         if bound_of(counts).distinct is False:
-            # Two decisions about a partition would share one random number.
+            # If a partition had two counts, both decisions would use the same random number.
             raise ValueError(
-                "SelectFromCounts takes one count of each partition, by which one user moves it by "
-                "one: flatten records before they are counted, not counts"
+                "SelectFromCounts takes one count of each partition, which one user changes by at "
+                "most one: flatten records before they are counted, not counts"
             )
         unit = bound_of(counts).unit
         if unit is not PrivacyUnit.USER:
@@ -302,6 +307,8 @@ class SelectFromCounts(ReleaseTransform, beam.PTransform):
 def _selected_by_counts(
     tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
 ) -> beam.PCollection:
+    """Returns tables of the selected names, in order: takes tables of counts, one for each
+    partition."""
     side_inputs = {}
     if spec.public_distribution is not None:
         public = tables.pipeline | "Public" >> beam.Create(
@@ -322,9 +329,12 @@ def _selected_by_counts(
 def _selected_in_rounds(
     tables: beam.PCollection, spec: NamesSpec, secret: JobSecret, num_buckets: int | None
 ) -> tuple[beam.PCollection, list[beam.PCollection]]:
-    """Selects by a weighted strategy: takes tables of records, gives tables of names, and entries
-    of a statement. All partitions of a user are held together, and ``bounds`` choose at most kappa
-    for each round."""
+    """Selects by a weighted strategy; returns tables of names, and collections of entries for the
+    statement.
+
+    Takes tables of records. All partitions of a user are brought together. For each round, one of
+    ``rounds`` keeps at most kappa of them.
+    """
     assert isinstance(spec.strategy, WeightedStrategy)
     rounds = selection_kernels.bounds(spec.strategy, secret)
     # A single round needs only the pairs that count in it.
@@ -357,7 +367,11 @@ def _add_counts(secret: JobSecret, num_buckets: int | None) -> shuffle.ReduceByH
 
 
 class _RoundsOnBeam:
-    """A runner of rounds on PCollections, with earlier names and the plan as side inputs."""
+    """Runs the rounds of a weighted selection on PCollections.
+
+    The steps of a round get the names of earlier rounds, and the plan of "measured", as side
+    inputs.
+    """
 
     def __init__(self, users: beam.PCollection, add: shuffle.ReduceByHash):
         self._users = users
@@ -369,6 +383,8 @@ class _RoundsOnBeam:
         first: Callable[[pa.Table], pa.Table],
         choose: Callable[[Sequence[int], Sequence[int]], Choice],
     ) -> beam.pvalue.AsSingleton:
+        """Returns what ``choose`` decides by the cells of a look, as a side input: users by their
+        numbers of partitions, and partitions by their numbers of users in ``first``'s tables."""
         degrees = (
             self._users
             | "Degrees" >> beam.Map(selection_kernels.users_by_partitions, edges=edges)
@@ -393,6 +409,8 @@ class _RoundsOnBeam:
         earlier: Sequence[beam.PCollection],
         choice: beam.pvalue.AsSingleton | None,
     ) -> beam.PCollection:
+        """Returns tables of the names of a round: users ``weigh`` their partitions that have no
+        name of an ``earlier`` round, and ``decide`` looks at the sums of weights."""
         side_inputs: dict[str, Any] = {"side_input": (), "choice": choice}
         if earlier:
             named = tuple(earlier) | f"Earlier{index}" >> beam.Flatten()
@@ -412,6 +430,8 @@ class _RoundsOnBeam:
         named: Sequence[beam.PCollection],
         choice: beam.pvalue.AsSingleton,
     ) -> beam.PCollection:
+        """Returns tables of all names with counts: after the rounds if the plan says so, or else
+        those by which the names were selected."""
         tables = tuple(named) | "Named" >> beam.Flatten()
         zeros = tables | "Zeros" >> shuffle.on_threads(
             selection_kernels.without_users, choice=choice
@@ -443,15 +463,15 @@ def _other_users(
     secret: JobSecret,
     num_buckets: int | None,
 ) -> beam.PCollection:
-    """Counts, with noise, the users with a partition that was not named: takes tables of records,
-    gives one integer, at least 0.
+    """Returns one integer, at least 0: the noisy number of users with a partition that was not
+    named. Takes tables of records.
 
-    Privacy. Let the names be given, which another release chose and paid for. Whether a user has
-    another partition does not depend on other users. So adding or removing all records of one user,
-    or exchanging them for another user's, changes the number of such users by at most one, however
-    many partitions the user has. With discrete Laplace noise of scale 1 / epsilon the number is
-    epsilon-differentially private given the names, and costs epsilon beside them by adaptive
-    composition.
+    Privacy. Let the names be given: another release chose them and paid for them. Whether a user
+    has a partition without a name does not depend on other users. So adding or removing all records
+    of one user, or exchanging them for another user's, changes the number of such users by at most
+    one, however many partitions the user has. With discrete Laplace noise of scale 1 / epsilon the
+    number is epsilon-differentially private given the names. By adaptive composition it costs
+    epsilon in addition to the names.
     """
     noisy = functools.partial(other_users.noisy_users, spec=spec, secret=secret)
     by_user = shuffle.ReduceByHash(
@@ -469,7 +489,7 @@ def _other_users(
 
 
 def displayed(strategy: SelectionStrategy) -> dict[str, Any]:
-    """Describes a strategy in plain values, for display data."""
+    """Returns a strategy's parameters as strings and numbers, for display data."""
     return {
         name: value if isinstance(value, (str, int, float)) else str(value)
         for name, value in strategy.describe().items()

@@ -1,7 +1,8 @@
-"""Reduces tables by hash, in the one shuffle that every transform is made of.
+"""Reduces tables by hash: the one shuffle that all transforms use.
 
-Tables are cut into buckets by a hash of their rows and travel as (bucket, Arrow IPC bytes). All
-rows that must meet are in one bucket, where their true values are compared: the hash only routes.
+Tables are cut into buckets by a hash of their rows, and travel as (bucket, Arrow IPC bytes). All
+rows with equal values are in one bucket. There the values themselves are compared, so no result
+depends on collisions of the hash.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ def _cut(table: pa.Table, route: Route, num_buckets: int) -> Iterator[tuple[int,
 
 
 class ReduceByHash(beam.PTransform):
-    """Brings rows together by hash and reduces them: takes plain tables, gives reduced tables.
+    """Brings rows together by hash and reduces them: takes plain tables, returns reduced tables.
 
     No two output tables have rows of the same hash. The types of all tables are compared too, since
-    a value of another type would not meet its equals.
+    equal values of two types have different hashes, and would not be brought together.
 
     Args:
       reduce: an idempotent, mergeable function of tables (see ``columnar.scattering``).
-      names: the columns whose values send a row to its bucket.
-      key: keys the hash; from ``JobSecret.key``.
+      names: the columns whose values are hashed.
+      key: the key of the hash, from ``JobSecret.key``.
       num_buckets: the number of buckets; the default suits some ten million rows.
 
     Raises:
@@ -77,17 +78,21 @@ class ReduceByHash(beam.PTransform):
 
 
 def in_order(name: str, key: bytes) -> ReduceByHash:
-    """Sorts the rows of plain tables by a column without equal values, on one worker.
+    """Returns a step that sorts the rows of plain tables by a column, on one worker. No two values
+    of the column may be equal.
 
     The order of a release is then a function of the released rows alone. Rows that do not fit in
-    one table leave in several, split by keyed hashes.
+    one table are split into several by keyed hashes.
     """
     return ReduceByHash(functools.partial(sorted_by, name=name), (name,), key, num_buckets=1)
 
 
 class OnThreads(beam.DoFn):
-    """Applies a kernel, from an element to any number of results, on a few threads; results may
-    come out with a later element of the bundle, or at its end."""
+    """Applies a kernel to each element, on a few threads, and yields all results of the kernel.
+
+    The results of an element may be yielded together with those of a later element of the bundle,
+    or at its end.
+    """
 
     def __init__(self, kernel: Callable[..., Iterable[Any]]):
         self._kernel = kernel
@@ -99,7 +104,8 @@ class OnThreads(beam.DoFn):
         yield from self.submit(self._kernel, element)
 
     def submit(self, kernel: Callable[[Any], Iterable[Any]], element: Any) -> Iterator[Any]:
-        """Starts the kernel, and yields results once enough others are running."""
+        """Starts the kernel for an element, and yields results of earlier elements until at most
+        ``threads.THREADS`` are running."""
         self._running.append(thread_pool().submit(lambda: list(kernel(element))))
         while len(self._running) > threads.THREADS:
             yield from self._running.popleft().result()
@@ -123,9 +129,11 @@ class _OnThreadsWithSideInputs(OnThreads):
 
 
 def on_threads(kernel: Callable[..., pa.Table], **side_inputs: Any) -> beam.ParDo:
-    """Maps each table to a table by a kernel, ``OnThreads``, and leaves out empty results. The
-    kernel also takes the side inputs ``side_input`` and ``choice``, if given: see
-    ``selection_kernels``."""
+    """Returns a step that maps each table to a table by a kernel, and leaves out empty results.
+
+    The kernel runs on a few threads. It gets the side inputs ``side_input`` and ``choice``, if they
+    are given: see ``selection_kernels``.
+    """
     step = _OnThreadsWithSideInputs if side_inputs else OnThreads
     kernel = functools.partial(_unless_empty, kernel)
     return beam.ParDo(step(kernel), **side_inputs).with_output_types(pa.Table)
@@ -139,6 +147,8 @@ def _unless_empty(
 
 
 class _Gather(OnThreads):
+    """Reduces the pieces of each bucket, and compares the types of all tables."""
+
     def __init__(self, route: Route):
         super().__init__(functools.partial(gather, route=route, max_bytes=MAX_HELD_BYTES))
 
@@ -158,5 +168,6 @@ class _Gather(OnThreads):
             yield from self.submit(self._kernel, held)
             return
         del held
-        # The pieces are too large to hold; the runner may fetch them in parts, in this thread only.
+        # The pieces are too large to hold. The runner may fetch them in parts, but only in this
+        # thread.
         yield from self._kernel(pieces)

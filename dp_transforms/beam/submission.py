@@ -25,18 +25,18 @@ from dp_transforms.errors import (
 )
 
 SECONDS_TO_CANCEL = 20.0
-"""How long an interrupted job waits for its engine to say that it is cancelled."""
+"""How long an interrupted job waits until its engine reports that it is cancelled."""
 _SECONDS_BETWEEN_LOOKS = 0.2
 _REFUSALS = (400, 401, 403, 404)
-"""Status codes of HTTP of a service that has refused a request. With others, such as 409 or 500, it
-may have carried out a first attempt at it."""
+"""HTTP status codes by which a service says that it has refused a request. After other codes, such
+as 409 or 500, it may have carried the request out."""
 _DATAFLOW_CLIENT = "apache_beam.runners.dataflow.internal.apiclient"
 
 
 def submits(runner: PipelineRunner) -> bool:
-    """Tells whether a runner only hands over the job when it is told to run it. Others read records
-    meanwhile."""
-    # Asked for by name, since importing the class needs an extra.
+    """Returns whether ``run`` of a runner hands the job to an engine, and returns before the job
+    has ended. ``run`` of any other runner reads records."""
+    # The class is compared by name, since importing it needs an extra.
     return isinstance(runner, PortableRunner) or type(runner).__name__ == "DataflowRunner"
 
 
@@ -46,18 +46,18 @@ def run_on_engine(
     """Has an engine run a pipeline, and waits for it. An interrupt cancels the job.
 
     Args:
-      pipeline: its runner ``submits``.
-      before_it_runs: is called once, right before the engine is asked to run what it was given, or
-        before that is given to it if it cannot be seen when that is.
+      pipeline: a pipeline with a runner for which ``submits`` is true.
+      before_it_runs: a function that is called once, right before the engine is asked to run the
+        job. If that moment cannot be observed, it is called before the job is handed over.
 
     Raises:
       NotStartedError: the job never runs: it failed before the engine was asked to run it, or the
         engine refused it.
-      InputError: it could not be started, as far as can be seen.
-      JobCancelledError: it was interrupted.
-      Exception: it failed; see ``wait_until_finish`` of Beam's results.
+      InputError: the job could not be started, but the engine may have got the request.
+      JobCancelledError: the job was interrupted.
+      Exception: the job failed; see ``wait_until_finish`` of Beam's results.
     """
-    # While there is no result, there is nothing to cancel.
+    # Without a result there is nothing to cancel yet, so interrupts wait until there is one.
     with _keeping_interrupts() as deliver_interrupts:
         result = _submitted(pipeline, before_it_runs)
         try:
@@ -69,6 +69,8 @@ def run_on_engine(
 
 
 def _submitted(pipeline: beam.Pipeline, before_it_runs: Callable[[], None]) -> PipelineResult:
+    """Hands a pipeline to its engine, and returns the result to wait for. Errors are those of
+    ``run_on_engine``."""
     request = _Request(before_it_runs)
     try:
         with _noticed(request, pipeline.runner), before_any_record():
@@ -84,7 +86,12 @@ def _submitted(pipeline: beam.Pipeline, before_it_runs: Callable[[], None]) -> P
 
 
 class _Request:
-    """What is known of a request to an engine to run a job."""
+    """What is known about the request that asks an engine to run a job.
+
+    Attributes:
+      attempts: how often Dataflow's client sent it; 0 on other engines.
+      status: the HTTP status of the last answer, if it was an error with one.
+    """
 
     def __init__(self, before: Callable[[], None]):
         self._before = before
@@ -93,28 +100,29 @@ class _Request:
         self.status: int | None = None
 
     def make(self) -> None:
-        """Notes that the request is about to be made, perhaps repeatedly."""
+        """Notes that the request is about to be made. Only the first call has an effect."""
         if not self._is_made:
             self._before()
             self._is_made = True
 
     @property
     def may_have_been_carried_out(self) -> bool:
-        """Tells whether the engine may have got the request, and not refused it. What a service
-        answers to a second attempt says nothing of the first one."""
+        """Whether the engine may have got the request and not refused it. If there was a second
+        attempt, its answer says nothing about the first one."""
         is_refused = self.attempts == 1 and self.status in _REFUSALS
         return self._is_made and not is_refused
 
 
 def _cancel(result: PipelineResult, pipeline: beam.Pipeline) -> Cancelled:
-    """Cancels a job, and waits for a while until it has ended."""
+    """Cancels a job, waits for its end for ``SECONDS_TO_CANCEL`` at most, and returns who
+    confirmed it."""
     until = time.monotonic() + SECONDS_TO_CANCEL
     master = pipeline.options.view_as(FlinkRunnerOptions).flink_master
     is_portable = isinstance(pipeline.runner, PortableRunner)
     has_ended = False
     try:
         if is_portable and has_rest(master):
-            # Beam's job server makes the ids of its jobs of Flink's names for them.
+            # The id of a job on Beam's job server is its name on Flink, "_" and a random part.
             name = vars(result)["_job_id"].rpartition("_")[0]
             has_ended = cancel_on_flink(master, name, until)
         result.cancel()
@@ -131,46 +139,67 @@ def _cancel(result: PipelineResult, pipeline: beam.Pipeline) -> Cancelled:
 
 @contextlib.contextmanager
 def _noticed(request: _Request, runner: PipelineRunner) -> Iterator[None]:
-    """Notices when a runner asks its engine in the block to run a job."""
+    """Calls ``request.make`` when a runner asks its engine, within the block, to run a job.
+
+    It replaces the method that sends this request, and restores it at the end of the block. If
+    there is no such method, ``request.make`` is called at once.
+    """
     if isinstance(runner, PortableRunner):
-        owner, name = runner, "create_job_service_handle"
-        make_handle = runner.create_job_service_handle
-
-        def noticing_handle(*arguments: Any) -> Any:
-            handle = make_handle(*arguments)
-            run = handle.run
-
-            def noticed_run(*arguments: Any) -> Any:
-                request.make()
-                return run(*arguments)
-
-            setattr(handle, "run", noticed_run)  # noqa: B010
-            return handle
-
-        replacement: Callable[..., Any] = noticing_handle
-    else:
-        try:
-            owner = importlib.import_module(_DATAFLOW_CLIENT).DataflowApplicationClient
-            name = "submit_job_description"
-            submit = getattr(owner, name)
-        except (ImportError, AttributeError):
-            request.make()
+        handle = _noticing_handle(runner.create_job_service_handle, request)
+        with _replaced(runner, "create_job_service_handle", handle):
             yield
-            return
+        return
+    try:
+        client = importlib.import_module(_DATAFLOW_CLIENT).DataflowApplicationClient
+        submit = client.submit_job_description
+    except (ImportError, AttributeError):
+        request.make()
+        yield
+        return
+    with _replaced(client, "submit_job_description", _noticing_submit(submit, request)):
+        yield
 
-        def noticing_submit(client: Any, *arguments: Any) -> Any:
-            service = client._jobs_client
-            create = service.create_job
 
-            def counted_create(*arguments: Any, **options: Any) -> Any:
-                request.attempts += 1
-                return create(*arguments, **options)
+def _noticing_handle(make_handle: Callable[..., Any], request: _Request) -> Callable[..., Any]:
+    """Returns ``create_job_service_handle`` with handles that call ``request.make`` before they
+    ask a job service to run a job."""
 
-            service.create_job = counted_create
+    def noticing_handle(*arguments: Any) -> Any:
+        handle = make_handle(*arguments)
+        run = handle.run
+
+        def noticed_run(*arguments: Any) -> Any:
             request.make()
-            return submit(client, *arguments)
+            return run(*arguments)
 
-        replacement = noticing_submit
+        setattr(handle, "run", noticed_run)  # noqa: B010
+        return handle
+
+    return noticing_handle
+
+
+def _noticing_submit(submit: Callable[..., Any], request: _Request) -> Callable[..., Any]:
+    """Returns ``submit_job_description`` of Dataflow's client, with a call of ``request.make``
+    before the first attempt, and a count of the attempts."""
+
+    def noticing_submit(client: Any, *arguments: Any) -> Any:
+        service = client._jobs_client
+        create = service.create_job
+
+        def counted_create(*arguments: Any, **options: Any) -> Any:
+            request.attempts += 1
+            return create(*arguments, **options)
+
+        service.create_job = counted_create
+        request.make()
+        return submit(client, *arguments)
+
+    return noticing_submit
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+    """Replaces an attribute of an object or a class within the block."""
     had_own, earlier = name in vars(owner), getattr(owner, name)
     setattr(owner, name, replacement)
     try:
@@ -193,12 +222,13 @@ def _status(error: Exception) -> int | None:
 
 @contextlib.contextmanager
 def _keeping_interrupts() -> Iterator[Callable[[], None]]:
-    """Gives the block a function, and delays the first SIGINT or SIGTERM until the block calls it.
-    A second signal is handled at once, and so are all after that call. A signal that is still
-    delayed at the end of the block is dropped.
+    """Delays the first SIGINT or SIGTERM until the block calls the function that it is given.
 
-    Only the main thread handles signals: in others nothing is delayed. A signal without a handler
-    in Python is not delayed either.
+    A second signal is handled at once, and so is every signal after that call. A signal that is
+    still delayed at the end of the block is dropped.
+
+    Only the main thread handles signals: in other threads nothing is delayed. A signal without a
+    handler in Python is not delayed either.
     """
     handlers: dict[int, Callable[[int, Any], Any]] = {}
     if threading.current_thread() is threading.main_thread():

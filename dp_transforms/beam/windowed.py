@@ -1,27 +1,28 @@
-"""Releases a frequency list, or names, for each window of time, under one budget over all windows.
+"""Transforms that release a frequency list, or names, for each window of time, under one budget.
 
-Lists of all windows together are epsilon-DP, with delta = 0; names are (epsilon, delta)-DP.
+The lists of all windows together are epsilon-DP, with delta = 0. The names of all windows together
+are (epsilon, delta)-DP.
 
 Neighbours: one input is the other with all records of one user added, in any windows. Proof, for
 any value of the secret that keys the bounding:
 
-1. The windows are public: all that begin in a given range. A window without records has an empty
-   list, which is released like any other, so the existence of a release tells nothing. Records in
-   other windows are left out, each by its own time.
+1. The windows are public: all windows that begin in a given range. A window without records has an
+   empty list, which is released like any other, so the existence of a release discloses nothing.
+   Whether a record is left out, as its window is not among them, depends on its own time alone.
 2. A user's own records alone decide which windows (at most w), and which partitions in each of them
-   (at most kappa), are kept. So the bounded inputs are equal but for that user, who is in w windows
-   at most.
+   (at most kappa), are kept. So the bounded inputs are equal except for that user, who is in at
+   most w windows.
 3. The list of such a window moves by at most kappa in L1, and its release is (epsilon / w)-DP. The
-   lists of all other windows are the same. Each release has random numbers of its own, so that the
-   probability of all of them together is a product, of which at most w factors differ: sequential
-   composition over the windows of that user, and parallel over all others.
+   lists of all other windows are the same. Each release has random numbers of its own, so the
+   probability of all of them together is a product, and at most w of its factors differ. This is
+   sequential composition over the windows of that user, and parallel composition over all others.
 4. Names are selected as pairs of a window and a partition, all at once. By 2. one user has at most
-   w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP: no share of the
-   budget goes to a window, and strategies account for all pairs of a user together. QED.
+   w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP. The budget is
+   not divided among windows: strategies account for all pairs of a user together. QED.
 
-Sessions are refused, since their ends would tell of a user's habits; so are triggers that fire
-again, which would release the same records again; and unbounded input, which has no last window to
-charge for.
+Session windows are refused, since their ends would disclose when a user was active. Triggers that
+fire again are refused, since they would release the same records again. Unbounded input is refused,
+since the number of windows to pay for would have no end.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ from dp_transforms.runtime.job_secret import JobSecret
 
 
 class _ByPeriod(ReleaseTransform, beam.PTransform):
-    """Bounds users' contributions in public periods, named in the column ``list`` of tables."""
+    """The common part of the releases by period: bounds users' contributions in public periods.
+
+    The column ``list`` of tables has the name of each record's period.
+    """
 
     spec_type: type
 
@@ -110,8 +114,8 @@ class _ByPeriod(ReleaseTransform, beam.PTransform):
 class ReleaseListsByPeriod(_ByPeriod):
     """Releases a list for each public period: takes tables, returns (period, ReleasedList).
 
-    It is epsilon-DP, with delta = 0, over all periods together: see the module. Takes Arrow tables
-    with the columns ``user``, ``partition`` and ``list``, the period's name.
+    All lists together are epsilon-DP, with delta = 0; the module has the proof. Takes Arrow tables
+    with the columns ``user``, ``partition`` and ``list``, which is the period's name.
 
     Args:
       periods: the names of all periods, which are public; each has a release, in this order.
@@ -148,6 +152,12 @@ class ReleaseListsByPeriod(_ByPeriod):
 
 
 class _ByWindow(ReleaseTransform, beam.PTransform):
+    """The common part of the releases by window: names each window, and releases by that name.
+
+    Attributes:
+      by_period: the release by period that gets the named records.
+    """
+
     by_period: Callable[..., _ByPeriod]
 
     def __init__(
@@ -179,7 +189,7 @@ class _ByWindow(ReleaseTransform, beam.PTransform):
             max_partitions_per_user=max_partitions_per_user,
             **options,
         )
-        # Arguments are checked now.
+        # This checks the arguments now, with one made-up period.
         self._release(["one"])
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
@@ -211,22 +221,22 @@ class _ByWindow(ReleaseTransform, beam.PTransform):
 class ReleaseWindowedLists(_ByWindow):
     """Releases a list for each fixed window: takes records, returns (start, ReleasedList).
 
-    It is epsilon-DP, with delta = 0, over all windows together, for adding or removing all records
-    of one user. The input is a bounded PCollection in ``FixedWindows`` with the default trigger, of
-    any kind that ``BoundContributions`` takes; an Arrow table is in one window as a whole. The
-    start of a window is text, such as 2026-01-31T00:00:00Z.
+    All lists together are epsilon-DP, with delta = 0, for adding or removing all records of one
+    user. The input is a bounded PCollection in ``FixedWindows`` with the default trigger, of any
+    kind that ``BoundContributions`` takes. All records of an Arrow table are in the window of the
+    table. The start of a window is text, such as 2026-01-31T00:00:00Z.
 
     Args:
       epsilon: the cost of all releases together; each costs epsilon / max_windows_per_user.
-      start, stop: the windows that begin from start on, and before stop, are released. Public:
+      start, stop: a window is released if it begins at or after start, and before stop. Public:
         choose them without looking at the records.
       max_windows_per_user: the most windows in which one user counts, chosen at random.
       max_partitions_per_user: kappa, the most partitions in which one user counts in each window.
       mechanism, secret, num_buckets: see ``ReleaseListsByPeriod``.
 
     Raises:
-      ValueError: an argument is out of range, the input is unbounded, is not in fixed windows, has
-        a trigger that fires again, holds counts or a record without an event time.
+      ValueError: an argument is out of range; or the input is unbounded, is not in fixed windows,
+        has a trigger that fires again, holds counts, or has a record without an event time.
 
     >>> day = 24 * 60 * 60
     >>> visits = [("ann", "home", 5), ("bob", "home", 7), ("bob", "home", day + 1)]
@@ -254,9 +264,10 @@ class ReleaseWindowedLists(_ByWindow):
 class SelectPartitionsByPeriod(_ByPeriod):
     """Selects the partitions that may be named in each public period: takes and returns tables.
 
-    It is (epsilon, delta)-DP over all periods together: see the module. Takes tables as
-    ``ReleaseListsByPeriod`` does. Returns tables with the columns ``list``, ``partition`` and, if
-    asked for, ``noisy_count``, ``low`` and ``high``.
+    The names of all periods together are (epsilon, delta)-DP; the module has the proof. Takes
+    tables as ``ReleaseListsByPeriod`` does. Returns tables with the columns ``list`` and
+    ``partition``. ``noisy_counts`` adds ``noisy_count``, and ``intervals`` adds ``low`` and
+    ``high``.
 
     Args:
       epsilon, delta: the cost of all periods together.
@@ -265,8 +276,8 @@ class SelectPartitionsByPeriod(_ByPeriod):
         intervals, secret, num_buckets.
 
     Attributes:
-      spec: the ``PeriodNamesSpec`` with these arguments; the ``max_partitions_per_user`` of
-        ``spec.names.strategy`` is that of all periods together.
+      spec: the ``PeriodNamesSpec`` with these arguments. In ``spec.names.strategy``,
+        ``max_partitions_per_user`` is the number of partitions in all periods together.
 
     Raises:
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
@@ -293,8 +304,9 @@ def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:
 class SelectWindowedPartitions(_ByWindow):
     """Selects the partitions that may be named in each fixed window: returns (start, partition).
 
-    With ``noisy_counts`` it returns (start, partition, noisy_count). For records, start, stop and
-    max_windows_per_user see ``ReleaseWindowedLists``; for all else ``SelectPartitionsByPeriod``.
+    With ``noisy_counts`` it returns (start, partition, noisy_count). See ``ReleaseWindowedLists``
+    for the records, start, stop and max_windows_per_user. See ``SelectPartitionsByPeriod`` for the
+    other arguments and the privacy.
 
     >>> visits = [(user, "home", 5) for user in range(50)] + [(1, "home", 70)]
     >>> with beam.Pipeline() as pipeline:
@@ -331,7 +343,8 @@ class _Label(beam.DoFn):
         timestamp: Any = beam.DoFn.TimestampParam,
     ) -> Iterator[Any]:
         if timestamp == MIN_TIMESTAMP:
-            # All lists would be empty, at the full price.
+            # Without times no record is in a window to release. All lists would be empty, and cost
+            # the whole epsilon.
             raise InputError(
                 "a record has no event time: give records their times before WindowInto, by "
                 "beam.window.TimestampedValue"
@@ -348,6 +361,7 @@ class _Label(beam.DoFn):
 
 
 def _windows_of(records: beam.PCollection) -> FixedWindows:
+    """Returns the windows of records; raises a ValueError if lists of them cannot be released."""
     merged = put_together(records)
     windowing = merged[0].windowing
     if not all(pcoll.is_bounded for pcoll in merged):
@@ -357,7 +371,7 @@ def _windows_of(records: beam.PCollection) -> FixedWindows:
     if type(windowing.windowfn) is not FixedWindows:
         raise ValueError(
             "records must be in beam.window.FixedWindows: sliding windows would release a record "
-            "several times, and sessions tell by where they begin when a user was there"
+            "several times, and sessions show by where they begin when a user was active"
         )
     if not _fires_once(windowing.triggerfn):
         raise ValueError("a trigger that fires again would release the same records again")
@@ -365,7 +379,7 @@ def _windows_of(records: beam.PCollection) -> FixedWindows:
 
 
 def _fires_once(trigger: Any) -> bool:
-    """Tells whether a trigger fires once in each window of bounded input."""
+    """Returns whether a trigger fires exactly once in each window of bounded input."""
     if isinstance(trigger, AfterWatermark):
         return trigger.early is None and trigger.late is None
     return isinstance(trigger, DefaultTrigger)

@@ -1,4 +1,4 @@
-"""Turns the values of an attribute of users into text, by which they are put into groups."""
+"""Turns the values of users' attributes into text, which are the names of groups."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.columns import described, plain_type, single
 
 LIST = "list"
-"""The column of the lists, such as periods, to which rows belong."""
+"""The name of the column that says to which list, such as that of a period, a row belongs."""
 NO_VALUE = ""
 
 
 def attribute_text(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
-    """Returns the values of an attribute as text; nulls are no values.
+    """Returns the values of an attribute as text, and ``NO_VALUE`` for nulls.
 
     Args:
       column: strings, UTF-8 binary, integers, booleans or dates.
-      name: the attribute's, for errors.
+      name: the attribute's name, for errors.
 
     Raises:
       TypeError: the values have another type.

@@ -1,13 +1,15 @@
-"""Keeps the distinct pairs of a table, at most kappa for each user.
+"""Keeps the distinct (user, partition) pairs of a table, at most kappa for each user.
 
-Bounding keeps the kappa of a user's distinct partitions with the smallest PRF(key, user,
-partition): under an ideal PRF a uniform sample without replacement. It can be taken in parts, since
-the kappa smallest of a union are among the kappa smallest of its parts, and it comes out the same
-whenever and wherever it is repeated.
+Of each user's distinct partitions, bounding keeps the kappa with the smallest PRF(key, user,
+partition). Under an ideal PRF this is a uniform sample without replacement. The sample can be taken
+in parts, since the kappa smallest of a union are among the kappa smallest of its parts. It is the
+same whenever and wherever it is taken again.
 
-With one order for all users, hash(key, partition) takes the place of that PRF: users with the same
-partitions keep the same ones. Either way, a user's kept pairs depend only on the key and on that
-user's own records, so one user changes at most kappa pairs whatever the key is.
+If all users share one order, hash(key, partition) takes the place of that PRF: users with the same
+partitions keep the same ones.
+
+Either way, a user's kept pairs depend only on the key and on that user's own records. So adding or
+removing all records of one user changes at most kappa pairs, whatever the key is.
 """
 
 from __future__ import annotations
@@ -30,36 +32,43 @@ from dp_transforms.columnar.hashing import (
 )
 from dp_transforms.mechanisms.arrays import BoolArray, Int32Array, IntArray
 
+# Below, an *owner* is a value of the column with the limit, usually a user, and a *member* is a
+# value of the other column, usually a partition.
+
+# Pairs are found in a table of all possible ones if these are at most this many times the rows.
 _DENSE = 32
 _SPARE = 4
-# How many rows of an owner ``_candidates`` looks at: _ENOUGH rows for each member that is kept,
-# since rows may be duplicates, and _SPARE_ROWS more. It never looks at less than _LEAST_SHARE of an
-# owner's rows, and looks at all of them if it would look at more than _MOST_SHARE.
+# How many rows of an owner ``_candidates`` takes: _ENOUGH rows for each member that is kept, since
+# rows may be duplicates, and _SPARE_ROWS more. It never takes less than _LEAST_SHARE of an owner's
+# rows, and takes all of them if it would take more than _MOST_SHARE.
 _ENOUGH = 8
 _SPARE_ROWS = 32
 _LEAST_SHARE = 1 / 16
 _MOST_SHARE = 1 / 4
 _NO_LIMIT = np.uint64(2**64 - 1)
-# Limits are used if at most these shares of rows are below them and are owners.
+# Limits are used if at most the first share of rows is expected below them, and the number of
+# owners is at most the second share of the number of rows.
 _WORTH_SHARE = 1 / 2
 _FEW_OWNERS = 1 / 16
 _MOST_LIMITS = 1 << 16
 
 
 class Limits:
-    """Holds upper limits on the priorities of the pairs that owners can keep.
+    """Upper limits on the priorities of the pairs that owners can keep.
 
-    They come from tables bounded before with the same key. An owner's limit is the largest of the
-    kappa priorities kept in one of these tables. A pair above it is not among the kappa smallest of
-    all tables together, whichever table set the limit and in whatever order they came.
+    They come from tables that were bounded before with the same key. An owner's limit is the
+    largest of the kappa priorities that were kept in one of these tables. So a pair above the limit
+    is not among the kappa smallest of all tables together, whichever table set the limit and in
+    whatever order tables are bounded.
     """
 
     def __init__(self) -> None:
-        # Replaced as a whole: if threads add at the same time, the limits of one may be lost.
+        # Always replaced as a whole. If two threads add limits at the same time, those of one may
+        # be lost, which costs only time.
         self._known: tuple[pa.Array, Hashes] | None = None
 
     def of(self, owners: pa.Array) -> Hashes:
-        """Returns the limits of distinct owners: uint64, shape (n,)."""
+        """Returns the limits of distinct owners, ``_NO_LIMIT`` if unknown: uint64, shape (n,)."""
         limits = np.full(len(owners), _NO_LIMIT)
         if self._known is not None and self._known[0].type == owners.type:
             values, known = self._known
@@ -101,12 +110,13 @@ def distinct_pairs(
       per: the column whose values have the limit. With ``"partition"``, at most this many users are
         kept for each partition.
       shared_order: whether the same order of partitions decides for every user.
-      limits: known from tables bounded before; this call adds to them. The result may then lack
-        pairs above a limit, none of which is kept of all tables together.
+      limits: limits from tables that were bounded before, to which this call adds more. The result
+        may then lack pairs above a limit. None of them would be kept in the result for all tables
+        together.
 
     Returns:
       The pairs, grouped by the column ``per``, both columns dictionary-encoded. A dictionary has
-      distinct values, some of which may be in no pair.
+      distinct values, and may have values that are in no pair.
     """
     of = PARTITION if per == USER else USER
     owners, column = group(single(table[per])), single(table[of])
@@ -120,7 +130,8 @@ def distinct_pairs(
             column = column.take(to_arrow(rows))
     members = group(column)
     owner, member = owners.codes, members.codes
-    if (owner[1:] <= owner[:-1]).any():  # not one pair for each owner
+    # If owners ascend strictly, there is one pair for each, and all pairs are distinct.
+    if (owner[1:] <= owner[:-1]).any():
         space = len(owners.values), max(len(members.values), 1)
         owner, member = _distinct(owner, member, space)
     if at_most is not None:
@@ -133,13 +144,14 @@ def distinct_pairs(
 
 
 def bounded_again(pairs: pa.Table, at_most: int, key: bytes) -> pa.Table:
-    """Returns what ``distinct_pairs`` returns for its own result, in a part of the time: these
-    pairs are distinct, and grouped by user.
+    """Returns what ``distinct_pairs`` would return for pairs that it has returned before.
+
+    This takes a part of the time, since the pairs are already distinct and grouped by user.
 
     Args:
       pairs: a result of ``distinct_pairs``, with a limit for each user or without one.
       at_most: kappa, no larger than that limit.
-      key: that of the limit.
+      key: the key of that limit.
 
     Raises:
       ValueError: the pairs are not grouped by user.
@@ -155,7 +167,7 @@ def bounded_again(pairs: pa.Table, at_most: int, key: bytes) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Rule:
-    """Determines the priorities of pairs: each owner keeps the smallest."""
+    """The rule that gives pairs their priorities. Each owner keeps the pairs with the smallest."""
 
     owners: pa.Array
     key: bytes
@@ -168,7 +180,7 @@ class _Rule:
         if len(self.owners) <= _FEW_OWNERS * len(owner):
             of_owners = hash_rows(self.owners, self.key)
         else:
-            # Most owners may be within the limit, and need no hash.
+            # Many owners may have no pair here, and their hashes are not needed.
             needed = np.zeros(len(self.owners), bool)
             needed[owner] = True
             of_owners = np.empty(len(needed), np.uint64)
@@ -178,7 +190,8 @@ class _Rule:
 
 
 def _below(owners: Groups, column: pa.Array, rule: _Rule, limits: Limits) -> IntArray | None:
-    """Returns the rows with priorities up to known limits; None if that would not save time."""
+    """Returns the rows whose priorities do not exceed known limits; None if finding them would not
+    save time."""
     rows, kinds = len(column), len(owners.values)
     coded = pa.types.is_dictionary(column.type)
     if kinds > _FEW_OWNERS * rows or (coded and kinds * len(column.dictionary) <= _DENSE * rows):
@@ -194,10 +207,10 @@ def _below(owners: Groups, column: pa.Array, rule: _Rule, limits: Limits) -> Int
 def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> IntArray | None:
     """Returns the rows that may be kept; None if few rows can be ruled out.
 
-    An owner with many rows gets a limit, which a small share of priorities are below. The rows
-    below it suffice if they have at least ``at_most`` different priorities, since the smallest are
-    kept. Otherwise all rows of the owner stay. This saves time, because a value is hashed faster
-    than it is grouped and sorted.
+    The idea: an owner with many rows gets a limit on priorities that only a small share of its rows
+    is below. If the rows below it have at least ``at_most`` different priorities, the ``at_most``
+    smallest are among them, and the owner's other rows are ruled out. Otherwise all rows of the
+    owner stay. This saves time, because a value is hashed faster than it is grouped and sorted.
     """
     counts = np.bincount(owners.codes, minlength=1)
     share = np.maximum((_ENOUGH * at_most + _SPARE_ROWS) / np.maximum(counts, 1), _LEAST_SHARE)
@@ -209,7 +222,8 @@ def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> 
     priorities = rule.priorities(owner, hash_rows(column, rule.key)[rows])
     most = (np.minimum(share, 1 - 2**-53) * 2.0**64).astype(np.uint64)
     low = np.flatnonzero(priorities <= most[owner])
-    if not len(low):  # a few different priorities, all above the limits
+    if not len(low):
+        # The owners have few different priorities, all above their limits.
         return None
     by_owner = np.argsort(owner[low], kind="stable")
     ranks = np.cumsum(np.append(0, np.diff(owner[low][by_owner]) != 0))
@@ -224,15 +238,16 @@ def _candidates(owners: Groups, column: pa.Array, rule: _Rule, at_most: int) -> 
 def _distinct(
     owner: Int32Array, member: Int32Array, space: tuple[int, int]
 ) -> tuple[Int32Array, Int32Array]:
-    """Returns the codes of the distinct pairs, sorted, given the numbers of codes."""
+    """Returns the codes of the distinct pairs, sorted by owner and member. ``space`` has the
+    numbers of codes of owners and of members."""
     width = space[1]
     if math.prod(space) <= _DENSE * len(owner):
-        # So few pairs are possible that a table of them replaces sorting.
+        # Few pairs are possible: marking each in a table of all is faster than sorting.
         is_there = np.zeros(math.prod(space), bool)
         is_there[owner.astype(np.int64) * width + member] = True
         distinct = np.flatnonzero(is_there)
     else:
-        # Half the bytes sort in a fraction of the time.
+        # Words of 32 bits sort in a fraction of the time of words of 64 bits.
         kind = np.uint32 if math.prod(space) < 1 << 32 else np.uint64
         pairs = owner.astype(kind)
         pairs *= kind(width)
@@ -246,11 +261,17 @@ def _distinct(
 def _smallest(
     owner: Int32Array, member: Int32Array, members: Groups, at_most: int, rule: _Rule
 ) -> tuple[slice | IntArray, IntArray, Hashes]:
-    """Chooses the pairs to keep. ``owner`` is sorted.
+    """Chooses the pairs to keep: for each owner, the ``at_most`` with the smallest priorities.
+
+    Args:
+      owner, member: codes of distinct pairs, sorted by owner.
+      members: the values of the codes ``member``.
+      at_most: the most pairs to keep for each owner.
+      rule: gives the priorities.
 
     Returns:
-      The positions of the pairs; the owners with more pairs than are kept; the largest priority
-      that each such owner keeps.
+      The positions of the kept pairs; the owners with more pairs than are kept; and the largest
+      priority that each of these owners keeps.
     """
     counts = np.bincount(owner)
     over = counts > at_most
@@ -264,7 +285,7 @@ def _smallest(
     ranks = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
     enough = np.minimum(2 * at_most + _SPARE, sizes)
     if 2 * enough.sum() < len(ranks):
-        # Fewer to sort: an owner's smallest are below any limit that leaves enough.
+        # To sort fewer pairs, only those below a limit are sorted, where enough pairs are below.
         limits = (np.minimum(enough / sizes, 1 - 2**-53) * 2.0**64).astype(np.uint64)
         low = priorities <= np.repeat(limits, sizes)
         few = np.bincount(ranks[low].view(np.int64), minlength=len(sizes)) <= at_most
@@ -274,19 +295,28 @@ def _smallest(
     starts = np.cumsum(sizes) - sizes
     in_order, tied = _sorted_by_leading_bits(ranks, priorities)
     if tied[starts + at_most].any():
-        # Leading bits tie by chance or by equal hashes; values decide between equal priorities.
+        # At the edge, leading bits are equal by chance, or as hashes are equal. All bits are
+        # compared here, and values decide between equal priorities.
         in_order = np.lexsort((order(members.values)[member[positions]], priorities, ranks))
     first = (starts[:, None] + np.arange(at_most)).ravel()
-    # Those with equal leading bits are in the order of rows.
+    # Pairs with equal leading bits are in the order of rows, so the last one need not have the
+    # largest priority.
     largest = priorities[in_order[first]].reshape(-1, at_most).max(axis=1)
     keep = np.sort(np.concatenate([np.flatnonzero(~crowded), positions[in_order[first]]]))
     return keep, np.flatnonzero(over), largest
 
 
 def _sorted_by_leading_bits(ranks: Hashes, priorities: Hashes) -> tuple[IntArray, BoolArray]:
-    """Sorts rows by rank, then by as many leading bits of the priority as a word has room for.
-    Ranks are given in ascending order from 0. Returns the rows in order, and bools: whether each
-    ties with the one before."""
+    """Sorts rows by rank, and then by as many leading bits of the priority as a word has room for.
+
+    Args:
+      ranks: ascending, from 0.
+      priorities: of the same rows.
+
+    Returns:
+      The rows in order, and bools: whether a row has the rank and the leading bits of the one
+      before.
+    """
     rows = np.arange(len(ranks), dtype=np.uint64)
     rank_bits = np.uint64(int(ranks[-1]).bit_length())
     row_bits = np.uint64(len(rows).bit_length())

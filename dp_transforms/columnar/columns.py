@@ -1,9 +1,10 @@
 """Brings records into one form: tables of a user and a partition column, in plain types.
 
 Users and partitions are strings, binary or integers; a partition may also be a struct of such
-columns (a composite such as country and device). Kernels see ``string``, ``binary``, ``int64`` or a
-struct of these, without nulls. A column with repeated values holds codes of its distinct values
-instead, an Arrow dictionary with int32 indices, so that work on values is done once for each.
+columns (a composite such as country and device). The plain types that kernels get are ``string``,
+``binary``, ``int64`` and structs of these, without nulls. A column with repeated values holds codes
+of its distinct values instead: an Arrow dictionary with int32 indices. So work on values is done
+only once for each distinct value.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ USER = "user"
 PARTITION = "partition"
 COUNT = "count"
 NOISY_COUNT = "noisy_count"
-LOW, HIGH = "low", "high"  # ends of an interval that holds the number of users
+LOW, HIGH = "low", "high"
+"""The columns with the ends of intervals for numbers of users."""
 
 _BATCH_ROWS = 1 << 20
 _FEW_VALUES = 1 / 32
-# The largest piece of memory that glibc keeps when it is freed.
+# When memory is freed, glibc keeps pieces up to this size for later use.
 _BATCH_BYTES = 1 << 25
 
 
@@ -48,7 +50,8 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     ['a', 'b', 'a']
     """
     array = single(column) if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # more bytes than one chunk holds
+    if isinstance(array, pa.ChunkedArray):
+        # It has more bytes than one array can hold.
         raise ValueError(f"column {name!r} has more than 2 GiB in one table: use smaller tables")
     if array.null_count:
         raise ValueError(
@@ -78,7 +81,8 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
 
 
 def cast(column: Any, kind: pa.DataType) -> Any:
-    """Casts an array or a chunked array, also of views, which Arrow can cast from version 18 on.
+    """Returns an array or a chunked array cast to a type. It also casts view types, which Arrow
+    itself does only from version 18 on.
 
     Raises:
       pa.ArrowInvalid: a value does not fit.
@@ -91,7 +95,8 @@ def cast(column: Any, kind: pa.DataType) -> Any:
 
 
 def described(kind: pa.DataType, with_names: bool = False) -> str:
-    """Describes a type in words, by default without names of its fields, which may be private.
+    """Returns a description of a type, by default without names of its fields, which may be
+    private.
 
     >>> described(pa.struct([("secret", pa.string()), ("n", pa.int64())]))
     '(string, int64)'
@@ -105,20 +110,21 @@ def described(kind: pa.DataType, with_names: bool = False) -> str:
 
 
 def types_of(table: pa.Table) -> tuple[str, str]:
-    """Describes the types of a table's values: without names of fields, and with them."""
+    """Returns two descriptions of the types of a table: without and with the names of fields."""
     kinds = table.schema.types
     plain, named = ([described(kind, names) for kind in kinds] for names in (False, True))
     return ", ".join(plain), ", ".join(named)
 
 
 def check_alike(kinds: Iterable[tuple[str, str]]) -> None:
-    """Checks that all records have the same types: equal values of different types would not meet.
+    """Checks that all records have the same types, since equal values of different types have
+    different hashes and would not be brought together.
 
     Args:
-      kinds: the types of each part of the records, ``described`` without names and with them.
+      kinds: for each part of the records, the types ``described`` without and with names of fields.
 
     Raises:
-      TypeError: they differ; the text names no field.
+      TypeError: the types differ; the text names no field.
     """
     exact = set(kinds)
     if len(exact) > 1:
@@ -131,7 +137,7 @@ def check_alike(kinds: Iterable[tuple[str, str]]) -> None:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """Returns the plain type for values of a type other than a struct; None if there is none."""
+    """Returns the plain type for values of a type; None if there is none, and for structs."""
     types = pa.types
     if types.is_integer(kind):
         return pa.int64()
@@ -154,10 +160,10 @@ def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
-    """Returns the named columns of at least one table, one table after the other.
+    """Returns the named columns of at least one table, joined into one table.
 
-    A column holds codes of distinct values if it came as dictionaries or its values repeat, and
-    plain values otherwise.
+    The rows of the tables follow one another. A column holds codes of distinct values if it came as
+    dictionaries or its values repeat, and plain values otherwise.
 
     Raises:
       ValueError: a column is missing; see also ``plain``.
@@ -169,25 +175,21 @@ def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
 
 
 def is_full(rows: int, size: int, last: pa.Table) -> bool:
-    """Tells whether tables of this many rows and bytes make a batch: one more like the last would
-    be too much."""
+    """Returns whether tables with these numbers of rows and bytes together make a batch: with one
+    more table like the last, the batch would be too large."""
     return rows + last.num_rows > _BATCH_ROWS or size + size_of(last) > _BATCH_BYTES
 
 
 def size_of(table: pa.Table) -> int:
-    """Counts the bytes of the rows of a table."""
+    """Returns the number of bytes of the rows of a table."""
     try:
         return int(table.nbytes)
-    except pa.ArrowTypeError:  # of views, before Arrow 18
+    except pa.ArrowTypeError:  # before Arrow 18, view types have no such number
         return int(table.get_total_buffer_size())
 
 
 def check_columns(table: pa.Table, names: Sequence[str]) -> None:
-    """Checks that a table has columns of these names.
-
-    Raises:
-      ValueError: it lacks one.
-    """
+    """Raises a ValueError if a table lacks one of these columns."""
     for name in names:
         if name not in table.column_names:
             raise ValueError(
@@ -196,15 +198,16 @@ def check_columns(table: pa.Table, names: Sequence[str]) -> None:
 
 
 def _coded(columns: Sequence[pa.ChunkedArray], name: str) -> pa.Array | pa.ChunkedArray:
+    """Returns the rows of columns in one column, as ``coded_table`` does."""
     arrays = [array for column in columns for array in column.chunks if len(array)]
     if not arrays:
         return plain(columns[0], name)
-    parts = [
-        _plain_codes(array, name)
-        if pa.types.is_dictionary(array.type) and not _has_nulls(array.dictionary)
-        else plain(array, name)
-        for array in arrays
-    ]
+    parts: list[pa.Array] = []
+    for array in arrays:
+        if pa.types.is_dictionary(array.type) and not _has_nulls(array.dictionary):
+            parts.append(_plain_codes(array, name))
+        else:
+            parts.append(plain(array, name))
     if len(parts) == 1 and pa.types.is_dictionary(parts[0].type):
         parts = [_with_distinct_values(parts[0])]
     column = joined(parts)
@@ -219,7 +222,7 @@ def _coded(columns: Sequence[pa.ChunkedArray], name: str) -> pa.Array | pa.Chunk
 
 def _plain_codes(array: pa.DictionaryArray, name: str) -> pa.DictionaryArray:
     if array.null_count:
-        plain(array.indices, name)  # raises the error that says so
+        plain(array.indices, name)  # raises the error about nulls
     codes = to_numpy(array.indices).astype(np.int32, copy=False)
     values = plain(array.dictionary, name)
     return pa.DictionaryArray.from_arrays(to_arrow(codes), values, safe=False)
@@ -233,12 +236,13 @@ def _with_distinct_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
-    """Joins the arrays' rows in one column: codes of distinct values if all are codes, or plain.
+    """Returns the rows of arrays in one column: codes of distinct values if all arrays are codes,
+    or plain values otherwise.
 
-    If there are several arrays, values in the dictionary of one may repeat.
+    If there are several arrays, the dictionary of each may have a value repeatedly.
 
     Raises:
-      TypeError: their values have different types.
+      TypeError: the arrays' values have different types.
     """
     kinds = {array.type for array in arrays}
     check_alike((described(kind), described(kind, with_names=True)) for kind in kinds)
@@ -246,7 +250,8 @@ def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
         return pa.chunked_array([decoded_array(array) for array in arrays])
     if len(arrays) == 1:
         return arrays[0]
-    # To look at all codes takes longer than to group a few values that none has.
+    # Unused values are removed only from large dictionaries. In small ones, grouping the unused
+    # values takes less time than finding them, for which all codes are read.
     arrays = [
         compacted_array(array) if 2 * len(array.dictionary) > len(array) else array
         for array in arrays
@@ -260,7 +265,7 @@ def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """Joins the tables' rows in one table; see ``joined``.
+    """Returns the rows of tables in one table; see ``joined``.
 
     Raises:
       TypeError: two tables have different types in the same column.
@@ -282,7 +287,8 @@ def compacted(table: pa.Table) -> pa.Table:
 
 
 def compacted_array(array: pa.Array) -> pa.Array:
-    """Drops values of a column's dictionary that no row has, if they are many."""
+    """Returns a column without the values of its dictionary that no row has. If these are few, it
+    returns the column as it is."""
     if not pa.types.is_dictionary(array.type):
         return array
     values, codes = array.dictionary, to_numpy(array.indices)
@@ -319,7 +325,7 @@ def single(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):
-        # Codes of 8 bits may not be enough for the values of all chunks.
+        # The joined dictionary may have too many values for narrow codes, such as those of 8 bits.
         kind = pa.dictionary(pa.int32(), column.type.value_type)
         chunks = [
             pa.DictionaryArray.from_arrays(
@@ -332,8 +338,8 @@ def single(column: pa.ChunkedArray) -> pa.Array:
 
 
 def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Table:
-    """Returns the rows in which none of these columns (by default, all) has a null. A null may be a
-    row, a field of a composite, or a value of a dictionary."""
+    """Returns the rows of a table without nulls in the named columns, by default in all. A null may
+    be a row, a field of a composite, or a value of a dictionary."""
     table = pa.table(list(map(_without_views, table.columns)), table.column_names)
     columns = [table[name] for name in table.column_names if names is None or name in names]
     valid = [validity for column in columns for validity in _validities(column)]
@@ -341,8 +347,8 @@ def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Tab
 
 
 def _without_views(column: Any) -> Any:
-    """The array or chunked array with plain values in the place of views, of which Arrow takes and
-    filters none, also within it."""
+    """Returns an array or chunked array with plain types in place of view types, also within
+    composites and dictionaries: Arrow cannot take or filter rows of view types."""
     kind = _viewless(column.type)
     return column if kind == column.type else cast(column, kind)
 
@@ -360,7 +366,7 @@ def _has_nulls(array: pa.Array) -> bool:
 
 
 def _validities(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """Yields bools by row for each part of a column with nulls: True where it has none."""
+    """Yields bools for each part of a column that has nulls: False in rows with a null."""
     kind = column.type
     if column.null_count:
         yield column.is_valid()
@@ -374,7 +380,7 @@ def _validities(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
 
 
 def sorted_by(table: pa.Table, name: str) -> pa.Table:
-    """Returns the rows in ascending order of a plain column; composites are compared field by
+    """Returns the rows of a table in ascending order of a column. Composites are compared field by
     field.
 
     >>> table = pa.table({"partition": ["b", "a"], "count": [1, 2]})

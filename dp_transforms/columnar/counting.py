@@ -1,5 +1,5 @@
-"""Counts and weighs users per partition, makes histograms of counts, and turns edges into
-records."""
+"""Kernels that count and weigh the users of partitions, make histograms of counts, and turn the
+edges of a graph into records."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ TARGET = "target"
 
 
 def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
-    """Counts the rows of each partition: its users, if (user, partition) pairs are distinct.
+    """Counts the rows of each partition. If (user, partition) pairs are distinct, these are its
+    users.
 
     Args:
       table: a column ``partition``, plain or dictionary-encoded.
-      cap: the largest count; a larger one becomes this.
+      cap: larger counts are returned as this number.
 
     Returns:
-      Columns ``partition`` (plain) and ``count`` (int64, positive). A partition has one row, or
-      several rows whose counts add up if the table's dictionary repeats it.
+      Columns ``partition`` (plain) and ``count`` (int64, positive). A partition has one row. If the
+      table's dictionary repeats it, it has several rows, whose counts have to be added.
     """
     groups = group(single(table[PARTITION]))
     counts = np.bincount(groups.codes, minlength=len(groups.values))
@@ -46,13 +47,14 @@ def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
 
 
 def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
-    """Adds the counts, and the weights if there are any, of each partition. Idempotent and
-    mergeable.
+    """Returns the sum of the counts, and of the weights if there are any, of each partition.
+
+    The function is idempotent and mergeable. A sum of 0 stays: it is that of a public name without
+    users. If it were dropped, the result would show whether the name has 0 users or 1.
 
     Args:
       table: plain columns ``partition``, ``count`` and perhaps ``weight``, as in the result.
-      cap: the largest sum; a larger one becomes this. A sum of 0 (a public name without users)
-        stays: dropping it would tell 0 users from 1.
+      cap: larger sums are returned as this number.
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
@@ -65,21 +67,23 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
 
 
 def weigh_pairs(pairs: pa.Table, weights: Callable[[IntArray], IntArray]) -> pa.Table:
-    """Adds the weights of each partition's users.
+    """Returns the sum of the weights of each partition's users, and the number of these users.
 
     Args:
-      pairs: distinct rows of ``user`` and ``partition``, plain or dictionary-encoded, with all rows
-        of each of its users.
-      weights: maps numbers of partitions to the integer weight of their user in each.
+      pairs: distinct rows of ``user`` and ``partition``, plain or dictionary-encoded. Of each user,
+        all rows are in this table.
+      weights: maps users' numbers of partitions to the integer weight that a user has in each of
+        them.
 
     Returns:
-      Columns ``partition`` (plain), ``weight`` and ``count`` (int64): the sum of its users'
-      weights, and their number. ``sum_counts`` adds several such tables.
+      Columns ``partition`` (plain), ``weight`` (the sum) and ``count`` (the number of users), both
+      int64. ``sum_counts`` adds several such tables.
     """
     users, partitions = (group(single(pairs[name])) for name in (USER, PARTITION))
-    has = np.bincount(users.codes, minlength=len(users.values))
+    degrees = np.bincount(users.codes, minlength=len(users.values))
     sums = np.zeros(len(partitions.values), np.int64)
-    np.add.at(sums, partitions.codes, weights(has.clip(1))[users.codes])
+    # A user who is only in the dictionary has the degree 0, for which there is no weight.
+    np.add.at(sums, partitions.codes, weights(degrees.clip(1))[users.codes])
     counts = np.bincount(partitions.codes, minlength=len(sums))
     return _present(partitions, {WEIGHT: sums, COUNT: counts})
 
@@ -94,8 +98,8 @@ def _of_partitions(groups: Groups, numbers: Mapping[str, IntArray]) -> pa.Table:
 
 
 def _present(groups: Groups, numbers: Mapping[str, IntArray]) -> pa.Table:
-    """Makes a table of the partitions that occur in rows: a dictionary may have other values
-    too."""
+    """Returns a table of the partitions that occur in rows, and their numbers. A dictionary may
+    have values that do not occur."""
     present = np.flatnonzero(np.bincount(groups.codes, minlength=len(groups.values)))
     if len(present) < len(groups.values):
         groups = Groups(groups.codes, groups.values.take(to_arrow(present)))
@@ -104,19 +108,20 @@ def _present(groups: Groups, numbers: Mapping[str, IntArray]) -> pa.Table:
 
 
 def without_partitions(pairs: pa.Table, removed: pa.Array) -> pa.Table:
-    """Removes the pairs whose partition, plain or dictionary-encoded, is among these plain
-    values."""
+    """Returns the pairs whose partition, plain or dictionary-encoded, is not among the plain values
+    ``removed``."""
     if not len(removed):
         return pairs
     groups = group(single(pairs[PARTITION]))
-    gone = is_in(groups.values, removed).to_numpy(zero_copy_only=False)
-    rows = to_arrow(np.flatnonzero(~gone[groups.codes]))
-    # Column by column: the result has one chunk each, also where no row is left.
+    is_removed = is_in(groups.values, removed).to_numpy(zero_copy_only=False)
+    rows = to_arrow(np.flatnonzero(~is_removed[groups.codes]))
+    # Taken column by column, so that each has exactly one chunk, even without rows.
     return pa.table({name: single(pairs[name]).take(rows) for name in pairs.column_names})
 
 
 def of_partitions(pairs: pa.Table, wanted: pa.Array) -> pa.Table:
-    """Keeps the pairs whose partition, plain or dictionary-encoded, is among these plain values."""
+    """Returns the pairs whose partition, plain or dictionary-encoded, is among the plain values
+    ``wanted``."""
     groups = group(single(pairs[PARTITION]))
     kept = np.zeros(len(groups.values), np.bool_)
     if len(wanted) and len(groups.values):
@@ -126,22 +131,22 @@ def of_partitions(pairs: pa.Table, wanted: pa.Array) -> pa.Table:
 
 
 def is_in(values: pa.Array, among: pa.Array) -> pa.Array:
-    """Returns bools that tell which values are among others. Both are plain and of one type."""
+    """Returns bools: whether each value is among others. Both columns are plain and of one type."""
     return pc.is_in(_comparable(values), value_set=_comparable(among))
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Returns the plain values or, of structs, which Arrow does not compare, their bytes."""
+    """Returns the plain values themselves, or the bytes of structs, which Arrow cannot compare."""
     return pa.array(name_bytes(values), pa.binary()) if pa.types.is_struct(values.type) else values
 
 
 def user_degrees(pairs: pa.Table) -> Mapping[int, int]:
-    """Returns how many users have how many of these distinct pairs: {number of pairs: users}."""
+    """Returns the number of users for each number of distinct pairs: {number of pairs: users}."""
     return histogram(count_pairs(pa.table({PARTITION: pairs[USER]})))
 
 
 def histogram(counts: pa.Table) -> Mapping[int, int]:
-    """Counts the partitions with each count: {count: number of partitions}."""
+    """Returns the number of partitions with each count: {count: number of partitions}."""
     values = pc.value_counts(single(counts[COUNT]))
     return dict(
         zip(values.field("values").to_pylist(), values.field("counts").to_pylist(), strict=True)
@@ -149,7 +154,7 @@ def histogram(counts: pa.Table) -> Mapping[int, int]:
 
 
 def add_histograms(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Adds histograms {count: number of partitions}."""
+    """Returns the sum of histograms {count: number of partitions}."""
     total: collections.Counter[int] = collections.Counter()
     for histogram in histograms:
         total.update(histogram)
@@ -157,11 +162,13 @@ def add_histograms(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def neighbours(edges: pa.Table, degree: str) -> pa.Table:
-    """Makes records of edges: the distinct users of a partition are the neighbours of a node.
+    """Returns the records of a graph's edges: a node is the partition, and a neighbour of it the
+    user.
 
     Args:
       edges: columns ``source`` and ``target``, plain or dictionaries of plain values.
-      degree: "in": sources are neighbours of targets; "out": the other way; "undirected": both.
+      degree: with "in", sources are neighbours of their targets; with "out", targets are neighbours
+        of their sources; with "undirected" both.
 
     Returns:
       Columns ``user`` (the neighbour) and ``partition`` (the node), without self-loops.

@@ -1,4 +1,4 @@
-"""Groups rows by value: codes are equal exactly where values are."""
+"""Groups rows by value: rows get integer codes, which are equal exactly where values are equal."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _SAMPLE_BITS = 14
 _LEAST_STEP = 16
 _MOSTLY = 0.9
 _MOSTLY_OF_INTEGERS = 0.5
-# Integers are sorted if a hash table of their values would not fit the cache; text, by hashes, if
-# few values seem equal and have to be compared; composites always: Arrow has no table of them.
+# Values are grouped by sorting rather than by Arrow's hash table in these cases. Integers: if the
+# table would not fit the cache. Text, which is sorted by hashes: if few values seem equal, since
+# equal ones have to be compared. Composites: always, since Arrow has no hash table for them.
 _OUT_OF_CACHE = 40_000
 _HARDLY_REPEATED = 8
 _DENSE = 8
-# Equal hashes of different values only cost time here, so this need not be secret.
+# This key need not be secret, since equal hashes of different values cost only time here.
 _KEY = bytes(range(32))
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups rows by value: row i has the value ``values[codes[i]]``.
+    """Rows grouped by value: row i has the value ``values[codes[i]]``.
 
     Attributes:
-      codes: int32, one per row.
+      codes: int32, one for each row.
       values: the distinct values, in any order.
     """
 
@@ -48,10 +49,10 @@ class Groups:
 
 
 def group(array: pa.Array) -> Groups:
-    """Groups the rows of a column by their true values.
+    """Returns the rows of a column grouped by value. Values are compared, not only their hashes.
 
     Args:
-      array: plain values, or codes of distinct ones (see ``columns``).
+      array: plain values, or codes of distinct values (see ``columns``).
 
     >>> groups = group(pa.array(["b", "a", "b"]))
     >>> groups.codes.tolist(), groups.values.to_pylist()
@@ -79,7 +80,7 @@ def group(array: pa.Array) -> Groups:
 
 
 def _dense_groups(array: pa.Array) -> Groups | None:
-    """Groups integers without a hash table if they lie near each other; None if they do not."""
+    """Returns integers grouped without a hash table; None if their range is too large for that."""
     numbers = to_numpy(array)
     least = int(numbers.min())
     size = int(numbers.max()) - least + 1
@@ -96,8 +97,11 @@ def _dense_groups(array: pa.Array) -> Groups | None:
 
 
 def _sorted_groups(array: pa.Array) -> Groups | None:
-    """Groups values by sorting words made of a key and a row, which is fast even out of the cache.
-    Returns None if, by chance, different values have one key."""
+    """Returns values grouped by sorting; None if, by chance, different values have the same key.
+
+    It sorts words that consist of a value's key and its row, which is fast even if they do not fit
+    the cache.
+    """
     bits = np.uint64(len(array).bit_length())
     words, exact = _keys(array, int(bits))
     words <<= bits
@@ -119,8 +123,11 @@ def _sorted_groups(array: pa.Array) -> Groups | None:
 
 
 def _keys(array: pa.Array, spare_bits: int) -> tuple[Hashes, bool]:
-    """Returns a key of each value, with some leading bits to spare, and whether keys are exact.
-    Keys of integers in a narrow range are equal only where values are; other keys are hashes."""
+    """Returns a key of each value, whose leading ``spare_bits`` are 0, and whether keys are exact.
+
+    Exact keys are equal only where values are: those of integers in a narrow range. Other keys are
+    hashes.
+    """
     if pa.types.is_integer(array.type):
         numbers = to_numpy(array)
         least, most = int(numbers.min()), int(numbers.max())
@@ -130,22 +137,24 @@ def _keys(array: pa.Array, spare_bits: int) -> tuple[Hashes, bool]:
 
 
 def _each_of_its_own(array: pa.Array) -> Groups:
+    """Returns the groups of rows that all have different values."""
     return Groups(np.arange(len(array), dtype=np.int32), array)
 
 
 def repeats(array: pa.Array) -> bool:
-    """Tells whether codes of a column's distinct values are likely to be smaller than its
-    values."""
+    """Returns whether a column of codes is likely to be smaller than the column itself, since
+    values repeat: by the first rows."""
     sample = array.slice(0, _SAMPLE_ROWS)
     share = _MOSTLY_OF_INTEGERS if pa.types.is_integer(array.type) else _MOSTLY
     return len(group(sample).values) <= share * len(sample)
 
 
 def _is_worth_sorting(array: pa.Array) -> bool:
-    """Tells whether sorting is faster than a hash table, by a sample of values."""
+    """Returns whether sorting is likely to be faster than a hash table, by a sample of values."""
     if pa.types.is_struct(array.type):
         return True
-    # The sample comes from all over: a column may be several dictionaries, each of distinct values.
+    # The sample is spread over the column. If the column was joined from several dictionaries, each
+    # of distinct values, then equal values are far apart.
     rows = np.arange(0, len(array), max(_LEAST_STEP, len(array) >> _SAMPLE_BITS))
     sample = hash_rows(array.take(to_arrow(rows)), _KEY)
     times = np.bincount(np.unique(sample, return_counts=True)[1], minlength=3)
@@ -158,7 +167,7 @@ def _is_worth_sorting(array: pa.Array) -> bool:
 
 
 def order(values: pa.Array) -> IntArray:
-    """Returns the rank of every distinct value in ascending order."""
+    """Returns the rank of each of distinct values, in ascending order from 0."""
     ranks = np.empty(len(values), np.int64)
     ranks[to_numpy(in_order(values))] = np.arange(len(values))
     return ranks

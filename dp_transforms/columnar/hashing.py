@@ -1,15 +1,16 @@
-"""Computes keyed pseudorandom functions of values, on whole columns.
+"""Keyed pseudorandom functions of values, computed for whole columns.
 
-They are AES with a key of 256 bits: as a function of one block for pairs, and as CMAC (NIST SP
-800-38B; T. Iwata and K. Kurosawa, "OMAC: one-key CBC MAC", FSE 2003) for values of any length. Both
-are pseudorandom functions if AES is a pseudorandom permutation: nobody who chooses values without
-the key can make their hashes collide, or steer the decisions made by them. AES runs in hardware;
-for short values it is faster than a hash made of numpy operations.
+Hashes are made by AES with a key of 256 bits. Pairs of hashes are encrypted as one block. Values of
+any length are hashed by CMAC (NIST SP 800-38B; T. Iwata and K. Kurosawa, "OMAC: one-key CBC MAC",
+FSE 2003). Both are pseudorandom functions if AES is a pseudorandom permutation. So somebody who
+chooses values without knowing the key can neither make their hashes collide nor influence the
+decisions that are made by hashes. AES runs in hardware; for short values it is faster than a hash
+made of numpy operations.
 
 The uniform numbers of partitions, on which privacy rests, come from BLAKE2b (J.-P. Aumasson, S.
 Neves, Z. Wilcox-O'Hearn, C. Winnerlein, "BLAKE2: simpler, smaller, fast as MD5", ACNS 2013). Key
-and name determine a number, so it is the same on every worker and in every retry. Without the key
-it looks independent of the numbers of other names.
+and name determine a number, so it is the same on every worker and in every retry. To somebody
+without the key it looks independent of the numbers of other names.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ Hashes = WordArray
 KEY_BYTES = 32
 _BLAKE_BITS = 512
 
-# Temporaries of this many rows stay in the cache.
+# Temporary arrays of this many rows stay in the cache.
 _CHUNK_ROWS = 1 << 14
-# Longer values are hashed one by one: a column of blocks would have a loop for each block.
+# Longer values are hashed one by one. Together, each of their blocks would need a pass over arrays.
 _LONG_BYTES = 256
 _BLOCK = 16
 _WORD = np.dtype("<u8")
@@ -95,12 +96,13 @@ def _derived(key: bytes, purpose: bytes) -> bytes:
 
 
 def _encryptor(key: bytes) -> CipherContext:
-    # ECB encrypts each row's block independently, as is wanted here.
+    # ECB encrypts the block of each row by itself: here AES is a function of one block.
     return Cipher(algorithms.AES(key), modes.ECB()).encryptor()
 
 
 def _buffers(rows: int) -> tuple[Hashes, Hashes]:
-    """Returns room for a chunk of rows in blocks of two words, and room for one block more."""
+    """Returns an array for the blocks of a chunk of rows, each of two words, and one for encrypted
+    blocks, with a block more, which the cipher demands."""
     rows = min(rows, _CHUNK_ROWS)
     return np.empty((rows, 2), _WORD), np.empty((rows + 1, 2), _WORD)
 
@@ -115,6 +117,7 @@ def _chunks(rows: int) -> list[slice]:
 
 
 def _hash_words(words: Hashes, key: bytes) -> Hashes:
+    """Returns the hash of each row of words: shape (n, words of a row)."""
     width = words.itemsize * words.shape[1]
     data = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
     hashes = np.empty(len(words), np.uint64)
@@ -132,7 +135,7 @@ def _hash_even(
     encryptor: CipherContext,
     hashes: Hashes,
 ) -> None:
-    """Sets ``hashes`` for adjacent values of ``width`` bytes each, from ``start`` on."""
+    """Writes to ``hashes`` those of adjacent values of ``width`` bytes each, from ``start`` on."""
     rows = len(hashes)
     masks, ends = _last_blocks(key)
     blocks, encrypted = _buffers(rows)
@@ -152,10 +155,14 @@ def _hash_even(
 def _hash_bytes(
     offsets: npt.NDArray[np.integer], data: npt.NDArray[np.uint8], key: bytes
 ) -> Hashes:
+    """Returns the hash of each value, whose bytes are between two offsets.
+
+    All values of a chunk are hashed together, block by block. Values that end drop out.
+    """
     if len(data) < int(offsets[-1]) + _BLOCK:
-        # A block that starts at the last byte must not end outside the buffer.
+        # A block that starts at the last byte must not end outside of the buffer.
         data = np.concatenate([data[: offsets[-1]], np.zeros(_BLOCK, np.uint8)])
-    # The eight bytes from every position on, whatever its alignment.
+    # The element at i has the eight bytes from position i on; it need not be aligned.
     words_at = np.ndarray((len(data) - 7,), _WORD, buffer=data, strides=(1,))
     encryptor = _encryptor(key)
     masks, ends = _last_blocks(key)
@@ -178,7 +185,8 @@ def _hash_bytes(
         before: Hashes | int = 0
         while len(left):
             block = blocks[: len(left)]
-            # A value that goes on after this block counts as one of 17 bytes.
+            # The number of bytes left selects columns of ``_last_blocks``, in which 17 stands for
+            # any larger number.
             kind = np.minimum(left, _BLOCK + 1)
             for half in (0, 1):
                 words = words_at[starts + 8 * half] & masks[half][kind]
@@ -196,10 +204,14 @@ def _hash_bytes(
 
 @functools.lru_cache(maxsize=16)
 def _last_blocks(key: bytes) -> tuple[Hashes, Hashes]:
-    """Computes CMAC's effect on a block, by the bytes left of a value: 0 to 16, or more.
+    """Returns what CMAC does to a block before it is encrypted, as masks and ends.
+
+    It depends on the number of bytes of the value that are left: 0 to 16, or more, which is 17
+    here. The last block is padded and combined with a subkey.
 
     Returns:
-      masks, ends: uint64, shape (2, 18); the words of a block become ``block & masks ^ ends``.
+      masks, ends: uint64, shape (2, 18), for both words of a block and numbers of bytes. The words
+      of a block become ``block & masks ^ ends``.
     """
     subkey = int.from_bytes(_encryptor(key).update(bytes(_BLOCK)), "big")
     subkeys = []
@@ -223,7 +235,8 @@ def _long_hash(value: bytes, key: bytes) -> int:
 
 
 def to_arrow(numbers: npt.NDArray[np.number]) -> pa.Array:
-    """Returns the numbers as a column of the same type; they must not change any more.
+    """Returns the numbers as a column of the same type. It shares their memory, so they must not be
+    changed any more.
 
     >>> to_arrow(np.arange(3, dtype=np.uint8)).type
     DataType(uint8)
@@ -242,13 +255,13 @@ def to_numpy(array: pa.Array) -> npt.NDArray[Any]:
 
 
 class KeyedUniforms:
-    """Assigns a uniform number U in [0, 1) to each row of a column.
+    """The uniform numbers U in [0, 1) of the rows of a column, one for each row.
 
     Args:
       names: a plain column (see ``columns``), n rows.
       key: 32 secret bytes; different keys give independent numbers.
-      needed: bools of shape (n,): the rows whose numbers are needed, by default all. The ``words``
-        of other rows are 0.
+      needed: bools of shape (n,): the rows whose numbers are needed, by default all. In ``words``,
+        the other rows are 0.
 
     Raises:
       ValueError: the key does not have 32 bytes.
@@ -270,8 +283,8 @@ class KeyedUniforms:
 
     @property
     def words(self) -> npt.NDArray[np.uint64]:
-        """Returns floor(U * 2**64) of each row: uint64, shape (n,)."""
-        # A copy of a keyed state costs less than keying a new one.
+        """floor(U * 2**64) for each row: uint64, shape (n,)."""
+        # Copying a keyed state costs less than keying a new one.
         keyed = hashlib.blake2b(key=self._key)
         leading = []
         for name in self._names:
@@ -286,7 +299,7 @@ class KeyedUniforms:
         """Returns floor(U * 2**bits) for the number U of a row."""
         name = self._names[int(np.searchsorted(self._rows, row))]
         blocks = -(-bits // _BLAKE_BITS)
-        # Block 0 is what ``words`` reads: an absent salt is a salt of zeros.
+        # ``words`` has the beginning of block 0, since no salt is the same as a salt of zeros.
         digests = [
             hashlib.blake2b(name, key=self._key, salt=block.to_bytes(16, "little")).digest()
             for block in range(blocks)
@@ -295,8 +308,8 @@ class KeyedUniforms:
 
 
 def name_bytes(values: pa.Array) -> list[bytes]:
-    """Returns each value of a plain column as bytes, which differ for different values of one
-    type."""
+    """Returns each value of a plain column as bytes. Different values of one type have different
+    bytes."""
     kind = values.type
     if pa.types.is_struct(kind):
         fields = [name_bytes(field) for field in values.flatten()]

@@ -2,9 +2,9 @@
 
 A packed table is its schema and all buffers, one after the other, by default compressed with zstd.
 Codes and lengths take as few bytes as the largest one needs. Strings and binary are stored as
-lengths and bytes, since offsets hardly compress: records take about a quarter of the space of
-Arrow's own columns. Pickling a slice of a table would serialise the whole table, and for a thousand
-rows Arrow's IPC streams take as long as everything else.
+lengths and bytes, since offsets hardly compress. So records take about a quarter of the space of
+Arrow's own columns. Tables are not pickled, since a pickled slice has the whole table. They are not
+Arrow's IPC streams, since for a thousand rows these take as long as all other work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from dp_transforms.columnar.hashing import (
 from dp_transforms.mechanisms.arrays import IntArray
 
 Reduce = Callable[[pa.Table], pa.Table]
-"""An idempotent, mergeable function, such as ``distinct_pairs``."""
+"""An idempotent, mergeable function of tables, such as ``distinct_pairs``: the result for tables
+together is that for their results together."""
 
 DEFAULT_BUCKETS = 64
 MAX_BUCKETS = 1 << 16
@@ -41,11 +42,12 @@ MAX_HELD_BYTES = 32 << 20
 """A thread holds about this much of a bucket at a time, and reads a larger bucket in parts.
 
 With intermediate results, a thread needs up to twelve times this. So a worker's memory depends on
-its threads, and on a user's records only if all distinct partitions of the user are needed at once:
-for a ``max_partitions_per_user`` as large as their number, and in selection by several rounds.
+the number of its threads. It depends on the number of a user's records only if all distinct
+partitions of the user are needed at once. They are if ``max_partitions_per_user`` is not less than
+their number, and in selections by several rounds.
 """
 
-# A gather of this many rows stays near the cache.
+# Taking rows in another order stays near the cache if there are at most this many.
 _SORTED_ROWS = 1 << 18
 _SAMPLE_ROWS = 1 << 12
 _WORTH = 0.5
@@ -67,12 +69,13 @@ def buckets_of(hashes: Hashes, num_buckets: int) -> npt.NDArray[np.uint16]:
 
 @dataclasses.dataclass(frozen=True)
 class Route:
-    """A route hashes rows, and reduces the rows that meet in one place.
+    """How rows are hashed, and how the rows of a bucket are reduced.
 
     Attributes:
-      names: the columns whose values are hashed. Rows that must meet have equal hashes.
+      names: the columns whose values are hashed. Rows that must be reduced together are equal in
+        these columns, and so have equal hashes.
       key: 32 secret bytes.
-      reduce: applied by the receiver, and by a sender if it saves enough rows.
+      reduce: the function that the receiver applies, and a sender too if it saves enough rows.
     """
 
     names: tuple[str, ...]
@@ -83,38 +86,39 @@ class Route:
         return self.by_row(table, self.hashes(table))
 
     def hashes(self, table: pa.Table) -> Hashes:
-        """Returns the hash of each row, or of each value of a column if rows are its codes."""
+        """Returns the hash of each row; or, if rows are codes, of each value in the dictionary."""
         if self.is_coded(table):
             return hash_rows(single(table[self.names[0]]).dictionary, self.key)
         first, *others = (hash_rows(single(table[name]), self.key) for name in self.names)
         return functools.reduce(functools.partial(prf, self.key), others, first)
 
     def by_row(self, table: pa.Table, results: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Maps results for the entries of ``hashes`` to rows."""
+        """Returns a result for each row, given one for each entry of ``hashes``."""
         if not self.is_coded(table):
             return results
         of_rows: npt.NDArray[Any] = results[to_numpy(single(table[self.names[0]]).indices)]
         return of_rows
 
     def is_coded(self, table: pa.Table) -> bool:
-        """Tells whether rows are codes of values, so that each value is hashed only once."""
+        """Returns whether rows are codes of values, so that each value is hashed only once."""
         return len(self.names) == 1 and pa.types.is_dictionary(table[self.names[0]].type)
 
     def part(self, table: pa.Table, hashes: Hashes, residue: int, bits: int) -> pa.Table:
-        """Returns the rows whose hash ends in these bits; buckets are determined by its upper
-        half."""
+        """Returns the rows whose hash ends in the given number of bits with the value ``residue``.
+        The bucket of a row depends on the upper half of its hash instead."""
         mask = np.uint64((1 << bits) - 1)
         rows = np.flatnonzero(self.by_row(table, hashes & mask == np.uint64(residue)))
         return compacted(_taken(table, rows))
 
 
 class Routed:
-    """Prepares rows to be cut into buckets. If reducing a sample of them leaves at most half, all
-    rows are reduced first.
+    """Rows that are ready to be cut into buckets.
+
+    The rows are reduced first if reducing a sample of them leaves at most half.
 
     Args:
       table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
-      route: determines the hashes of rows.
+      route: how rows are hashed and reduced.
     """
 
     def __init__(self, table: pa.Table, route: Route):
@@ -127,9 +131,10 @@ class Routed:
         self.table, self._hashes, self._route = table, hashes, route
 
     def cut(self, num_buckets: int, compress: bool = True) -> Iterator[tuple[int, bytes]]:
-        """Yields a packed piece for each bucket with rows.
+        """Yields (bucket, packed table) for each bucket with rows.
 
-        A piece far larger than the others (a hot user or partition) is reduced.
+        If a table is far larger than the others, as one user or partition has many rows, it is
+        reduced.
 
         Args:
           num_buckets: between 1 and 2**16.
@@ -140,7 +145,7 @@ class Routed:
             return
         all_buckets = self._route.by_row(table, buckets_of(self._hashes, num_buckets))
         codes = pa.table({name: _codes(single(table[name])) for name in table.column_names})
-        # Where all are codes, they are small enough to be near the cache.
+        # If all columns are codes, all rows are small enough to be near the cache.
         is_coded = all(pa.types.is_dictionary(kind) for kind in table.schema.types)
         rows_at_once = table.num_rows if is_coded else _SORTED_ROWS
         slices: dict[int, list[pa.Table]] = {}
@@ -169,7 +174,8 @@ def _codes(array: pa.Array) -> pa.Array:
 
 
 def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
-    """Replaces codes in a table by dictionary columns with the values of another."""
+    """Returns the table ``codes`` with dictionary columns in place of bare codes. Their values are
+    those of ``table``."""
     columns = {}
     for name in table.column_names:
         column = single(codes[name])
@@ -181,12 +187,14 @@ def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
 
 
 def _shrinks(table: pa.Table, hashes: Hashes, route: Route) -> bool:
-    """Tells whether reducing halves a table, judging by the rows of some of the hashes."""
+    """Returns whether reducing leaves at most half of a table, judged by all rows of some of the
+    hashes."""
     if table.num_rows < _SAMPLE_ROWS // 4:
         return False
     bits = (table.num_rows // _SAMPLE_ROWS).bit_length()
     sample = table.slice(0, 0)
-    while sample.num_rows < _SAMPLE_ROWS // 4:  # a larger part if few rows have distinct hashes
+    # With few distinct hashes, a small share of them may have too few rows: then more are taken.
+    while sample.num_rows < _SAMPLE_ROWS // 4:
         bits = max(0, bits - 1)
         sample = route.part(table, hashes, 0, bits)
     return bool(route.reduce(sample).num_rows <= _WORTH * sample.num_rows)
@@ -199,17 +207,18 @@ def _taken(table: pa.Table, rows: IntArray) -> pa.Table:
 
 def _reduced(piece: pa.Table, reduce: Reduce) -> pa.Table:
     if piece.num_rows > _SORTED_ROWS:
-        # In parts first: reducing a large piece takes many times its own memory.
+        # Parts are reduced first, since reducing a large piece takes many times its own memory.
         starts = range(0, piece.num_rows, _SORTED_ROWS)
         piece = concat([reduce(piece.slice(start, _SORTED_ROWS)) for start in starts])
     return compacted(reduce(piece))
 
 
 def gather(pieces: Iterable[bytes], route: Route, max_bytes: int) -> Iterator[pa.Table]:
-    """Reduces all pieces of a bucket while holding only a limited part of them.
+    """Reduces all pieces of a bucket, while holding only a limited part of them.
 
-    A bucket that stays larger than the limit after reducing is read several times, each time for a
-    part of the hashes. If most rows have one hash, more is held: they must be reduced together.
+    If a bucket stays larger than the limit after reducing, it is read several times, each time for
+    a part of the hashes. The rows of one hash must be reduced together, so more is held if they are
+    most of the rows.
 
     Args:
       pieces: packed tables; can be iterated over more than once.
@@ -240,26 +249,27 @@ def gather(pieces: Iterable[bytes], route: Route, max_bytes: int) -> Iterator[pa
                 and bits < _PART_BITS
                 and not _has_crowded_hash(held[0], route)
             ):
-                # The other half of what is held here has its own turn later.
+                # Half of the hashes are put off: another reading of all pieces is for them.
                 parts.append((residue | 1 << bits, bits + 1))
                 bits += 1
                 held = [part_of(held[0])]
             size = held[0].nbytes
-            # As much again is held before the next reduction: else reducing takes quadratic time.
+            # The next reduction waits until as much again is held. Otherwise reducing would take
+            # quadratic time.
             limit = max(max_bytes, 2 * size)
         if any(table.num_rows for table in held):
             yield route.reduce(concat(held))
 
 
 def _has_crowded_hash(table: pa.Table, route: Route) -> bool:
-    """Tells whether about half of the rows or more have the same hash."""
+    """Returns whether about half of the rows or more have the same hash, by a sample."""
     step = max(1, table.num_rows // _SAMPLE_ROWS)
     sample = route(table.take(to_arrow(np.arange(0, table.num_rows, step))))
     return 2 * int(np.unique(sample, return_counts=True)[1].max()) >= len(sample)
 
 
 def num_buckets_for(rows: int) -> int:
-    """Returns a number of buckets for about this many rows, so that a bucket is as large as a few
+    """Returns the number of buckets for about this many rows: a bucket is to have as many as a few
     batches.
 
     >>> num_buckets_for(1_000), num_buckets_for(20_000_000), num_buckets_for(10**12)
@@ -269,12 +279,17 @@ def num_buckets_for(rows: int) -> int:
 
 
 def buckets_by_size(num_buckets: int, rows: int, size: int, most_held: int) -> tuple[int, int]:
-    """Lowers the result of ``num_buckets_for`` where the rows' size in bytes allows it.
+    """Returns a number of buckets, and how many bytes of a bucket a thread should hold.
 
-    Returns the number of buckets and how many bytes of a bucket a thread should hold: twice a
-    bucket. Each batch has a piece for each bucket, and each piece its dictionaries, so larger
-    buckets replace very many small ones if a thread may hold more than MAX_HELD_BYTES
-    (``most_held``).
+    The number is that of ``num_buckets_for``, or lower if the size of rows allows it. A thread
+    should hold twice a bucket. Few large buckets are better than very many small ones, since each
+    batch has a piece for each bucket, and each piece its own dictionaries.
+
+    Args:
+      num_buckets: the result of ``num_buckets_for``.
+      rows: a number of rows.
+      size: the size of these rows in bytes.
+      most_held: the most bytes that a thread may hold, if they are more than MAX_HELD_BYTES.
 
     >>> buckets_by_size(160, rows=1_000, size=12_000, most_held=0)
     (68, 33554432)
@@ -296,12 +311,13 @@ def pack(table: pa.Table, compress: bool = True) -> bytes:
     parts = [header.tobytes()]
     for buffer in buffers:
         parts += [buffer.tobytes(), bytes(-buffer.nbytes % _ALIGNMENT)]
-    # All at once: preparing zstd for a small buffer takes longer than compressing it.
+    # All buffers are compressed together: for a small one, preparing zstd takes longer than its
+    # compression.
     return compressed(b"".join(parts)) if compress else b"".join([_NOT_COMPRESSED, *parts])
 
 
 def unpack(data: bytes) -> pa.Table:
-    """Returns the packed table."""
+    """Returns the table that ``pack`` was given."""
     stream = memoryview(data)[_SIZE_BYTES:]
     if not data.startswith(_NOT_COMPRESSED):
         stream = memoryview(decompressed(data))
@@ -318,7 +334,7 @@ def unpack(data: bytes) -> pa.Table:
 
 
 def compressed(stream: bytes) -> bytes:
-    """Compresses a stream, and puts its length before it."""
+    """Returns the length of a stream, followed by the stream compressed with zstd."""
     size = len(stream).to_bytes(_SIZE_BYTES, "little")
     content: bytes = pa.Codec("zstd").compress(stream, asbytes=True)
     return size + content
@@ -330,6 +346,7 @@ def decompressed(data: bytes) -> pa.Buffer:
 
 
 def _buffers(array: pa.Array) -> Iterator[npt.NDArray[np.integer]]:
+    """Yields the arrays of integers that hold a column, for ``_column``."""
     if pa.types.is_dictionary(array.type):
         narrow = np.min_scalar_type(max(len(array.dictionary) - 1, 0))
         yield to_numpy(array.indices).astype(narrow)
@@ -351,6 +368,7 @@ def _buffers(array: pa.Array) -> Iterator[npt.NDArray[np.integer]]:
 
 
 def _column(kind: pa.DataType, buffers: Iterator[npt.NDArray[np.integer]]) -> pa.Array:
+    """Returns the column of a type that the next ``_buffers`` hold."""
     if pa.types.is_dictionary(kind):
         codes = to_arrow(next(buffers).astype(np.int32))
         return pa.DictionaryArray.from_arrays(codes, _column(kind.value_type, buffers), safe=False)

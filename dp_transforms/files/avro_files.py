@@ -1,4 +1,4 @@
-"""Reads Avro files as Arrow tables, one file per worker."""
+"""The format Avro: reads files as Arrow tables, one file per worker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _LOGICAL_TYPES = {
     "local-timestamp-micros": pa.timestamp("us"),
 }
 
-# The modules of codecs that fastavro does not bring along; the first is the package to install.
+# The modules of codecs that fastavro does not install itself. Any of them will do; the first one
+# has the name of the package to install.
 _CODECS = {
     "snappy": ("cramjam", "snappy"),
     "lz4": ("lz4",),
@@ -47,9 +48,11 @@ _CODECS = {
 
 @dataclass(frozen=True)
 class AvroFiles(RecordFormat):
-    """Reads fields of Avro files, or of nested records, such as user.id: strings, enums, bytes,
-    integers, booleans, dates, timestamps, decimals, UUIDs or nulls. They become what the same types
-    of Parquet files become (see ``logical_types``)."""
+    """Reads fields of Avro files, or fields of nested records such as user.id.
+
+    Their values may be strings, enums, bytes, integers, booleans, dates, timestamps, decimals,
+    UUIDs or nulls. They become what the same types of Parquet files become (see ``logical_types``).
+    """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
         with open_bytes(path) as file:
@@ -60,7 +63,8 @@ class AvroFiles(RecordFormat):
             blocks = _opened(path, "block_reader", file)
             with _undamaged(path):
                 block = next(blocks, None)
-        if block is None or block.num_records < 0:  # damaged: reading it says so
+        # A negative number is damage, about which reading the file raises an error.
+        if block is None or block.num_records < 0:
             return 0
         return int(size * block.num_records // max(1, block.size))
 
@@ -78,6 +82,7 @@ class AvroFiles(RecordFormat):
 
 
 def _opened(path: str, reader: str, file: Any) -> Any:
+    """Returns one of fastavro's readers of a file, given by its name."""
     # Imported here so that other formats do not wait for it.
     import fastavro
 
@@ -98,7 +103,7 @@ def _opened(path: str, reader: str, file: Any) -> Any:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ImportError:  # of the package around it
+    except ImportError:  # the package around the module is missing
         return False
 
 
@@ -110,22 +115,25 @@ def _undamaged(path: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _as_damaged(fault: str) -> contextlib.AbstractContextManager[None]:
-    """Raises an InputError for the errors of any type that fastavro, a codec or Arrow raises on
-    damaged bytes. Lengths in these may be larger than the memory."""
+    """Raises an InputError in place of any error of fastavro, a codec or Arrow.
+
+    On damaged bytes they raise errors of any type, also MemoryError, if the bytes state a length
+    that exceeds the memory.
+    """
     return as_input_error(fault, keep=(InputError,))
 
 
 def _fields(reader: Any) -> pa.Schema:
-    """Returns the fields of a file's records, with the type null where Arrow has none."""
+    """Returns the fields of a file's records. A field whose type Arrow lacks has the type null."""
     import fastavro.schema
 
-    # A type that has a name may be given by it where it is needed again.
+    # After its first use, a named type may be given by its name alone: this expands all names.
     whole = _type(fastavro.schema.expand_schema(reader.writer_schema))
     return pa.schema(list(whole) if whole is not None and pa.types.is_struct(whole) else [])
 
 
 def _type(kind: Any) -> pa.DataType | None:
-    """Returns the Arrow type of an Avro type, or None if there is none.
+    """Returns the Arrow type of an Avro type, or None if Arrow has none.
 
     >>> _type(["null", {"type": "int", "logicalType": "date"}])
     DataType(date32[day])
@@ -146,6 +154,7 @@ def _type(kind: Any) -> pa.DataType | None:
 
 
 def _table(records: list[Any], fields: pa.Schema, columns: Sequence[str]) -> pa.Table:
+    """Returns a table of some columns of fastavro's records."""
     arrays = {}
     for name in columns:
         values, kind = records, fields_at(fields, name)[0].type

@@ -1,13 +1,12 @@
-"""Reads the records of a database query, by ADBC as Arrow tables, or by sqlite3.
+"""Sources of the records of database queries, which are read by ADBC or by sqlite3.
 
-A driver of ADBC is an optional dependency (extra: database), imported when it is needed.
+A driver of ADBC is an optional dependency (extra: database). It is imported when it is needed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import itertools
 import json
 import os
 import re
@@ -38,20 +37,20 @@ _DRIVERS = {
     "duckdb": "adbc_driver_duckdb",
 }
 _INTEGER, _TEXT, _ANY, _REAL, _NUMERIC = "integer", "text", "any", "real", "numeric"
-"""SQLite's affinities of columns; a column of the affinity "any" keeps all values as they are."""
+"""SQLite's affinities of columns. Columns of the affinity "any" keep all values as they are."""
 _WORDS_OF_AFFINITIES = {
     _INTEGER: ("INT",),
     _TEXT: ("CHAR", "CLOB", "TEXT"),
     _ANY: ("BLOB",),
     _REAL: ("REAL", "FLOA", "DOUB"),
 }
-"""The first affinity of which a declaration has a word is the column's."""
+"""Words in the declaration of a column; the first affinity with a matching word is the column's."""
 _INTEGERS: frozenset[type] = frozenset({int})
 _NUMBERS: frozenset[type] = frozenset({int, float})
 _TEXTS: frozenset[type] = frozenset({str})
 _BYTES: frozenset[type] = frozenset({bytes})
 _KINDS = {_INTEGER: _INTEGERS, _TEXT: _TEXTS, _NUMERIC: _NUMBERS | _TEXTS, _ANY: None}
-"""The Python types of values in columns of an affinity; with None the first values decide."""
+"""The Python types of values in columns of an affinity; None if the first values decide."""
 _KINDS_OF_VALUES = (_NUMBERS, _TEXTS, _BYTES)
 _SAMPLE_ROWS, _BATCH_ROWS = 1000, 1 << 17
 _TYPED_SOURCES = {"SEQ_SCAN", "CTE_SCAN", "DUMMY_SCAN"}
@@ -64,7 +63,7 @@ _FAILED = (
 
 
 class _Query(RecordSource):
-    """A source of the records of a query, which are not counted: that would run the query."""
+    """A source of the records of a query. Their number is unknown: counting would run the query."""
 
     def __init__(self, query: str, *columns: Any, **options: Any):
         super().__init__("--query", *columns, **options)
@@ -73,14 +72,17 @@ class _Query(RecordSource):
         self._of_records = self._of_all.replace("*", names, 1)
 
     def tables(self) -> Iterator[pa.Table]:
-        # A query can fail where any condition on the records holds.
+        # A query can be written to fail if any condition on the records holds.
         with as_input_error(_FAILED, error_type=ValuesError):
             for table in self._read():
                 yield self._records(self.pattern, as_text(record_table(table, self._schema)))
 
     def _schema_of(self, columns: pa.Schema) -> pa.Schema:
-        """Returns ``record_schema``, whose errors tell no other columns: of a PIVOT, or a file
-        without a first line of names, these are values."""
+        """Returns the ``record_schema`` of the needed columns.
+
+        Unlike those of ``record_schema``, its errors do not list the other columns: in a PIVOT, or
+        a file without a first line of names, the names of columns are values.
+        """
         for column in self._columns:
             if not fields_at(columns, column):
                 raise InputError(f"--query has no column {column!r}: name it in the query, with AS")
@@ -96,8 +98,9 @@ class RecordQuery(_Query):
 
     The constructor plans the query without reading a row, so that a misspelt column fails at once.
     The query runs when records are read, on one worker, which needs the driver. A runner that
-    repeats the step runs the query again, so nobody may write to its tables meanwhile. The types of
-    a query to DuckDB are stated only if it reads tables of the database alone, see ``unstated``.
+    repeats the step runs the query again, so nobody may write to its tables meanwhile. For DuckDB,
+    a release states the types of columns only if the query reads nothing but tables of the
+    database (see ``logical_types``).
 
     Args:
       database: duckdb:FILE, or postgresql://USER@HOST/NAME (password: PGPASSWORD or ~/.pgpass).
@@ -126,7 +129,8 @@ class RecordQuery(_Query):
         self._schema = self._schema_of(schema)
         if not is_typed:
             self._schema = schema_as_text(unstated(self._schema))
-        if not {*self._columns} <= {*schema.names}:  # fields of structs
+        if not {*self._columns} <= {*schema.names}:
+            # Some are fields of structs, which ``record_table`` looks up in all columns.
             self._of_records = self._of_all
 
     def _read(self) -> Iterator[pa.Table]:
@@ -144,7 +148,7 @@ class RecordQuery(_Query):
         ):
             driver = importlib.import_module(f"{_DRIVERS[self._kind]}.dbapi")
         failed = "the database cannot be opened"
-        # Drivers quote the parts of a URL that they cannot read.
+        # Errors of drivers quote the parts of a URL that they cannot read.
         hidden = f"{failed}: check its URL, which is not quoted here since it has a password in it"
         with as_input_error(hidden) if has_password(self._uri) else _as_query_error(failed):
             connection = driver.connect(self._uri)
@@ -153,10 +157,13 @@ class RecordQuery(_Query):
 
 
 def _reads_tables_alone(cursor: Any, query: str) -> bool:
-    """Tells whether every row of a query to DuckDB comes from a table of the database, whose types
-    are declared. A query may also read files, directly or by a view, and finds the types of CSV and
-    JSON in their rows. So by the plan before it is optimized, which leaves no part of the query
-    out, each source must be a table, another part of the query, or constants."""
+    """Returns whether all rows of a query to DuckDB come from tables of the database.
+
+    The types of such tables are declared. A query may also read files, directly or by a view, and
+    DuckDB finds the types of CSV and JSON files in their rows. So each source in the query's plan
+    must be a table, another part of the query, or constants. It must be the plan before it is
+    optimized, since that leaves out no part of the query.
+    """
     cursor.execute("PRAGMA explain_output = 'all'")
     cursor.execute(f"EXPLAIN (FORMAT json) {query}")
     plans = cursor.fetch_arrow_table().to_pydict()
@@ -174,22 +181,26 @@ def _reads_tables_alone(cursor: Any, query: str) -> bool:
 class SqliteQuery(_Query):
     """Reads the records of a query to a SQLite file, and does not change the file.
 
-    In SQLite each value has its own type, and a column's declaration gives it an affinity. Values
-    of a column must be integers or text if these are its affinity. Numbers and text of a column of
-    numeric affinity, such as DECIMAL, become text; a column of floating-point numbers is refused by
-    its declaration, with or without records. Values of other columns, such as expressions, must all
-    be numbers, which become text, all text or all bytes. No driver is needed. The rest is as for
-    ``RecordQuery``, with a path for the database.
+    In SQLite each value has its own type, and the declaration of a column gives it an affinity:
+
+    * integer or text: all values must be of this type;
+    * numeric, such as DECIMAL: values must be numbers or text, and become text;
+    * real: the column is refused, with or without records;
+    * any, such as an expression: values must all be numbers, which become text, or all text, or all
+      bytes.
+
+    No driver is needed. Arguments and errors are those of ``RecordQuery``, but ``path`` is the path
+    of the database.
     """
 
     def __init__(self, path: str, query: str, *columns: Any, **options: Any):
         super().__init__(query, *columns, **options)
         self._path = _existing(path)
         with _as_query_error(_UNPLANNED), contextlib.closing(self._connect()) as connection:
-            # Lies in a database of the connection's own.
+            # A temporary view does not change the file: it lies in a database of the connection.
             connection.execute(f"CREATE TEMP VIEW records_of_query AS {self._of_all}")
             columns_of_view = connection.execute("PRAGMA table_info(records_of_query)").fetchall()
-        # SQLite reads the quoted name of a missing column as text.
+        # SQLite does not report a missing column: it reads the quoted name as text.
         names = pa.schema([(name, pa.string()) for _, name, *_ in columns_of_view])
         self._schema_of(names)
         affinities = {name: _affinity(declaration) for _, name, declaration, *_ in columns_of_view}
@@ -200,15 +211,7 @@ class SqliteQuery(_Query):
             )
         self._kinds = {name: _KINDS[affinities[name]] for name in self._columns}
         with as_input_error(_FAILED, error_type=ValuesError):
-            # Where the first rows have no value, the first one behind them tells the kind.
-            behind = (
-                f" WHERE {_quoted(name)} IS NOT NULL LIMIT 1"
-                for name in self._columns
-                if self._kinds[name] is None
-            )
-            for end in itertools.chain([f" LIMIT {_SAMPLE_ROWS}"], behind):
-                for _ in self._read(end):
-                    pass
+            self._find_kinds()
         types = {name: _type_of(kinds) for name, kinds in self._kinds.items()}
         schema = self._schema_of(pa.schema(types))
         of_values = (
@@ -217,9 +220,21 @@ class SqliteQuery(_Query):
         )
         self._schema = pa.schema(of_values)
 
+    def _find_kinds(self) -> None:
+        """Reads the first rows, by which ``_column`` finds the types of values. If a column has no
+        value in them, its first value is read too."""
+        self._read_through(f" LIMIT {_SAMPLE_ROWS}")
+        for name in self._columns:
+            if self._kinds[name] is None:
+                self._read_through(f" WHERE {_quoted(name)} IS NOT NULL LIMIT 1")
+
+    def _read_through(self, end: str) -> None:
+        for _ in self._read(end):
+            pass
+
     def _connect(self) -> sqlite3.Connection:
         path = urllib.parse.quote(os.path.abspath(self._path))
-        # Reading threads take turns.
+        # Several threads read, but never at the same time.
         return sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
 
     def _read(self, end: str = "") -> Iterator[pa.Table]:
@@ -230,6 +245,8 @@ class SqliteQuery(_Query):
                 yield pa.table({name: self._column(name, values) for name, values in columns})
 
     def _column(self, name: str, values: Sequence[Any]) -> pa.Array:
+        """Returns a column of values. If the kind of the column's values is unknown, these decide.
+        Raises an InputError for values of another kind."""
         types = {*map(type, values)} - {type(None)}
         if types and self._kinds[name] is None:
             self._kinds[name] = next((kinds for kinds in _KINDS_OF_VALUES if types <= kinds), None)
@@ -245,7 +262,7 @@ class SqliteQuery(_Query):
 
 
 def _type_of(kinds: frozenset[type] | None) -> pa.DataType:
-    """Returns the type in which values of these Python types are read; text if none are known."""
+    """Returns the Arrow type for values of these Python types; text if their types are unknown."""
     if kinds == _INTEGERS:
         return pa.int64()
     return pa.binary() if kinds == _BYTES else pa.string()
@@ -275,7 +292,7 @@ def _text(value: Any) -> Any:
 
 
 def query_of(database: str, *arguments: Any, **options: Any) -> RecordSource:
-    """Returns the source of a query's records; arguments are those of the classes."""
+    """Returns the source of a query's records: a SqliteQuery or RecordQuery of these arguments."""
     kind, _, path = database.partition(":")
     if kind == "sqlite":
         return SqliteQuery(path, *arguments, **options)
@@ -287,7 +304,8 @@ def _quoted(name: str) -> str:
 
 
 def _existing(path: str) -> str:
-    """Returns the path if the file exists; otherwise the database would create it."""
+    """Returns the path of an existing file; raises an InputError for any other path, at which the
+    database would create a file."""
     path = local_path(path)
     if not os.path.isfile(path):
         raise InputError(f"no database is in {path}: check the path")
@@ -296,12 +314,15 @@ def _existing(path: str) -> str:
 
 @contextlib.contextmanager
 def _as_query_error(failed: str) -> Iterator[None]:
-    """Reports the first line of a driver's error, if it is about the query. DuckDB reads rows of
-    files to plan a query of them."""
+    """Raises an InputError with the first line of a driver's error, if that is about the query.
+
+    DuckDB reads rows of files to plan a query of them. An error about such a row is replaced by a
+    ValuesError without the driver's text.
+    """
     try:
         yield
     except Exception as error:
         first, *_ = str(error).strip().split("\n")
-        if re.search("Invalid Input|Conversion", first):  # about a row that was read
+        if re.search("Invalid Input|Conversion", first):
             raise ValuesError(_FAILED) from None
         raise InputError(f"{failed}: {first}") from None

@@ -1,4 +1,5 @@
-"""Reads delimited text (CSV, TSV, ...) as Arrow tables, in ranges that workers share."""
+"""The format of delimited text (CSV, TSV, ...): reads files as Arrow tables, in ranges that workers
+share."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ _FIRST_RECORD: Any = re.compile(rb'(?:[^"\n]+|"[^"]*"?)*\n?')
 _BYTE_ORDER_MARK = "\ufeff"
 _CARRIAGE_RETURNS = "has carriage returns inside a line: end lines with \\n or \\r\\n"
 _STRUCTURE = ',"\r\n'
-# Sequences that switch the state of an encoding, or that it reads as escapes: one record would
-# change how the next one is read.
+# Bytes that switch the state of some encodings, or that some encodings read as escapes. In such an
+# encoding one record would change how the next one is read.
 _SHIFTS = b"+ACI- ~{!!~} \x1b$B!!\x1b(B \x0e!!\x0f \\u0022"
 # The first bytes of files that are not text, whatever their names say.
 _SIGNATURES = {
@@ -39,8 +40,7 @@ _SIGNATURES = {
 
 @dataclass(frozen=True)
 class DelimitedText(text_lines.TextFormat):
-    """Reads text files with one record per line and delimiters between fields. A ValueError says if
-    an attribute is not as described.
+    """Reads text files with one record per line and delimiters between fields.
 
     Fields are taken as text, so that 007 and 7 stay different. An empty field is null; an empty
     quoted field ("") is the empty string. Files whose names end in .gz, .bz2 or .zst are
@@ -48,13 +48,16 @@ class DelimitedText(text_lines.TextFormat):
 
     Attributes:
       delimiter: one ASCII character between fields.
-      header: the first line of every file names the columns. Otherwise columns are given by
-        position, counted from 1.
-      quotes: fields may be quoted as in RFC 4180. Otherwise a quote is an ordinary character.
-      multiline: quoted fields may contain line breaks, and quotes must follow RFC 4180: around a
-        whole field, and doubled inside it. Each file is read by one worker, since the beginning
-        of a record is only known after reading the file up to there.
+      header: whether the first line of every file names the columns. Without a header, columns are
+        given by position, counted from 1.
+      quotes: whether fields may be quoted as in RFC 4180. If not, a quote is an ordinary character.
+      multiline: whether quoted fields may contain line breaks. If so, quotes must follow RFC 4180:
+        they stand around a whole field, and are doubled inside it. Each file is then read by one
+        worker, since the beginning of a record is known only after reading the file up to there.
       encoding: a stateless Python codec in which ASCII characters are single bytes.
+
+    Raises:
+      ValueError: an attribute is not as described.
     """
 
     delimiter: str = ","
@@ -78,21 +81,23 @@ class DelimitedText(text_lines.TextFormat):
                 f"encoding must be the name of a Python codec such as utf-8, latin-1 or cp1252, "
                 f"got {self.encoding!r}"
             ) from None
-        text = f'a{self.delimiter}"\n'
-        try:
-            shifts = _SHIFTS.decode(self.encoding)
-            single_bytes = (
-                text.encode(self.encoding) == text.encode("ascii")
-                and len(shifts) == len(_SHIFTS)
-                and not set(_STRUCTURE) & set(shifts)
-            )
-        except (UnicodeError, LookupError):
-            single_bytes = False
-        if not single_bytes:
+        if not self._keeps_ascii():
             raise ValueError(
                 f"encoding {self.encoding} does not keep ASCII characters as single bytes: convert "
                 f"the files, for example with iconv -f {self.encoding} -t UTF-8"
             )
+
+    def _keeps_ascii(self) -> bool:
+        """Returns whether ASCII characters are single bytes in the encoding, and none of the bytes
+        of ``_SHIFTS`` switches its state or is an escape."""
+        text = f'a{self.delimiter}"\n'
+        try:
+            if text.encode(self.encoding) != text.encode("ascii"):
+                return False
+            shifts = _SHIFTS.decode(self.encoding)
+        except (UnicodeError, LookupError):
+            return False
+        return len(shifts) == len(_SHIFTS) and not set(_STRUCTURE) & set(shifts)
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
         self._layout(path, columns)
@@ -111,7 +116,8 @@ class DelimitedText(text_lines.TextFormat):
                     batches = pa.csv.open_csv(stream, **options)
                     tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
                 else:
-                    # Arrow takes each block for a file, and drops a mark at its beginning.
+                    # Arrow reads each block as a file, and drops a byte-order mark at its
+                    # beginning.
                     mark = _BYTE_ORDER_MARK.encode(self.encoding, "ignore")
                     blocks = text_lines.blocks(part, file, layout.data_start, mark)
                     tables = map_ahead(functools.partial(self._table, part.path, layout), blocks)
@@ -121,6 +127,7 @@ class DelimitedText(text_lines.TextFormat):
                 raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
 
     def _layout(self, path: str, columns: Sequence[str]) -> _Layout:
+        """Returns the layout of a file, by its first line or, with ``multiline``, first record."""
         if not self.header:
             check_positions(columns)
         with text_lines.text_bytes(path) as file:
@@ -130,7 +137,8 @@ class DelimitedText(text_lines.TextFormat):
                     raise InputError(f"{path} {fault}")
             while not self.header and line and not line.strip(b"\r\n"):
                 line = text_lines.line(path, file)
-            # A program that has no record to write may write no names of columns either.
+            # An empty file is not refused: a program without a record to write may write no names
+            # of columns either.
             is_empty = not line.strip(b"\r\n") and not file.read(1)
             if self.multiline and line.count(_QUOTE) % 2:
                 line = _FIRST_RECORD.match(line + file.read(text_lines.BLOCK_BYTES))[0]
@@ -159,6 +167,7 @@ class DelimitedText(text_lines.TextFormat):
         return _Layout(len(names), positions, len(line) if self.header else 0)
 
     def _position(self, path: str, column: str, names: list[str]) -> int:
+        """Returns the position of a column, from 0, among the fields of the first line."""
         some = "1 column" if len(names) == 1 else f"{len(names)} columns"
         width = f"{some} with the delimiter {self.delimiter!r}"
         if not self.header:
@@ -186,12 +195,13 @@ class DelimitedText(text_lines.TextFormat):
         )
 
     def _options(self, layout: _Layout, block_bytes: int) -> dict[str, Any]:
+        """Returns the options of Arrow's reader of CSV."""
         names = [f"f{i}" for i in range(layout.width)]
         wanted = [names[i] for i in layout.positions]
         return {
             "read_options": pa.csv.ReadOptions(
                 column_names=names,
-                # Beam's workers run in parallel already.
+                # Several blocks are read in parallel already, by other threads or workers.
                 use_threads=False,
                 block_size=block_bytes,
             ),
@@ -206,18 +216,20 @@ class DelimitedText(text_lines.TextFormat):
         }
 
     def _table(self, path: str, layout: _Layout, block: bytes) -> pa.Table:
+        """Returns the records of a block of whole lines, each of which must be a record."""
         if codecs.lookup(self.encoding).name != "utf-8":
             block = block.decode(self.encoding).encode()
         block = block if block.endswith(b"\n") else block + b"\n"
-        guarded = self.quotes and _QUOTE in block
-        if guarded:
-            # Appends a line of empty fields, which a quote that is still open would swallow.
+        has_quotes = self.quotes and _QUOTE in block
+        if has_quotes:
+            # Appends a line of empty fields. A quote that is still open would make this line a part
+            # of the last record, and the number of records too small.
             block += self.delimiter.encode("ascii") * (layout.width - 1) + b"\n"
         elif b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
             # Arrow would end a record there, and begin one that is perhaps another user's.
             raise InputError(f"{path} {_CARRIAGE_RETURNS}")
         table = pa.csv.read_csv(pa.BufferReader(block), **self._options(layout, len(block) + 1))
-        if not guarded:
+        if not has_quotes:
             return table
         # A range begins at a line, which is the beginning of a record only if every line before it
         # is a whole record. Every range checks its own lines, so a job that succeeds has checked
@@ -230,7 +242,8 @@ class DelimitedText(text_lines.TextFormat):
         return table.slice(0, table.num_rows - 1)
 
     def _fault(self, error: Exception, layout: _Layout | None) -> str:
-        # The texts of these errors quote the line at fault, so they are only looked at here.
+        """Returns what to say about an error of Arrow or a codec. Its own text quotes the line at
+        fault, so it is only searched for known words."""
         text = str(error)
         if isinstance(error, UnicodeError) or "invalid UTF8" in text:
             return f"not all text is valid {self.encoding}: give --encoding, for example latin-1"
@@ -248,19 +261,28 @@ class DelimitedText(text_lines.TextFormat):
 
 
 class _Layout(NamedTuple):
+    """How the fields of a file are laid out.
+
+    Attributes:
+      width: the number of fields of each record.
+      positions: the positions of the needed columns, from 0.
+      data_start: the number of bytes of the header.
+    """
+
     width: int
     positions: tuple[int, ...]
     data_start: int
 
 
 class _StrictQuotes:
-    """Passes on text in UTF-8, a piece at a time, if its quotes follow RFC 4180.
+    """Returns pieces of text in UTF-8, and raises an InputError unless quotes follow RFC 4180.
 
-    Counted from the beginning, every odd quote opens a field, or is the second of a doubled pair,
-    and every even one closes it, or is the first of a pair. So the bytes beside each quote show
-    whether fields are opened at their beginning and closed at their end. A stray quote of one user,
-    which would turn the fields of others inside out, is refused unless text between quotes looks
-    like fields as well.
+    The idea: count quotes from the beginning of the file. Every odd quote opens a field, or is the
+    second of a doubled pair. Every even quote closes a field, or is the first of a pair. So the
+    bytes beside each quote show whether fields are opened at their beginning and closed at their
+    end. After a stray quote of one user, text outside of quotes would be read as text between
+    quotes, and the other way round, also for other users. It is refused, unless that text between
+    quotes looks like whole fields as well.
     """
 
     def __init__(self, path: str, text_format: DelimitedText, has_mark: bool):
@@ -274,11 +296,12 @@ class _StrictQuotes:
         self._begun = self._ended = False
 
     def __call__(self, piece: Any) -> bytes:
-        """Returns a piece, decoded; the last piece is empty."""
+        """Returns a piece of the file in UTF-8. The last piece has to be empty."""
         text: str = self._decoder.decode(bytes(piece), final=not piece)
         mark = b""
         if not self._begun and (text or not piece):
-            # Arrow leaves out one mark. The file's own is before its header, if it has one.
+            # Arrow leaves out a first byte-order mark, so it is given one. The mark of the file
+            # itself is before the header, if there is a header.
             mark = _BYTE_ORDER_MARK.encode()
             text = text.removeprefix(_BYTE_ORDER_MARK) if self._has_mark else text
             self._begun = True
@@ -295,6 +318,8 @@ class _StrictQuotes:
         return mark + content
 
     def _check(self, text: bytes) -> None:
+        """Raises an InputError for a misplaced quote or carriage return in the next piece of text.
+        Quotes are checked when the byte after them is known."""
         window = np.frombuffer(self._last + text, np.uint8)
         before, here, after = window[:-2], window[1:-1], window[2:]
         quotes = np.flatnonzero(here == ord(_QUOTE))
@@ -326,11 +351,12 @@ def check_positions(columns: Sequence[str]) -> None:
 
 
 def _records_if_lines(block: bytes) -> int:
-    """Counts the records of a block whose non-blank lines are records; -1 if unclear."""
+    """Returns the number of records of a block if each non-blank line is one: the number of such
+    lines; or -1 if there are carriage returns within lines."""
     if b"\r" in block:
         if block.count(b"\r") != block.count(b"\r\n"):
             return -1
         block = block.replace(b"\r\n", b"\n")
     ends = np.frombuffer(block, np.uint8) == ord("\n")
-    # A blank line ends right behind another line, or at the beginning.
+    # The end of a line counts unless the byte before it is the end of another line.
     return int(np.count_nonzero(ends[1:] > ends[:-1]))

@@ -1,4 +1,4 @@
-"""Names the files of releases and their columns, the formats of records, and periods."""
+"""The names of the files of releases and their columns, of formats of records, and of periods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dp_transforms.mechanisms.arguments import shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Functions import Arrow themselves: a command's help needs only the names.
+# The functions below import Arrow themselves, since the help of a command needs only the names.
 
 PRIVACY_FILE = "privacy.json"
 
@@ -43,7 +43,7 @@ LISTS_FILE = "released_lists.csv"
 LISTS_HEADER = ("attribute", "group", *FREQUENCIES_HEADER)
 
 HIERARCHY_FILE = "released_hierarchy.csv"
-"""The lists of a hierarchy; its columns are the levels, and those of ``FREQUENCIES_HEADER``."""
+"""The lists of a hierarchy. Its columns are the levels and those of ``FREQUENCIES_HEADER``."""
 
 ATTRIBUTES_FILE = "released_attributes.csv"
 ATTRIBUTES_HEADER = ("attribute", *FREQUENCIES_HEADER)
@@ -64,11 +64,12 @@ COUNTS = ("noisy_count", "low", "high")
 """The last columns of ``PARTITIONS_FILE``, if noisy counts are asked for."""
 
 NAMED_USERS_FILE = "named_users.csv"
-"""Estimated users of named partitions, beside ``PARTITIONS_FILE``, if a list tells more of them."""
+"""Better estimates of the users of named partitions, beside ``PARTITIONS_FILE``, if there is a list
+that they follow from."""
 
 OTHER_TABLES = (COORDINATES_FILE, SURVEY_FILE, ALL_RECORDS_FILE, NAMED_USERS_FILE)
-"""All tables that releases of some kind have besides their main one. A release that replaces
-another removes those that it does not have itself."""
+"""The tables that releases of any kind may have besides their main one. A release that replaces
+another one removes those that it does not have itself."""
 
 DEGREES_FILE = "released_user_degrees.csv"
 DEGREES_HEADER = ("partitions_from", "users")
@@ -81,11 +82,12 @@ PARTITIONS_DIRECTORY = "partitions"
 
 
 class FileFormat(NamedTuple):
-    """Describes a file format of records. A new one needs a ``RecordFormat`` and a line here."""
+    """A file format of records: its title, suffixes of file names, and the module and class of its
+    ``RecordFormat`` in ``dp_transforms.files``."""
 
     title: str
     suffixes: tuple[str, ...]
-    reader: str  # module of dp_transforms.files, and class
+    reader: str
 
 
 FORMATS = {
@@ -94,7 +96,7 @@ FORMATS = {
     "parquet": FileFormat("Parquet", (".parquet", ".parq", ".pq"), "parquet_files.ParquetFiles"),
     "avro": FileFormat("Avro", (".avro",), "avro_files.AvroFiles"),
 }
-"""The names are those of --input_format; files of other suffixes are delimited text."""
+"""The formats by their names in --input_format. Files of other suffixes are delimited text."""
 
 RELEASED_FILES = "released_*.csv"
 """Matches the main table of every kind of release, and no other file. A directory holds one of
@@ -102,7 +104,7 @@ them, since it has one privacy.json."""
 
 PERIODS = ("hour", "day", "week", "month")
 MOST_PERIODS = 10_000
-# A period is named by its first day, or hour: by so many characters of 2026-01-31T23.
+# The name of a period consists of the first characters of its first hour, as in 2026-01-31T23.
 _LENGTHS = {"hour": 13, "day": 10, "week": 10, "month": 7}
 
 _TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
@@ -110,8 +112,10 @@ _HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"
 
 
 def period_names(period: str, span: str) -> list[str]:
-    """Returns the names of all periods of a kind from the first to the last day of a span; a
-    ValueError for an unknown kind, or a span that is malformed or has too many periods.
+    """Returns the names of all periods of a kind from the first to the last day of a span.
+
+    Raises:
+      ValueError: the kind is unknown, or the span is malformed or has too many periods.
 
     >>> period_names("week", "2026-01-01..2026-01-12")
     ['2025-12-29', '2026-01-05', '2026-01-12']
@@ -121,7 +125,7 @@ def period_names(period: str, span: str) -> list[str]:
     first, last = days_of(span)
     names: dict[str, None] = {}
     step = datetime.timedelta(hours=1) if period == "hour" else datetime.timedelta(days=1)
-    # Goes no further than the last day, which may be the last one of the calendar.
+    # No time after the last day is computed, since that may be the last day of the calendar.
     for steps in range((last - first + datetime.timedelta(days=1)) // step):
         moment = first + steps * step
         monday = moment - datetime.timedelta(days=moment.weekday() if period == "week" else 0)
@@ -155,10 +159,19 @@ def period_start(name: str) -> datetime.datetime:
 
 
 def periods_of(path: str, times: pa.ChunkedArray, period: str, span: str | None = None) -> pa.Array:
-    """Returns the names of the periods of times, or "" for a time on a day that is not in the span,
-    so that the first and the last period have no records of other days. Times are taken as written,
-    in forms such as 2026-01-31, 2026-01-31 23:59 or 2026-01-31T23:59:59Z; other text, or none, is
-    an InputError.
+    """Returns the name of the period of each time, or "" if its day is not in the span.
+
+    So the first and the last period have no records of days outside of the span.
+
+    Args:
+      path: the name of the source, for errors.
+      times: text such as 2026-01-31, 2026-01-31 23:59 or 2026-01-31T23:59:59Z. Times are taken as
+        written, whatever their time zone.
+      period: the kind of the periods.
+      span: the days, as ``days_of`` takes them; None takes all days.
+
+    Raises:
+      InputError: a time is null or written in another way.
 
     >>> import pyarrow as pa
     >>> times = pa.chunked_array([["2026-01-31", "2026-02-01 23:59"]])
@@ -173,7 +186,7 @@ def periods_of(path: str, times: pa.ChunkedArray, period: str, span: str | None 
     from dp_transforms.columnar.columns import decoded_array, single
     from dp_transforms.errors import as_input_error
 
-    # Codes may have values that no row has, or nulls.
+    # Encoded anew, since a given dictionary may have nulls, or values that no row has.
     values = decoded_array(single(times)).dictionary_encode()
     text = values.dictionary
     hour = period == "hour"

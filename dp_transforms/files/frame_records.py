@@ -1,4 +1,4 @@
-"""Reads the records of a data frame or another object in memory, as files are read."""
+"""The source of the records of a data frame, or of another object in memory."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _ADVICE = {
     "pyspark": "of Spark, whose values are not computed yet: give data.toPandas(), or write them "
     "to Parquet files and give their path",
 }
-"""What to do with data of some modules."""
+"""What data of some modules are, and what to give instead, for errors."""
 _SEVERAL_TYPES = (
     "the table has a column with values of several types (text, if the first 131,072 records have "
     "none), or of none that Arrow knows: give it one type"
 )
 
 Names = str | int | Sequence[str | int]
-"""One column, or several."""
+"""The name or position of one column, or those of several."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,12 +58,12 @@ class RecordArguments:
 
     Attributes:
       data, user, partition, drop_nulls: see ``dp_transforms.release``.
-      groups: columns that are read too, of groups of users or levels of a hierarchy.
-      time: a column that is read too, of times, which are replaced by periods.
+      groups: further columns to read: groups of users, or levels of a hierarchy.
+      time: a further column to read: times, which are replaced by the names of their periods.
       period: the kind of these periods, such as "day".
       span: the days of the periods, as ``filenames.days_of`` takes them.
       attributes: columns of attributes of users, in place of ``partition``.
-      public: public names of partitions, which must be of the types of these.
+      public: public names of partitions, which must have the types of the records' partitions.
     """
 
     data: Any = dataclasses.field(repr=False)  # it may be private
@@ -78,8 +78,13 @@ class RecordArguments:
     public: pa.Array | None = dataclasses.field(default=None, repr=False)
 
     def open(self) -> RecordSource:
-        """Returns the records, as a job reads them. Errors are those of ``FrameRecords`` and
-        ``RecordFiles``, those of public names, or a ValueError if a column is not named."""
+        """Returns the source of the records.
+
+        Raises:
+          ValueError: a column is not named.
+          InputError, TypeError: see ``FrameRecords``, ``RecordFiles``, and
+            ``check_public_partitions``.
+        """
         data = self.data
         partitions = [] if self.attributes is not None else several_names(self.partition)
         columns = str(column_name("user", self.user)), [*map(str, partitions)]
@@ -106,13 +111,16 @@ class RecordArguments:
 
 @contextlib.contextmanager
 def listed_names(argument: str, names: Sequence[str]) -> Iterator[None]:
-    """Replaces errors that show one of the names that ``argument`` lists by errors that give the
-    name's place in the list: a list may hold the values of a column."""
+    """Hides names in errors of the block, since a list of names may hold the values of a column.
+
+    If an error shows one of the names that ``argument`` lists, an InputError is raised in its
+    place, which gives the name's place in the list.
+    """
     try:
         yield
     except ValueError as error:
         for place, name in enumerate(names, start=1):
-            # As a whole: the message may have a short name's letters in its own words.
+            # The name is searched as a whole word: words of the message may contain a short name.
             if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(error)):
                 raise InputError(
                     f"{argument} lists a name (number {place} of {len(names)}) that is no column "
@@ -160,7 +168,7 @@ class FrameRecords(RecordSource):
                     "are equal: make it integers or text. pandas makes floats of integers "
                     "with missing values, which .astype('Int64') undoes"
                 )
-        # Whatever has made a frame may have found its types in its rows.
+        # The library that made a frame may have found its types in its rows.
         self._schema = unstated(record_schema(self.pattern, first.schema, self._columns))
         rest = (_typed(table, first.schema) for table in tables)
         self._tables: Iterator[pa.Table] = itertools.chain([first], rest)
@@ -181,54 +189,65 @@ class FrameRecords(RecordSource):
             yield self._records(self.pattern, records)
 
     def _read(self, data: Any) -> tuple[int, Iterator[pa.Table]]:
-        """Returns the number of records (0 if unknown) and tables; a stream's first is empty."""
+        """Returns the number of records (0 if unknown), and an iterator of their tables. The first
+        table of a stream is empty and has the stream's types."""
         if type(data).__module__.partition(".")[0] in _ADVICE:
             raise _unknown(data)
-        if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
-            known = data.collect_schema().names()
-            needed = data.select(self._needed_of(known)) if known else data
-            with _errors_of_data():
-                data = needed.collect()
-        labels: list[Any] | None = None
-        if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
-            labels = list(data.columns)
-            index = getattr(data, "index", None)
-            self._index = [str(name) for name in getattr(index, "names", ()) if name is not None]
-        elif isinstance(data, (pa.Table, pa.RecordBatch)):
-            labels = data.schema.names
-        elif isinstance(data, Mapping) and not isinstance(data, Set):
-            if not all(map(_is_column, data.values())):
-                raise _unknown(data)  # a Counter, whose keys may be private
-            labels = list(data)
+        if hasattr(data, "collect_schema") and hasattr(data, "collect"):
+            data = self._collected(data)
+        labels = self._labels_of(data)
         if labels is not None:
-            # Other columns may have types that Arrow lacks.
-            names = [str(label) for label in labels]
-            if not names and not len(data):
-                # Made of a list of no rows, a frame has no columns.
-                return 0, iter([])
-            columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
-            if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
-                raise InputError("the table has columns that are not equally long")
-            with as_input_error(_SEVERAL_TYPES):
-                table = _table_of(columns)
-            return table.num_rows, iter([table])
+            return self._read_columns(data, labels)
         if hasattr(data, "__arrow_c_stream__"):
-            try:
-                with _errors_of_data(but=pa.ArrowInvalid):
-                    reader = pa.RecordBatchReader.from_stream(data)
-            except pa.ArrowInvalid:  # a series
-                raise _unknown(data) from None
-            tables = (pa.Table.from_batches([batch]) for batch in _one_by_one(reader))
-            return 0, itertools.chain([reader.schema.empty_table()], tables)
+            return 0, _tables_of_stream(data)
         if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
             size = len(data) if isinstance(data, Sized) else 0
             return size, self._of_objects(_one_by_one(data))
         raise _unknown(data)
 
+    def _collected(self, lazy_frame: Any) -> Any:
+        """Returns the needed columns of a lazy frame as a frame."""
+        known = lazy_frame.collect_schema().names()
+        needed = lazy_frame.select(self._needed_of(known)) if known else lazy_frame
+        with _errors_of_data():
+            return needed.collect()
+
+    def _labels_of(self, data: Any) -> list[Any] | None:
+        """Returns the labels of the columns of a frame, an Arrow table or a dictionary; None for
+        other data. Of a frame it notes the names of the index."""
+        if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
+            index = getattr(data, "index", None)
+            self._index = [str(name) for name in getattr(index, "names", ()) if name is not None]
+            return list(data.columns)
+        if isinstance(data, (pa.Table, pa.RecordBatch)):
+            return list(data.schema.names)
+        if isinstance(data, Mapping) and not isinstance(data, Set):
+            if not all(map(_is_column, data.values())):
+                # It may be a Counter, whose keys may be private.
+                raise _unknown(data)
+            return list(data)
+        return None
+
+    def _read_columns(self, data: Any, labels: list[Any]) -> tuple[int, Iterator[pa.Table]]:
+        """Returns the number of records, and their only table, of data with columns."""
+        names = [str(label) for label in labels]
+        if not names and not len(data):
+            # A frame that was made of a list of no rows has no columns.
+            return 0, iter([])
+        # Only needed columns are read, since others may have types that Arrow lacks.
+        columns = {name: data[labels[names.index(name)]] for name in self._needed_of(names)}
+        if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
+            raise InputError("the table has columns that are not equally long")
+        with as_input_error(_SEVERAL_TYPES):
+            table = _table_of(columns)
+        return table.num_rows, iter([table])
+
     def _needed_of(self, columns: Sequence[str]) -> list[str]:
-        """Returns the columns that are needed, or hold needed fields; raises if one is missing. Its
-        error shows no names of others, which may be values: of a pivoted frame, or the keys of a
-        dictionary by users."""
+        """Returns the columns of the data that are needed, or that hold needed fields.
+
+        Raises an InputError if one is missing. The error shows no names of other columns, since
+        these may be values: in a pivoted frame, or in a dictionary whose keys are users.
+        """
         needed, known = [], [(name, pa.string()) for name in columns]
         for column in self._columns:
             if column in columns:
@@ -250,6 +269,7 @@ class FrameRecords(RecordSource):
         return InputError(f"{self.pattern} has no column {column!r}: {advice}")
 
     def _of_objects(self, records: Iterator[Any]) -> Iterator[pa.Table]:
+        """Yields tables of the needed columns of dictionaries, named tuples or tuples."""
         fault = (
             f"not all records have {', '.join(self._columns)}: give the keys of dictionaries, the "
             "fields of named tuples, or positions from 0 of tuples"
@@ -265,8 +285,11 @@ class FrameRecords(RecordSource):
 def _errors_of_data(
     but: type[Exception] = InputError,
 ) -> contextlib.AbstractContextManager[None]:
-    """Raises, in place of an error of the data, an InputError that names only its type, since its
-    text may show a value. Memory errors and those of the type ``but`` pass."""
+    """Raises an InputError in place of an error that the data raise.
+
+    It names only the type of that error, whose text may show a value. Memory errors, and errors of
+    the type ``but``, pass unchanged.
+    """
 
     def message(error: Exception) -> str:
         return (
@@ -277,6 +300,17 @@ def _errors_of_data(
     return as_input_error(message, keep=(but, MemoryError))
 
 
+def _tables_of_stream(data: Any) -> Iterator[pa.Table]:
+    """Returns the tables of an Arrow stream. The first one is empty and has the stream's types."""
+    try:
+        with _errors_of_data(but=pa.ArrowInvalid):
+            reader = pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowInvalid:  # the data are a series
+        raise _unknown(data) from None
+    tables = (pa.Table.from_batches([batch]) for batch in _one_by_one(reader))
+    return itertools.chain([reader.schema.empty_table()], tables)
+
+
 def _one_by_one(items: Iterable[Any]) -> Iterator[Any]:
     """Yields the items, with errors as in ``_errors_of_data``."""
     with _errors_of_data():
@@ -284,6 +318,8 @@ def _one_by_one(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def _values(records: list[Any], name: str) -> list[Any]:
+    """Returns the values of a column: a key of dictionaries, a field of named tuples, or a position
+    of tuples. Raises a TypeError for other records."""
     kinds = set(map(type, records))
     if all(issubclass(kind, Mapping) for kind in kinds):
         return [nested_value(record, name) for record in records]
@@ -295,7 +331,7 @@ def _values(records: list[Any], name: str) -> list[Any]:
 
 
 def _unknown(data: Any) -> TypeError:
-    """Returns the error of data of another kind, with what to do if that is known."""
+    """Returns the error for data of a kind that cannot be read, with what to give instead."""
     module = type(data).__module__.partition(".")[0]
     if module in _ADVICE:
         return TypeError(f"the data are {_ADVICE[module]}")
@@ -311,8 +347,8 @@ def _unknown(data: Any) -> TypeError:
 
 
 def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Returns the table, with a type for each column that has no value in it: that of the schema,
-    or text if the schema lacks the column."""
+    """Returns the table with a type for each column of the type null: the column's type in the
+    schema, or text if the schema lacks the column."""
     for place, field in enumerate(table.schema):
         if pa.types.is_null(field.type):
             known = schema.get_field_index(field.name)
@@ -326,8 +362,12 @@ def _table_of(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _column(values: Any, name: str) -> Any:
-    """Makes a column of values from any container. Python values must be of one type; an InputError
-    if they are integers beyond 64 bits."""
+    """Returns an Arrow column of the values of any container.
+
+    Raises:
+      InputError: values are integers beyond 64 bits.
+      TypeError: Python values are of several types, or the container is no column.
+    """
     try:
         return _column_of_container(values, name)
     except TypeError:
@@ -343,6 +383,8 @@ def _column(values: Any, name: str) -> Any:
 
 
 def _column_of_container(values: Any, name: str) -> Any:
+    """Returns an Arrow column of the values of a container; raises a TypeError if it cannot be
+    one."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if type(values).__module__.startswith("pandas"):
@@ -361,7 +403,7 @@ def _column_of_container(values: Any, name: str) -> Any:
 
 
 def _without_missing(values: Iterable[Any]) -> list[Any]:
-    """Returns the values with None for what pandas puts in the place of a missing one."""
+    """Returns the values, with None in place of the values by which pandas marks missing ones."""
     pandas = sys.modules.get("pandas")
     if pandas is None:
         return list(values)
@@ -373,7 +415,7 @@ def _is_column(values: Any) -> bool:
 
 
 def _parts(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yields the rows of tables in parts of one batch, which threads share."""
+    """Yields the rows of tables in slices of at most a batch, which several threads can process."""
     with as_input_error(_SEVERAL_TYPES):
         for table in tables:
             for start in range(0, table.num_rows, _BATCH_ROWS):

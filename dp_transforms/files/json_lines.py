@@ -1,4 +1,4 @@
-"""Reads JSON lines, one object to a line, as Arrow tables."""
+"""The format JSON lines, one object to a line: reads files as Arrow tables."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _SAMPLE_LINES, _MOST_SAMPLES = 1000, 100
 _BYTE_ORDER_MARK = "\ufeff"
 _MISSING = object()
 _KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), type(None): None}
-# Within these limits, on bytes and brackets of a line, Python can read every integer and every
-# nesting.
+# Python can read every integer and every nesting of a line within these limits on the numbers of
+# its bytes and of its brackets.
 _SHORT_LINE, _FEW_BRACKETS = 4096, 500
 
 
 @dataclass(frozen=True)
 class JsonLines(text_lines.TextFormat):
-    """Reads keys of JSON objects, one object per line. user.id is the key id of the object user,
-    unless a record has the key user.id itself.
+    """Reads keys of JSON objects, one object per line. "user.id" is the key "id" of the object that
+    is the value of "user", unless a record has the key "user.id" itself.
 
-    Values are text, 64-bit integers or booleans, and become text. All values of a column have the
-    type of the first one in each file. A missing key is null. No line changes how another one is
-    read.
+    Values are text, 64-bit integers or booleans, and become text. In each file, all values of a
+    column must have the type of the first one. A missing key is null. No line changes how another
+    one is read.
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
@@ -66,7 +66,7 @@ class JsonLines(text_lines.TextFormat):
 
 
 def _schema(path: str, kinds: dict[str, pa.DataType | None]) -> pa.Schema:
-    """Returns the schema of columns, with text for those of which no type is known."""
+    """Returns the schema of columns, which are text if their type is not known."""
     fields = [(column, kind or pa.string()) for column, kind in kinds.items()]
     valueless = [column for column, kind in kinds.items() if kind is None]
     return unstated(record_schema(path, pa.schema(fields), list(kinds)), valueless)
@@ -97,6 +97,7 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType | None]:
 
 
 def _kind(path: str, column: str, values: list[Any]) -> pa.DataType | None:
+    """Returns the type of the first value that is not null; None if there is none."""
     first = next((value for value in values if value is not None), None)
     # Arrow's own conversion of Python values would import pandas, which takes as long as a job.
     if type(first) not in _KINDS or (type(first) is int and not -(2**63) <= first < 2**63):
@@ -105,7 +106,7 @@ def _kind(path: str, column: str, values: list[Any]) -> pa.DataType | None:
 
 
 def _values(records: list[dict[str, Any]], name: str, missing: Any = None) -> list[Any]:
-    """Returns the values of a key, looked up in each record by itself."""
+    """Returns the value of a key in each record, and ``missing`` for a record without the key."""
     if "." in name:
         return [_nested(record, name, missing) for record in records]
     return [record.get(name, missing) for record in records]
@@ -123,6 +124,7 @@ def _nested(record: dict[str, Any], name: str, missing: Any) -> Any:
 
 
 def _records(path: str, block: bytes) -> list[dict[str, Any]]:
+    """Returns the objects of the lines of a block; raises an InputError for any other line."""
     try:
         text = block.decode().removeprefix(_BYTE_ORDER_MARK)
         text = text.replace(f"\n{_BYTE_ORDER_MARK}", "\n")
@@ -142,12 +144,13 @@ def _records(path: str, block: bytes) -> list[dict[str, Any]]:
 
 
 def _together(lines: list[str]) -> list[Any] | None:
-    """Parses all lines as one array, in a third of the time of one by one. Returns None if a line
-    may not be a value by itself: then each has to be parsed alone.
+    """Returns the values of all lines, or None if a line may not be one value by itself: then each
+    line has to be parsed alone.
 
-    Between two lines stands a text that no line can have guessed. Where each of these texts is an
-    element of the array, no line began or ended inside a value; and where exactly one element is
-    between two of them, it is the whole line. So no line changes how others are read.
+    Parsing all lines as one array takes a third of the time of parsing them one by one. Between two
+    lines stands a string that no line can have guessed. If each of these strings is an element of
+    the array, no line began or ended inside a value. If exactly one element is between two of them,
+    it is the whole line. So no line changes how others are read.
     """
     mark = secrets.token_hex()
     try:
@@ -160,12 +163,14 @@ def _together(lines: list[str]) -> list[Any] | None:
 
 
 def _read_by_arrow(block: bytes, kinds: dict[str, pa.DataType]) -> pa.Table | None:
-    """Reads the columns of all lines by Arrow's parser, in a tenth of Python's time. Returns None
-    where Python may read a line differently, or find an error: then Python has to read them.
+    """Returns the columns of all lines, by Arrow's parser. Returns None if Python's parser might
+    read a line differently, or find an error in it: then that has to read the block.
 
-    Each line begins with a brace and ends with one. No value continues after a line end, where two
-    braces with nothing between them would stand: no object, array or text allows that. So each line
-    has at least one object, and exactly one if there are as many objects as lines.
+    Arrow takes a tenth of Python's time, but does not require that a line is one object. The
+    argument that each is one: every line begins with an opening brace and ends with a closing one.
+    So no value continues over a line end, where a closing and an opening brace would stand with
+    nothing between them, which no object, array or string allows. So each line has at least one
+    object, and exactly one if there are as many objects as lines.
     """
     import pyarrow.json
 
@@ -175,14 +180,15 @@ def _read_by_arrow(block: bytes, kinds: dict[str, pa.DataType]) -> pa.Table | No
     ends = np.flatnonzero(data == ord("\n"))
     starts = np.append(0, ends[:-1] + 1)
     last = ends - 1 - (data[ends - 1] == ord("\r"))
+    if (data[starts] != ord("{")).any() or (data[last] != ord("}")).any():
+        return None
+    # A long integer is an error in Python, and so is a deep nesting. A line of few bytes has few
+    # brackets; of longer lines, the brackets of all together are counted, without each line's own.
     longest = int((ends - starts).max())
-    if (
-        (data[starts] != ord("{")).any()
-        or (data[last] != ord("}")).any()
-        or longest > _SHORT_LINE
-        or (longest > _FEW_BRACKETS < block.count(b"{") + block.count(b"[") - len(ends))
-        or any("." in name for name in kinds)
-    ):
+    inner_brackets = block.count(b"{") + block.count(b"[") - len(ends)
+    if longest > _SHORT_LINE or (longest > _FEW_BRACKETS and inner_brackets > _FEW_BRACKETS):
+        return None
+    if any("." in name for name in kinds):
         return None
     parse = pyarrow.json.ParseOptions(pa.schema(kinds), unexpected_field_behavior="ignore")
     read = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block))
@@ -190,7 +196,7 @@ def _read_by_arrow(block: bytes, kinds: dict[str, pa.DataType]) -> pa.Table | No
         if not block.isascii():
             block.decode()
         table = pyarrow.json.read_json(io.BytesIO(block), read, parse)
-        # Escapes such as \ud800 may be half of a character, which is no text.
+        # An escape such as \ud800 may be half of a character, which is not valid text.
         table.validate(full=True)
     except (pa.ArrowException, UnicodeError):
         return None

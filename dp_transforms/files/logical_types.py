@@ -1,24 +1,27 @@
-"""Gives equal values one form, whatever types of a file hold them.
+"""Converts values to one form in which equal values are equal, whatever types a file holds them in.
 
 Users and partitions are compared as strings, binary or int64 (see ``dp_transforms.columnar``).
 Values of other types become text that depends on the value alone: not on the scale of a decimal
 number, nor on the unit or zone of a timestamp. Arrow's UUIDs are strings, as those of Avro are, and
 PostgreSQL's numbers without a precision are decimals. Values of different logical types are never
-equal, so all files must have the same logical types; their schemas tell.
+equal. So all files must have the same logical types, which is checked by their schemas.
 
-A release states the types of names only where a schema states them whatever rows there are. JSON
-lines, expressions in SQLite and Python values have no such schema: their type is that of the first
-value, and without a value there is none. A reader of "integer" would know with certainty that there
-is a record, perhaps of one user, which (epsilon, delta)-privacy allows with probability delta. The
-same holds for a frame in memory, whose library may have found the types in the rows:
-``pandas.DataFrame(rows)`` has integers, or no column at all if there are no rows. So all these are
-stated as text (``stated_type``), which is what a file of names holds anyway, and values without a
-schema in files and databases become text when they are read (``as_text``). In Python a released
-name keeps its own type: it is a part of the name, which was selected under (epsilon, delta) among
-values of all types. Without any name the column is text, whatever the records are.
+Privacy of types. A release states the type of names only if a schema states it, whatever rows there
+are. JSON lines, expressions in SQLite and Python values have no such schema: their type is that of
+the first value, and without a value there is none. If a release stated "integer", its reader would
+know with certainty that there is a record, perhaps of one user. (epsilon, delta)-privacy allows
+this with probability delta only. The same holds for a frame in memory, whose library may have found
+the types in the rows: ``pandas.DataFrame(rows)`` has integers, or no column at all if there are no
+rows. So:
 
-Records of an unfit type, or of several types in one column, are an error of their form, which is
-not protected: it says that there are records.
+* All these types are stated as text (``stated_type``), which is what a file of names holds anyway.
+* Values without a schema in files and databases become text when they are read (``as_text``).
+* In Python a released name keeps its own type. The type is a part of the name, which was selected
+  under (epsilon, delta) among values of all types. If there is no name, the column is text,
+  whatever the records are.
+
+Records of an unfit type, or of several types in one column, are an error in the form of the data.
+That is not protected: the error shows that there are records.
 """
 
 from __future__ import annotations
@@ -38,12 +41,18 @@ from dp_transforms.runtime.python_values import column_of
 _NAME, _UNSTATED = b"logical type", b"type of the values"
 NO_VALUES = "of no values"
 _OF_VALUES = (pa.string(), pa.int64(), pa.bool_(), pa.binary())
-# The scale of all decimal numbers: 38 digits before the point, and 38 behind it.
+# The type for all decimal numbers: 38 digits before the point, and 38 after it.
 _DECIMAL = pa.decimal256(76, 38)
 
 
 class _Logical(NamedTuple):
-    """A logical type has several physical types; the first one that can reads a value from text."""
+    """What is known of a logical type.
+
+    Attributes:
+      covers: returns whether an Arrow type has this logical type.
+      read_as: Arrow types that read a value from text, tried in this order.
+      example: a value as text, for errors.
+    """
 
     covers: Callable[[pa.DataType], bool]
     read_as: list[pa.DataType]
@@ -73,23 +82,24 @@ _LOGICAL = {
         "1.5",
     ),
 }
-"""Beside strings and binary, the logical type of a type is the first one that covers it."""
+"""The logical types other than string and binary. The first one that covers an Arrow type is its
+logical type."""
 
 
 def logical_name(field: pa.Field) -> str:
-    """Returns the logical type of a column that ``record_schema`` made, or else its type."""
+    """Returns the logical type of a column of a ``record_schema``; of any other column the type."""
     return (field.metadata or {}).get(_NAME, str(field.type).encode()).decode()
 
 
 def stated_type(field: pa.Field) -> str:
-    """Returns the type of a column that a release may state: the logical type, or "string" if only
-    values have a type."""
+    """Returns the type that a release may state for a column: the logical type, or "string" if the
+    type comes from values."""
     return "string" if _is_unstated(field) else logical_name(field)
 
 
 def unstated(schema: pa.Schema, valueless: Container[str] = ()) -> pa.Schema:
-    """Returns a ``record_schema`` marked as one whose types come from values. The logical type of
-    ``valueless`` columns, in which no value shows a type, is ``NO_VALUES``."""
+    """Returns a ``record_schema`` with the mark that its types come from values. The logical type
+    of ``valueless`` columns, in which no value has been seen, becomes ``NO_VALUES``."""
     fields = []
     for field in schema:
         name = NO_VALUES if field.name in valueless else logical_name(field)
@@ -98,8 +108,8 @@ def unstated(schema: pa.Schema, valueless: Container[str] = ()) -> pa.Schema:
 
 
 def as_text(table: pa.Table) -> pa.Table:
-    """Writes the integers of the columns that ``unstated`` has marked as text, so that nothing
-    behind depends on whether there is a value that shows their type."""
+    """Returns the table with text in place of the integers of the columns that ``unstated`` marked.
+    So no later step depends on whether there is a value that shows their type."""
     for place, field in enumerate(table.schema):
         if _is_unstated(field) and pa.types.is_integer(field.type):
             text = table.column(place).cast(pa.string())
@@ -109,7 +119,7 @@ def as_text(table: pa.Table) -> pa.Table:
 
 def schema_as_text(schema: pa.Schema) -> pa.Schema:
     """Returns the schema of a table after ``as_text``."""
-    # An empty table would do, but making one imports pandas.
+    # ``as_text`` of an empty table would have this schema, but making one imports pandas.
     text = (
         field.with_type(pa.string())
         if _is_unstated(field) and pa.types.is_integer(field.type)
@@ -124,8 +134,12 @@ def _is_unstated(field: pa.Field) -> bool:
 
 
 def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    """Returns the schema of records, in string, binary or int64, for some columns of a file; an
-    InputError if a column is missing, is there twice, or is of an unfit type."""
+    """Returns the schema of records of some columns of a file: types are string, binary or int64,
+    and the logical type is in the metadata of a field.
+
+    Raises:
+      InputError: a column is missing, is there twice, or is of an unfit type.
+    """
     fields = []
     for column in columns:
         matches = fields_at(schema, column)
@@ -138,7 +152,7 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         logical = _logical(kind)
         if logical is None:
-            # Names of fields, and numbers of digits, may reveal values.
+            # Errors show no names of fields and no numbers of digits, which may reveal values.
             named = "decimal of so many digits" if pa.types.is_decimal(kind) else described(kind)
             if pa.types.is_struct(kind):
                 named = f"struct {named}"
@@ -153,9 +167,11 @@ def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Sc
 
 
 def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Converts a table to the types of ``record_schema``, or to dictionary codes of these. Where a
-    struct is null, so are its fields. A value that does not fit, such as a date with a time of day,
-    or a time beyond the year 32767, raises pa.ArrowInvalid."""
+    """Returns a table converted to the types of a ``record_schema``, or to dictionaries of them.
+
+    If a struct is null, its fields are null. A value that does not fit raises pa.ArrowInvalid, such
+    as a date with a time of day, or a time beyond the year 32767.
+    """
     columns, fields = [], []
     for field in schema:
         flat = table
@@ -163,7 +179,7 @@ def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
             flat = flat.flatten()
         column = flat[field.name]
         if pa.types.is_integer(column.type):
-            # At once: a chunk costs as much as thousands of rows.
+            # All chunks are joined: converting a chunk costs as much as thousands of rows.
             column = pa.chunked_array([single(column)])
         columns.append(pa.chunked_array([_canonical(chunk) for chunk in column.chunks]))
         fields.append(field.with_type(columns[-1].type))
@@ -171,8 +187,8 @@ def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
-    """Returns the columns of this name or, if there is none, the fields of structs: user.id is the
-    field id of the column user.
+    """Returns the columns of this name. If there is none, it returns fields of structs: "user.id"
+    is the field "id" of the column "user".
 
     >>> schema = pa.schema([("user", pa.struct([("id", pa.int64())]))])
     >>> [field.type for field in fields_at(schema, "user.id")]
@@ -190,9 +206,12 @@ def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
 
 
 def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
-    """Makes a column of this type or, for pa.null(), of one type: strings, integers, booleans or
-    bytes. None is null. A value of another type is a TypeError or ValueError, and so is an integer
-    that does not fit 64 bits."""
+    """Returns a column of values of the type ``kind``, in which None is null. For pa.null() as the
+    type, the values may be strings, integers, booleans or bytes, all of one type.
+
+    Raises:
+      TypeError, ValueError: a value is of another type, or is an integer beyond 64 bits.
+    """
     array = column_of(values, name)
     if pa.types.is_null(array.type):
         return pa.nulls(len(values), kind)
@@ -202,8 +221,9 @@ def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Arra
 
 
 def from_text(text: str, field: pa.Field) -> Any:
-    """Parses a text such as 1.50, in any notation, into a value of a column of strings, or of one
-    that ``record_schema`` made; a ValueError if it is not of the column's logical type.
+    """Returns the value in a column that a text such as 1.50 stands for, in any notation. The
+    column is one of a ``record_schema``, or one of strings. Raises a ValueError if the text is not
+    of the column's logical type.
 
     >>> file = pa.schema([("time", pa.timestamp("ms", "Asia/Tokyo"))])
     >>> from_text("2026-01-31T10:00+02:00", record_schema("a.parquet", file, ["time"]).field(0))
@@ -222,7 +242,8 @@ def from_text(text: str, field: pa.Field) -> Any:
 
 
 def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
-    """Returns the name of a type's logical type, and the type that stands for it in records."""
+    """Returns the name of the logical type of an Arrow type, and the type of its values in records;
+    None for an unfit type."""
     if _is_uuid(kind):
         return str(pa.string()), pa.string()
     if _is_numeric(kind):
@@ -239,12 +260,14 @@ def _is_uuid(kind: pa.DataType) -> bool:
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
-    """Tells whether PostgreSQL's driver gives numbers of any precision, as text."""
+    """Returns whether a type is that of PostgreSQL's numbers of any precision, which the driver
+    gives as text."""
     name = getattr(kind, "extension_name", None), getattr(kind, "type_name", None)
     return name == ("arrow.opaque", "numeric") and pa.types.is_string(kind.storage_type)
 
 
 def _canonical(array: pa.Array) -> pa.Array:
+    """Returns the values of an array in the form of records, perhaps as dictionary codes."""
     if _is_uuid(array.type):
         encoded = array.storage.dictionary_encode()
         texts = [str(uuid.UUID(bytes=value)) for value in encoded.dictionary.to_pylist()]
@@ -265,16 +288,17 @@ def _canonical(array: pa.Array) -> pa.Array:
 
 
 def _values(array: pa.Array) -> pa.Array:
+    """Returns the values of an array, which is no dictionary, in the form of records."""
     kind = array.type
     if pa.types.is_decimal(kind):
         text = array.cast(_DECIMAL).cast(pa.string())
-        # Drops trailing zeros behind the point, and then a trailing point.
+        # Removes trailing zeros after the point, and then a trailing point.
         text = pc.replace_substring_regex(text, r"(\.\d*?)0+(E.*)?$", r"\1\2")
         text = pc.replace_substring_regex(text, r"\.(E|$)", r"\1")
         return pc.replace_substring_regex(text, "^0E-38$", "0")
     if pa.types.is_timestamp(kind):
         zone = "" if kind.tz is None else "Z"
-        # The same instants, in UTC.
+        # The instants are the same, but are printed in UTC.
         text = _printed(array.view(pa.timestamp(kind.unit)))
         text = pc.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1")
         return pc.binary_join_element_wise(pc.utf8_rtrim(text, "."), zone, "")

@@ -1,4 +1,4 @@
-"""Writes a release as a whole or not at all, and never replaces another one by accident."""
+"""Writes a release: all of its files or none, and never over another release by accident."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _PROBE_BYTES = 1 << 18
 
 
 class CsvTable(NamedTuple):
-    """A table of a release: a header, and rows of text and, in the last columns, of integers."""
+    """A table of a release: a header and rows. First columns are text, and last ones integers."""
 
     header: tuple[str, ...]
     rows: Sequence[Sequence[Any]]
 
     def content(self) -> bytes:
-        """Returns the bytes of its CSV file.
+        """Returns the bytes of the table as a CSV file.
 
         >>> CsvTable(("page", "users"), [("home", 7)]).content()
         b'page,users\\nhome,7\\n'
@@ -53,8 +53,11 @@ class CsvTable(NamedTuple):
         return csv_lines([self.header, *self.rows])
 
     def converted(self, name: str, integer_columns: int) -> bytes:
-        """Returns the bytes of its file in another of ``FORMATS``, in which so many last columns
-        are integers, and the others text.
+        """Returns the bytes of the table as a file of another format.
+
+        Args:
+          name: the format, of ``FORMATS``.
+          integer_columns: how many of the last columns are integers; the others are text.
 
         >>> table = CsvTable(("page", "users"), [("home", 7)])
         >>> print(table.converted("jsonl", 1).decode(), end="")
@@ -77,14 +80,14 @@ class CsvTable(NamedTuple):
 
 @dataclass(frozen=True)
 class ReleaseDirectory:
-    """A directory of a Beam filesystem receives a released file and its privacy.json.
+    """A directory, on a Beam filesystem, for a release and its privacy.json.
 
     Attributes:
       path: the directory, see ``directory_path``; it is made when the release is written.
-      file_name: the released file's name in it.
-      overwrite: replace an earlier release of that name, and the files made from it.
-      formats: of ``FORMATS``, in which tables of the release are written beside these.
-      integer_columns: how many last columns of each table are integers in these formats.
+      file_name: the name of the main table's CSV file.
+      overwrite: whether to replace an earlier release of that name, and the files made from it.
+      formats: names of ``FORMATS``; each table is also written as a file of each of them.
+      integer_columns: in these formats, how many of the last columns of each table are integers.
     """
 
     path: str
@@ -112,7 +115,8 @@ class ReleaseDirectory:
             self._probe(_first_there(self.path) if local else self.path, b"")
 
     def statement(self) -> dict[str, Any] | None:
-        """Returns the directory's privacy.json, or None without a complete release."""
+        """Returns the content of the directory's privacy.json, or None if there is no complete
+        release."""
         try:
             if not all(self._files.exists(self.file(name)) for name in self.files):
                 return None
@@ -127,20 +131,22 @@ class ReleaseDirectory:
         statement: dict[str, Any],
         budget_entry: BudgetEntry,
     ) -> None:
-        """Writes the tables and the statement under temporary names, then renames them; an
-        InputError if that fails, or another release is there.
+        """Writes the tables and the statement under temporary names, then renames them.
 
         The ledger of ``budget_entry`` notes that the release begins before ``tables`` makes the
-        tables of the files: a failure that depends on noise is paid for. The statement is renamed
-        first. Where an earlier release is replaced, that one and the files made from it are removed
-        before: no release is ever seen with another one's statement or report. A runner may repeat
-        this step, which leaves untouched what is there already.
+        tables: so a failure that depends on noise is paid for. The statement is renamed first. If
+        an earlier release is replaced, that release and the files made from it are removed before.
+        So no release is ever seen with another one's statement or report. A runner may repeat this
+        step: files that are there already, with the same content, are left untouched.
+
+        Raises:
+          InputError: a file cannot be written, or another release is there.
         """
         token = uuid.uuid4().hex
         failed = f"{self.path} cannot be written"
         with as_filesystem_error(failed):
             if self._files is LocalFiles:
-                # A full disk fails before anything depends on the noise.
+                # This finds a full disk before anything depends on the noise.
                 self._probe(self.path, bytes(_PROBE_BYTES))
             budget_entry.begin()
         contents = self._contents(tables(), statement)
@@ -157,7 +163,7 @@ class ReleaseDirectory:
             if len(done) == len(contents):
                 return
             if self.overwrite:
-                # A different file is part of the replaced release, or was made from it.
+                # A main table with other content, and all files made from it, are removed.
                 old = [self.file(name) for name in (self.file_name, *self._made_of_it)]
                 self._files.delete([path for path in old if self._files.exists(path)])
             for name, part in parts.items():
@@ -169,6 +175,7 @@ class ReleaseDirectory:
     def _contents(
         self, tables: Mapping[str, CsvTable], statement: dict[str, Any]
     ) -> dict[str, bytes]:
+        """Returns the content of each file, in the order in which they are to appear."""
         contents = {PRIVACY_FILE: (json.dumps(statement, indent=2) + "\n").encode()}
         # The main table is the last to appear.
         others = [name for name in tables if name != self.file_name]
@@ -179,8 +186,8 @@ class ReleaseDirectory:
         return contents
 
     def _claim(self, name: str, part: str, content: bytes) -> None:
-        """Renames a file, or raises an InputError if another job's is there: of several jobs that
-        write at the same time, the first one has the file."""
+        """Renames a file to its final name, or raises an InputError if another job's file is there.
+        If several jobs write at the same time, the first one gets the name."""
         target = self.file(name)
         if self._files is not LocalFiles:
             self._files.rename([part], [target])
@@ -188,7 +195,7 @@ class ReleaseDirectory:
         try:
             LocalFiles.rename([part], [target], replace=False)
         except FileExistsError:
-            # A runner may repeat this step while it is under way.
+            # A runner may run this step twice at the same time: then the content is the same.
             if read_bytes(target) != content:
                 raise self._appeared(name) from None
 
@@ -204,12 +211,12 @@ class ReleaseDirectory:
 
     @property
     def files(self) -> list[str]:
-        """Returns the names of the main table's files, CSV first. Other tables appear before."""
+        """The names of the main table's files, CSV first. All other tables appear before them."""
         return [self.file_name, *names_beside(self.file_name, self.formats)]
 
     @property
     def _made_of_it(self) -> list[str]:
-        """Returns other files that an earlier release may have left in this directory."""
+        """The names of other files that an earlier release may have left in this directory."""
         tables = (self.file_name, *OTHER_TABLES)
         in_other_formats = [name for table in tables for name in names_beside(table)]
         return [*OTHER_TABLES, *in_other_formats, *REPORT_FILES]
@@ -259,13 +266,14 @@ def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
 
 
 def csv_rows(text: str, **options: Any) -> Any:
-    """Returns a reader of the rows of a CSV file, whose names may be of any length."""
-    csv.field_size_limit(2**31 - 1)  # of the process; by itself Python refuses 131,073 characters
+    """Returns a reader of the rows of a CSV file, with fields of any length."""
+    # The limit is one of the process. By default Python refuses fields above 131,072 characters.
+    csv.field_size_limit(2**31 - 1)
     return csv.reader(io.StringIO(text, newline=""), **options)
 
 
 def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:
-    """Returns the names of the files beside a CSV file.
+    """Returns the names of the files that a table has in other formats, beside its CSV file.
 
     >>> names_beside("list.csv")
     ['list.parquet', 'list.jsonl']
@@ -274,7 +282,8 @@ def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str
 
 
 def _first_there(path: str) -> str:
-    """Returns the path or the nearest parent that exists; an impossible path is an error."""
+    """Returns the path, or its nearest parent that exists. Raises an OSError for an impossible
+    path."""
     path = os.path.abspath(path)
     try:
         os.lstat(path)
@@ -285,7 +294,7 @@ def _first_there(path: str) -> str:
 
 def _remove(paths: Iterable[str]) -> None:
     for path in paths:
-        # An earlier error, if any, says more than this one would.
+        # An error here would hide an earlier one, which says more.
         with contextlib.suppress(OSError, ValueError):
             if filesystem(path).exists(path):
                 filesystem(path).delete([path])

@@ -1,4 +1,4 @@
-"""Reads Parquet files as Arrow tables, one range of row groups per worker."""
+"""The format Parquet: reads files as Arrow tables, one range of row groups per worker."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ParquetFiles(RecordFormat):
 
     Integers become int64. Text, dates, timestamps, booleans, decimals and uint64 become strings,
     and binary stays binary; see ``logical_types``. Timestamps of 96 bits are read to the
-    microsecond, since 64 bits hold none after 2262 to the nanosecond. Columns that have a
-    dictionary in the file come as codes of its values.
+    microsecond, since 64 bits cannot hold nanoseconds after the year 2262. Columns with a
+    dictionary in the file are read as dictionary codes.
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
@@ -57,11 +57,12 @@ class ParquetFiles(RecordFormat):
             ]
             nested = [name for name in schema.names if name not in parquet.schema_arrow.names]
             fields = [field for name in nested for field in fields_at(parquet.schema_arrow, name)]
-            # Arrow joins no codes within structs, which polars writes, of several row groups.
-            apart = any(pa.types.is_dictionary(field.type) for field in fields)
+            # In structs, Arrow cannot join the codes of several row groups. So row groups are read
+            # one by one if there are codes, as in files that polars writes.
+            has_nested_codes = any(pa.types.is_dictionary(field.type) for field in fields)
+            together = [[group] for group in groups] if has_nested_codes else [groups]
             parts = itertools.chain.from_iterable(
-                _parts(part.path, parquet.metadata, schema, some)
-                for some in ([[group] for group in groups] if apart else [groups])
+                _parts(part.path, parquet.metadata, schema, some) for some in together
             )
             with as_input_error(
                 f"{part.path} cannot be read to its end: it is damaged, or holds values that its "
@@ -74,22 +75,25 @@ class ParquetFiles(RecordFormat):
 def _parts(
     path: str, metadata: Any, schema: pa.Schema, groups: list[int]
 ) -> Iterator[Iterable[pa.Table]]:
-    """Yields iterables of tables, which threads turn into lists. Each holds about one batch.
+    """Yields iterables of tables, each with about one batch of rows. Other threads go through them.
 
-    Row groups of at most a batch are read by the thread that lists them. A larger row group is read
-    here, a batch at a time, and each batch is an iterable of its own. So no thread holds more than
-    a batch, however large the row groups of a file are.
+    Row groups that fit in a batch are read by the thread that goes through their iterable. A larger
+    row group is read here, a batch at a time, and each batch is an iterable of its own. So no
+    thread holds more than a batch, however large the row groups of a file are.
     """
     for chunks, batches in _batches(groups, metadata, schema):
         tables = _read_groups(path, metadata, schema, chunks, batches)
-        yield from ([table] for table in tables) if batches > 1 else [tables]
+        if batches > 1:
+            yield from ([table] for table in tables)
+        else:
+            yield tables
 
 
 def _batches(
     groups: list[int], metadata: Any, schema: pa.Schema
 ) -> Iterator[tuple[dict[int, list[Any]], float]]:
-    """Yields row groups of about a batch together, or a larger one, with the metadata of their
-    needed columns; and their size in batches."""
+    """Yields pairs: row groups that fit in a batch together, or a larger one alone; and their size
+    in batches. The row groups are given by number, with the metadata of their needed columns."""
     held: dict[int, list[Any]] = {}
     batches = 0.0
     for group in groups:
@@ -108,31 +112,43 @@ def _batches(
 def _read_groups(
     path: str, metadata: Any, schema: pa.Schema, chunks: dict[int, list[Any]], batches: float
 ) -> Iterator[pa.Table]:
+    """Yields the records of row groups: in one table, or in several if they exceed a batch."""
     groups, large = list(chunks), batches > 1
     rows = sum(metadata.row_group(group).num_rows for group in groups)
     batch_rows = max(1, int(rows / batches)) if large else BATCH_ROWS
-    # Opens the file again: threads would move each other's position.
+    # Each thread opens the file again, since a file has only one position to read from.
     with open_bytes(path) as file:
         parquet = pq.ParquetFile(
             file,
             metadata=metadata,
             coerce_int96_timestamp_unit=_UNIT_OF_INT96,
             read_dictionary=_dictionaries(metadata, list(chunks.values())),
-            # Without a buffer, all pages of a column are held.
+            # Without a buffer, Arrow holds all pages of a column.
             buffer_size=_BUFFER_BYTES if large else 0,
         )
-        arrived = parquet.iter_batches(batch_rows, groups, schema.names, use_threads=large)
-        # Small row groups are one table: each table costs as much as thousands of records.
-        for some in ([batch] for batch in arrived) if large else filter(None, [list(arrived)]):
-            table = pa.Table.from_batches(some)
+        record_batches = parquet.iter_batches(batch_rows, groups, schema.names, use_threads=large)
+        tables: Iterable[list[Any]]
+        if large:
+            tables = ([batch] for batch in record_batches)
+        else:
+            # Small row groups are one table: each table costs as much as thousands of records.
+            tables = [list(record_batches)]
+        for batches_of_table in tables:
+            if not batches_of_table:
+                continue
+            table = pa.Table.from_batches(batches_of_table)
             # Arrow itself does not check that text is UTF-8, nor that codes have values.
             table.validate(full=True)
             yield record_table(table, schema)
 
 
 def _dictionaries(metadata: Any, chunks: list[list[Any]]) -> list[str]:
-    """Returns the columns that have a dictionary in the first row group, with few values for its
-    rows. Arrow cannot read codes of several row groups within structs, nor of delta encodings."""
+    """Returns the columns to read as dictionary codes: those that have a dictionary in the first
+    row group, of at most half of the column's bytes.
+
+    Fields of structs and columns with delta encodings are left out, since Arrow cannot read codes
+    of several row groups of them.
+    """
     columns = map(metadata.schema.column, range(metadata.num_columns))
     top = {column.path for column in columns if column.path == column.name}
     deltas = {
@@ -163,6 +179,6 @@ def _parquet(path: str, file: Any) -> Any:
 
 
 def _offset(group: Any) -> int:
-    # The first page of the first column: a file's row groups begin at different offsets.
+    # A row group begins with the first page of its first column, so each has another offset.
     pages = group.column(0).dictionary_page_offset, group.column(0).data_page_offset
     return min(page for page in pages if page is not None)

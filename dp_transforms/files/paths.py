@@ -1,4 +1,4 @@
-"""Accesses files by Beam's filesystems; InputErrors name the file and the remedy."""
+"""Functions on files of Beam's filesystems. Their InputErrors name the file and what to do."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from apache_beam.io.filesystem import FileMetadata
 
 
-# Beam's extras by scheme, and packages that its filesystems need without declaring them.
+# Extras of Beam by scheme, and packages that Beam's filesystems need but do not declare.
 _EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure", "hdfs": "hadoop"}
 _NEEDED = {"s3": "boto3", "azfs": "azure"}
 
 
 class FileRange(NamedTuple):
-    """A range is the part of a file for one worker: from byte start to before byte stop."""
+    """The part of a file that one worker reads: from byte start to before byte stop."""
 
     path: str
     start: int
@@ -34,9 +34,11 @@ class FileRange(NamedTuple):
 
     @classmethod
     def alike(cls, path: str, size: int, at_most: int) -> Iterator[FileRange]:
-        """Yields the fewest ranges of at most so many bytes that cover a file. Their sizes differ
-        by a byte at most: engines give each worker as many, and wait for the last one. An empty
-        file has one too: reading it says what it lacks."""
+        """Yields ranges that cover a file of ``size`` bytes: the fewest of ``at_most`` bytes each.
+
+        Their sizes differ by at most one byte, since engines give each worker equally many ranges
+        and wait for the last worker. An empty file has one range too, since reading it checks it.
+        """
         count = max(1, -(-size // at_most))
         for i in range(count):
             yield cls(path, i * size // count, (i + 1) * size // count)
@@ -44,7 +46,8 @@ class FileRange(NamedTuple):
 
 @dataclass(frozen=True)
 class FileVersion:
-    """A file, its size and its time of change are equal as long as nobody writes to it."""
+    """A file's path, size and time of change. Two versions are equal as long as nobody has written
+    to the file."""
 
     path: str
     size_in_bytes: int
@@ -52,15 +55,15 @@ class FileVersion:
 
 
 def local_path(path: str) -> str:
-    """Expands a leading ~ in a path, which shells leave alone in `--flag=~/file`."""
+    """Returns a path with a leading ~ expanded, which shells do not expand in `--flag=~/file`."""
     path = os.path.expanduser(path)
-    # Beam finds nothing by a glob without a directory.
+    # Beam matches nothing by a glob without a directory, so such a glob gets one.
     is_glob = re.search(r"[*?\[]", path) and not os.path.dirname(path)
     return os.path.join(os.curdir, path) if is_glob else path
 
 
 class LocalFiles:
-    """Accesses this machine's files as Beam's ``FileSystems`` does, without importing Beam."""
+    """The methods of Beam's ``FileSystems`` for this machine's files, without importing Beam."""
 
     join = staticmethod(os.path.join)
     exists = staticmethod(os.path.exists)
@@ -71,7 +74,8 @@ class LocalFiles:
 
     @staticmethod
     def match(pattern: str) -> list[str]:
-        """Returns the files of a path, or of a directory and a name in which * matches anything."""
+        """Returns the path if it exists. If its file name has a *, which matches anything, it
+        returns the matching files of the directory."""
         if "*" not in pattern:
             return [pattern] if os.path.exists(pattern) else []
         directory, name = os.path.split(pattern)
@@ -92,8 +96,11 @@ class LocalFiles:
 
     @staticmethod
     def rename(sources: Iterable[str], targets: Iterable[str], replace: bool = True) -> None:
-        """Renames files. Without ``replace`` an existing target is a FileExistsError, if the file
-        system has links; the source may then be left as well."""
+        """Renames files.
+
+        Without ``replace`` an existing target raises a FileExistsError, provided that the file
+        system has links. The source may then remain beside the target.
+        """
         for source, target in zip(sources, targets, strict=True):
             if replace:
                 os.rename(source, target)
@@ -139,7 +146,7 @@ def write_bytes(path: str, content: bytes) -> None:
 
 
 def matching_paths(pattern: str) -> list[str]:
-    """Returns the paths of a directory and a name in which * matches anything, in order."""
+    """Returns the sorted paths that match a pattern, in whose file name * matches anything."""
     files = filesystem(pattern)
     if files is LocalFiles:
         return sorted(LocalFiles.match(pattern))
@@ -147,13 +154,14 @@ def matching_paths(pattern: str) -> list[str]:
 
 
 def match_files(*patterns: str) -> list[FileVersion]:
-    """Returns the files of globs, each of which matches at least one, in order of their paths. A
-    path that several match is there once."""
+    """Returns the files that match any of the patterns, each once, in order of their paths. Raises
+    an InputError if a pattern matches none."""
     files = {file.path: file for pattern in patterns for file in _matching(pattern)}
     return [files[path] for path in sorted(files)]
 
 
 def _matching(pattern: str) -> list[FileVersion]:
+    """Returns the files that match a pattern; raises an InputError if there is none."""
     if os.path.isdir(pattern):
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     local = "://" not in pattern
@@ -168,7 +176,7 @@ def _matching(pattern: str) -> list[FileVersion]:
             f"no file matches {pattern}: check the path, and quote a glob in the shell"
         )
     for file in files:
-        # A pipe can only be read once, and a device may have no end.
+        # Only regular files: a pipe can be read only once, and a device may have no end.
         if local and not os.path.isfile(file.path):
             raise InputError(f"{file.path} is not a regular file: copy what it gives into one")
     return files
@@ -199,8 +207,8 @@ def _version(file: FileMetadata) -> FileVersion:
 
 
 def as_filesystem_error(failed: str) -> contextlib.AbstractContextManager[None]:
-    """Raises InputErrors with reasons in place of errors of the operating system or of Beam's
-    filesystems; ``failed`` says what could not be done."""
+    """Raises an InputError with a reason in place of an error of the operating system or of Beam's
+    filesystems. ``failed`` says what could not be done."""
     return as_input_error(lambda error: f"{failed}: {reason(error)}", (OSError, ValueError))
 
 

@@ -20,8 +20,11 @@ Path = tuple[str, ...]
 def read_groups(
     groups: Any, levels: Sequence[str], partition: Sequence[str | int]
 ) -> tuple[list[Path], tuple[tuple[str, ...], tuple[int, ...]] | None]:
-    """Returns the paths of leaf groups, in order; and partitions, with the places of their groups,
-    if the table has the only column of partitions.
+    """Returns the paths of leaf groups, in order; and the partitions of groups, or None.
+
+    The partitions are returned if records have one column of partitions, and the table has this
+    column. They are a tuple of names and a tuple with the place of each one's group among the
+    paths.
 
     Args:
       groups: an iterable of tuples; or the path of a CSV file with a header, a dictionary of
@@ -72,6 +75,7 @@ def _is_table(groups: Any) -> bool:
 
 
 def _table(groups: Any) -> pa.Table:
+    """Returns a CSV file, a dictionary of columns or an Arrow stream as a table."""
     if isinstance(groups, (str, os.PathLike)):
         path = local_path(os.fspath(groups))
         with as_filesystem_error(f"{path} cannot be read"):
@@ -88,7 +92,7 @@ def _table(groups: Any) -> pa.Table:
 
 
 def _path(group: Any) -> Any:
-    """Returns a path with the texts that values of columns have in records."""
+    """Returns the path of a group. Its names are the texts that records have for such values."""
     if isinstance(group, (str, int)):
         group = (group,)
     if not isinstance(group, Iterable):

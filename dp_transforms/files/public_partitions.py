@@ -1,4 +1,4 @@
-"""Reads files of public names."""
+"""Reads files of public names of partitions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from dp_transforms.files.paths import as_filesystem_error, local_path, read_byte
 
 
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
-    """Reads the partitions of a file into a column with the types of the records' partitions. A
-    first line that names the columns is an InputError: it would be a public partition."""
+    """Returns the partitions of a CSV file as a column with the types of the records' partitions.
+
+    Raises:
+      InputError: the file cannot be read, or has no partitions, a value of another type, or a first
+        line that names the columns, which would be taken for a public partition.
+    """
     path = local_path(path)
     with as_filesystem_error(f"{path} cannot be read"):
         content = read_bytes(path)

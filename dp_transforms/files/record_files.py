@@ -1,4 +1,4 @@
-"""Defines sources of records and file formats, and reads the records of files."""
+"""The base classes of sources of records and of file formats, and the source of files' records."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 
 
 class RecordFormat(ABC):
-    """A file format of records reads some columns into Arrow tables. Every method raises an
-    InputError, which shows nothing of the records, if the file cannot be opened, is not of this
-    format, or cannot be read to its end."""
+    """A file format of records, which reads columns of files into Arrow tables.
+
+    Every method raises an InputError, which shows nothing of the records, if the file cannot be
+    opened, is not of this format, or cannot be read to its end.
+    """
 
     @abstractmethod
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        """Returns the names and types of some columns, from a file's beginning or end; an
-        InputError if one is missing or of an unfit type."""
+        """Returns the names and types of some columns, by reading a file's beginning or end. Raises
+        an InputError if a column is missing or of an unfit type."""
 
     @abstractmethod
     def estimated_rows(self, path: str, size: int) -> int:
@@ -50,25 +52,29 @@ class RecordFormat(ABC):
 
 
 class RecordSource(ABC):
-    """A source of records yields tables with the columns user and partition. It raises a ValueError
-    if a column is given twice.
+    """A source of records, which yields tables with the columns user and partition.
 
     Args:
-      pattern: its name in errors.
+      pattern: the name of the source in errors.
       user_column: the column of users.
-      partition_columns: the column of partitions; several make a composite partition, and none
-        leave tables without the column partition.
-      drop_nulls: leave out records with a null in one of these columns, or in that of times, rather
-        than fail.
-      attribute_columns: columns to keep beside these, under their own names; they may hold nulls.
+      partition_columns: the column of partitions. Several columns make a composite partition;
+        without any, the tables have no column partition.
+      drop_nulls: leave out records with a null in one of these columns, or in that of times. By
+        default such records are an error.
+      attribute_columns: further columns to keep, under their own names. They may hold nulls.
+
+    Raises:
+      ValueError: a column is given twice.
     """
 
     estimated_rows: int = 0
     """The approximate number of records; 0 if it is not known."""
-    _schema: pa.Schema  # of these columns, as the source has them
+    # Set by each source: the needed columns, with their types in the source.
+    _schema: pa.Schema
     _drop_option = "--drop_nulls"
     _public_error: type[InputError] = InputError
-    _without_values: frozenset[str] = frozenset()  # columns that have no type for this reason
+    # The columns whose type is unknown, since they have no values.
+    _without_values: frozenset[str] = frozenset()
     _period: str | None = None
     _span: str | None = None
 
@@ -82,7 +88,7 @@ class RecordSource(ABC):
     ):
         self.pattern = pattern
         self._columns = (user_column, *partition_columns, *attribute_columns)
-        # The user, the partition's columns, and then attributes.
+        # The user's and the partition's columns come first; attributes follow.
         self._needed = 1 + len(partition_columns)
         self._drop_nulls = drop_nulls
         if len(set(self._columns)) < len(self._columns):
@@ -93,10 +99,10 @@ class RecordSource(ABC):
 
     @abstractmethod
     def tables(self) -> Iterator[pa.Table]:
-        """Yields the records, in this process. InputErrors show nothing of them."""
+        """Yields tables of the records, in this process. InputErrors show nothing of them."""
 
     def described(self) -> list[str]:
-        """Returns lines about what is read, for a dry run: none by default."""
+        """Returns lines that describe the source for a dry run; by default there are none."""
         return []
 
     @property
@@ -120,8 +126,12 @@ class RecordSource(ABC):
         return list(self._schema)[self._needed :]
 
     def check_ends(self) -> None:
-        """Raises an InputError if users and partitions, the ends of edges, have different types, by
-        a schema alone: so that it tells no empty table from one with a record."""
+        """Raises an InputError if users and partitions, which are the ends of edges, have different
+        types.
+
+        Types that come from values do not count if there are none. So the error depends on the
+        schema alone, and does not distinguish an empty table from one with a record.
+        """
         source, *targets = list(self._schema)[: self._needed]
         for target in targets:
             has_types = not self._without_values.intersection((source.name, target.name))
@@ -132,10 +142,18 @@ class RecordSource(ABC):
                 )
 
     def name_periods(self, period: str, span: str | None = None) -> None:
-        """Makes tables name each record's period ("hour", "day", "week" or "month") in the column
-        ``list``, in place of the last column; an InputError if that cannot hold times. Records of
-        days that are not in the span, such as "2026-01-01..2026-01-31", are in no period: whether
-        one is left out depends on its own time and on public days alone."""
+        """Makes ``tables`` replace the last column, of times, by the column ``list`` with the name
+        of each record's period.
+
+        Args:
+          period: "hour", "day", "week" or "month".
+          span: the first and the last day, such as "2026-01-01..2026-01-31". Records of other days
+            have the period "". Whether a record has it depends on its own time and on public days
+            alone.
+
+        Raises:
+          InputError: the last column cannot hold times.
+        """
         field = self.attribute_fields[-1]
         if logical_name(field) not in _TIMES:
             raise InputError(
@@ -145,8 +163,8 @@ class RecordSource(ABC):
         self._period, self._span = period, span
 
     def check_groups(self, groups: Mapping[str, Sequence[str]]) -> None:
-        """Raises an InputError for a group that no record can have, whose list would be empty.
-        ``groups`` are names of groups by columns, which must be attribute columns."""
+        """Raises an InputError for a group that no record can be in, whose list would be empty.
+        ``groups`` has names of groups for attribute columns."""
         fields = {field.name: field for field in self.attribute_fields}
         for column, names in groups.items():
             field = fields[column]
@@ -163,11 +181,12 @@ class RecordSource(ABC):
                     )
 
     def check_public_partitions(self, names: pa.Array) -> None:
-        """Raises an InputError unless the names, of ``runtime.python_values.public_names``, are of
-        the types of the partitions; a ValuesError if these types may come from values of records.
+        """Raises an InputError unless public names have the types of the partitions. The names are
+        from ``runtime.python_values.public_names``.
 
-        Without a record there are no such types, and no error. So the error tells that there is
-        one: it must not be free (see ``budget.failures``).
+        If the types of the partitions may come from values of records, it raises a ValuesError.
+        Without a record there are no such types, and no error. So the error discloses that there is
+        a record, and must not be free of charge (see ``budget.failures``).
         """
         columns = names.flatten() if pa.types.is_struct(names.type) else [names]
         for column, field in zip(columns, self.partition_fields, strict=True):
@@ -179,6 +198,7 @@ class RecordSource(ABC):
                 )
 
     def _records(self, path: str, table: pa.Table) -> pa.Table:
+        """Returns a table of records, made of a table of the needed columns."""
         needed, more = self._columns[: self._needed], self._columns[self._needed :]
         has_time = self._period is not None
         # A record is left out by its own fields alone, so that other users' records stay the same.
@@ -208,10 +228,10 @@ class RecordFiles(RecordSource):
 
     Args:
       patterns: a path or glob of a filesystem that Beam knows, or several of them. ``tables`` reads
-        a file that several match once.
+        each file once, also if several patterns match it.
       user_column, partition_columns, **options: see ``RecordSource``; in text without a header
         columns are positions from 1.
-      file_format: by default that of the first file's name.
+      file_format: the format of all files; by default the one that the first file's name shows.
 
     Raises:
       InputError: no file matches, or one of the first files does not have these columns.
@@ -230,7 +250,7 @@ class RecordFiles(RecordSource):
         self.patterns = list(map(local_path, several))
         super().__init__(", ".join(self.patterns), user_column, partition_columns, **options)
         files = match_files(*self.patterns)
-        # Workers get the source: it holds no path of each of many files.
+        # Workers get a copy of the source, so it does not hold the paths of all files.
         self._num_files = len(files)
         self._first_paths = [file.path for file in files[:_FEW_PATHS]]
         self._bytes = sum(file.size_in_bytes for file in files)
@@ -241,7 +261,7 @@ class RecordFiles(RecordSource):
         for file in files[1:FILES_CHECKED_AT_LAUNCH]:
             schema = self._format.schema(file.path, self._columns)
             self._check_schema(file.path, schema)
-            # A file without values leaves the types to the next one.
+            # If a file has no values that show a type, the next file's type counts.
             known = zip(self._schema, schema, strict=True)
             self._schema = pa.schema(
                 [here if logical_name(first) == NO_VALUES else first for first, here in known]
@@ -249,7 +269,7 @@ class RecordFiles(RecordSource):
 
     @functools.cached_property
     def estimated_rows(self) -> int:  # type: ignore[override]
-        """Returns the approximate number of records, by the density of the largest file."""
+        """The approximate number of records, if all files have as many per byte as the largest."""
         size = self._largest.size_in_bytes
         rows = self._format.estimated_rows(self._largest.path, size)
         return rows * self._bytes // max(1, size)
@@ -260,7 +280,8 @@ class RecordFiles(RecordSource):
         return [f"records: {files}: {', '.join(self._first_paths)}{more}"]
 
     def tables(self) -> Iterator[pa.Table]:
-        # Reads whole files: at the end of a range nothing is read ahead, and threads wait.
+        # This reads whole files. Nothing is read ahead beyond the end of a range, so threads would
+        # wait there.
         for file in match_files(*self.patterns):
             yield from self.read((FileRange.whole(file.path), file_version(file.path)))
 
@@ -275,10 +296,13 @@ class RecordFiles(RecordSource):
         part, version = element
         for table in self._format.read(part, self._columns):
             self._check_schema(part.path, table.schema)
-            # Records that are left out for their nulls have no type either.
-            if table.num_rows and (records := self._records(part.path, table)).num_rows:
+            if not table.num_rows:
+                continue
+            records = self._records(part.path, table)
+            # If all records are left out for their nulls, the table shows no types.
+            if records.num_rows:
                 yield records
-        # Ranges of different versions of a file do not fit together: records would be lost.
+        # Workers must read the same version, or a record could be in none of their ranges.
         if file_version(part.path) != version:
             raise InputError(
                 f"{part.path} has changed while it was read: give a copy that nobody writes to"
@@ -295,8 +319,8 @@ class RecordFiles(RecordSource):
 
 
 def format_name(path: str) -> str:
-    """Returns the format in ``FORMATS`` of a file name, compressed or not: "csv" if its suffix is
-    unknown. A spreadsheet is an InputError.
+    """Returns the format, in ``FORMATS``, that a file name shows; "csv" if its suffix is unknown.
+    A suffix of compression is skipped. Raises an InputError for a spreadsheet.
 
     >>> format_name("users.ndjson.gz")
     'jsonl'

@@ -1,6 +1,6 @@
 """Reads and writes single files of releases, in directories of Beam's filesystems.
 
-An InputError says if files cannot be read or written, or hold no such release.
+All functions raise an InputError if files cannot be read or written, or hold no such release.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 
 def check_frequency_list(path: str) -> None:
-    """Raises an InputError, without reading it, if a local file cannot be read."""
+    """Raises an InputError if a local file cannot be opened. It does not read the file."""
     path = local_path(path)
     try:
         open(path, "rb").close()
@@ -36,8 +36,10 @@ def check_frequency_list(path: str) -> None:
 
 
 def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> FrequencyList:
-    """Reads the list of a local file with the header frequency,multiplicity. Errors show the file's
-    content only if it is public; otherwise they end with the remedy."""
+    """Returns the list of a local file with the header frequency,multiplicity.
+
+    Errors show the file's content only if it is public. Otherwise they end with ``remedy``.
+    """
     path = local_path(path)
     try:
         return FrequencyList.from_csv(path)
@@ -52,8 +54,8 @@ def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> Fr
 
 
 def parse_rows(content: bytes, header: Sequence[str]) -> list[list[str]]:
-    """Parses the rows below the header of a job's file; raises a ValueError or csv.Error if these
-    are not the bytes of one."""
+    """Returns the rows below the header of a CSV file of a job. Raises a ValueError or csv.Error if
+    the content has another header or is not CSV."""
     names, *rows = csv_rows(content.decode())
     if names != [*header]:
         raise ValueError(f"the file must begin with the line {','.join(header)}")
@@ -61,7 +63,7 @@ def parse_rows(content: bytes, header: Sequence[str]) -> list[list[str]]:
 
 
 def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
-    """Writes files into a directory; returns the path of the last."""
+    """Writes files into a directory, and returns the path of the last one."""
     path = ""
     with as_filesystem_error(f"{directory} cannot be written"):
         for name, content in contents.items():
@@ -71,15 +73,15 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
 
 
 def as_malformed(directory: str, content: str) -> contextlib.AbstractContextManager[None]:
-    """Raises an InputError in place of an error of reading a directory that should hold this
-    content."""
+    """Raises an InputError in place of errors that a directory without the expected content causes.
+    ``content`` describes what is expected."""
     of_values = ValueError, ArithmeticError, RecursionError, csv.Error
     kinds = *of_values, KeyError, TypeError, AttributeError
     return as_input_error(f"{directory} does not hold {content}", kinds)
 
 
 def read_statement(directory: str) -> dict[str, Any]:
-    """Reads the privacy.json in a directory of any filesystem of Beam's."""
+    """Returns the content of the privacy.json in a directory of any of Beam's filesystems."""
     statement: dict[str, Any] = json.loads(read_file(directory, PRIVACY_FILE))
     if not statement or not isinstance(statement, dict):
         raise ValueError("a statement is an object with entries")
@@ -94,5 +96,5 @@ def read_file(directory: str, name: str) -> bytes:
 
 
 def is_there(directory: str, name: str) -> bool:
-    """Tells whether a file is in a directory."""
+    """Returns whether a file is in a directory."""
     return bool(filesystem(directory).exists(join(directory, name)))

@@ -19,9 +19,9 @@ RANGE_BYTES = 64 << 20
 LONGEST_LINE = 64 << 20
 
 _SAMPLE_BYTES = 1 << 16
-# The usual compression ratio of identifiers.
+# The usual compression ratio of files of identifiers.
 _COMPRESSION_RATIO = 4
-# Compressions by suffix; None if Arrow cannot read it.
+# Arrow's codecs by suffix; None for a compression that Arrow cannot read.
 _CODECS = {
     ".gz": "gzip",
     ".bz2": "bz2",
@@ -34,7 +34,7 @@ _CODECS = {
 
 
 class TextFormat(RecordFormat):
-    """A text format has records of one line each, or of several if it is ``multiline``."""
+    """A text format. Each record is one line, or may be several lines if it is ``multiline``."""
 
     multiline: bool = False
 
@@ -53,20 +53,23 @@ class TextFormat(RecordFormat):
 
 
 def is_compressed(path: str) -> bool:
-    """Tells whether a file's name says that it is compressed."""
+    """Returns whether a file's name shows that it is compressed."""
     return _suffix(path) in _CODECS
 
 
 @contextlib.contextmanager
 def text_bytes(path: str) -> Iterator[Any]:
-    """Opens a text file as bytes, decompressed if its name says that it is compressed; an
-    InputError if it cannot be opened or read to its end, or is compressed in another way."""
+    """Opens a text file as bytes, which are decompressed if its name shows that it is compressed.
+
+    Raises:
+      InputError: the file cannot be opened or read to its end, or has an unknown compression.
+    """
     codec = _CODECS.get(_suffix(path))
     if is_compressed(path) and codec is None:
         raise InputError(f"{path}: compress text files with gzip, bzip2 or zstd, or not at all")
     opened = open_bytes(path)
     if codec is not None:
-        # Beam's own reader ends silently at the cut of a truncated file; Arrow's raises an error.
+        # Where a file is cut short, Beam's reader ends silently, but Arrow's raises an error.
         opened = io.BufferedReader(pa.CompressedInputStream(opened, codec), 1 << 20)
     fault = f"{path} cannot be read to its end: it is cut short, damaged or not what its name says"
     with as_input_error(fault, (OSError, pa.ArrowException)), opened as file:
@@ -74,7 +77,7 @@ def text_bytes(path: str) -> Iterator[Any]:
 
 
 def line(path: str, file: Any) -> bytes:
-    """Returns the next line of a file, with its end; an InputError if it is too long to be one."""
+    """Returns the next line of a file, with its end; raises an InputError if it is too long."""
     line: bytes = file.readline(LONGEST_LINE)
     if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
         raise InputError(
@@ -84,9 +87,11 @@ def line(path: str, file: Any) -> bytes:
 
 
 def blocks(part: FileRange, file: Any, data_start: int, mark: bytes) -> Iterator[bytes]:
-    """Yields whole lines that begin in the range and after the header, a few megabytes at a time. A
-    byte-order mark is doubled where it is not at the beginning of the file: there it is a part of
-    somebody's record, and Arrow leaves out only the first."""
+    """Yields the lines that begin in the range and after the header, in blocks of a few megabytes.
+
+    A byte-order mark at the beginning of a block is doubled, unless the file begins there. Within a
+    file it is a part of somebody's record, and Arrow drops the first mark of a block.
+    """
     if part.start <= data_start:
         file.read(data_start)
         position = data_start

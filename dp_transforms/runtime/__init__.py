@@ -1,1 +1,1 @@
-"""Holds a job's secret and its seal, and makes columns of Python values: for both engines."""
+"""What both engines use: a job's secret and its seal, and columns of Python values."""

@@ -1,4 +1,4 @@
-"""Draws and guards the secret under which one job makes its random decisions."""
+"""The secret from which one job derives its random decisions, and the check that it serves once."""
 
 from __future__ import annotations
 
@@ -24,28 +24,36 @@ SECRET_BYTES = 32
 
 
 class _Uses:
-    """What the secrets of the same 32 bytes serve. It belongs to the process that made the first of
-    them; to none, if that was another one."""
+    """The data that secrets with the same 32 bytes serve, by use.
+
+    Attributes:
+      process: the process in which the first of these secrets was made; None for copies from
+        another process, which serve nothing.
+      data: weak references to the data, by the name of the use.
+    """
 
     def __init__(self, process: int | None):
         self.process = process
         self.data: dict[str, weakref.ref[Any]] = {}
 
 
-# By a hash of the secret's bytes. What serves something is kept for good, even if the secret goes.
+# The uses by a hash of the secret's bytes. Those of a secret that serves something are kept, even
+# after the secret itself is gone.
 _uses_by_secret: weakref.WeakValueDictionary[bytes, _Uses] = weakref.WeakValueDictionary()
 _kept_uses: set[_Uses] = set()
 
 
 @dataclass(frozen=True)
 class JobSecret:
-    """A secret has 32 bytes from which every random decision of a job is derived.
+    """The 32 secret bytes from which every random decision of a job is derived.
 
-    It serves one pipeline, which runs once, since the same noise on changed data would cancel.
-    Copies, such as workers get, and forks serve no other; secrets of the same bytes count as one.
-    By default each job draws a fresh secret. On Beam the secret is part of the job's description:
-    encrypted if there is a seal (see ``sealing``). Otherwise the description is as confidential as
-    the data.
+    A secret serves one pipeline, which runs once: with the same noise on changed data, the noise of
+    two releases would cancel. Copies of it, such as those in workers and forks, cannot serve
+    another pipeline. Two secrets with the same bytes count as one. By default each job draws a
+    fresh secret.
+
+    On Beam the secret is a part of the job's description. It is encrypted if there is a seal (see
+    ``sealing``). Otherwise the description is as confidential as the data.
 
     Decisions for different purposes are independent. A retried bundle repeats its decisions, and
     two consumers of the same purpose agree.
@@ -73,34 +81,38 @@ class JobSecret:
 
     @classmethod
     def from_os(cls) -> JobSecret:
-        """Draws a fresh secret from the operating system's generator."""
+        """Returns a fresh secret from the operating system's generator."""
         return cls(secrets.token_bytes(SECRET_BYTES))
 
     @classmethod
     def insecure_for_testing(cls, seed: int) -> JobSecret:
-        """Makes a secret, for tests alone, that anyone can repeat from a small seed; it serves any
-        number of pipelines."""
+        """Returns a secret for tests alone: anyone can make it again from the seed, and it serves
+        any number of pipelines."""
         return _InsecureSecret(hashlib.sha256(b"insecure test secret %d" % seed).digest())
 
     def tape(self, context: str) -> RandomTape:
-        """Returns the random tape of a purpose; raises a ValueError if that is empty."""
+        """Returns the random tape of a context; raises a ValueError if that is empty."""
         return RandomTape(SecretBytes(tape_key(self.secret, context), self._seal_name))
 
     def key(self, context: str) -> bytes:
-        """Returns 32 bytes that key the pseudorandom functions of ``columnar`` for a purpose;
-        raises a ValueError if that is empty."""
+        """Returns 32 bytes, which key the pseudorandom functions of ``columnar`` in a context.
+        Raises a ValueError if the context is empty."""
         if not context:
             raise ValueError("purpose must name what the key is for, got an empty string")
         key = hashlib.blake2b(context.encode(), key=self.secret, digest_size=32).digest()
         return SecretBytes(key, self._seal_name)
 
     def seal(self, seal_name: str | None) -> None:
-        """Has the secret, and the keys and tapes made from now on, be pickled under a seal."""
+        """Makes the secret be pickled under a seal, with all keys and tapes that are derived from
+        now on."""
         object.__setattr__(self, "_seal_name", seal_name)
 
     def claim(self, data: Any, use: str = "pipeline") -> None:
-        """Notes that a use of the secret is about some data, of which it keeps no copy; raises a
-        ValueError if that use is about other data, or in a copy or fork of the secret."""
+        """Notes that a use of the secret is about these data, by a weak reference.
+
+        Raises:
+          ValueError: the same use was about other data; or this is a copy or a fork of the secret.
+        """
         served = self._uses.data.setdefault(use, weakref.ref(data))()
         _kept_uses.add(self._uses)
         if served is not data or self._uses.process != os.getpid():
@@ -117,8 +129,8 @@ class JobSecret:
 
 
 def _travelled(kind: type[JobSecret], secret: bytes, seal_name: str | None) -> JobSecret:
-    """Returns a copy of a secret, which serves nothing; nor do further copies of it, unless the
-    original is in this process."""
+    """Returns a copy of a secret, as it is unpickled. The copy serves nothing. Neither does a
+    secret that is made of its bytes, unless the original is in this process."""
     uses = _Uses(None)
     _uses_by_secret.setdefault(hashlib.blake2b(secret, digest_size=16).digest(), uses)
     copied = kind(bytes(secret))
@@ -138,18 +150,18 @@ def release_frequency_list(
     secret: JobSecret,
     context: str = FREQUENCY_LIST,
 ) -> ReleasedList:
-    """Releases one list under a job's secret, as ``ReleaseFrequencyList`` does.
+    """Returns one released list under a job's secret, as ``ReleaseFrequencyList`` does.
 
-    The mechanism's tape is derived from the secret, the purpose, the mechanism and the list itself.
-    So a repeated release is the same, and releases of other lists or by other mechanisms under the
-    same secret are independent, as composition assumes: noise on changed data cannot cancel.
+    The mechanism's tape is derived from the secret, the context, the mechanism and the list itself.
+    So a repeated release is the same. Releases of other lists or by other mechanisms under the same
+    secret are independent, as composition assumes, and noise on changed data cannot cancel.
 
     Args:
       frequency_list: the private list.
-      mechanism: ``identifier`` must state all its parameters.
+      mechanism: a mechanism whose parameters are all stated by ``identifier``.
       secret: the job's secret.
-      context: the purpose, different for each list under one secret: equal releases of equal lists
-        would tell that they are equal.
+      context: a name, which must differ for each list under one secret. In the same context, equal
+        lists would have equal releases, which would show that they are equal.
 
     Raises:
       ValueError, TypeError: see ``PartitionMechanism.release``.
@@ -172,8 +184,8 @@ def release_histogram(
     secret: JobSecret,
     context: str = FREQUENCY_LIST,
 ) -> ReleasedList:
-    """Releases the list of a histogram {count: number of partitions} by ``release_frequency_list``;
-    raises a ValueError if a count is not a positive integer."""
+    """Returns the release, by ``release_frequency_list``, of the list with a histogram {count:
+    number of partitions}. Raises a ValueError if a count is not a positive integer."""
     try:
         frequency_list = FrequencyList.from_histogram(histogram)
     except (TypeError, ValueError):
@@ -183,8 +195,8 @@ def release_histogram(
 
 
 def claimed(secret: JobSecret | None, pipeline: Any) -> JobSecret:
-    """Returns the secret, or by default a fresh one, which serves a pipeline or a source from now
-    on; see ``beam.pipeline_secret.secret_for`` for errors."""
+    """Returns the secret, or a fresh one if it is None, which serves a pipeline or a source from
+    now on. See ``beam.pipeline_secret.secret_for`` for errors."""
     secret = JobSecret.from_os() if secret is None else secret
     if not isinstance(secret, JobSecret):
         raise TypeError(

@@ -1,7 +1,7 @@
-"""Makes columns of Python values, in which no value changes how another is read.
+"""Makes Arrow columns of Python values, such that no value changes how another one is read.
 
-By itself Arrow finds one type for all values of a batch: a single ``bytes`` turns all strings into
-binary, and a dictionary gets the keys of all others. So values must be of one kind here, and
+Arrow itself chooses one type for all values of a batch. A single ``bytes`` turns all strings into
+binary, and each dictionary gets the keys of all others. So here all values must be of one kind, and
 composites must have the same fields.
 """
 
@@ -32,7 +32,7 @@ _TUPLES = "tuples"
 
 
 def is_row(kind: type) -> bool:
-    """Tells whether a type's values are rows: ``beam.Row`` or a NamedTuple."""
+    """Returns whether a type's values are rows: ``beam.Row`` or a NamedTuple."""
     return _is_beam_row(kind) or hasattr(kind, "_fields")
 
 
@@ -42,7 +42,7 @@ def _is_beam_row(kind: type) -> bool:
 
 
 def several_names(partition: Any) -> list[Any]:
-    """Returns the columns of a partition, which may be one or several, as a list; a ValueError if
+    """Returns a list of the columns of a partition, given one or several. Raises a ValueError if
     there is none."""
     if isinstance(partition, (list, tuple)):
         names = [column_name("partition", name) for name in partition]
@@ -56,8 +56,10 @@ def several_names(partition: Any) -> list[Any]:
 
 
 def column_name(argument: str, name: Any) -> str | int:
-    """Returns the name or position of a column. Anything else may be the column itself: its error,
-    a ValueError, calls it by the argument and shows nothing of it."""
+    """Returns the name or position of a column, and raises a ValueError for anything else.
+
+    Anything else may be the column itself, so the error names the argument and shows no content.
+    """
     if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME:
         return name
     if isinstance(name, numbers.Integral) and not isinstance(name, (bool, np.bool_)):
@@ -69,7 +71,7 @@ def column_name(argument: str, name: Any) -> str | int:
 
 
 def has_null(value: Any) -> bool:
-    """Tells whether a value is None, or is a composite with a null field."""
+    """Returns whether a value is None, or is a composite with a null field."""
     if _is_beam_row(type(value)):
         value = value.as_dict()
     if isinstance(value, dict):
@@ -80,21 +82,29 @@ def has_null(value: Any) -> bool:
 
 
 def nested_value(record: Mapping[str, Any], name: str) -> Any:
-    """Returns the value of a key; user.id is looked up in nested objects, of which one may be
-    None, and then so is the value. A missing key is a KeyError, and what is no object a
-    TypeError."""
+    """Returns the value of a key in a record.
+
+    Unless the record has the key "user.id" itself, "user.id" is the key "id" of the object that is
+    the value of "user". If that object is None, so is the value.
+
+    Raises:
+      KeyError: a key is missing.
+      TypeError: a value is no object, but a key in it is asked for.
+    """
     keys = [name] if name in record else name.split(".")
     return functools.reduce(lambda value, key: None if value is None else value[key], keys, record)
 
 
 def column_of(values: Sequence[Any], name: str) -> pa.Array:
-    """Makes a column of strings, bytes or integers, or a struct of tuples, rows or dictionaries.
+    """Returns a column of strings, bytes or integers, or a column of structs for tuples, rows or
+    dictionaries.
 
-    Fields have the order of tuples and rows, or of a dictionary's sorted keys. None is null.
+    The fields of a struct have the order of the tuple or row, or of the dictionary's sorted keys.
+    None becomes null.
 
     Args:
-      values: one at least.
-      name: the column's, for errors.
+      values: at least one value.
+      name: the column's name, for errors.
 
     Raises:
       TypeError: values are of several kinds, have different fields, or do not fit 64 bits.
@@ -110,12 +120,13 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
             if kind not in _KINDS.values():
                 _check_times(values)
             return pa.array(values)
-        there = [value for value in values if value is not None]
-        if len(there) == len(values):
+        composites = [value for value in values if value is not None]
+        if len(composites) == len(values):
             return _struct(values, kind, name)
+        # A null takes no row of the struct, which gives a null.
         places = itertools.count()
         rows = [None if value is None else next(places) for value in values]
-        return _struct(there, kind, name).take(pa.array(rows, pa.int64()))
+        return _struct(composites, kind, name).take(pa.array(rows, pa.int64()))
     except (OverflowError, TypeError, ValueError, pa.ArrowException):
         # The original message may show a value.
         raise TypeError(
@@ -125,11 +136,15 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
 
 
 def public_names(values: Any, columns: Sequence[str | int]) -> pa.Array:
-    """Makes a column of public names of partitions, which are tuples if these have several columns.
+    """Returns a column of public names of partitions.
+
+    Args:
+      values: the names; tuples if partitions have several columns.
+      columns: the columns of partitions.
 
     Raises:
-      TypeError: the names are no iterable, or not of one type; their text is not shown.
-      ValueError: there are none, or their tuples have other lengths than there are columns.
+      TypeError: the names are no iterable, or not of one type; errors show none of them.
+      ValueError: there are no names, or tuples do not have one part for each column.
     """
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise TypeError(
@@ -158,8 +173,8 @@ def public_names(values: Any, columns: Sequence[str | int]) -> pa.Array:
 
 
 def frame_column(series: Any, name: str) -> pa.Array:
-    """Converts a column of a pandas data frame; Python objects go through ``column_of``. Raises a
-    TypeError if Arrow cannot read the column."""
+    """Returns an Arrow column of a column of a pandas data frame. Python objects are converted by
+    ``column_of``. Raises a TypeError if Arrow cannot read the column."""
     try:
         if hasattr(series.dtype, "categories"):
             if not len(series.cat.categories):
@@ -182,6 +197,7 @@ def frame_column(series: Any, name: str) -> pa.Array:
 
 
 def _kind(kind: type) -> Any:
+    """Returns the kind of a type's values: one of the names above, or else the type itself."""
     if is_row(kind):
         return _ROWS
     if issubclass(kind, (tuple, list)):
@@ -192,14 +208,15 @@ def _kind(kind: type) -> Any:
 
 
 def _check_times(values: Sequence[Any]) -> None:
-    """Refuses times with and without a time zone together, since Arrow would take the first one's
-    for all, and times finer than microseconds."""
+    """Raises a TypeError for times with and without a time zone together, since Arrow would use the
+    zone of the first one for all; and for times finer than microseconds."""
     zoned = {getattr(value, "tzinfo", None) is not None for value in values if value is not None}
     if len(zoned) > 1 or any(getattr(value, "nanosecond", 0) for value in values):
         raise TypeError
 
 
 def _struct(values: Sequence[Any], kind: str, name: str) -> pa.Array:
+    """Returns a column of structs, given composites without None."""
     names: set[tuple[Any, ...]]
     if kind == _TUPLES:
         names = {tuple(range(width)) for width in set(map(len, values))}
@@ -224,5 +241,5 @@ def _fields(value: Any) -> tuple[str, ...]:
         return tuple(sorted(value))
     if _is_beam_row(type(value)):
         return tuple(value.as_dict())
-    # Fields keep their order, so that rows come back as equal tuples.
+    # Fields keep their order, so that rows in a pipeline come back as equal tuples.
     return value._fields

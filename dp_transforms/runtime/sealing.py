@@ -1,13 +1,15 @@
-"""Keeps a job's secret out of the descriptions that an engine stores: there it is encrypted.
+"""Encrypts a job's secret in the descriptions of pipelines that an engine stores.
 
-A job server keeps each pipeline, and hands it out to whoever asks; engines copy it into logs of
-jobs, blob stores and staging buckets. The steps in it hold the job's secret, and keys and tapes
-derived from it. A *seal* is a key of 256 bits that the submitting process shares with its workers,
-on a way that does not lead through the engine: from a pool to the workers that it starts, or in a
-file that only their owner can read. Where a runner has a seal, secrets are pickled as AES-256-GCM
-under it, with a fresh nonce of 96 bits each. A pipeline has some dozens of these, so a seal in a
-file serves far more pipelines than are ever run before nonces collide with probability 2**-32 (some
-2**32 / 100). What is stored then tells, besides the lengths, nothing to whoever lacks the seal.
+A job server keeps the description of each pipeline, and gives it to everybody who asks. Engines
+copy it into logs of jobs, blob stores and staging buckets. The steps in it hold the job's secret,
+and keys and tapes derived from it.
+
+A *seal* is a key of 256 bits that the submitting process shares with its workers. It does not pass
+through the engine: a pool gives it to the workers that it starts, or it is in a file that only its
+owner can read. If a runner has a seal, secrets are pickled encrypted by AES-256-GCM under it, each
+with a fresh nonce of 96 bits. A pipeline has some dozens of secrets. So it takes some 2**32 / 100
+pipelines under one seal, far more than are ever run, until nonces collide with probability 2**-32.
+Without the seal, nothing but the lengths can then be learnt from what is stored.
 """
 
 from __future__ import annotations
@@ -30,14 +32,17 @@ SEAL_FILE_VARIABLE = "DP_SEAL_FILE"
 SEAL_BYTES = 32
 _NONCE_BYTES = 12
 
-# The seals that this process can open, and the names of those under which runners submit.
+# The seals that this process knows by their names, and the name of each runner's own seal.
 _seals: dict[str, bytes] = {}
 _names_by_runner: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 class SecretBytes(bytes):
-    """Secret bytes that no text shows, such as that of an error about a step that holds them. They
-    are pickled under a seal, by whose name workers find it, or as they are if there is none."""
+    """Secret bytes, which no text shows: errors show the content of the steps that hold them.
+
+    They are pickled encrypted under the seal with the name ``seal_name``, by which workers find the
+    seal; or as they are if it is None.
+    """
 
     seal_name: str | None
 
@@ -60,10 +65,10 @@ class SecretBytes(bytes):
 
 
 def open_sealed(seal_name: str, nonce: bytes, encrypted: bytes) -> SecretBytes:
-    """Returns what was sealed.
+    """Returns the secret bytes that were encrypted under a seal.
 
     Raises:
-      InputError: this process has no seal of that name, or the bytes were changed.
+      InputError: this process has no seal of that name, or the encrypted bytes were changed.
     """
     if seal_name not in _seals:
         seal_from_environment()
@@ -82,24 +87,24 @@ def open_sealed(seal_name: str, nonce: bytes, encrypted: bytes) -> SecretBytes:
 
 
 def draw_seal() -> bytes:
-    """Draws a fresh seal from the operating system's generator."""
+    """Returns a fresh seal from the operating system's generator."""
     return secrets.token_bytes(SEAL_BYTES)
 
 
 def learn_seal(seal: bytes) -> str:
-    """Makes this process able to open what is sealed; returns the seal's name, a hash of it."""
+    """Stores a seal in this process, and returns its name, which is a hash of it."""
     name = hashlib.blake2b(seal, digest_size=16, person=b"name of a seal").hexdigest()
     _seals[name] = seal
     return name
 
 
 def seal_runner(runner: Any, seal: bytes) -> None:
-    """Makes the secrets of pipelines with a runner be pickled under a seal."""
+    """Gives a runner a seal, under which the secrets of its pipelines are pickled."""
     _names_by_runner[runner] = learn_seal(seal)
 
 
 def seal_name_of(runner: Any) -> str | None:
-    """Returns the name of a runner's seal; by default that in the environment; else None.
+    """Returns the name of a runner's seal; or of the seal that the environment names; or None.
 
     Raises:
       InputError: see ``seal_from_environment``.
@@ -108,8 +113,8 @@ def seal_name_of(runner: Any) -> str | None:
 
 
 def seal_from_environment() -> str | None:
-    """Learns the seal in the file that the environment names; returns the seal's name, or None if
-    no file is named.
+    """Stores the seal in the file that the environment names, and returns the seal's name; or
+    returns None if no file is named.
 
     Raises:
       InputError: the file cannot be read, has another length, or can be read by other users.

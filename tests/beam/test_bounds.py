@@ -79,7 +79,7 @@ REFUSED = {
     "a partition counted twice": ((both(COUNTED, COUNTED), from_counts(4)), "one count of each"),
     "distinct after Flatten": (
         (both(BOUND, BOUND), dp.CountDistinctUsers(already_distinct=True)),
-        "already_distinct cannot be known",
+        "already_distinct does not hold",
     ),
     "a degree that moves by more": ((dp.CountProjectedDegrees(2), from_counts(9)), "one count of"),
     "less than an edge": ((dp.CountDegrees(), release(1)), "up to 2 of each edge"),

@@ -145,7 +145,7 @@ WINDOWED = beam.WindowInto(window.FixedWindows(60))
 REFUSED = {
     "global": (beam.Map(same), "must be in beam.window.FixedWindows"),
     "sliding": (beam.WindowInto(window.SlidingWindows(60, 30)), "release a record several times"),
-    "sessions": (beam.WindowInto(window.Sessions(60)), "sessions tell by where they begin"),
+    "sessions": (beam.WindowInto(window.Sessions(60)), "sessions show by where they begin"),
     "triggered": (beam.WindowInto(window.FixedWindows(60), *EARLY), "a trigger that fires again"),
     "late": (
         beam.WindowInto(

@@ -76,7 +76,9 @@ def test_warnings_come_before_anything_is_read(tmp_path, capsys):
     selected = ["--epsilon_selection=1", "--delta=0.5"]
     assert command(tmp_path, *small, *selected, "--input=nothing.csv") == 1
     of_delta, of_size, error = capsys.readouterr().err.splitlines()
-    assert of_delta.startswith("warning: --delta=0.5 allows to show what a single user has")
+    assert of_delta.startswith(
+        "warning: --delta=0.5 allows the release to show what a single user has"
+    )
     assert of_size.startswith("warning: sex=m has about 300 users: expect more noise than users")
     assert error.startswith("error: no file matches nothing.csv")
 
