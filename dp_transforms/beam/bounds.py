@@ -150,12 +150,17 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
     """Returns the bound of all inputs of a step together, given the bound of each."""
     if len(bounds) == 1:
         return bounds[0]
-    kinds = {bound.counted for bound in bounds} - {None}
+    kinds = {bound.counted for bound in bounds}
     units = {bound.unit for bound in bounds}
     known = [bound.partitions for bound in bounds if bound.partitions is not None]
-    alike = len(kinds) <= 1 and len(units) == 1 and len(known) == len(bounds)
-    # If any input is known to be counts, the whole is no collection of records.
-    counted = (True in kinds) if kinds else None
+    alike = len(kinds - {None}) <= 1 and len(units) == 1 and len(known) == len(bounds)
+    counted = None
+    if True in kinds:
+        # If any input is known to be counts, the whole is no collection of records.
+        counted = True
+    elif kinds == {False}:
+        # Elements that are only declared to be bounded may be counts.
+        counted = False
     return Bound(
         partitions=sum(known) if alike else None,
         counted=counted,

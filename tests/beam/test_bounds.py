@@ -72,6 +72,10 @@ REFUSED = {
     "a step that may do anything": ((BOUND, beam.Map(same), COUNT, release(2)), "not known"),
     "a filter of counts": ((COUNTED, FILTER, release(2)), "not known"),
     "a filter of declared counts": ((dp.DeclareBounded(2), FILTER, release(2)), "not known"),
+    "a filter of records beside declared counts": (
+        (both(BOUND, dp.DeclareBounded(2)), FILTER, COUNT, release(4)),
+        "not known",
+    ),
     "two branches": ((both(BOUND, BOUND), COUNT, release(3)), "up to 4 of each user"),
     "a branch that is not bounded": ((both(BOUND, beam.Map(same)), COUNT, release(9)), "not known"),
     "branches that are counted": ((both(COUNTED, COUNTED), release(3)), "up to 4 of each user"),
