@@ -1,20 +1,21 @@
 """Estimates the frequency list of all records from that of the records that bounding kept.
 
-Bounding keeps kappa of a user's partitions, at random. So each of a partition's n users keeps it
-with the probability min(1, kappa / d), for a user of d partitions: the bounded list is a thinned
-one. The survey of degrees (``degree_survey``) tells what part r of all pairs is kept.
+Bounding keeps kappa of a user's partitions, at random. A user of d partitions keeps each of them
+with the probability min(1, kappa / d). So the bounded list is a thinned list of all records. The
+survey of degrees (``degree_survey``) tells which part r of all pairs is kept.
 
-Model. The number of partitions whose expected number of users is m is a density w(m), and counts
-are Poisson: of all records with mean m, of bounded ones with mean r(m) m. EM fits w, on a grid, to
-the bounded list; so that the list of all records, with partitions of which nothing was kept,
-follows (Efron and Thisted 1976; Good and Toulmin 1956).
+Model. Partitions with the mean number of users m have a density w(m). Counts are Poisson: in all
+records with the mean m, and in bounded records with the mean r(m) m. EM fits w, on a grid, to the
+bounded list. The list of all records follows from w, with the partitions of which nothing was kept
+(Efron and Thisted 1976; Good and Toulmin 1956).
 
-The part r(m) rises with m: partitions that nearly everybody has are not mostly those of users of
-many things, and users of many things have rarer things beyond that (``kept_parts``).
+The part r(m) rises with m. One reason is that users of few partitions, who keep a larger part, are
+among the users of a partition that nearly everybody has. Another is that users of many partitions
+have rarer ones (``kept_parts``).
 
-What the model does not explain of the bounded list is kept: counts are moved from the bounded list
-to that of all records at equal rank under the model, so that where nothing is dropped nothing
-moves.
+Where the model does not fit the bounded list, the difference is kept: each count of the bounded
+list is moved by as much as the model's lists differ at equal rank. So nothing moves where nothing
+is dropped.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates
 from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 from dp_transforms.postprocessing.kept_parts import TILT, KeptParts
 
-LEAST_MEAN = 0.3  # Partitions with fewer expected users are hardly ever there.
+LEAST_MEAN = 0.3  # Partitions with a smaller mean number of users hardly ever have one.
 SINGLE = 300  # Bounded counts up to this have a bin each.
 BIN, SPACING = 0.04, 0.08
 """Relative widths of larger bins, and of the grid of means where counts are small."""
 PASSES = 60, 60, 120
-"""Iterations of EM, after each of which r(m) is computed anew."""
+"""The iterations of EM in each pass. After each pass, r(m) is computed anew."""
 VALUE_SPACING = 0.01  # Relative distance of values at which a model's list is computed.
-NEARLY_ALL = 1 - 1e-6
-_LARGE_MEAN = 2_000.0  # Poisson tails are normal ones from here on.
+NEARLY_ALL = 1 - 1e-6  # If this part of all pairs is kept, nothing is estimated.
+_LARGE_MEAN = 2_000.0  # From this mean on, Poisson tails are taken for normal ones.
 _MOST = MAX_VALUE // 4  # The largest total of an estimate.
 
 
@@ -52,14 +53,13 @@ def estimate_all_records(
     """Estimates the list of all records.
 
     Args:
-      bounded: a PUBLIC list, released about records of which each user had kappa partitions.
-      kappa: this bound.
-      survey: the degrees of users in all records.
-      tilt: how much rarer the things are that users of many things have, see ``kept_parts``.
+      bounded: a PUBLIC list, released about records in which each user had at most kappa
+      partitions. kappa: this bound. survey: the degrees of users in all records. tilt: how much
+      rarer the partitions of users of many partitions are, see ``kept_parts``.
 
     Returns:
-      A list with at least as many partitions, and as many users at each rank, as the bounded one;
-      the bounded one itself if nothing was dropped.
+      A list with at least as many partitions as the bounded one, and at least as many users at each
+      rank. If nothing was dropped, it is the bounded list itself.
 
     Raises:
       ValueError: kappa is not a positive integer.
@@ -73,7 +73,7 @@ def estimate_all_records(
 
 
 class ThinnedMixture:
-    """Partitions by their mean number of users, fitted to a bounded list.
+    """The model's density of partitions by their mean number of users, fitted to a bounded list.
 
     Attributes:
       means: the grid of means of all records.
@@ -100,7 +100,8 @@ class ThinnedMixture:
             self.kept = self._parts.at(self.means, centre)
 
     def _fit(self, edges: FloatArray, numbers: FloatArray, iterations: int) -> None:
-        """Takes steps of EM, given the numbers of partitions in bins of bounded counts."""
+        """Improves the weights by steps of EM. ``edges`` and ``numbers`` are the bins of bounded
+        counts, and how many partitions each has."""
         thinned = self.kept * self.means
         likelihood = _bin_probabilities(edges, thinned)
         seen = np.maximum(-np.expm1(-thinned), 1e-12)
@@ -112,20 +113,22 @@ class ThinnedMixture:
         self.weights = weights
 
     def at_least(self, values: FloatArray, bounded: bool) -> FloatArray:
-        """Returns the expected numbers of partitions with at least so many users."""
+        """Returns the expected numbers of partitions with at least so many users, in the bounded
+        records or in all records."""
         means = self.means * self.kept if bounded else self.means
         numbers: FloatArray = _tails(values, means) @ self.weights
         return numbers
 
 
 def _moved(bounded: FrequencyList, model: ThinnedMixture) -> FrequencyList:
-    """Moves the counts of the bounded list to those of all records at equal ranks of the model."""
+    """Returns the bounded list with its counts moved to all records: a count moves as the counts of
+    the model's two lists do at the rank that it has in the model's bounded list."""
     highest = float(model.means[-1])
     top = int(min(highest * 1.3 + 10 * math.sqrt(highest) + 10, _MOST))
     values = _value_grid(top)
     before = np.log(np.maximum(model.at_least(values, bounded=True), 1e-12))
     after = np.log(np.maximum(model.at_least(values, bounded=False), 1e-12))
-    # Both fall; ties at the floor are broken so that they can be inverted.
+    # Both fall with the value. A small slope breaks ties, so that both can be inverted.
     slope = 1e-9 * np.arange(len(values))
     before, after = before - slope, after - slope
 
@@ -143,12 +146,13 @@ def _moved(bounded: FrequencyList, model: ThinnedMixture) -> FrequencyList:
     while True:
         ranks = np.arange(1, side + 1)
         frequencies = all_at_rank_of(bounded.at_ranks(ranks).astype(float))
-        # Behind the last of the bounded list there are partitions of which nothing was kept.
+        # Partitions after the last of the bounded list are those of which nothing was kept. The
+        # numbers of partitions below have them.
         frequencies[ranks > bounded.distinct] = 0
         users = np.arange(1, side + 1, dtype=float)
         kept = np.maximum(kept_at_rank_of(users), 1.0)
         excess = _log_at_least(bounded, kept) - np.interp(kept, values, before)
-        # Beyond the largest count of the bounded list, only the model knows anything.
+        # Beyond the largest count of the bounded list, there is only the model.
         excess = np.where(kept <= float(bounded.frequencies[0]), excess, 0.0)
         log_number = np.interp(users, values, after) + excess
         numbers = np.exp(np.minimum(log_number, 41.0))
@@ -160,9 +164,13 @@ def _moved(bounded: FrequencyList, model: ThinnedMixture) -> FrequencyList:
 
 
 def _list_of(frequencies: FloatArray, numbers: FloatArray, bounded: FrequencyList) -> FrequencyList:
-    """Returns the list that has these frequencies at ranks 1, 2, ..., down to the diagonal, and
-    these numbers of partitions with at least 1, 2, ... users, below it; no less than the bounded
-    one."""
+    """Returns a list, raised where it would be below the bounded one.
+
+    Args:
+      frequencies: the users at ranks 1, 2, ..., which hold down to the diagonal of the diagram.
+      numbers: the numbers of partitions with at least 1, 2, ... users, which hold below it.
+      bounded: the bounded list.
+    """
     side = len(frequencies)
     index = np.arange(1, side + 1)
     rows = np.maximum.accumulate(np.minimum(frequencies, float(_MOST))[::-1])[::-1]
@@ -185,8 +193,8 @@ def _list_of(frequencies: FloatArray, numbers: FloatArray, bounded: FrequencyLis
 def _with_kept_share(
     shares: FloatArray, degrees: FloatArray, kappa: int, kept: float
 ) -> FloatArray:
-    """Returns shares of degrees in all pairs, with those beyond kappa scaled so that a bound of
-    kappa keeps this part."""
+    """Returns the shares of degrees in all pairs. Degrees beyond kappa are scaled by one factor,
+    such that a bound of kappa keeps exactly the part ``kept`` of all pairs."""
     beyond = degrees > kappa
     within, dropped = shares[~beyond].sum(), shares[beyond].sum()
     partly = shares[beyond] @ (kappa / degrees[beyond])
@@ -200,7 +208,8 @@ def _with_kept_share(
 
 
 def _grid_of_means(largest: float, share: float) -> FloatArray:
-    """Returns means: a geometric sequence, denser than the deviation of the counts."""
+    """Returns a grid of means. Neighbours have nearly a fixed ratio, and are closer to each other
+    than the standard deviation of the counts."""
     low = max(0.6 * share, 1e-4)
     top = max(largest / low * 1.1 + 5, 10.0)
     means = [LEAST_MEAN]
@@ -211,7 +220,8 @@ def _grid_of_means(largest: float, share: float) -> FloatArray:
 
 
 def _binned(bounded: FrequencyList) -> tuple[FloatArray, FloatArray]:
-    """Returns edges of bins of bounded counts, and the number of partitions in each bin."""
+    """Returns the edges of bins of bounded counts, of shape (2, bins), and the number of partitions
+    in each bin. Empty bins are left out."""
     largest = float(bounded.frequencies[0])
     edges = np.arange(1.0, min(largest, SINGLE) + 2)
     if largest > SINGLE:
@@ -242,7 +252,7 @@ def _tails(values: FloatArray, means: FloatArray) -> FloatArray:
     off = (values[:, None] - 0.5 - means) / deviation
     tails: FloatArray = ndtr(-off)
     near = (np.abs(off) < 9) & (means < _LARGE_MEAN)
-    # pdtrc(k, m) is the probability of more than k.
+    # pdtrc(k, m) is the probability that a Poisson number of mean m exceeds k.
     rows, columns = np.nonzero(near)
     tails[rows, columns] = pdtrc(values[rows] - 1, means[columns])
     return tails
@@ -260,11 +270,14 @@ def _value_grid(top: int) -> FloatArray:
 def _log_at_least(bounded: FrequencyList, users: FloatArray) -> FloatArray:
     """Returns the logarithm of the number of partitions with at least so many users, interpolated
     between integers."""
+
+    def log_at(integers: FloatArray) -> FloatArray:
+        log: FloatArray = np.log(np.maximum(bounded.at_least(integers.astype(np.int64)), 0.5))
+        return log
+
     low = np.floor(users)
-    here, behind = (
-        np.log(np.maximum(bounded.at_least(x.astype(np.int64)), 0.5)) for x in (low, low + 1)
-    )
-    log_number: FloatArray = here + (behind - here) * (np.log(users) - np.log(low)) / np.log1p(
+    at_low, at_next = log_at(low), log_at(low + 1)
+    log_number: FloatArray = at_low + (at_next - at_low) * (np.log(users) - np.log(low)) / np.log1p(
         1 / low
     )
     return log_number

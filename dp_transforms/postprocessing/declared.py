@@ -1,9 +1,9 @@
-"""Keeps intervals of a release within what was declared of the list, and tells of contradictions.
+"""Cuts intervals of a release to what was declared about the list, and shows contradictions.
 
-If the declaration is true, the private number is within it, and an interval that holds it still
-does when it is cut to the declaration: the ends cost no confidence. If noisy numbers are far
-outside of it, the declaration is false, and that is told: it follows from the release, and costs
-nothing.
+If the declaration is true, the private number is within it. So an interval that holds the number
+still does when it is cut to the declaration, and cutting costs no confidence. If noisy numbers are
+far outside of the declaration, it is false, and the release says so. This follows from the release
+alone, and costs no privacy.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from dp_transforms.postprocessing.estimates import (
 )
 
 _FALSE_ALARM = 1e-6
-"""The largest probability that a true declaration is said to be false."""
+"""A true declaration is called false with at most this probability."""
 
 
 class Declared(NamedTuple):
-    """What was declared of a list.
+    """What was declared about a list.
 
     Attributes:
-      nodes: there are at most so many partitions, each of fewer users: nodes of a graph.
-      max_total: the sum of all frequencies is at most so much.
+      nodes: for a graph, the number of its nodes: there are at most so many partitions, and each
+      has
+        fewer users than that.
+      max_total: the largest possible sum of all frequencies.
 
     >>> from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
     >>> Declared(nodes=10).most(COLUMNS, 1), Declared(nodes=10).most(ROWS, 1)
@@ -45,7 +47,8 @@ class Declared(NamedTuple):
     max_total: float = math.inf
 
     def most(self, name: str, index: int) -> float:
-        """Returns the largest number, by its name and index in ``Answers``, that it allows."""
+        """Returns the largest value that the declaration allows for a number, which has a name and
+        an index as in ``Answers``."""
         nodes, total = self.nodes, self.max_total
         if name == SHARE:
             return 1.0
@@ -64,8 +67,8 @@ class DeclaredIntervals(ReleaseIntervals):
     """Cuts the intervals of a release to what was declared.
 
     Attributes:
-      contradicts: whether the release shows that the declaration is false; one that is true is
-        said to be false with probability 1e-6 at most, over the noise.
+      contradicts: whether the release shows that the declaration is false. Over the noise, this is
+        so for a true declaration with probability 1e-6 at most.
     """
 
     def __init__(self, intervals: ReleaseIntervals, declared: Declared):
@@ -88,15 +91,16 @@ class DeclaredIntervals(ReleaseIntervals):
         return self._cut(low), self._cut(high)
 
     def _cut(self, band: FrequencyList) -> FrequencyList:
-        """Cuts a list at all ranks to a number of nodes; a largest total says less at a rank."""
+        """Cuts a list, at all ranks, to what the number of nodes allows. A largest total, which
+        says less at a rank, is left aside."""
         if self._declared.nodes == math.inf:
             return band
         nodes = int(self._declared.nodes)
         ends = np.minimum(band.multiplicities.cumsum(), nodes)
         values, runs = np.unique(-np.minimum(band.frequencies, nodes - 1), return_inverse=True)
         multiplicities = np.bincount(runs, np.diff(ends, prepend=0), len(values)).astype(np.int64)
-        there = (multiplicities > 0) & (values < 0)
-        return FrequencyList(-values[there], multiplicities[there])
+        remaining = (multiplicities > 0) & (values < 0)
+        return FrequencyList(-values[remaining], multiplicities[remaining])
 
     def _rate_curve(self, confidence: float) -> RateCurve:
         return self._intervals._rate_curve(confidence)

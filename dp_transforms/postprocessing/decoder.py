@@ -1,4 +1,4 @@
-"""Keeps the decoder importable where it was in version 0.2; it goes in version 0.4."""
+"""Keeps the decoder importable under its name of version 0.2. It is removed in version 0.4."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Models how many users have how many partitions, and how a noisy histogram shows it.
 
-The number of users with degree d is about exp(t(log d)), where t is smooth: its slope changes from
-cell to cell by a Student distribution, whose heavy tails allow cliffs (all users have one
-partition, or ten at least) and spikes. So a tail is a Pareto law whose exponent is unknown and may
-drift. Slopes are softly expected to be falling, most of all where degrees are large. A cell holds a
-number of users that is Poisson around the model's, with a tenth as extra deviation, and is seen
-with discrete Laplace noise of a known scale.
+The number of users with degree d is about exp(t(log d)), where t is smooth: from cell to cell its
+slope changes by a Student distribution. The heavy tails of this distribution allow cliffs (all
+users have one partition, or all have at least ten) and spikes. So a tail is a Pareto law, and its
+exponent is unknown and may drift. The prior prefers falling slopes, above all where degrees are
+large. The number of users in a cell is Poisson around that of the model, with a tenth of it as
+additional standard deviation, and is seen with discrete Laplace noise of a known scale.
 """
 
 from __future__ import annotations
@@ -23,40 +23,52 @@ from dp_transforms.postprocessing.normal_and_laplace import (
 )
 
 FREEDOM, KINK, PERSISTENCE = 3.0, 0.3, 0.8
+"""The change of slope (kink) between neighbouring cells has a Student distribution of ``FREEDOM``
+degrees of freedom and of the scale ``KINK``, around the part ``PERSISTENCE`` of the kink before."""
 STEP = math.log(2) / 3
-"""The distance of log degrees that these, ``CONVEX`` and ``HAZARD`` are about.
-Of the Student distribution of the change of slope (kink) between neighbouring cells, around this
-part of the kink before."""
+"""The distance of log degrees for which ``KINK``, ``PERSISTENCE``, ``CONVEX`` and ``HAZARD``
+hold."""
 CONVEX = 0.2
-"""Scale of the Student distribution of kinks upwards where degrees are large: tails do not often
-become heavier the farther they are looked at."""
+"""The scale of the Student distribution of upward kinks where degrees are large: it is rare that a
+tail becomes heavier at larger degrees."""
 SLOPE, SLOPE_SCALE = -2.0, 2.0
-"""Of the Student distribution of slopes themselves: log users by log degree."""
+"""The centre and the scale of the Student distribution of slopes: log users by log degree."""
 FALLING_FROM, LEAST_FALL, RISE = 20.0, -1.5, 0.5
-"""From this degree on, the excess of slopes above ``LEAST_FALL`` has a Student distribution of the
-scale ``RISE``."""
+"""From the degree ``FALLING_FROM`` on, the excess of slopes above ``LEAST_FALL`` has a Student
+distribution of the scale ``RISE``."""
 SPREAD = 0.1  # Relative deviation of the users in a cell from a smooth density.
 STEEPEST, FLATTEST = 6.0, 2.5
-"""Limits of the exponent of the Pareto law behind the largest degree."""
+"""Limits of the exponent of the Pareto law beyond the largest degree."""
 FEW = 64  # Numbers of users below this are summed over one by one.
-FEW_EXPECTED = 12.0
+FEW_EXPECTED = 12.0  # They are, if a cell has fewer expected users than this.
 SPIKE = 0.003  # The probability that a cell has users of its own, apart from any density.
 SPIKE_SHARE = 0.1
-"""The pairs of such users in one cell, by the pairs of all others, in the mean. Were it infinite,
-noise in a cell of large degrees would be taken for users who have most of the pairs there are."""
-SURELY = 3.0  # Users beyond so many scales of the noise are there.
+"""The mean ratio of the pairs of such users in one cell to the pairs of all other users. If it were
+infinite, noise in a cell of large degrees would be taken for users with most of all pairs."""
+SURELY = 3.0  # Noisy users beyond so many scales of the noise are taken for real ones.
 HAZARD = 0.06
-"""The probability that a cell is the first behind the largest degree there is. A smooth density
-ends by itself where it expects nobody; a larger hazard makes heavy tails end where noise hides
-them, and intervals miss the truth."""
-PARTS = 4  # of a wide cell, in the grid of degrees
+"""The probability that a cell is the first beyond the largest degree that anybody has. A smooth
+density ends by itself where it expects nobody. A larger hazard would make heavy tails end where
+noise hides them, and intervals would miss the truth."""
+PARTS = 4  # The parts of a wide cell in the grid of degrees.
 
 _LOWEST, _HIGHEST, _STEP = -16.0, 46.0, 0.1
-"""Logarithms of the expected users of a cell at which its likelihood is tabulated."""
+"""The range and the distance of the logarithms of a cell's expected users at which its likelihood
+is tabulated."""
 
 
 class DegreeModel:
-    """The cells of a release, with the likelihood and prior of log densities in them."""
+    """The cells of a release, with the likelihood and the prior of the log densities in them.
+
+    Attributes:
+      low, high: the smallest and the largest degree of each cell.
+      log_width: the logarithm of the number of degrees in each cell.
+      place: the log degree in the middle of each cell.
+      noisy: the released number of users of each cell.
+      slopes, kinks: matrices that give the slopes of log densities, and their changes, from cell to
+        cell.
+      changes: the matrix that gives each kink less the expected part of the kink before.
+    """
 
     def __init__(self, released: ReleasedDegrees):
         self.low = np.array(released.lowest, float)
@@ -90,13 +102,15 @@ class DegreeModel:
         noise = np.exp(-np.minimum(self.epsilon * np.abs(self.noisy[:, None] - number), 600))
         scale = math.tanh(self.epsilon / 2)
         exact = np.log(scale * (noise @ np.exp(poisson)) + 1e-290)
-        # Poisson sums do not reach far larger numbers; there, both are hopeless.
+        # The sums over few users are only for small noisy numbers. For larger ones, few users are
+        # hopelessly unlikely by both formulas.
         reached = self.noisy < FEW / 2
         wide[np.ix_(reached, few)] = exact[reached]
         nobody = np.exp(-np.minimum(self.epsilon * np.abs(self.noisy), 600))
         alone = self._log_spikes()
         self._nobody = np.logaddexp(np.log(scale * nobody + 1e-290), alone)
-        # Given no users of a density, and given the density at each point of the table.
+        # The probabilities that a cell has users of its own: if nobody else is in it, and at each
+        # point of the table.
         self._spike_share = np.exp(alone - self._nobody)
         wide = np.logaddexp(wide, alone[:, None])
         self._spike_shares = np.exp(alone[:, None] - wide)
@@ -107,12 +121,13 @@ class DegreeModel:
         self._cubics = np.stack([wide[:, :-1], left, bend, turn], axis=-1)
 
     def _log_spikes(self) -> FloatArray:
-        """Returns log probabilities that a cell has users of its own and shows what it shows. Their
-        number n has the density 2 s**2 / (n + s)**3, whose mean s is the number of users with the
-        share ``SPIKE_SHARE`` of the pairs of all others."""
+        """Returns the log probability, for each cell, that it has users of its own and that its
+        noisy number is what was released. The number n of such users has the density 2 s**2 /
+        (n + s)**3. Its mean s is the number of users with ``SPIKE_SHARE`` times the pairs of all
+        others."""
         surely = np.maximum(self.noisy - SURELY / self.epsilon, 0.0)
         degrees = np.exp(self.place)
-        # Everybody has something: where all users are in one cell, these are all the pairs.
+        # Each user has a pair at least. So there are other pairs even if all users are in one cell.
         others = surely @ degrees - surely * degrees + surely.sum()
         scale = np.maximum(SPIKE_SHARE * others / degrees, 1e-3)
         part = (np.arange(400) + 0.5) / 400
@@ -126,7 +141,8 @@ class DegreeModel:
         return log_spikes
 
     def log_likelihood(self, density: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Returns log likelihoods and their derivatives, cubic between the table's points."""
+        """Returns the log likelihood of each cell and its derivative, by cubics between the points
+        of the table."""
         pieces = self._cubics.shape[1]
         scaled = np.clip((density + self.log_width - _LOWEST) / _STEP, 0, pieces - 0.01)
         piece = scaled.astype(np.int64)
@@ -139,8 +155,8 @@ class DegreeModel:
     def log_posterior(
         self, density: FloatArray, ends: IntArray | int
     ) -> tuple[FloatArray, FloatArray]:
-        """Returns log posteriors and gradients of densities, an array of chains x cells, if there
-        is nobody in the cells from ``ends`` on."""
+        """Returns the log posterior of log densities and its gradient, if there is nobody in the
+        cells from ``ends`` on. Densities have the shape (cells,) or (chains, cells)."""
         value, gradient = self.log_likelihood(density)
         populated = np.arange(len(self.low)) < np.asarray(ends)[..., None]
         value = np.where(populated, value, self._nobody).sum(-1)
@@ -155,7 +171,7 @@ class DegreeModel:
         by_slope, by_kink, by_convex, by_rise = (
             x**2 + FREEDOM for x in (off, bent, convex, rising)
         )
-        # One logarithm of a product for each slope: each factor is below 1e60.
+        # The logarithm of a product is faster than two logarithms. Each factor is below 1e60.
         value -= weight / 2 * np.log(by_slope * by_rise / FREEDOM**2).sum(-1)
         value -= weight / 2 * np.log(by_kink * by_convex / FREEDOM**2).sum(-1)
         by_slope = -weight * (off / by_slope / SLOPE_SCALE + rising / by_rise / RISE)
@@ -165,7 +181,7 @@ class DegreeModel:
         return value, gradient + by_convex @ self.kinks
 
     def draw_ends(self, density: FloatArray, random: np.random.Generator) -> IntArray:
-        """Draws the first cell from which on there is nobody, given densities."""
+        """Draws the first cell from which on there is nobody, for each of several densities."""
         value, _ = self.log_likelihood(density)
         log = np.cumsum(value - self._nobody, axis=1)
         log[:, 1:] += np.cumsum(np.log1p(-self.hazard))
@@ -196,14 +212,15 @@ class DegreeModel:
         return hessian
 
     def start(self) -> FloatArray:
-        """Returns a first guess of the log densities: falling far away from the data."""
-        users = np.maximum(self.noisy, 0.5 / self.epsilon if self.epsilon < 1 else 0.1)
-        log_densities: FloatArray = np.log(users) - self.log_width
+        """Returns a first guess of the log densities. Cells without positive noisy numbers get half
+        the scale of the noise, or a tenth of a user if there is little noise."""
+        least = 0.5 / self.epsilon if self.epsilon < 1 else 0.1
+        log_densities: FloatArray = np.log(np.maximum(self.noisy, least)) - self.log_width
         return log_densities
 
     def users_given(self, density: FloatArray, ends: IntArray) -> FloatArray:
-        """Draws the number of users in each cell, given log densities, the first cells from which
-        on there is nobody, and released numbers."""
+        """Draws the number of users in each cell, given log densities, the first cell of each from
+        which on there is nobody, and the released numbers."""
         random = np.random.default_rng(1)
         mean = np.exp(np.clip(density + self.log_width, _LOWEST, _HIGHEST))
         rank = random.random(mean.shape)
@@ -237,8 +254,9 @@ class DegreeModel:
         return means
 
     def grid(self, density: FloatArray) -> tuple[FloatArray, np.ndarray, FloatArray]:
-        """Returns representative degrees, the cell of each, and its share of the cell's users, by
-        a density that is a power law between the middles of cells."""
+        """Returns representative degrees, the cell of each, and the share of the cell's users that
+        each has. Within a cell, the density is a power law with the slope that the log densities
+        have there."""
         degrees, owner, shares = [], [], []
         slope = np.gradient(density, self.place) if len(density) > 1 else np.zeros(1)
         slope = np.clip(slope, -8, 4)
@@ -261,4 +279,5 @@ class DegreeModel:
 
 
 def _variance(mean: FloatArray) -> FloatArray:
+    """Returns the variance of the number of users in cells of this mean."""
     return mean + (SPREAD * mean) ** 2 + 0.1

@@ -1,11 +1,11 @@
 """Decodes a released histogram of degrees: how many users have how many partitions.
 
 ``UserDegreeMechanism`` releases noisy numbers of users by cells of degrees. Cells of large degrees
-hold few users and much noise, but most of the pairs (user, partition), so that the part of all
-pairs that a bound of kappa keeps hangs on how far such cells are believed.
+hold few users and much noise, but they may hold most of the pairs (user, partition). So the part of
+all pairs that a bound of kappa keeps depends on how far such cells are believed.
 
 A model says which numbers of users are plausible (``degree_model``), and its posterior is sampled
-(``degree_posterior``). So everything that depends on uncertain tails is integrated over them, and
+(``degree_posterior``). So whatever depends on an uncertain tail is averaged over the posterior, and
 has an interval.
 """
 
@@ -27,13 +27,13 @@ from dp_transforms.postprocessing.estimates import CONFIDENCE, MODEL, Estimate, 
 
 @dataclass(frozen=True, eq=False)
 class DegreeSurvey:
-    """Users by degree, as far as a release tells of them.
+    """What a release tells about the numbers of users by degree.
 
     Attributes:
       degrees: representative degrees, ascending; the last one is the mean degree of users with
         ``max_degree`` partitions or more.
       draws: numbers of users with these degrees: posterior draws x degrees.
-      last_degrees: the last degree in each draw.
+      last_degrees: the mean degree of users with ``max_degree`` partitions or more, in each draw.
       max_degree: users with more partitions were counted as having this many.
       epsilon: the cost of the release.
       largest_degree: the public number of partitions that no user exceeds; None if there is none.
@@ -52,7 +52,7 @@ class DegreeSurvey:
 
     @classmethod
     def of(cls, released: ReleasedDegrees, largest_degree: int | None = None) -> DegreeSurvey:
-        """Decodes a release. A largest degree is one that is enforced on the records."""
+        """Decodes a release. If a largest degree is given, it was enforced on the records."""
         model = DegreeModel(released)
         densities, ends = posterior_draws(model)
         users = model.users_given(densities, ends)
@@ -76,16 +76,16 @@ class DegreeSurvey:
     def pair_shares(self) -> FloatArray:
         """Returns the expected share of each degree in all pairs; they sum to 1."""
         totals = self.pair_draws.sum(1)
-        some = totals > 0
-        if not some.any():
+        has_pairs = totals > 0
+        if not has_pairs.any():
             return np.append(1.0, np.zeros(len(self.degrees) - 1))
-        shares: FloatArray = (self.pair_draws[some] / totals[some, None]).mean(0)
+        shares: FloatArray = (self.pair_draws[has_pairs] / totals[has_pairs, None]).mean(0)
         return shares
 
     @cached_property
     def users(self) -> FloatArray:
         """Returns the estimated number of users by degree. Their shares of all pairs are the
-        expected ones, and their pairs sum to the median of all pairs."""
+        expected shares, and the sum of their pairs is the median number of all pairs."""
         return self.pair_shares * self.pairs().value / self.degrees
 
     def pairs(self, confidence: float = CONFIDENCE) -> Estimate:
@@ -110,7 +110,7 @@ class DegreeSurvey:
         kappa = positive_integer("kappa", kappa)
         totals = self.pair_draws.sum(1)
         kept = self.draws @ np.minimum(self.degrees, kappa)
-        # Users behind the largest degree have their own mean in each draw.
+        # Users of the last degree have a mean degree of their own in each draw.
         kept += self.draws[:, -1] * (
             np.minimum(self.last_degrees, kappa) - min(self.degrees[-1], kappa)
         )
@@ -118,9 +118,9 @@ class DegreeSurvey:
         return np.clip(shares, 0.0, 1.0)
 
     def kept_share(self, kappa: int, confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates the part of all pairs that a bound of kappa keeps. Where users with
-        ``max_degree`` partitions cannot be excluded, nothing is known of how many they have, and
-        the lower end is 0.
+        """Estimates the part of all pairs that a bound of kappa keeps. If there may be users with
+        ``max_degree`` partitions or more, it is not known how many they have, and the lower end is
+        0.
 
         Raises:
           ValueError: kappa is not a positive integer, or confidence is not between 0 and 1.
@@ -128,8 +128,8 @@ class DegreeSurvey:
         return self._estimate(self.kept_shares(kappa), confidence, low_is_open=True)
 
     def tail_is_open(self, confidence: float = CONFIDENCE) -> bool:
-        """Says whether there may be users with ``max_degree`` partitions or more, of whom it is not
-        known how many they have."""
+        """Returns whether there may be users with ``max_degree`` partitions or more, so that
+        nothing limits how many they have."""
         if self.largest_degree is not None:
             return False
         return bool((self.draws[:, -1] >= 0.5).mean() > failure_probability(confidence) / 2)
@@ -141,6 +141,8 @@ class DegreeSurvey:
         low_is_open: bool = False,
         high_is_open: bool = False,
     ) -> Estimate:
+        """Estimates a number by the quantiles of its draws. An open end is as far out as it can be
+        if the tail is open."""
         failure = failure_probability(confidence)
         low, value, high = np.quantile(draws, [failure / 2, 0.5, 1 - failure / 2]).tolist()
         if self.tail_is_open(confidence):

@@ -1,11 +1,12 @@
 """Computes how identifying the values of a frequency list are, and bounds entropies.
 
 Partition i of a list of N users has probability p_i = f_i / N. For an attribute of browsers, such
-as their fonts, the Shannon entropy is the mean number of bits that an attribute's value tells about
-which user it is (Eckersley, "How unique is your web browser?", PETS 2010). Divided by log2 N, which
-it reaches if all users are unique, it compares data of different sizes (Laperdrix, Rudametkin and
-Baudry, "Beauty and the beast", IEEE S&P 2016). The collision probability is that of two draws with
-one value; the Tsallis entropy of order 2 is one minus it.
+as their fonts, the Shannon entropy is the mean number of bits that the attribute's value reveals
+about which user it is (Eckersley, "How unique is your web browser?", PETS 2010). The entropy is at
+most log2 N, if all users are unique. Divided by this, data of different sizes can be compared
+(Laperdrix, Rudametkin and Baudry, "Beauty and the beast", IEEE S&P 2016). The collision probability
+is the probability that two random users have the same value. The Tsallis entropy of order 2 is one
+minus the collision probability.
 
 Bounds. Let lambda(x) be the share of the x largest partitions, linear between integers. It rises
 from 0 to 1, is concave, and has the slopes p_1 >= p_2 >= ... So the sum of phi(p_i) is the integral
@@ -23,9 +24,9 @@ above l. Hence
 
     Phi(U) <= Phi(lambda) <= Phi(L).
 
-With phi(p) = -p log2 p these bound the Shannon entropy, and with phi(p) = -p**2 the collision
-probability. Both ends are those of lists, if their slopes were integers over N: given the bounds on
-lambda alone, nothing narrower is true of all lists.
+With phi(p) = -p log2 p this bounds the Shannon entropy, and with phi(p) = -p**2 the collision
+probability. If slopes need not be integers over N, there are lists at both ends. So from the bounds
+on lambda alone, nothing narrower can be said about all lists.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.postprocessing.guessing_metrics import rank_sums
 
 Points = tuple[FloatArray, FloatArray]
-"""Ranks and shares at the corners of a function that is linear in between."""
+"""Ranks and shares at the corners of a function that is linear between them."""
 _ROUNDING = 1e-9
-"""Ends of bounds are moved outwards by this part, and by as much: more than floats are rounded."""
+"""Ends of bounds are moved outwards by this part of them, and by this much: more than the rounding
+of floats."""
 
 
 def shannon_entropy(frequency_list: FrequencyList) -> float:
-    """Returns the Shannon entropy, in bits; a ValueError for an empty list.
+    """Returns the Shannon entropy, in bits. Raises a ValueError for an empty list.
 
     >>> shannon_entropy(FrequencyList([4], [16]))  # uniform over 16 values
     4.0
@@ -62,8 +64,9 @@ def shannon_entropy(frequency_list: FrequencyList) -> float:
 
 
 def normalized_entropy(frequency_list: FrequencyList) -> float:
-    """Returns the Shannon entropy divided by the logarithm of the number of users: 1 if all are
-    unique, 0 if all share one value, or if there is one user; a ValueError for an empty list.
+    """Returns the Shannon entropy divided by the logarithm of the number of users. It is 1 if all
+    users are unique, and 0 if all share one value or there is one user. Raises a ValueError for an
+    empty list.
 
     >>> normalized_entropy(FrequencyList([4], [16]))
     0.6666666666666666
@@ -73,7 +76,7 @@ def normalized_entropy(frequency_list: FrequencyList) -> float:
 
 
 def collision_probability(frequency_list: FrequencyList) -> float:
-    """Returns the probability that two draws of a user, with replacement, have the same value; a
+    """Returns the probability that two users, drawn with replacement, have the same value. Raises a
     ValueError for an empty list.
 
     >>> collision_probability(FrequencyList([4], [16]))
@@ -94,7 +97,8 @@ def tsallis_entropy(frequency_list: FrequencyList) -> float:
 
 
 def users_in_small_partitions(frequency_list: FrequencyList, fewer_than: int) -> int:
-    """Counts the users whose partition has fewer users than this; with 2, those of unique values.
+    """Counts the users whose partition has fewer users than this. With 2, these are the unique
+    users.
 
     >>> users_in_small_partitions(FrequencyList([5, 2, 1], [1, 1, 3]), fewer_than=3)
     5
@@ -136,8 +140,9 @@ def _outwards(low: float, high: float) -> tuple[float, float]:
 
 
 def _least_concave(ranks: FloatArray, shares: FloatArray) -> Points:
-    """Returns the corners of the least concave function above some points, in the order of ranks.
-    The first point is a corner, and of points at one rank only the highest may be one."""
+    """Returns the corners of the least concave function above some points, which are in the order
+    of ranks. The first point is a corner. If several points have the same rank, only the highest of
+    them can be a corner."""
     corners: list[tuple[float, float]] = []
     for x, y in zip(ranks.tolist(), shares.tolist(), strict=True):
         if corners and x <= corners[-1][0]:

@@ -1,10 +1,11 @@
 """Estimates numbers of a private list with intervals: the common interface of all releases.
 
-``intervals.intervals_of`` gives the right kind for a release. An interval of kind "proved" holds
-with its confidence for every private list, over the noise alone; one of kind "model" holds as far
-as the decoder's model of lists does. All are about the list that was released, in which each user
-counts in at most kappa partitions: where records were dropped for that, true numbers are larger.
-Choose your questions without looking at the release, or let all of ``bands`` hold together.
+``intervals.intervals_of`` returns the right kind for a release. An interval of kind "proved" holds
+with its confidence for every private list, over the noise alone. An interval of kind "model" is
+only as good as the decoder's model of lists. All are about the list that was released, in which
+each user counts in at most kappa partitions. If records were dropped for this, numbers of all
+records are larger. Choose your questions without looking at the release, or use ``bands``, which
+hold together.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ CONFIDENCE = 0.95  # Of every interval that does not say otherwise.
 TOTAL, SUM, SHARE = "total", "sum", "share"
 SMALL, SMALL_SHARE = "small", "share of small"
 ENTROPY, COLLISIONS = "entropy", "collisions"
-"""Numbers of lists beside the lengths of ``ROWS`` and ``COLUMNS``, see ``number_of``."""
+"""Names of numbers of a list, besides the lengths of ``ROWS`` and ``COLUMNS``: see
+``number_of``."""
 GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 """Ranks at which success rates are bounded, up to more than any list has."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate of a number of the private list comes with an interval.
+    """An estimate of a number of the private list, with an interval.
 
     Attributes:
-      value: the estimate, within the interval.
-      low, high: the ends of the interval, which belong to it.
-      confidence: the probability with which it holds the true number.
-      kind: ``PROVED`` for every list, or ``MODEL`` under the decoder's model.
+      value: the estimate, within the interval. low, high: the ends of the interval, which belong to
+      it. confidence: the probability with which the interval holds the true number. kind:
+      ``PROVED`` if this is so for every list, or ``MODEL`` if it is under the decoder's model.
 
     >>> print(Estimate(169, 160, 177))
     169 (160 to 177, 95% confidence)
@@ -78,13 +79,14 @@ class Estimate:
 
 
 class Answers(ABC):
-    """Estimates numbers from one release: values of its list, moved into intervals.
+    """Estimates numbers from one release. Values are those of its list, moved into intervals.
 
     Attributes:
       released: the released list.
 
-    Every method raises a ValueError for a confidence that is not between 0 and 1, a rank, number of
-    users or of partitions below 1, or, where a share is asked for, an empty released list.
+    Every method raises a ValueError if the confidence is not between 0 and 1, or if a rank, a
+    number of users or a number of partitions is below 1. Methods about shares raise it if the
+    released list is empty.
     """
 
     released: FrequencyList
@@ -99,7 +101,8 @@ class Answers(ABC):
         return self._estimate(COLUMNS, confidence, positive_integer("users", users))
 
     def frequency_at(self, rank: int, confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates the users of the partition of a rank, counted from 1; 0 behind the last."""
+        """Estimates the users of the partition of a rank, counted from 1. After the last partition
+        it is 0."""
         return self._estimate(ROWS, confidence, positive_integer("rank", rank))
 
     def total(self, confidence: float = CONFIDENCE) -> Estimate:
@@ -117,11 +120,11 @@ class Answers(ABC):
     def success_rate_bits(self, guesses: int, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates ``guessing_metrics.success_rate_bits``; the upper end may be infinite."""
         rate = self.share_of_top(guesses, confidence)
-        value, low, high = (
-            math.log2(guesses / share) if share else math.inf
-            for share in (rate.value, rate.high, rate.low)
-        )
-        return Estimate(value, low, high, confidence, rate.kind)
+
+        def bits(share: float) -> float:
+            return math.log2(guesses / share) if share else math.inf
+
+        return Estimate(bits(rate.value), bits(rate.high), bits(rate.low), confidence, rate.kind)
 
     @abstractmethod
     def alpha_guesswork_bits(self, alpha: Number, confidence: float = CONFIDENCE) -> Estimate:
@@ -139,16 +142,18 @@ class Answers(ABC):
     def normalized_entropy(self, confidence: float = 0.95) -> Estimate:
         """Estimates the Shannon entropy divided by the logarithm of the total (0 to 1)."""
         half = 1 - failure_probability(confidence) / 2
-        bits, total = self.shannon_entropy(half), self.total(half)
-        value, low, high = (
-            min(entropy / math.log2(max(users, 2)), 1.0)
-            for entropy, users in (
-                (bits.value, self.released.total),
-                (bits.low, total.high),
-                (bits.high, total.low),
-            )
+        entropy, total = self.shannon_entropy(half), self.total(half)
+
+        def normalized(bits: float, users: float) -> float:
+            return min(bits / math.log2(max(users, 2)), 1.0)
+
+        return around(
+            normalized(entropy.value, self.released.total),
+            normalized(entropy.low, total.high),
+            normalized(entropy.high, total.low),
+            confidence,
+            self._kind,
         )
-        return around(value, low, high, confidence, self._kind)
 
     def collision_probability(self, confidence: float = 0.95) -> Estimate:
         """Estimates the probability that two random contributions are to the same partition."""
@@ -161,8 +166,8 @@ class Answers(ABC):
         return Estimate(value, low, high, confidence, same.kind)
 
     def users_in_small_partitions(self, fewer_than: int, confidence: float = 0.95) -> Estimate:
-        """Estimates the number of users whose partition has fewer users than this; where users have
-        several partitions, of contributions to such partitions."""
+        """Estimates the number of users whose partition has fewer users than this. If users have
+        several partitions, it is the number of contributions to such partitions."""
         return self._estimate(SMALL, confidence, positive_integer("fewer_than", fewer_than))
 
     def share_in_small_partitions(self, fewer_than: int, confidence: float = 0.95) -> Estimate:
@@ -197,8 +202,8 @@ class ReleaseIntervals(Answers):
     def success_rates(
         self, guesses: Sequence[int], confidence: float = CONFIDENCE
     ) -> tuple[FloatArray, FloatArray]:
-        """Returns lower and upper bounds on ``share_of_top`` for several numbers of guesses; all
-        hold together. Both arrays have the shape of ``guesses``."""
+        """Returns lower and upper bounds on ``share_of_top`` for several numbers of guesses. All
+        bounds hold together. Both arrays have the shape of ``guesses``."""
         curve = self._rate_curve(confidence)
         ranks = np.minimum(np.asarray(guesses, np.int64), curve.last)
         return curve.low(ranks), curve.high(ranks)
@@ -229,11 +234,13 @@ class ReleaseIntervals(Answers):
 
 
 class RateCurve:
-    """Bounds lambda_0, lambda_1, ... by bounds at some ranks, from 0 to one where it is 1.
+    """Bounds lambda_0, lambda_1, ..., from bounds at some ranks. The first rank is 0, and at the
+    last one lambda is 1.
 
-    lambda is concave, since frequencies fall, and rises. So between two ranks it is at least its
-    chord, at most its value at the later one, and below the lines through two ranks before and
-    through two ranks after: the line that bounds it best is taken, since all bounds hold together.
+    lambda rises, and it is concave, since frequencies fall. So between two of the ranks it is at
+    least the chord between its values there, and at most its value at the later one. It is also
+    below each line through its values at two ranks before, and at two ranks after. Since all bounds
+    hold together, the line is taken that bounds it best.
     """
 
     def __init__(self, ranks: IntArray, low: FloatArray, high: FloatArray):
@@ -242,8 +249,9 @@ class RateCurve:
         self._low = np.maximum.accumulate(np.concatenate([[0.0], low[1:-1], [1.0]]))
         self._high = np.minimum.accumulate(np.concatenate([[0.0], high[1:-1], [1.0]])[::-1])[::-1]
         self._high = np.maximum(self._high, self._low)
-        # The largest possible slope of a line through a point before a piece and its start, and the
-        # smallest of one through its end and a point after. No p_i is above 1.
+        # For each piece: the best bound from above on the slope of a line through a point before
+        # the piece and its start, and the best bound from below on the slope of a line through its
+        # end and a point after. No slope is above 1, since no p_i is.
         widths = self._ranks[:, None] - self._ranks
         is_later = widths > 0
         widths[~is_later] = 1
@@ -271,7 +279,8 @@ class RateCurve:
     def high_sum(self, end: int) -> float:
         """Returns an upper bound on the same sum."""
         starts, ends = self._pieces(end)
-        # A line's mean is its value in the middle. lambda_0 is 0.
+        # The mean of a line is its value in the middle. The first piece leaves out lambda_0, which
+        # is 0.
         starts[0] = 1
         middles = self._below_lines(np.arange(len(starts)), (starts + ends - 1) / 2)
         return float((ends - starts) @ middles)
@@ -284,8 +293,8 @@ class RateCurve:
     def corners(self) -> tuple[Points, Points]:
         """Returns the corners of a function below lambda, and of one above it, at all real ranks.
 
-        A piece of the latter has a corner where its two lines cross. Between neighbouring ranks
-        lambda itself is a line, and so no corner is needed.
+        A piece of the function above has a corner where its two lines cross. Between neighbouring
+        integers lambda itself is a line, so that no corner is needed.
         """
         widths, rises = np.diff(self._ranks), np.diff(self._high)
         slopes = self._before - self._after
@@ -307,14 +316,22 @@ class RateCurve:
 def around(
     value: float, low: float, high: float, confidence: float, kind: str = PROVED
 ) -> Estimate:
-    """Returns the estimate with its value moved into the interval."""
+    """Returns an estimate with its value moved into its interval."""
     return Estimate(min(max(value, low), high), low, high, confidence, kind)
 
 
 def number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
-    """Returns the length of a row or a column of a list's diagram, the total, the sum or the share
-    of so many largest frequencies, or of those below a limit, or an entropy; shares and entropies
-    of an empty list are 0, and its collision probability is 1."""
+    """Returns a number of a list. Shares and entropies of an empty list are 0, and its collision
+    probability is 1.
+
+    Args:
+      frequency_list: the list.
+      name: which number: ``ROWS`` and ``COLUMNS`` for the frequency at a rank and the number of
+        partitions with at least so many users; ``SUM`` and ``SHARE`` for the sum of so many largest
+        frequencies and its share; ``SMALL`` and ``SMALL_SHARE`` for those below a limit; or a
+        number without an index.
+      index: the rank, number or limit.
+    """
     if name == TOTAL:
         return frequency_list.total
     if name == SMALL:
@@ -322,15 +339,14 @@ def number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
     if name == SMALL_SHARE:
         small = entropies.users_in_small_partitions(frequency_list, index)
         return small / max(frequency_list.total, 1)
-    if name in (ENTROPY, COLLISIONS):
-        of_name = {
-            ENTROPY: entropies.shannon_entropy,
-            COLLISIONS: entropies.collision_probability,
-        }
+    is_empty = not len(frequency_list)
+    if name == ENTROPY:
+        return 0.0 if is_empty else entropies.shannon_entropy(frequency_list)
+    if name == COLLISIONS:
         # No user of an empty list differs from another one.
-        return of_name[name](frequency_list) if len(frequency_list) else float(name == COLLISIONS)
+        return 1.0 if is_empty else entropies.collision_probability(frequency_list)
     if name == SHARE:
-        return guessing_metrics.success_rate(frequency_list, index) if len(frequency_list) else 0.0
+        return 0.0 if is_empty else guessing_metrics.success_rate(frequency_list, index)
     if name == SUM:
         return RankSums(frequency_list).sum_to(index)
     lengths = frequency_list.at_ranks if name == ROWS else frequency_list.at_least
@@ -338,27 +354,28 @@ def number_of(frequency_list: FrequencyList, name: str, index: int) -> float:
 
 
 def curve_ends(name: str, curve: RateCurve) -> tuple[float, float]:
-    """Returns bounds on ``ENTROPY`` or ``COLLISIONS`` of the private list, from bounds on its
-    success rates: see ``entropies``."""
+    """Returns bounds on the number ``ENTROPY`` or ``COLLISIONS`` of the private list, from bounds
+    on its success rates: see ``entropies``."""
     bounds = entropies.entropy_bounds if name == ENTROPY else entropies.collision_bounds
     return bounds(*curve.corners)
 
 
 def rounded(value: float, digits: int, rounding: str | None = None) -> float:
-    """Rounds to so many significant digits, to the nearest or by a rounding of ``decimal``."""
+    """Returns a number with so many significant digits. It is rounded to the nearest one, or by a
+    rounding of ``decimal``."""
     return float(Context(digits, rounding).create_decimal(repr(value)))
 
 
 def percents(low: float, high: float, digits: int) -> tuple[str, str]:
-    """Formats the ends of an interval for a share, rounded outwards."""
+    """Returns the ends of an interval for a share as text, rounded outwards."""
     scale = 10 ** (2 + digits)
     ends = math.floor(scale * low) / scale, math.ceil(scale * high) / scale
     return f"{ends[0]:.{digits}%}", f"{ends[1]:.{digits}%}"
 
 
 def failure_probability(confidence: float) -> float:
-    """Returns 1 - confidence, which may be a number of any kind; a ValueError if that is not
-    between 0 and 1."""
+    """Returns 1 - confidence. The confidence may be a number of any kind; a ValueError is raised if
+    it is not between 0 and 1."""
     try:
         given = float(confidence)
     except (TypeError, ValueError):
@@ -369,8 +386,8 @@ def failure_probability(confidence: float) -> float:
 
 
 class ModelIntervals(Answers):
-    """Estimates by quantiles over some hundred lists drawn from a posterior. The intervals are
-    shorter, and no better than its model."""
+    """Estimates by quantiles over some hundreds of lists that were drawn from a posterior. The
+    intervals are shorter than proved ones, and only as good as the posterior's model."""
 
     _kind = MODEL
 
@@ -394,8 +411,9 @@ class ModelIntervals(Answers):
     def _quantiles(
         self, number: Callable[[FrequencyList], float], confidence: float
     ) -> tuple[float, float]:
-        """Returns the quantiles of the draws, and one draw farther."""
+        """Returns the quantiles of a number over the draws, each moved outwards by one draw."""
         tail = failure_probability(confidence) / 2
         drawn = sorted(map(number, self._samples))
-        low = drawn[max(0, math.floor(tail * len(drawn)) - 1)]
-        return low, drawn[min(len(drawn) - 1, math.ceil((1 - tail) * len(drawn)))]
+        low = max(0, math.floor(tail * len(drawn)) - 1)
+        high = min(len(drawn) - 1, math.ceil((1 - tail) * len(drawn)))
+        return drawn[low], drawn[high]

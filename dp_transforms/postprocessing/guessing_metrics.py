@@ -9,8 +9,8 @@ Bits are effective key lengths: a uniform choice among 2**b items has b bits in 
 metric describes the sample in the list, not the population that it was drawn from: where most items
 are singletons, the population's tail is harder to guess than the list's.
 
-All is exact over the distinct frequencies; only the last step is a float. On a released list this
-is post-processing, and ``intervals`` bounds the effect of the noise.
+Metrics are computed exactly from the distinct frequencies, and only the last step is in floating
+point. On a released list this is post-processing, and ``intervals`` bounds the effect of the noise.
 
 Every metric raises a ValueError for an empty list, or an argument that is out of range: guesses are
 positive, alpha is in (0, 1], and value_per_cost is not negative.
@@ -33,7 +33,7 @@ _Number = TypeVar("_Number", float, Fraction)
 
 
 def rank_sums(frequency_list: FrequencyList) -> RankSums:
-    """Returns the sums of a list; a ValueError if it is empty."""
+    """Returns the sums of a list. Raises a ValueError if it is empty."""
     if not len(frequency_list):
         raise ValueError("frequency_list is empty, and guessing metrics need at least one item")
     return RankSums(frequency_list)
@@ -94,8 +94,8 @@ def alpha_guesswork_bits(frequency_list: FrequencyList, alpha: Number) -> float:
 
 
 def guesswork_key_space(work: _Number, rate: _Number) -> _Number:
-    """Returns 2**G-tilde for a guesswork G_alpha and the rate lambda_{mu_alpha} that it really
-    reaches: G-tilde = lg(2 G / lambda - 1) + lg(1 / (2 - lambda)) (Bonneau, 2012)."""
+    """Returns 2**G-tilde, from a guesswork G_alpha and the rate lambda_{mu_alpha} that its guesses
+    reach: G-tilde = lg(2 G / lambda - 1) + lg(1 / (2 - lambda)) (Bonneau, 2012)."""
     return (2 * work / rate - 1) / (2 - rate)
 
 
@@ -114,7 +114,7 @@ def guessing_curve(frequency_list: FrequencyList) -> tuple[IntArray, FloatArray]
 
 @dataclass(frozen=True)
 class Attack:
-    """The most profitable attack stops at this point.
+    """The point at which the most profitable attack stops.
 
     Attributes:
       guesses: guesses per account after which the attacker gives up; 0 if attacking does not pay.
@@ -143,7 +143,8 @@ def rational_attack(frequency_list: FrequencyList, value_per_cost: Number) -> At
         raise ValueError(f"value_per_cost must not be negative, got {value_per_cost}")
     ranks = rank_sums(frequency_list)
     best_profit, best_guesses = Fraction(0), 0
-    # Inside a run p is constant while 1 - lambda falls: the profit is convex, and ends of runs win.
+    # Inside a run of equal frequencies, p is constant and 1 - lambda falls. So the profit is convex
+    # there, and largest at an end of the run.
     spent = 0
     for run, frequency in enumerate(ranks.frequencies):
         width = ranks.ends[run + 1] - ranks.ends[run]
@@ -159,7 +160,7 @@ def rational_attack(frequency_list: FrequencyList, value_per_cost: Number) -> At
 
 
 def check_alpha(alpha: Number) -> Fraction:
-    """Returns alpha as an exact fraction, or raises a ValueError if it is not in (0, 1]."""
+    """Returns alpha as an exact fraction. Raises a ValueError if it is not in (0, 1]."""
     fraction = exact_fraction("alpha", alpha)
     if not 0 < fraction <= 1:
         raise ValueError(f"alpha must be in (0, 1], got {alpha}")
@@ -169,8 +170,9 @@ def check_alpha(alpha: Number) -> Fraction:
 def _guesswork_and_rate(frequency_list: FrequencyList, alpha: Number) -> tuple[Fraction, Fraction]:
     """Returns G_alpha and lambda_{mu_alpha}, exactly.
 
-    G_alpha = (1 - lambda_mu) mu + sum of i p_i over i <= mu. An account still costs a guess at step
-    j + 1 iff the first j guesses failed, so this is the sum of 1 - lambda_j over 0 <= j < mu.
+    G_alpha = (1 - lambda_mu) mu + sum of i p_i over i <= mu. An account costs a guess at step j + 1
+    if, and only if, the first j guesses failed. So G_alpha is the sum of 1 - lambda_j over
+    0 <= j < mu.
     """
     ranks = rank_sums(frequency_list)
     guesses = ranks.rank_reaching(check_alpha(alpha) * ranks.total)

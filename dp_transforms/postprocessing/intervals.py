@@ -1,51 +1,53 @@
 """Computes intervals from noisy Frobenius coordinates, proved for every private list.
 
-Let a_i, b_j be the coordinates of the private list, D the side of its square, z the noisy ones and
-q**|n| the noise, see ``noisy_coordinates`` and ``partition.frobenius``. An arm is drawn up
-to a length R that depends on the noise, and D is private. Two ideas give intervals all the same.
+Let a_i, b_j be the coordinates of the private list, D the side of its square, z the noisy
+coordinates, and let noise n have a probability proportional to q**|n|: see ``noisy_coordinates``
+and ``partition.frobenius``. An arm is drawn up to a length R that depends on the noise, and D is
+private. Two ideas give intervals in spite of this.
 
-1. Noise at a fixed index has a fixed distribution, Pr[|n| > t] = 2 q**(t + 1) / (1 + q), drawn or
-   not. An index that was not drawn has the coordinate 0: the probability that any arm ends before
-   its last positive coordinate is at most 2 D 2**-60, which is below 2**-35, since lists of D >
-   2**24 are refused. It is taken off every confidence.
+1. Noise at a fixed index has a fixed distribution, Pr[|n| > t] = 2 q**(t + 1) / (1 + q), whether it
+   is drawn or not. An index that was not drawn has the coordinate 0: the probability that any arm
+   ends before its last positive coordinate is at most 2 D 2**-60, which is below 2**-35, since
+   lists of D > 2**24 are refused. This probability is taken off every confidence.
 2. Test inversion (Neyman, 1937). D, or the answer itself, is unknown but not random. Test every
-   value of it at level alpha and keep all values that are not refuted: the true value is tested
+   value of it at level alpha, and keep all values that are not refuted. The true value is tested
    once, and is kept with probability 1 - alpha, however many values there are.
 
-The square. For D = d the coordinates behind d are 0, so that the mean over several k and h of
+The square. If D = d, the coordinates after d are 0. So the average over several k and h of
 
     exp(c P),  P = sum over t = 1, ..., k of |z_(d+k+1-t)| - |z_(d+k+1-t) - t - h|
 
-on both arms is at most 1: each is a likelihood ratio, stopped where an arm ends. And a_(d+1-t) >= t
-and b_(d-t) >= t, so that the mean of exp(-c P), h = 0, over windows that end at d, or d - 1, is at
-most 1: |z| - |z - t| does not fall in z. By Markov's inequality each mean is at least 1 / alpha
-with probability alpha at most.
+on both arms has an expectation of at most 1: each term is a likelihood ratio, stopped where an arm
+ends. Also, a_(d+1-t) >= t and b_(d-t) >= t. So the average of exp(-c P), h = 0, over windows that
+end at d, or d - 1, has an expectation of at most 1, since |z| - |z - t| does not fall in z. By
+Markov's inequality each average is at least 1 / alpha with probability alpha at most.
 
-Row i. If D >= i, then f_i = a_i + i - 1, and z_i tells it. If D < i, then f_i = s <= D, where
-c_s >= i > c_(s+1): for each s the noisy columns s and s + 1 are tested. Columns likewise: c_t = b_t
-+ t or, if D < t, c_t = s <= D with f_s >= t > f_(s+1). One noise each from below and from above.
+Row i. If D >= i, then f_i = a_i + i - 1, and z_i bounds it. If D < i, then f_i = s <= D, where
+c_s >= i > c_(s+1): for each s, the noisy columns s and s + 1 are tested. Columns are bounded
+likewise: c_t = b_t + t or, if D < t, c_t = s <= D with f_s >= t > f_(s+1). Each test has one noise
+from below and one from above.
 
 Sums. The first k rows hold, with h = f_k + 1,
 
     a_1 + ... + a_k + k (k - 1) / 2                                          if D >= k,
     a_1 + ... + a_D + (b_h + ... + b_D) + (k - 1) + ... + (k - h + 1)        if D < k,
 
-and the total is a_1 + ... + a_D + b_1 + ... + b_D. For the true D and h these are sums of
-a fixed number of independent noises, whose distribution is known: the interval is the union over
-all D and h that are not refuted.
+and the total is a_1 + ... + a_D + b_1 + ... + b_D. For the true D and h, the errors of the noisy
+sums are sums of a fixed number of independent noises, and their distribution is known. The interval
+is the union over all D and h that are not refuted.
 
-Small partitions. With s = c_k, the users of partitions with fewer than k users are
+Small partitions. With s = c_k, the number of users of partitions with fewer than k users is
 
     (b_1 + ... + b_(k-1)) + k (k - 1) / 2 - (k - 1) (b_k + k)                 if D >= k,
     a_(s+1) + ... + a_D + b_1 + ... + b_D - s (s - 1) / 2                     if D < k,
 
-by columns, k - 1 of which are cut down to s in the first case; and as the total without the first s
-rows in the second, where s <= D. The rest of the total is bounded likewise. One noise, that of b_k,
-has a weight, which is public.
+In the first case these are the first k - 1 columns, each without its first s cells. In the second
+case, where s <= D, they are the total without the first s rows. The rest of the total is bounded
+likewise. One noise, that of b_k, has a weight, which is public.
 
-Bands. With a bound d on D, row i and column i get the level alpha / (2 i H), H = 1 + 1/2 + ... +
-1/d, each. Up to the true D these sum to alpha at most, since H grows with d. Rows and columns fall
-strictly, and this closes the bounds to two lists.
+Bands. With a bound d on D, row i and column i get the level alpha / (2 i H) each, where H = 1 + 1/2
++ ... + 1/d. Up to the true D these sum to alpha at most, since H grows with d. As rows and columns
+fall strictly, these bounds give two lists.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ from dp_transforms.postprocessing.estimates import (
 )
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
 
-_NOT_DRAWN = 2.0**-35
+_NOT_DRAWN = 2.0**-35  # The probability of an arm that ends too early, see the module.
 _OF_SQUARE = 0.1  # The share of bounds on D in the failure probability.
 _LONGEST_PATH = 2048
 _HEIGHTS = (4, 16, 64)  # h, times c.
@@ -92,9 +94,9 @@ _ROUNDING = 1 - 1e-9  # Failure probabilities are made smaller by more than all 
 
 
 def intervals_of(released: ReleasedList) -> ReleaseIntervals:
-    """Returns a release's intervals, from its noisy coordinates or its mechanism's distribution; a
-    ValueError if the list was read from a file, or public knowledge narrowed a mechanism whose
-    intervals are for unrestricted releases only."""
+    """Returns a release's intervals, from its noisy coordinates or its mechanism's distribution.
+    Raises a ValueError if the list was read from a file, or if public knowledge narrowed a
+    mechanism whose intervals are for unrestricted releases only."""
     if released.coordinates is not None:
         return CoordinateIntervals(released.coordinates, released)
     if released.mechanism is None:
@@ -103,9 +105,9 @@ def intervals_of(released: ReleasedList) -> ReleaseIntervals:
 
 
 def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelIntervals:
-    """Returns intervals of the decoder's model, from ``draws`` lists drawn from its posterior; a
-    ValueError if the list has no noisy coordinates. Model intervals are shorter than the proved
-    ones; benchmarks/results/answers.md tells how often they hold."""
+    """Returns intervals of the decoder's model, from ``draws`` lists drawn from its posterior.
+    These intervals are shorter than the proved ones; benchmarks/results/answers.md states how often
+    they hold. Raises a ValueError if the list has no noisy coordinates."""
     if released.coordinates is None:
         raise ValueError("intervals of the model need noisy coordinates, and this list has none")
     bounds = getattr(released.mechanism, "bounds", None)
@@ -116,9 +118,9 @@ def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelInterva
 
 
 class CoordinateIntervals(ReleaseIntervals):
-    """Computes proved intervals from the coordinates that ``FrobeniusMechanism`` drew, and the list
-    decoded from them, see the module. Values agree with the released list and with one another, and
-    err up to 18 times less than single noisy coordinates where frequencies are smooth.
+    """Computes proved intervals from the coordinates that ``FrobeniusMechanism`` drew and the list
+    decoded from them, see the module. Values agree with the released list and with one another.
+    Where frequencies are smooth, they err up to 18 times less than single noisy coordinates.
 
     >>> from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
     >>> released = FrobeniusMechanism(1).release(FrequencyList([500, 20, 1], [1, 10, 300]))
@@ -164,7 +166,7 @@ class CoordinateIntervals(ReleaseIntervals):
         return closed((rows - noise, columns - noise), (rows + noise, columns + noise), first, last)
 
     def _rate_curve(self, confidence: float) -> RateCurve:
-        # Several answers of one confidence take the same bounds.
+        # Several answers of one confidence share the same bounds.
         if confidence not in self._curves:
             self._curves[confidence] = self._new_rate_curve(confidence)
         return self._curves[confidence]
@@ -183,14 +185,16 @@ class CoordinateIntervals(ReleaseIntervals):
 
     @cached_property
     def _sums(self) -> dict[str, IntArray]:
-        """Returns sums of the first 0, 1, ... noisy coordinates, up to the largest possible D: the
-        last row drawn has a_i = 0, and so has the last column if D - 1 are positive."""
+        """Returns sums of the first 0, 1, ... noisy coordinates of each arm, up to the largest
+        possible D. The coordinate of the last row that was drawn is 0, and so is that of the last
+        column if D - 1 columns are positive."""
         largest = max(0, min(len(self._arms[ROWS]) - 1, len(self._arms[COLUMNS])))
         return {name: np.append(0, arm[:largest].cumsum()) for name, arm in self._arms.items()}
 
     @cached_property
     def _refutations(self) -> tuple[FloatArray, FloatArray]:
-        """Returns log evidence for a larger D, and for a smaller D, at each D = 0, 1, ..."""
+        """Returns, for each D = 0, 1, ..., the logarithms of the two averages of the module: the
+        evidence that the true D is larger, and that it is smaller."""
         count, rate = len(self._sums[ROWS]), self._rate
         longest = math.ceil((60 / rate**2) ** (1 / 3) + math.sqrt(20 / rate)) + 1
         lengths = [1 << k for k in range(min(longest, _LONGEST_PATH).bit_length())]
@@ -208,7 +212,8 @@ class CoordinateIntervals(ReleaseIntervals):
         return larger - terms - math.log(len(heights)), less - terms
 
     def _square(self, failure: float) -> tuple[int, int]:
-        """Returns bounds on D."""
+        """Returns the least and the largest D that are not refuted. If all are, it is the D with
+        the least evidence against it."""
         larger, less = self._refutations
         limit = -math.log(failure * _ROUNDING / 2)
         kept = np.flatnonzero((larger < limit) & (less < limit))
@@ -219,16 +224,25 @@ class CoordinateIntervals(ReleaseIntervals):
     def _line_bounds(
         self, name: str, index: int, square: tuple[int, int], failure: float, otherwise: int
     ) -> tuple[int, int]:
+        """Returns bounds on the length of a row or a column: f_i or c_t of the module.
+
+        Args:
+          name, index: which row or column.
+          square: bounds on D. If they hold, the result fails with at most the probability
+            ``failure``.
+          failure: see ``square``.
+          otherwise: both bounds if every value is refuted.
+        """
         noise = int(_largest_noise(self._rate, failure))
         first, last = square
         row = int(name == ROWS)
         ends = []
-        if index <= last:
-            here = int(self._arms[name][index - 1])
-            low, high = max(here - noise, row), here + noise
+        if index <= last:  # D >= index is possible.
+            noisy_length = int(self._arms[name][index - 1])
+            low, high = max(noisy_length - noise, row), noisy_length + noise
             if low <= high:
                 ends += [low + index - row, high + index - row]
-        if index > first:
+        if index > first:  # D < index is possible.
             other = self._arms[COLUMNS if row else ROWS]
             count = min(last, index - 1) + 1
             answers = np.arange(count)
@@ -242,45 +256,47 @@ class CoordinateIntervals(ReleaseIntervals):
     def _parts(
         self, rank: int, square: tuple[int, int], failure: float
     ) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Returns bounds on the sums of the frequencies at ranks up to ``rank``, and behind it.
-        Each fails with at most this probability, if D is within ``square``."""
+        """Returns bounds on the sum of the frequencies at ranks up to ``rank``, and on the sum of
+        those after it. Each fails with at most this probability, if D is within ``square``."""
         first, last = square
         rows, columns = self._sums[ROWS], self._sums[COLUMNS]
-        tops, rests, noises = [], [], [0, 0]
-        if last >= rank:
+        # Possible values of both noisy sums, and how many noises they have at most.
+        tops, rests = [], []
+        noises_of_top = noises_of_rest = 0
+        if last >= rank:  # D >= rank is possible.
             sides = np.arange(max(first, rank), last + 1)
             left = rank * (rank - 1) // 2
             tops.append(rows[[rank]] + left)
             rests.append(rows[sides] - rows[rank] + columns[sides] - left)
-            noises = [rank, 2 * last - rank]
-        if first < rank:
+            noises_of_top, noises_of_rest = rank, 2 * last - rank
+        if first < rank:  # D < rank is possible.
             most = min(last, rank - 1)
             released = int(self.released.at_ranks([rank])[0])
             low, high = self._line_bounds(
                 ROWS, rank, square, failure * _OF_SQUARE, min(released, most)
             )
-            # h - 1 of the module.
-            behind = np.arange(min(low, most), min(high, most) + 1)
-            above = columns[behind] - behind * rank + behind * (behind + 1) // 2
+            # The frequency at the rank, which is h - 1 in the module.
+            frequencies = np.arange(min(low, most), min(high, most) + 1)
+            rest = columns[frequencies] - frequencies * rank + frequencies * (frequencies + 1) // 2
             whole = (rows + columns)[first : most + 1]
-            ends = [whole.min() - above.max(), whole.max() - above.min()]
-            tops.append(np.array(ends))
-            rests.append(above)
-            noises = [max(noises[0], 2 * most - int(behind[0])), max(noises[1], int(behind[-1]))]
+            tops.append(np.array([whole.min() - rest.max(), whole.max() - rest.min()]))
+            rests.append(rest)
+            noises_of_top = max(noises_of_top, 2 * most - int(frequencies[0]))
+            noises_of_rest = max(noises_of_rest, int(frequencies[-1]))
         failure *= 1 - _OF_SQUARE
-        top = self._bounds_of(np.concatenate(tops), noises[0], failure)
-        return top, self._bounds_of(np.concatenate(rests), noises[1], failure)
+        top = self._bounds_of(np.concatenate(tops), noises_of_top, failure)
+        return top, self._bounds_of(np.concatenate(rests), noises_of_rest, failure)
 
     def _small_parts(
         self, limit: int, square: tuple[int, int], failure: float
     ) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Returns bounds on the sums of the frequencies below a limit, and from it on. Each fails
-        with at most this probability, if D is within ``square``."""
+        """Returns bounds on the sum of the frequencies below a limit, and on the sum of the others.
+        Each fails with at most this probability, if D is within ``square``."""
         first, last = square
         rows, columns = self._sums[ROWS], self._sums[COLUMNS]
         small, rest = [], []
         each = failure * (1 - _OF_SQUARE)
-        if last >= limit:
+        if last >= limit:  # D >= limit is possible.
             weight = limit - 1
             cut = weight * (int(columns[limit] - columns[weight]) + limit)
             below = int(columns[weight]) + limit * weight // 2 - cut
@@ -289,7 +305,7 @@ class CoordinateIntervals(ReleaseIntervals):
             whole = (rows + columns)[max(first, limit) : last + 1] - below
             noise = _one_weighted(self._rate, 2 * last - limit, limit, each)
             rest += [int(whole.min()) - noise, int(whole.max()) + noise]
-        if first < limit:
+        if first < limit:  # D < limit is possible.
             most = min(last, limit - 1)
             released = int(self.released.at_least([limit])[0])
             low, high = self._line_bounds(
@@ -308,13 +324,13 @@ class CoordinateIntervals(ReleaseIntervals):
         return _not_negative(small), _not_negative(rest)
 
     def _bounds_of(self, sums: IntArray, count: int, failure: float) -> tuple[int, int]:
-        """Bounds a sum that equals one of ``sums`` without its ``count`` noises."""
+        """Bounds a sum. One of ``sums`` is this sum plus at most ``count`` noises."""
         noise = largest_sum(self._rate, count, failure)
         return max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)
 
 
 def _not_negative(ends: list[int]) -> tuple[int, int]:
-    """Returns the least and the largest of some ends of intervals for a number of users."""
+    """Returns the least and the largest of some ends of intervals, moved to 0 if they are below."""
     return max(min(ends), 0), max(*ends, 0)
 
 
@@ -335,9 +351,10 @@ def _one_weighted(rate: float, count: int, weight: int, failure: float) -> int:
 
 
 def part_of_sum(part: tuple[float, float], rest: tuple[float, float]) -> tuple[float, float]:
-    """Returns bounds on a part of a sum, from bounds on it and on the rest."""
+    """Returns bounds on the share of a part in a sum, from bounds on the part and on the rest."""
     low = part[0] / (part[0] + rest[1]) if part[0] else 0.0
-    return low, part[1] / (part[1] + rest[0]) if part[1] else 0.0
+    high = part[1] / (part[1] + rest[0]) if part[1] else 0.0
+    return low, high
 
 
 def _failure(confidence: float) -> float:
@@ -348,7 +365,8 @@ def _failure(confidence: float) -> float:
 
 
 def _paths(arm: IntArray, lengths: list[int], height: int) -> list[FloatArray]:
-    """Returns P of the module at d = 0, 1, ..., for each length k, over the coordinates drawn."""
+    """Returns P of the module, for each length k, at all d = 0, 1, ... up to the number of
+    coordinates that were drawn."""
     longest = lengths[-1]
     drawn = len(arm)
     paths: FloatArray = np.zeros(drawn + longest + 1)
@@ -356,7 +374,7 @@ def _paths(arm: IntArray, lengths: list[int], height: int) -> list[FloatArray]:
     for step in range(1, longest + 1):
         gains = np.zeros(len(paths) - 1)
         gains[:drawn] = 2 * np.clip(arm, 0, step + height) - (step + height)
-        # The path from d on begins with ``step`` and goes on as the shorter one from d + 1.
+        # The path from d on is a first step, and then the path that is shorter by one from d + 1.
         paths = gains + paths[1:]
         if step in lengths:
             kept.append(paths[: drawn + 1])
@@ -373,10 +391,10 @@ def _largest_noise(rate: float, failure: Any) -> Any:
 def largest_sum(rate: float, count: int, failure: float) -> int:
     """Returns a t with Pr[|S| > t] <= failure for the sum S of ``count`` independent noises.
 
-    It is the smallest one from a failure of 1e-6 on. S modulo M has the distribution that the
-    powers of the characteristic function (1 - q)**2 / (1 - 2 q cos x + q**2) at x = 2 pi k / M
-    give, and Pr[|S| > M / 2] is below 1e-18 by Chernoff's bound; all omissions together are below
-    1e-9. For smaller failures Chernoff's bound itself is taken.
+    If the failure is at least 1e-6, it is the smallest such t. The distribution of S modulo M
+    follows from the powers of the characteristic function (1 - q)**2 / (1 - 2 q cos x + q**2) at
+    x = 2 pi k / M, and Pr[|S| > M / 2] is below 1e-18 by Chernoff's bound. All omissions together
+    are below 1e-9. For smaller failures Chernoff's bound itself is taken.
 
     >>> largest_sum(1.0, 1, 0.05), largest_sum(1.0, 100, 0.05)
     (3, 27)
@@ -394,7 +412,7 @@ def largest_sum(rate: float, count: int, failure: float) -> int:
     half = chernoff(1e-18)
     size = 2 * half + 1
     q = math.exp(-rate)
-    # exp(-26) bounds the rest of the series: each term is below it, over k.
+    # The series is cut off where the rest is small: each of its terms is below exp(-26) / k.
     widest = math.sqrt(
         min(1.0, math.expm1(min(26 / count, 700)) * (1 - q) ** 2 / (4 * q or 1e-300))
     )
@@ -411,8 +429,9 @@ def largest_sum(rate: float, count: int, failure: float) -> int:
 
 
 def sum_of_noises(rate: float, weights: FloatArray, failure: float, count: int = 1) -> float:
-    """Returns a t with Pr[S > t] <= failure, for S the sum of w n over weights w >= 0 and noises n,
-    ``count`` of each: the least (ln(1 / failure) + ln E[exp(u S)]) / u (Chernoff).
+    """Returns a t with Pr[S > t] <= failure. S is the sum of w n over weights w >= 0 and
+    independent noises n, ``count`` of them for each weight. By Chernoff, t is the least value of
+    (ln(1 / failure) + ln E[exp(u S)]) / u.
 
     E[exp(v n)] = (1 - q)**2 / ((1 - q exp(v)) (1 - q exp(-v))) for v < rate, q = exp(-rate).
     """

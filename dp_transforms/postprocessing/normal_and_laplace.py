@@ -1,4 +1,4 @@
-"""Numbers about the sum of a normal number and Laplace noise."""
+"""Computes densities and quantiles for the sum of a normal number and Laplace noise."""
 
 from __future__ import annotations
 
@@ -37,8 +37,17 @@ def log_density_of_sum(
 def quantiles_given_sum(
     seen: FloatArray, mean: FloatArray, variance: FloatArray, epsilon: float, rank: FloatArray
 ) -> FloatArray:
-    """Returns quantiles of a normal number that was seen through Laplace noise: below the released
-    number it is a normal one of a larger mean, cut off; above it, one of a smaller mean."""
+    """Returns quantiles of a normal number, given its sum with Laplace noise; at least 0.
+
+    Given the sum, the number has a density of two pieces. Below the sum it is that of a normal
+    number with a larger mean, and above the sum that of a normal number with a smaller mean.
+
+    Args:
+      seen: the sums.
+      mean, variance: of the normal numbers.
+      epsilon: the rate of the noise: its scale is 1 / epsilon.
+      rank: which quantiles, from 0 to 1.
+    """
     deviation = np.sqrt(variance)
     seen = np.broadcast_to(seen, mean.shape)
     up, down = mean + epsilon * variance, mean - epsilon * variance
@@ -60,7 +69,7 @@ def quantiles_given_sum(
     )
     edge = np.where(low, below, above)
     part = np.clip(part, 1e-12, 1)
-    # Far in a tail the cut-off normal is an exponential distribution.
+    # Far in a tail, a normal distribution that is cut off is nearly an exponential one.
     near = edge > -6
     z = ndtri(np.clip(part * ndtr(np.maximum(edge, -7.0)), 1e-300, 1 - 1e-16))
     z = np.where(near, z, edge + np.log(part) / np.maximum(-edge, 1))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
-    """Formats rows of equal length; the first ``words`` columns are text, aligned left, and the
-    others numbers, aligned right.
+    """Returns rows of equal length as a table of plain text. The first ``words`` columns are
+    aligned left, and the others, which hold numbers, are aligned right.
 
     >>> print(text_table([["", "users"], ["a", "7"], ["other", "1,234"]], words=1))
            users
@@ -16,18 +16,18 @@ def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
     """
     rows = [[_printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i < words else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+    lines = []
+    for row in rows:
+        cells = list(zip(row, widths, strict=True))
+        left = [cell.ljust(width) for cell, width in cells[:words]]
+        right = [cell.rjust(width) for cell, width in cells[words:]]
+        lines.append("  ".join([*left, *right]).rstrip())
+    return "\n".join(lines)
 
 
 def _printable(cell: str) -> str:
-    """Returns the cell on one line. A name from a user may hold line ends, which would make rows,
-    and control characters for terminals.
+    """Returns the cell on one line, with characters that cannot be printed escaped. A name from a
+    user may hold line ends, which would look like rows, and control characters for terminals.
 
     >>> print(_printable("home\\n\\x1b[2Jnews"))
     home\\n\\x1b[2Jnews

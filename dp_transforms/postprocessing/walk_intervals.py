@@ -1,26 +1,29 @@
 """Computes proved intervals from releases of the geometric and exponential mechanisms.
 
 Let x be the released list, f the private one and q = e**-c the ratio of the mechanism's weights.
-Its ``distribution`` bounds the tails of x_i - f_i, and the probability of x by q**||x - f||_1
-e**(distribution.log_weight(x)), for every f. Conjugation of lists keeps L1 distances and corners,
-so that tails of the numbers of partitions with at least t users are those of the frequencies at
-rank t.
+For every f, the mechanism's ``distribution`` bounds the tails of x_i - f_i, and it bounds the
+probability of x by q**||x - f||_1 e**(distribution.log_weight(x)). Conjugation of lists keeps L1
+distances and corners. So the tails of the number of partitions with at least t users are those of
+the frequency at rank t.
 
 Lemma 1. Let w be any probability distribution over lists. Except with probability gamma, c ||x -
-f||_1 < ln(1 / w(x)) + distribution.log_weight(x) + ln(1 / gamma). Proof. The contrary says that the
-probability of x is at most gamma w(x), and these sum to at most gamma. QED. Here w is
-half uniform over the lists of one total n, of which there are at most e**(pi sqrt(2n/3)), n having
-the probability 1 / ((n+1)(n+2)); and half a code for runs, in which each difference and each
-multiplicity k, and one more than the number of runs, have the probability 1 / (k (k+1)).
+f||_1 < ln(1 / w(x)) + distribution.log_weight(x) + ln(1 / gamma). Proof. For a list x that does not
+satisfy this, the probability of x is at most gamma w(x), and these sum to at most gamma. QED.
+
+Here w is an equal mixture of two distributions. The first draws the total n with the probability
+1 / ((n+1)(n+2)), and then one of the lists of this total uniformly; there are at most
+e**(pi sqrt(2n/3)) of them. The second is a code for runs: each difference, each multiplicity, and
+one more than the number of runs, is a k = 1, 2, ... with the probability 1 / (k (k+1)).
 
 Lemma 2. Let W_b be the sum of |x_i - f_i| over the ranks i <= b, 0 < t < c, u = q e**t. Then
-E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**(distribution.log_head), which is proved there. By Markov's
-inequality W_b is bounded for every b, and for all b at once with probabilities that fall
-geometrically in b.
+E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**(distribution.log_head); the proof is beside the
+distribution. By Markov's inequality this bounds W_b for every b, and for all b at once if their
+probabilities of failure fall geometrically in b.
 
-Small partitions. With c_j the number of partitions with at least j users, those with fewer than k
-have c_1 + ... + c_(k-1) - (k - 1) c_k users. By conjugation Lemma 2 bounds the error of the first k
-- 1 of these numbers together, and a tail that of c_k. Each gets half of the failure probability.
+Small partitions. Let c_j be the number of partitions with at least j users. Then the partitions
+with fewer than k users have c_1 + ... + c_(k-1) - (k - 1) c_k users in all. By conjugation, Lemma 2
+bounds the error of the first k - 1 of these numbers together, and a tail bounds that of c_k. Each
+gets half of the failure probability.
 
 The lemmas are for unrestricted mechanisms, and for the geometric mechanism between walls.
 """
@@ -59,8 +62,8 @@ _LOG_DECAY = math.log(_RANK_DECAY)
 
 
 class WalkIntervals(ReleaseIntervals):
-    """Computes proved intervals from a released list, which is not processed further, and the
-    ``distribution`` of its mechanism, see the module.
+    """Computes proved intervals from a list as it was released and the ``distribution`` of its
+    mechanism, see the module.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> released = FrequencyList([500, 20, 1], [1, 10, 300])
@@ -105,7 +108,8 @@ class WalkIntervals(ReleaseIntervals):
         return max(users - moved - weight * below, 0), users + moved + weight * excess
 
     def _small_share(self, limit: int, confidence: float) -> tuple[float, float]:
-        """Returns bounds on the share of the same users. The total has half of the failures."""
+        """Returns bounds on the share of these users in the total. Half of the failure probability
+        is for them, and half for the total."""
         half = 1 - failure_probability(confidence) / 2
         low, high = self._small(limit, half)
         total, error = self.released.total, ReleaseError.of(self.released, self._distribution, half)
@@ -113,8 +117,9 @@ class WalkIntervals(ReleaseIntervals):
         return min(low / most, 1.0) if most else 0.0, min(high / least, 1.0) if least else 1.0
 
     def bands(self, confidence: float = CONFIDENCE) -> tuple[FrequencyList, FrequencyList]:
-        """Returns two lists around the private one. Rows and columns 2**b, ..., 2**(b+1) - 1 get 1
-        / ((b+1)(b+2) 2**(b+2)) of the failure probability each, above and below; all sum to one."""
+        """Returns two lists, below and above the private one. For b = 0, 1, ..., each row and each
+        column from 2**b to 2**(b+1) - 1 gets 1 / ((b+1)(b+2) 2**(b+2)) of the failure probability
+        above, and as much below. These parts sum to one."""
         failure = failure_probability(confidence)
         lowers, uppers, begin, reach = [], [], 1, 1
         while reach > 0:
@@ -123,7 +128,7 @@ class WalkIntervals(ReleaseIntervals):
             each = failure / ((power + 1) * (power + 2) * 4 * begin)
             above = self._distribution.largest_excess(each)
             below = np.array(self._distribution.largest_shortfalls(each, index[[-1]].tolist()))
-            # Not cut off at the diagonal, as coordinates are.
+            # Coordinates of the list, which are negative beyond the diagonal and not cut off at 0.
             lines = [
                 self.released.at_ranks(index) - index + 1,
                 self.released.at_least(index) - index,
@@ -145,12 +150,13 @@ class WalkIntervals(ReleaseIntervals):
         return RateCurve(ranks, *self._rates(ranks, error))
 
     def _rates(self, guesses: IntArray, error: ReleaseError) -> tuple[FloatArray, FloatArray]:
-        """Returns bounds on lambda_b.
+        """Returns bounds on lambda_b, for each number b of guesses.
 
-        Let the first b ranks of the released list hold S of its N users. On the private list a more
-        or fewer are at these ranks, a <= w = up_to(b), and the rest changes by at most d - a, d =
-        l1. So lambda_b is at most (S + a) / (N + a - (d - a)) for some a in [0, w]. This is
-        monotone in a: a = 0 and a = w are the extremes. The same with signs changed from below.
+        Let the first b ranks of the released list hold S of its N users. In the private list, these
+        ranks hold at most a more, and the other ranks at most d - a fewer, for an a of at most w =
+        up_to(b) and d = l1. So lambda_b is at most (S + a) / (N + a - (d - a)) for some a in
+        [0, w]. This is monotone in a, and so it is largest at a = 0 or a = w. The lower bound is
+        the same with the signs of a and d changed.
         """
         sums, l1 = RankSums(self.released), float(error.l1)
         total = float(sums.total)
@@ -168,8 +174,13 @@ class WalkIntervals(ReleaseIntervals):
 
 @dataclass(frozen=True)
 class ReleaseError:
-    """The error bounds limit the sum of |x_i - f_i| over all ranks i, ``l1``, and over the ranks i
-    <= b: ``head_base + head_slope * b`` for every b."""
+    """Bounds on the error of a released list.
+
+    Attributes:
+      l1: a bound on the sum of |x_i - f_i| over all ranks i. head_base, head_slope: ``head_base +
+      head_slope * b`` bounds the sum over the ranks i <= b, for
+        every b.
+    """
 
     l1: int
     head_base: float
@@ -208,11 +219,15 @@ class ReleaseError:
 def closed(
     lower: Sequence[IntArray], upper: Sequence[IntArray], least: int, most: int
 ) -> tuple[FrequencyList, FrequencyList]:
-    """Returns two lists below and above every list with coordinates, and D, within bounds.
+    """Returns two lists, below and above every list whose coordinates are within bounds.
 
-    Rows and columns of a list fall strictly until they are 0, D rows and D or D - 1 columns are
-    positive, and lists are ordered as their coordinates are. There are bounds on equally many rows
-    and columns; behind them all are 0.
+    Rows and columns of a list fall strictly until they are 0. D rows are positive, and D or D - 1
+    columns. Lists are ordered as their coordinates are.
+
+    Args:
+      lower, upper: bounds on the rows, and on equally many columns; all coordinates after these
+        are 0.
+      least, most: bounds on D.
     """
     index = np.arange(len(lower[0]))
     lowers, uppers = [], []
@@ -227,24 +242,23 @@ def closed(
     least = max(least, *(int(np.count_nonzero(arm)) for arm in lowers))
     for arm in (0, 1):
         lowers[arm] = np.maximum(lowers[arm], np.maximum(least - arm - index, 0))
-        # Bounds that contradict each other hold for no list: rare, and then any list will do.
+        # If bounds contradict each other, they have failed, which is rare. Then any list will do.
         uppers[arm] = np.maximum(np.where(index < most, uppers[arm], 0), lowers[arm])
     return list_of_coordinates(*lowers), list_of_coordinates(*uppers)
 
 
 def _log_uniform(frequency_list: FrequencyList) -> float:
-    """Returns ln(1 / w) for the lists of one total, as in Lemma 1."""
+    """Returns ln(1 / w) for the first distribution of Lemma 1: a total, and then a list of it."""
     total = frequency_list.total
     return float(math.pi * math.sqrt(2 * total / 3) + _log_code(total + 1))
 
 
 def _log_runs(frequency_list: FrequencyList) -> float:
-    """Returns ln(1 / w) for the code of runs, as in Lemma 1."""
+    """Returns ln(1 / w) for the second distribution of Lemma 1: the code for runs."""
     differences = -np.diff(frequency_list.frequencies, append=0)
-    codes = (
-        _log_code(numbers.astype(float)) for numbers in (differences, frequency_list.multiplicities)
-    )
-    return float(sum(code.sum() for code in codes) + _log_code(len(frequency_list) + 1))
+    of_differences = _log_code(differences.astype(float)).sum()
+    of_multiplicities = _log_code(frequency_list.multiplicities.astype(float)).sum()
+    return float(of_differences + of_multiplicities + _log_code(len(frequency_list) + 1))
 
 
 def _log_code(k: Any) -> Any:
