@@ -1,13 +1,15 @@
 """Proves intervals about all records, from a list of bounded records and the users' degrees.
 
 Bounding keeps kappa partitions of each user. Let y_p be the number of users of partition p whose
-record is kept, n_p that in all records, d_u the number of partitions of user u (the degree), and
+record is kept, n_p the number in all records, d_u the number of partitions of user u (the degree),
+and
 
     H = number of users with d_u > kappa          M = sum of max(d_u - kappa, 0) over all users,
 
 so that M pairs (user, partition) are dropped, all of them of the H users. Let f_i be the i-th
 largest frequency, c_t the number of partitions with at least t users, S_k the sum of the k largest
-frequencies, N the total; (y) is the list that was released with noise, (n) the one of all records.
+frequencies and N the total. They are followed by (y) for the list of bounded records, which was
+released with noise, and by (n) for the list of all records.
 
 1.  y_p <= n_p <= y_p + H. A user who has p and does not count in y_p is one of the H. QED.
 2.  f_i(y) <= f_i(n) <= f_i(y) + H. The i-th largest entry does not fall if entries rise, and rises
@@ -19,36 +21,43 @@ frequencies, N the total; (y) is the list that was released with noise, (n) the 
 
         max(t - f_1(y), 0) + ... + max(t - f_k(y), 0) <= M,       f_i(y) = 0 behind the last.
 
-    The left side falls where f rises: it may be taken of a list above y. It grows with k, so the
-    largest k that satisfies it bounds c_t(n). It grows with t, too: since f_i(n) >= t exactly if
-    c_t(n) >= i, the largest t that satisfies it for k = i bounds f_i(n). QED.
-5.  N(n) = N(y) + M. With s = S_k(y) / N(y) the share of the k largest is, by 2,
+    The left side falls if f rises, so that it may be computed from a list above y. It grows with k,
+    so the largest k that satisfies the inequality bounds c_t(n). It grows with t, too. Since f_i(n)
+    >= t exactly if c_t(n) >= i, the largest t that satisfies it for k = i bounds f_i(n). QED.
+5.  N(n) = N(y) + M. With s = S_k(y) / N(y), by 2 the share of the k largest is between
 
         s N / (N + M)  <=  S_k(n) / N(n)  <=  (s N + min(M, k H)) / (N + M),     N = N(y).
 
     The left side rises with s and N and falls with M. The right side rises with s and H. In M it
     rises up to k H and falls from there on, and in N it is monotone, as a quotient of two linear
-    functions. So its maximum over intervals for s, N, M is at an end for N, and at k H for M or at
-    the end of M's interval that is nearest to it. QED.
+    functions. So over intervals for s, N and M it is largest at an end for N, and for M at k H or
+    at the end of M's interval that is nearest to k H. QED.
 
-H and M are sums over users of functions of the degree that do not fall. In a cell of the released
-histogram these are between their values at the cell's ends, so that weighted sums of the true cells
-bound H and M; the last cell has no end unless a largest degree is public. M is bounded from below
-by the largest of four sums, which count the lost pairs of a user up to several public numbers: the
-fewer count, the less noise. Each weighted sum of
-noise exceeds ``sum_of_noises`` with the stated probability at most (Chernoff).
+H and M are sums over users of a function of the degree that does not fall. In a cell of the
+released histogram such a function is between its values at the cell's ends. So weighted sums of the
+true cells bound H and M. The last cell has no end unless a largest degree is public. M is bounded
+from below by the largest of four sums. Each counts the lost pairs of a user only up to a public
+number: the smaller this number, the less noise. Each weighted sum of noise exceeds
+``sum_of_noises`` with the stated probability at most (Chernoff).
 
-Errors. An answer of confidence 1 - a fails with probability at most a. Half of a is for degrees: a
-sixth for H from above, a sixth for M from below, of which each of the four sums has a quarter, and
-a sixth for M from above. Where the number of users beyond kappa was released too, half of H's sixth
-is for each of the two bounds of H, and the smaller one is taken. If kappa was chosen by the same
-noisy degrees, each of these is divided by the number of kappas that could have been chosen, which
-are the lower ends of cells or the degrees before them: then the bounds for all kappas hold
-together, whichever was chosen. They are divided by the number of rounds that the survey may have
-had, for the same reason: each round's noise is discrete Laplace, but given that it was the last one
-it is not. The other half is for the list, in equal parts for the statements about y that an answer
-uses. Which these are depends on the degrees, and so may kappa. The noise of the list, and of the
-number of users beyond kappa, is independent of both, so that each statement holds with its
+Errors. An answer of confidence 1 - a fails with probability at most a. Half of a is for the
+degrees:
+
+* A sixth of a is for H from above, a sixth for M from below (a quarter of this for each of the four
+  sums), and a sixth for M from above.
+* If the number of users beyond kappa was released too, there are two bounds on H. Each gets half of
+  H's sixth, and the smaller bound is taken.
+* If kappa was chosen by the same noisy degrees, the parts are divided by the number of kappas that
+  could have been chosen. These are the lower ends of cells, or the degrees before them. Then the
+  bounds for all kappas hold together, whichever was chosen.
+* For the same reason the parts are divided by the number of rounds that the survey may have had:
+  the noise of each round is discrete Laplace, but given that the round was the last one it is not.
+* The bound by the released number of users beyond kappa is not divided, since its noise is
+  independent of the degrees.
+
+The other half of a is for the list, in equal parts for the statements about y that an answer uses.
+Which statements these are depends on the degrees, and so may kappa. The noise of the list, and of
+the number of users beyond kappa, is independent of both. So each statement holds with its
 probability given the degrees.
 """
 
@@ -80,7 +89,7 @@ from dp_transforms.postprocessing.intervals import sum_of_noises
 _OF_DEGREES = 1 / 2
 _STATEMENTS_OF_DEGREES = 3
 _MOST_LOST = (1, 4, 16, 10**6)
-"""In units of kappa, the most pairs of a user that each lower bound of M counts."""
+"""For each lower bound of M: the most lost pairs of a user that it counts, in units of kappa."""
 _ROUNDING = 1 - 1e-9
 """Noise and shares are taken to be wider by this: more than all rounding of floats."""
 
@@ -110,8 +119,8 @@ class DroppedRecords:
     """Bounds what bounding dropped; see the module.
 
     Attributes:
-      most_users: no less than H, the number of users with more than kappa partitions.
-      fewest_pairs, most_pairs: M, the number of dropped pairs (user, partition), is in between;
+      most_users: an upper bound on H, the number of users with more than kappa partitions.
+      fewest_pairs, most_pairs: bounds on M, the number of dropped pairs (user, partition).
         ``most_pairs`` is infinite if degrees have no public bound.
     """
 
@@ -123,14 +132,14 @@ class DroppedRecords:
 class AllRecordsBounds:
     """Answers questions about all records by proved intervals.
 
-    The list and the degrees must be releases of the same records, with noise that is independent,
-    and the list must be of all partitions, with exactly min(degree, kappa) partitions of each user.
+    The list and the degrees must be releases of the same records, with independent noise. The list
+    must be of all partitions, with exactly min(degree, kappa) partitions of each user.
 
     Args:
-      intervals: proved intervals of the released list, see ``intervals.intervals_of``.
-      degrees: the released degrees.
-      kappa: the number of partitions that bounding kept of each user.
-      largest_degree: a public number of partitions that no user exceeds, declared without a look at
+      intervals: proved intervals of the released list, see ``intervals.intervals_of``. degrees: the
+      released degrees. kappa: the number of partitions that bounding kept of each user.
+      largest_degree: a public number of partitions that no user exceeds, declared without looking
+      at
         the data; None if there is none.
       kappa_from_degrees: whether kappa was chosen by these degrees, as ``choose_kappa`` does.
       rounds: how many rounds the survey may have had, see ``mechanisms.gradual_survey``.
@@ -180,7 +189,7 @@ class AllRecordsBounds:
             self._possibilities *= len(degrees.lowest)
 
     def dropped(self, confidence: float = CONFIDENCE) -> DroppedRecords:
-        """Bounds what bounding dropped; all bounds hold together with the confidence."""
+        """Bounds what bounding dropped. All bounds hold together with the confidence."""
         failure = failure_probability(confidence)
         return self._dropped(failure / _STATEMENTS_OF_DEGREES)
 
@@ -189,7 +198,7 @@ class AllRecordsBounds:
         return self.partitions_with_at_least(1, confidence)
 
     def partitions_with_at_least(self, users: int, confidence: float = CONFIDENCE) -> Bounds:
-        """Bounds the number of partitions with at least so many users, by 3 and 4."""
+        """Bounds the number of partitions with at least so many users, by 3 and 4 of the module."""
         users = positive_integer("users", users)
         dropped, failure = self._split(confidence)
         by_users = 0 < dropped.most_users < users
@@ -198,7 +207,7 @@ class AllRecordsBounds:
         bounded = self._intervals.partitions_with_at_least(users, each)
         highest = math.inf
         if users == 1 or dropped.most_users == 0:
-            # Each partition that has no record in the bounded list takes a dropped pair.
+            # A partition without a record in the bounded list has a dropped pair at least.
             highest = bounded.high + dropped.most_pairs
         if by_users:
             fewer = users - dropped.most_users
@@ -209,7 +218,7 @@ class AllRecordsBounds:
         return Bounds(bounded.low, max(bounded.low, highest), float(confidence))
 
     def frequency_at(self, rank: int, confidence: float = CONFIDENCE) -> Bounds:
-        """Bounds the users of the partition of a rank, counted from 1, by 2 and 4."""
+        """Bounds the users of the partition of a rank, counted from 1, by 2 and 4 of the module."""
         rank = positive_integer("rank", rank)
         dropped, failure = self._split(confidence)
         by_pairs = dropped.most_users > 0 and math.isfinite(dropped.most_pairs)
@@ -222,15 +231,15 @@ class AllRecordsBounds:
         return Bounds(bounded.low, max(bounded.low, highest), float(confidence))
 
     def total(self, confidence: float = CONFIDENCE) -> Bounds:
-        """Bounds the number of pairs (user, partition), by 5."""
+        """Bounds the number of pairs (user, partition), by 5 of the module."""
         dropped, failure = self._split(confidence)
         bounded = self._intervals.total(1 - failure)
         low, high = bounded.low + dropped.fewest_pairs, bounded.high + dropped.most_pairs
         return Bounds(low, high, float(confidence))
 
     def share_of_top(self, partitions: int, confidence: float = CONFIDENCE) -> Bounds:
-        """Bounds the share of the total (0 to 1) of the ``partitions`` largest frequencies, by 5.
-        Raises a ValueError if the released list is empty."""
+        """Bounds the share of the total (0 to 1) of the ``partitions`` largest frequencies, by 5 of
+        the module. Raises a ValueError if the released list is empty."""
         partitions = positive_integer("partitions", partitions)
         dropped, failure = self._split(confidence)
         share = self._intervals.share_of_top(partitions, 1 - failure / 2)
@@ -250,8 +259,8 @@ class AllRecordsBounds:
         return Bounds(lowest, max(lowest, highest), float(confidence))
 
     def sum_of_top(self, partitions: int, confidence: float = CONFIDENCE) -> Bounds:
-        """Bounds the sum of the ``partitions`` largest frequencies: by 2 each of them is larger by
-        at most H, and all together by at most M."""
+        """Bounds the sum of the ``partitions`` largest frequencies. By 2 of the module, each of
+        them is larger by at most H in all records, and all together by at most M."""
         partitions = positive_integer("partitions", partitions)
         dropped, failure = self._split(confidence)
         bounded = self._intervals.sum_of_top(partitions, 1 - failure)
@@ -261,8 +270,8 @@ class AllRecordsBounds:
     def bands(
         self, ranks: int, confidence: float = CONFIDENCE
     ) -> tuple[FrequencyList, FrequencyList]:
-        """Returns two lists, below and above that of all records at the first ranks together, by 2.
-        The upper one ends after these ranks."""
+        """Returns two lists. At the first ranks together, they are below and above the list of all
+        records, by 2 of the module. The upper one ends after these ranks."""
         dropped, failure = self._split(confidence)
         low, high = self._intervals.bands(1 - failure)
         if dropped.most_users == 0:
@@ -279,19 +288,21 @@ class AllRecordsBounds:
         return low, FrequencyList(frequencies, multiplicities)
 
     def _split(self, confidence: float) -> tuple[DroppedRecords, float]:
-        """Returns bounds from the degrees, and the probability of failure left for the list."""
+        """Returns bounds from the degrees, and the failure probability that is left for the
+        list."""
         failure = failure_probability(confidence)
         each = _failure_of_each_sum(confidence)
         return self._dropped(each), failure * (1 - _OF_DEGREES)
 
     def _dropped(self, failure: float) -> DroppedRecords:
-        """Bounds what was dropped; each bound fails with at most this probability, for whichever
-        kappa and number of rounds the survey chose."""
+        """Bounds what was dropped. Each bound fails with at most this probability, whichever kappa
+        and number of rounds the survey chose."""
         if failure not in self._dropped_at:
             self._dropped_at[failure] = self._bound_dropped(failure)
         return self._dropped_at[failure]
 
     def _bound_dropped(self, failure: float) -> DroppedRecords:
+        """Computes the bounds of ``_dropped``."""
         of_cells = failure / self._possibilities
         kappa, declared = self._kappa, self._largest_degree
         if declared is not None and declared <= kappa:
@@ -308,14 +319,11 @@ class AllRecordsBounds:
         else:
             by_cells = self._sum(beyond, of_cells / 2, 1)
             most_users = min(by_cells, self._users_beyond.at_most(failure / 2))
-        fewest_pairs = max(
-            self._sum(
-                [min(max(degree - kappa, 0), most * kappa) for degree in lowest],
-                of_cells / len(_MOST_LOST),
-                -1,
-            )
-            for most in _MOST_LOST
-        )
+        fewest_pairs = 0
+        for most in _MOST_LOST:
+            lost = [min(max(degree - kappa, 0), most * kappa) for degree in lowest]
+            by_sum = self._sum(lost, of_cells / len(_MOST_LOST), -1)
+            fewest_pairs = max(fewest_pairs, by_sum)
         most_pairs = math.inf
         if declared is not None:
             most_pairs = self._sum([max(int(end) - kappa, 0) for end in ends], of_cells, 1)
@@ -325,7 +333,7 @@ class AllRecordsBounds:
 
     def _sum(self, weights: list[int], failure: float, sign: int) -> int:
         """Bounds the sum of weights times the true numbers of users, from above (sign 1) or from
-        below (-1), by the noisy ones; it is at least 0."""
+        below (sign -1), by the noisy numbers. The bound is at least 0."""
         noisy = zip(weights, self._degrees.users, strict=False)
         rate = self._degrees.epsilon * _ROUNDING
         noise = sum_of_noises(rate, np.array(weights, np.float64), failure * _ROUNDING)
@@ -335,29 +343,30 @@ class AllRecordsBounds:
 def margin_of_survey(
     lowest: Sequence[int], epsilon: float, kappa: int, choices: int, confidence: float = CONFIDENCE
 ) -> float:
-    """Returns by how many users a survey alone may miss the number of users with more than kappa
-    partitions, in an interval about all records.
+    """Returns the margin, in users, of the number of users with more than kappa partitions in an
+    interval about all records, if this number is known from a survey alone.
 
     Args:
       lowest: the smallest degree of each cell.
       epsilon: of the survey.
       kappa: the bound.
-      choices: how many kappas and numbers of rounds the survey may have chosen.
+      choices: the number of values of kappa times the number of rounds that the survey may have
+        chosen.
       confidence: of the interval.
     """
-    # The last cell that may have users of kappa partitions may have users of more.
+    # The sum begins with the cell of the degree kappa + 1.
     cells = len(lowest) + 1 - bisect.bisect_right(lowest, kappa + 1)
     failure = _failure_of_each_sum(confidence) / choices
     return sum_of_noises(epsilon, np.ones(cells), failure)
 
 
 def margin_of_count(epsilon: float, confidence: float = CONFIDENCE) -> float:
-    """Returns by how many users a count of epsilon alone may miss that number."""
+    """Returns the margin of the same number if it is released alone, at this epsilon."""
     return float(UsersBeyond(0, epsilon).at_most(_failure_of_each_sum(confidence) / 2))
 
 
 def _failure_of_each_sum(confidence: float) -> float:
-    """Returns the probability with which each statement about degrees in an answer may fail."""
+    """Returns the failure probability of each statement about degrees in an answer."""
     return failure_probability(confidence) * _OF_DEGREES / _STATEMENTS_OF_DEGREES
 
 
@@ -405,8 +414,8 @@ def _of_bounded_lists() -> ValueError:
 
 
 def _most_partitions(above: FrequencyList, users: int, pairs: int) -> int:
-    """Returns the most partitions that can have so many users if some pairs are added to a list
-    that is at most ``above``: the largest k of 4."""
+    """Returns the most partitions that can have so many users, if some pairs are added to a list
+    that is at most ``above``: the largest k of 4 in the module."""
     reached = 0
     for frequency, multiplicity in above:
         needed = max(users - frequency, 0)
@@ -419,8 +428,8 @@ def _most_partitions(above: FrequencyList, users: int, pairs: int) -> int:
 
 
 def _most_users(above: FrequencyList, rank: int, pairs: int) -> int:
-    """Returns the most users at a rank if some pairs are added to a list that is at most ``above``:
-    the largest t of 4."""
+    """Returns the most users at a rank, if some pairs are added to a list that is at most
+    ``above``: the largest t of 4 in the module."""
     rank = min(rank, MAX_VALUE)
 
     def is_too_high(users: int) -> bool:

@@ -1,35 +1,37 @@
-"""Bounds the users of one partition in all records, by those of its records that were kept.
+"""Bounds the users of one partition in all records, by how many of its users' records were kept.
 
-Bounding keeps kappa partitions of a user, by an order that is random, of this user alone, and
-depends on a secret key. So a user with d partitions keeps a given one with probability
-min(1, kappa / d), independently of other users. Let a partition have N users in all records, of
-whom n keep it. Then n is a sum of N independent 0-1 variables, and
+Bounding keeps kappa partitions of a user, by a random order that depends on a secret key and on
+this user alone. So a user with d partitions keeps a given one with probability min(1, kappa / d),
+independently of other users. Let a partition have N users in all records, and let n of them keep
+it. Then n is a sum of N independent 0-1 variables, and
 
     P[n <= x] is largest if these users are the N with the most partitions of all,
 
-since the probabilities of a sum of such variables fall, at each x, where one of theirs rises.
+since P[n <= x] falls, at each x, if the probability of one of these variables rises.
 
-The released survey bounds how many users have how many partitions: with g_j users at most in cell j
-or later, for all cells j together, the user of rank i has no more partitions than the last cell j
-with g_j >= i reaches to. (The last cell has no end: its users are taken to keep nothing.) Let k =
-min(N, H) of the N users be among the H who may have more than kappa partitions, and m the sum of
-their k probabilities. The other N - k keep the partition. So n <= x takes that at most
-x' = x - (N - k) of the k keep it, which for x' < m has probability at most
+The released survey bounds how many users have how many partitions. Let there be at most g_j users
+in cell j or later, for all cells j together. Then the user of rank i, from the most partitions on,
+has no more partitions than the last degree of the last cell j with g_j >= i. (The last cell has no
+end: its users are taken to keep nothing.) Let H be the bound on the users with more than kappa
+partitions. Of the N users, let k = min(N, H) be among these, and let m be the sum of their k
+probabilities. The other N - k users keep the partition. So n <= x happens only if at most x' = x -
+(N - k) of the k users keep it. For x' < m this has a probability of at most
 
     exp(x' - m) (m / x')**x'                                                            (Chernoff).
 
-``Bounds.most_users(x)`` is the largest N for which this exceeds the failure probability. It falls
-with neither x nor the failure's inverse, and x <= most_users(x) <= x + H.
+``DroppedUsers.most_users(x)`` is the largest N for which this exceeds the failure probability. It
+does not fall if x rises, or if the failure probability falls, and x <= most_users(x) <= x + H.
 
 **Given that the partition is named.** If its probability of being named does not fall with n, then
 P[n <= x | named] <= P[n <= x] (Chebyshev's inequality for two monotone functions of n). If counts
 are of named partitions alone, a user with d partitions has at most d named ones, and keeps a given
-one of them with probability min(1, kappa / d) at least; the order in which they are kept is
+one of them with a probability of at least min(1, kappa / d). The order in which they are kept is
 independent of what was named.
 
-So where noise says n <= x with failure probability a, given n and that the partition is named, N <=
-most_users(x) fails with probability a + b + c at most: b for the random order, c for the survey.
-The bounds g_j hold for all cells together, so that kappa may have been chosen by the survey.
+Let the noise imply n <= x with failure probability a, given n and that the partition is named. Then
+N <= most_users(x) fails with probability a + b + c at most: b for the random order, c for the
+survey. The bounds g_j hold for all cells together, so that kappa may have been chosen by the
+survey.
 """
 
 from __future__ import annotations
@@ -44,11 +46,12 @@ from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.intervals import sum_of_noises
 
 _ROUNDING = 1 - 1e-9
-"""Noise and probabilities are taken to be wider by this: more than all rounding of floats."""
+"""Rates, failure probabilities and expected numbers are made smaller by this factor: by more than
+all rounding of floats."""
 
 
 class DroppedUsers:
-    """Bounds how many users of a partition bounding may have dropped, see the module.
+    """Bounds how many users of a partition may have been dropped by bounding, see the module.
 
     Args:
       degrees: a PUBLIC survey of how many users have how many partitions.
@@ -69,8 +72,8 @@ class DroppedUsers:
         rate, noisy = degrees.epsilon * _ROUNDING, np.array(degrees.users, float)
         each = failure * _ROUNDING / len(noisy)
         ends = [*(degree - 1 for degree in degrees.lowest[1:]), math.inf]
-        # For each cell: at most so many users are in it or later ones, and keep a partition with
-        # this probability at least if they are in it.
+        # For each cell, from the last one on: the most users in it or later ones, and the least
+        # probability with which a user in it keeps a partition.
         users, probabilities, most = [], [], 0.0
         for cell in range(len(noisy) - 1, -1, -1):
             if ends[cell] <= kappa:
@@ -109,11 +112,11 @@ class DroppedUsers:
         return low[place]
 
     def _log_probability(self, users: FloatArray, kept: IntArray) -> FloatArray:
-        """Bounds log P[n <= kept] for partitions with so many users."""
+        """Returns upper bounds on log P[n <= kept], for partitions with so many users."""
         heavy = np.minimum(users, self.most_dropping)
         expected = np.diff(np.minimum(heavy[:, None], self._ends)) @ self._probabilities
         left = kept - (users - heavy)
-        few = np.clip(left, 1e-9, None)
+        few = np.clip(left, 1e-9, None)  # x' of the module
         expected = expected * _ROUNDING
         log = few - expected + few * np.log(np.maximum(expected, 1e-300) / few)
         log = np.where(left >= expected, 0.0, log)

@@ -1,16 +1,16 @@
 """Chooses kappa from a release of how many partitions users have, at no further cost.
 
-A small kappa drops partitions of users, a large one adds noise. The released degrees tell how much
-is dropped; the noise is that of the planned release of a public list.
+A small kappa drops records of users, and a large one adds noise. The released degrees tell how much
+is dropped; how much noise there is follows from simulations on public, made-up lists.
 
-For a frequency list: half the L1 distance between the list of all records and the release from
-bounded ones is at most half of the dropped contributions plus the noise of the release. The noise
-is simulated on made-up lists of as many contributions as the degrees tell.
+For a frequency list, the error is half the L1 distance between the list of all records and the
+release from bounded records. It is at most half of the dropped contributions plus the noise of the
+release. The noise is simulated on made-up lists with as many contributions as the degrees show.
 
-For names: a count strategy sees the part of a partition's users whose records are kept, and in a
-weighted one users of fewer partitions weigh more; so a partition needs ``median_users`` over the
-mean weight of a record to be named half of the time. Most names come out where that is least, for
-every list.
+For names, a count strategy sees only those users of a partition whose record of it is kept. In a
+weighted strategy, users of fewer partitions weigh more. So to be named half of the time, a
+partition needs ``median_users`` divided by the mean weight of a record. The fewer users a partition
+needs, the more names there are, whatever the list is.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,14 +45,19 @@ NEEDED_USERS, ERROR = "users that a partition needs", "expected dist"
 """What the error of a plan is called: for names, and for lists."""
 
 _FALSE_ALARM = 1e-3  # The probability to see users of the largest degree where there are none.
-_HOPELESS = 1.5
-_NEARLY_ALL = 0.999
+_HOPELESS = 1.5  # A kappa with this times the least error is not looked at.
+_NEARLY_ALL = 0.999  # If a kappa keeps this part of all pairs, larger ones are not looked at.
 _LEAST_RATE = Fraction(1, 512)
-"""The least epsilon / kappa above kappa = 1: below, lists are mostly noise, and take seconds."""
-_STEP = 4  # Noise is simulated at powers of this kappa; between them it follows a power law.
+"""The least epsilon / kappa above kappa = 1. Below it, lists are mostly noise, and take seconds."""
+_STEP = 4  # Noise is simulated at powers of this number; between them it follows a power law.
 
-_Effect = tuple[float | None, tuple[float, float] | None, float]
-"""The noise, other_noise and error of a ``KappaPlan``."""
+
+class _Effect(NamedTuple):
+    """The fields of a ``KappaPlan`` that depend on what is released later."""
+
+    noise: float | None
+    other_noise: tuple[float, float] | None
+    error: float
 
 
 @dataclass(frozen=True)
@@ -59,13 +65,14 @@ class KappaPlan:
     """A plan predicts the effect of one kappa.
 
     Attributes:
-      kappa: max_partitions_per_user.
-      kept: the part of all contributions that is kept, see ``kept_part``.
-      dropped: about how many contributions are dropped.
-      noise: half the expected L1 distance that the mechanism adds to a Zipf list. None for names.
-      other_noise: the same for lists of other kinds, the least and the most.
-      error: less is better. For a list, about half the largest L1 distance to that of all records;
-        for names, how many users of all records a partition needs to be named half of the time.
+      kappa: max_partitions_per_user. kept: the part of all contributions that is kept, see
+      ``kept_part``. dropped: about how many contributions are dropped. noise: for a list, half the
+      expected L1 distance by which the mechanism moves a Zipf list. None
+        for names.
+      other_noise: the least and the largest of the same number for lists of other kinds. error: the
+      smaller, the better. For a list it is about half the largest L1 distance to the list
+        of all records; for names, the number of users in all records with which a partition is
+        named half of the time.
     """
 
     kappa: int
@@ -100,9 +107,15 @@ class KappaChoice:
 def choose_kappa(
     released: ReleasedDegrees, epsilon: Number, delta: Number | None = None
 ) -> KappaChoice:
-    """Compares values of kappa for a later release, by released degrees (``UserDegreeMechanism``).
-    That release is of a list or, with delta, of a selection of names. A ValueError says if a
-    parameter is out of range, or the degrees show no user.
+    """Compares values of kappa for a later release, by released degrees.
+
+    Args:
+      released: what ``UserDegreeMechanism`` released.
+      epsilon: the cost of the later release.
+      delta: if it is given, the later release is a selection of names, and otherwise a list.
+
+    Raises:
+      ValueError: a parameter is out of range, or the degrees show no user.
 
     >>> released = ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)
     >>> choose_kappa(released, epsilon=1).recommended
@@ -126,15 +139,17 @@ def choose_kappa(
 
 def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDENCE) -> Estimate:
     """Estimates the part of all pairs (user, partition) that a bound of kappa keeps. A user with
-    more partitions than the largest degree counts as having that degree; where the degrees show
-    such users (``users_of_no_end``), the part is "at most" so much, and the lower end is 0. A
-    ValueError says if kappa is below 1, confidence is not between 0 and 1, or the degrees show no
-    user.
+    more partitions than the largest degree counts as having that degree. If the degrees show such
+    users (``users_of_no_end``), the part is "at most" so much, and the lower end is 0.
 
-    Proof. Users of degree d keep min(d, kappa) pairs and lose the rest. Within a cell both rise
-    with d: its ends bound them. So two sums over cells bound the pairs that are kept, and two the
-    lost ones; noise moves each of the four too far with a quarter of the failure probability at
-    most (Chernoff). The part rises with the first pair and falls with the second. QED.
+    Proof. Users of degree d keep min(d, kappa) pairs and lose the rest. Within a cell both numbers
+    rise with d, so that the ends of the cell bound them. So two sums over cells bound the kept
+    pairs, from below and above, and two the lost pairs. Noise moves each of the four sums too far
+    with a quarter of the failure probability at most (Chernoff). The part rises with the kept pairs
+    and falls with the lost ones. QED.
+
+    Raises:
+      ValueError: kappa is below 1, confidence is not between 0 and 1, or the degrees show no user.
 
     >>> released = ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)
     >>> print(kept_part(released, 2))
@@ -159,12 +174,14 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDE
 
 
 def users_of_no_end(released: ReleasedDegrees, confidence: float = CONFIDENCE) -> Estimate | None:
-    """Estimates how many users have the largest degree or more, so that nothing is known of how
-    many partitions they have; None if as many are seen by noise alone in one release of a thousand.
-    A ValueError says if confidence is not between 0 and 1.
+    """Estimates how many users have the largest degree or more. Nothing limits how many partitions
+    such users have. None if noise alone shows as many users in one release of a thousand.
 
-    Proof. Noise of one cell exceeds ``sum_of_noises`` on either side with half of the failure
+    Proof. On either side, the noise of one cell exceeds ``sum_of_noises`` with half of the failure
     probability at most (Chernoff). QED.
+
+    Raises:
+      ValueError: confidence is not between 0 and 1.
 
     >>> print(users_of_no_end(ReleasedDegrees((1, 2), (50_000, 400), 0.1)))
     400 (342 to 458, 95% confidence)
@@ -177,7 +194,7 @@ def users_of_no_end(released: ReleasedDegrees, confidence: float = CONFIDENCE) -
 
 
 def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = CONFIDENCE) -> str:
-    """Says in a sentence which parts are kept and dropped, by ``kept_part``.
+    """Returns a sentence on the parts that are kept and dropped, by ``kept_part``.
 
     >>> print(kept_words(ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1), 2))
     By the released degrees, kappa = 2 kept ...% (...% to ...%, 95% confidence) of all pairs of ...
@@ -203,7 +220,7 @@ def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = CONFID
 
 
 def kappa_table(choice: KappaChoice) -> str:
-    """Formats the comparison as text."""
+    """Returns the comparison as text."""
     error, noise = NEEDED_USERS, []
     about = "the users of all records with which a partition is named half of the time"
     if choice.plans[0].noise is not None:
@@ -223,8 +240,7 @@ def kappa_table(choice: KappaChoice) -> str:
     for plan in choice.plans:
         least, most = percents(plan.kept.low, plan.kept.high, 1)
         part = f"{least} to {most}" if endless is None else f"at most {most}"
-        row = [f"{plan.kappa:,}", part]
-        row.append(f"{plan.dropped:,.0f}")
+        row = [f"{plan.kappa:,}", part, f"{plan.dropped:,.0f}"]
         if plan.noise is not None and plan.other_noise is not None:
             smallest, largest = plan.other_noise
             row += [f"{plan.noise:,.0f}", f"{smallest:,.0f} to {largest:,.0f}"]
@@ -243,13 +259,16 @@ def kappa_table(choice: KappaChoice) -> str:
 
 
 def _without_noise(noisy: FloatArray, epsilon: float) -> FloatArray:
-    """Returns the nearest histogram in L2 without negative entries and with the same sum, up to the
-    last cell from which on there are more users than two standard deviations of noise. Zeros in
-    the place of negative entries would add users, mostly to empty cells; and a few users that noise
-    makes beyond that cell would have most of the contributions."""
+    """Returns a histogram without negative entries, from noisy numbers of users.
+
+    Cells at the end are set to 0 if they have no more users together than two standard deviations
+    of their noise: a few users that noise makes there would have most of the contributions. The
+    other cells become the nearest histogram in L2 that has no negative entries and the same sum.
+    Zeros in the place of negative entries would add users, mostly to empty cells.
+    """
     cells = len(noisy)
-    from_here_on = noisy[::-1].cumsum()[::-1]
-    seen = from_here_on > 2 * np.sqrt(2 * np.arange(cells, 0, -1)) / epsilon
+    from_cell_on = noisy[::-1].cumsum()[::-1]
+    seen = from_cell_on > 2 * np.sqrt(2 * np.arange(cells, 0, -1)) / epsilon
     if seen.any():
         noisy = noisy[: seen.nonzero()[0][-1] + 1]
     total = noisy.sum()
@@ -264,7 +283,7 @@ def _without_noise(noisy: FloatArray, epsilon: float) -> FloatArray:
 
 
 class _Degrees:
-    """Estimates the contributions that bounding would keep, by cells of users."""
+    """Estimates how many contributions a bound keeps, from the users in cells of degrees."""
 
     def __init__(self, released: ReleasedDegrees):
         self.first: IntArray = np.array(released.lowest)
@@ -280,7 +299,8 @@ class _Degrees:
         return float(self.users @ np.minimum(self.means, kappa))
 
     def candidates(self) -> Iterator[int]:
-        """Yields the bounds of cells, up to the first that keeps nearly everything."""
+        """Yields the smallest degree of each cell, up to the first that keeps nearly everything as
+        kappa."""
         for kappa in self.first.tolist():
             yield kappa
             if self.kept(kappa) >= _NEARLY_ALL * self.total:
@@ -288,41 +308,51 @@ class _Degrees:
 
 
 def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[tuple[int, _Effect]]:
+    """Yields values of kappa and their effects on a list, until noise alone exceeds the least
+    error."""
     exact, contributions = positive_rational("epsilon", epsilon), max(1, round(degrees.total))
     least = np.inf
     for kappa in degrees.candidates():
         if kappa > 1 and exact / kappa < _LEAST_RATE:
             return
         kept = degrees.kept(kappa)
-        # For lists of the same shape, noise is proportional to the side of the square.
+        # For lists of the same shape, noise is proportional to the side of the Durfee square, and
+        # so to the root of the contributions.
         noise, *others = _noise(exact, contributions, kappa) * math.sqrt(kept / degrees.total)
         if noise > least:
             return
         error = (degrees.total - kept) / 2 + noise
         least = min(least, error)
-        yield kappa, (float(noise), (float(min(others)), float(max(others))), error)
+        yield kappa, _Effect(float(noise), (float(min(others)), float(max(others))), error)
 
 
 def _noise(epsilon: Fraction, contributions: int, kappa: int) -> FloatArray:
-    """Returns half the expected L1 distances by which noise moves made-up lists, Zipf's first."""
+    """Returns half the expected L1 distances by which noise moves made-up lists, the Zipf list
+    first."""
     if kappa == 1:
         return np.exp(_simulated(epsilon, contributions, 0))
-    # The largest two powers up to kappa, since larger ones take longer, or 1 and 4.
+    # A power law through two powers of _STEP. They are the largest two up to kappa, since larger
+    # ones take longer; or 1 and _STEP if kappa is below _STEP.
     power = max(1, int(math.log(kappa + 0.5, _STEP)))
     part = math.log(kappa, _STEP) - power
-    here, before = (_simulated(epsilon, contributions, exponent) for exponent in (power, power - 1))
-    return np.exp(here * (1 + part) - before * part)
+    at_power = _simulated(epsilon, contributions, power)
+    before = _simulated(epsilon, contributions, power - 1)
+    return np.exp(at_power * (1 + part) - before * part)
 
 
 @lru_cache
 def _simulated(epsilon: Fraction, contributions: int, power: int) -> FloatArray:
-    """Returns the logarithms of these distances at a power of ``_STEP``."""
+    """Returns the logarithms of the distances of ``_noise`` if kappa is this power of ``_STEP``."""
     dists = made_up_dists(partition_mechanism(epsilon, _STEP**power), contributions)
     return np.log(np.maximum([*dists.values()], 1e-9))
 
 
 def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[tuple[int, _Effect]]:
-    # Powers of two first, then values around the best: strategies take a third of a second.
+    """Yields values of kappa, ascending, and their effects on a selection of names.
+
+    A strategy takes a third of a second to make. So powers of two are tried first, until one is
+    hopeless, and then the values around the best power.
+    """
     candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
     needed: dict[int, float] = {}
     for kappa in candidates:
@@ -337,11 +367,12 @@ def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[t
     least = min(needed.values())
     for kappa, error in sorted(needed.items()):
         if error <= _HOPELESS * least:
-            yield kappa, (None, None, error)
+            yield kappa, _Effect(None, None, error)
 
 
 def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> float:
-    """Returns how many users in all records a partition needs to be named half of the time."""
+    """Returns the number of users in all records with which a partition is named half of the time.
+    It is infinite if no number is enough."""
     strategy = choose_strategy(epsilon, delta, max_partitions_per_user=kappa)
     needed = strategy.median_users
     if needed is None:

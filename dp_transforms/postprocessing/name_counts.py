@@ -1,21 +1,21 @@
 """Estimates the users of named partitions from noisy counts, with a released list as the prior.
 
-A noisy count alone is too large where it is just above the threshold of a selection: of the
-partitions with few users, only lucky ones are seen there. The released list of the same records
-says how many partitions there are of each size, so the posterior mean has no such curse.
+A noisy count just above the threshold of a selection is too large on average: of the partitions
+with few users, only those with large noise are seen there. The released list of the same records
+says how many partitions of each size there are. So the posterior mean does not have this bias.
 
-Model (``CountModel``). Partitions with the mean m of users in all records have the density w(m)
-that ``all_records.ThinnedMixture`` fits to the list; without a list it is flat. A part r(m) of
-their records counts in the noisy count: the true count n is Poisson around r(m) m, and the users
-whose record was dropped are Poisson around (1 - r(m)) m, independently. The noise, and the
-probability of being named, are known exactly (``CountNoise``). The estimate is the mean of all
-users given the noisy count and that the partition is named. Without a survey of degrees r = 1, and
-all is about the records that count.
+Model (``CountModel``). Let m be the mean number of users of a partition in all records. The density
+w(m) of partitions is the one that ``all_records.ThinnedMixture`` fits to the list; without a list
+it is flat. A part r(m) of the records counts in the noisy count. The true count n is Poisson around
+r(m) m, and the number of users whose record was dropped is Poisson around (1 - r(m)) m,
+independently. The noise, and the probability of being named, are known exactly (``CountNoise``).
+The estimate is the mean of all users, given the noisy count and that the partition is named.
+Without a survey of degrees r = 1, and everything is about the records that count.
 
-Where the noise is compared with a threshold, P[Y = y, named | n] is P[X = y - n] for all y above
-it: the selection drops out of the posterior if the prior is over ALL partitions, not over named
-ones. Where counts come after the selection, the prior is over named ones: ``naming`` fits the
-probability of being named to the noisy counts.
+If a noisy count is compared with a threshold, P[Y = y, named | n] is P[X = y - n] for all y above
+it, where X is the noise. So the selection drops out of the posterior, with a prior over ALL
+partitions and not only over named ones. If counts are made after the selection, the prior is over
+named partitions: ``naming`` fits the probability of being named to the noisy counts.
 
 Proved intervals use nothing of this: see ``CountNoise.intervals`` and ``dropped_users``.
 """
@@ -47,19 +47,20 @@ from dp_transforms.postprocessing.kept_parts import TILT, KeptParts
 _SINGLE = 300  # Counts up to this are tabulated one by one.
 _SPACING = 0.01  # The relative distance of larger counts in tables.
 _MOST_USERS = 2**53
-_INTENSITIES = 700
+_INTENSITIES = 700  # The number of intensities in a table of ``Thinning``.
 _FEW = 64  # Smaller true counts are summed over one by one, for each noisy count.
 _NODES = 256  # The most intervals of true counts around a noisy one.
-_NEGLIGIBLE = -32.0  # The log of a ratio of probabilities that is not looked at.
+_NEGLIGIBLE = -32.0  # The log of a probability of noise below which it is left out.
 _WIDE = 0.7
-"""From this ratio to its deviation on, the steps of the grid of means and the noise of the list
-make a Poisson number wider (and normal): finer structure is not of the data."""
+"""A Poisson number is replaced by a wider normal one if the steps of the grid of means, and the
+noise of the list, are at least this part of its standard deviation: structure that is finer than
+these is not in the data."""
 
 
 class CountNoise(ABC):
-    """Says how a released count comes from the true one, and when its partition is named.
+    """How a released count is made from the true one, and when its partition is named.
 
-    Counts are numbers of users whose record of the partition counts, after bounding.
+    Counts are the numbers of users whose record of the partition counts, after bounding.
     """
 
     @property
@@ -80,7 +81,7 @@ class CountNoise(ABC):
         the partition is named, whatever the count is."""
 
     def log_joint(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Returns log P[Y = noisy | count], but for a constant; arrays broadcast."""
+        """Returns log P[Y = noisy | count], up to a constant. Arrays are broadcast."""
         log = log_probability(self.noise, noisy - counts)
         return np.where(counts >= self.least_count, log, -np.inf)
 
@@ -113,9 +114,8 @@ class ThresholdedCounts(CountNoise):
 
 @dataclass(frozen=True)
 class CountsAfterSelection(CountNoise):
-    """Counts of partitions that were named before: their noise is independent of the selection.
-
-    So the interval of the noise alone holds given whatever the selection named.
+    """Counts of partitions that were named before. Their noise is independent of the selection, so
+    that the interval of the noise alone holds whatever the selection named.
 
     Args:
       added: the noise.
@@ -129,7 +129,7 @@ class CountsAfterSelection(CountNoise):
 
     @property
     def least_count(self) -> int:
-        # A user who is named elsewhere may have no record left that counts here.
+        # Users count in a part of their named partitions. So none of a partition's users may count.
         return 0
 
     @property
@@ -148,7 +148,7 @@ class CountsAfterSelection(CountNoise):
 
 
 def log_probability(noise: IntegerNoise, x: FloatArray) -> FloatArray:
-    """Returns log P[X = x], but for a constant.
+    """Returns log P[X = x], up to a constant.
 
     Raises:
       TypeError: there is no formula for this noise.
@@ -168,14 +168,14 @@ def log_probability(noise: IntegerNoise, x: FloatArray) -> FloatArray:
 
 
 def rank_deviation(bounded: FrequencyList) -> float:
-    """Returns the standard deviation of the noise at a rank of a released list, 0 if it has no
-    noisy coordinates: then its noise is small."""
+    """Returns the standard deviation of the noise at a rank of a released list. It is taken to be 0
+    if there are no noisy coordinates, since the noise is small then."""
     coordinates = getattr(bounded, "coordinates", None)
     return 0.0 if coordinates is None else math.sqrt(2) / coordinates.rate
 
 
 def noise_deviation(noise: IntegerNoise) -> float:
-    """Returns about the standard deviation of noise."""
+    """Returns the standard deviation of noise, approximately."""
     reach = noise.reach(Fraction(1, 1000))
     x = np.arange(-reach, reach + 1.0) if reach < 5000 else np.linspace(-reach, reach, 10_001)
     weights = np.exp(log_probability(noise, x))
@@ -184,15 +184,16 @@ def noise_deviation(noise: IntegerNoise) -> float:
 
 @dataclass(frozen=True, eq=False)
 class CountModel:
-    """Says how many users partitions have in all records, and which part of them counts.
+    """A model of how many users partitions have in all records, and which part of them counts.
 
     Attributes:
-      means: a grid of means of users in all records, ascending, shape (n,).
-      weights: how many partitions have these means, but for a factor; shape (n,).
+      means: a grid of mean numbers of users in all records, ascending, shape (n,).
+      weights: how many partitions have these means, up to a factor; shape (n,).
       rates: the part of their records that counts; shape (n,).
       deviation: the standard deviation of the noise at a rank of the list that the model was fitted
-        to: it does not tell larger numbers of users apart better than this.
-      exact_up_to: below so many users, the list's noise is in numbers of partitions instead.
+        to. The list does not tell larger numbers of users apart better than this.
+      exact_up_to: up to so many users, the list has its noise in numbers of partitions, and not in
+        numbers of users.
     """
 
     means: FloatArray
@@ -208,7 +209,8 @@ class CountModel:
 
     @property
     def blur(self) -> FloatArray:
-        """Returns the deviation by which the list's noise blurs each of the counted means."""
+        """Returns, for each counted mean, the standard deviation by which the list's noise blurs
+        it."""
         return np.where(self.counted > self.exact_up_to, self.deviation, 0.0)
 
     @classmethod
@@ -224,8 +226,9 @@ class CountModel:
         Args:
           bounded: a PUBLIC list.
           kappa: its bound.
-          survey: the degrees of users in all records; without it all is about bounded records.
-          thinning: how counts come from all records; by default as the list does.
+          survey: the degrees of users in all records. Without it, everything is about bounded
+            records.
+          thinning: which records count in the noisy counts; by default those of the list.
         """
         prior, bound = (_NOTHING_DROPPED, 1) if survey is None else (survey, kappa)
         kept = min(float(np.median(prior.kept_shares(bound))), 1.0)
@@ -244,8 +247,8 @@ class CountModel:
 
     @classmethod
     def without_list(cls, largest: float, thinning: Thinning) -> CountModel:
-        """Returns the model in which all means are as likely, for noisy counts up to ``largest``.
-        Nothing shows which partitions are rare, so there is no tilt."""
+        """Returns the model in which all means are equally likely, for noisy counts up to
+        ``largest``. Nothing shows which partitions are rare, so there is no tilt."""
         top = max(largest, 10.0) / thinning.share * 3
         means = np.geomspace(0.3, top, math.ceil(math.log(top / 0.3) / _SPACING))
         return cls(means, means, thinning.kept_parts(0).at(means, 0))
@@ -253,13 +256,13 @@ class CountModel:
 
 @dataclass(frozen=True, eq=False)
 class Thinning:
-    """Says which part of users' records counts.
+    """Which part of users' records counts.
 
     Attributes:
       survey: the degrees of users in all records.
       counted: how many partitions of a user count.
-      named: about the users of named partitions in all records, descending, if only these share a
-        user's ``counted`` ones; None if all partitions do.
+      named: None if any partition of a user may be one of those that count. If only named ones may,
+        the approximate numbers of users of the named partitions in all records, descending.
     """
 
     survey: DegreeSurvey
@@ -268,12 +271,14 @@ class Thinning:
 
     @cached_property
     def parts(self) -> FloatArray:
-        """Returns the part that counts of the partitions of users with each degree."""
+        """Returns, for each degree, the part of a user's partitions that count."""
         degrees, users = self.survey.degrees, self.survey.users
         if self.named is None:
             kept: FloatArray = np.minimum(1, self.counted / degrees)
             return kept
-        # A partition of intensity l is one of such a user with probability 1 - exp(-l degree).
+        # A user has a partition of intensity l with probability 1 - exp(-l degree). A table gives
+        # the intensities from the numbers of users, and these the number of a user's other named
+        # partitions.
         logs = np.linspace(-30, 5, _INTENSITIES)
         numbers = -np.expm1(-np.exp(logs)[:, None] * degrees) @ users
         named = np.maximum(self.named, 1)
@@ -288,7 +293,7 @@ class Thinning:
         return float(self.survey.pair_shares @ self.parts)
 
     def kept_parts(self, tilt: float) -> KeptParts:
-        """Returns which part counts by how many users a partition has."""
+        """Returns the model of which part of a partition's records counts, by its users."""
         return KeptParts(self.survey.users, self.survey.degrees, self.parts, tilt)
 
 
@@ -297,8 +302,8 @@ class NameCounts:
 
     Args:
       noisy: the released noisy counts of named partitions, integer array of shape (n,).
-      noise: how they came about.
-      model: of the true numbers.
+      noise: how these counts were made.
+      model: the model of the true numbers.
 
     >>> from dp_transforms.mechanisms.selection import LaplaceSelection
     >>> bounded = FrequencyList([300, 40, 3, 1], [1, 2, 400, 9_000])
@@ -321,24 +326,25 @@ class NameCounts:
         return float(self._noise.noise.reach(tail) + 1)
 
     def means(self) -> FloatArray:
-        """Returns the posterior mean of the users of each partition; it does not fall with the
-        noisy count."""
+        """Returns the posterior mean of the users of each partition. It does not fall if the noisy
+        count rises."""
         return self._moments[0]
 
     def model_intervals(self, confidence: float = CONFIDENCE) -> tuple[FloatArray, FloatArray]:
-        """Returns ends of intervals of the model: about the quantiles of each posterior. They are
-        as good as the model, which takes the users of a partition for a random draw."""
+        """Returns the ends of the model's intervals, which are about quantiles of each posterior.
+        They are only as good as the model, in which the users of a partition are a random draw."""
         means, deviations = self._moments
         beyond = float(ndtri(1 - failure_probability(confidence) / 2)) * deviations
         return np.maximum(means - beyond, 0), means + beyond
 
     @property
     def _moments(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the mean and the deviation of each posterior."""
+        """Returns the mean and the standard deviation of each posterior."""
         if not len(self._noisy):
             return np.empty(0), np.empty(0)
         distinct, place = np.unique(self._noisy, return_inverse=True)
-        # Between them, means are nearly linear in the noisy count.
+        # If there are many noisy counts, some of the large ones are left out and interpolated:
+        # between neighbours, means are nearly linear in the noisy count.
         at = distinct
         if len(distinct) > 2 * _SINGLE:
             far = distinct[_SINGLE:]
@@ -357,10 +363,12 @@ class NameCounts:
         )
 
     def _at(self, noisy: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Returns the mean and the standard deviation of the posteriors of some noisy counts."""
         reach = self._reach
         step = max(1, math.ceil(2 * reach / _NODES))
         away = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
-        # Small counts one by one, and larger ones around each noisy count, which stand for steps.
+        # True counts are summed over: the small ones one by one, and those around each noisy count
+        # in steps.
         few = np.broadcast_to(np.arange(_FEW), (len(noisy), _FEW))
         around = noisy[:, None] + away
         ends = np.maximum(around - step / 2, _FEW - 0.5)
@@ -384,11 +392,13 @@ def agreeing(
     frequencies: FrequencyList,
     list_is_better: bool = True,
 ) -> tuple[IntArray, FrequencyList]:
-    """Makes estimates for names and a list agree: for every t, the list then has at least as many
-    partitions with t users as there are such names; so the sum of names is at most the total.
+    """Makes estimates for names and a list agree. For every t, the list then has at least as many
+    partitions with t or more users as there are such names. So the sum of the names is at most the
+    total.
 
-    The name of rank i gets at most the users at rank i of the list, unless its proved interval lies
-    above, or names are known better than the list: then the list gives way.
+    The name of rank i gets at most the users at rank i of the list. There are two exceptions, in
+    which the list is raised instead: the proved interval of the name lies above, or names are known
+    better than the list.
 
     Args:
       estimates: of the users of named partitions, shape (n,).
@@ -407,7 +417,7 @@ def agreeing(
     """
     order = np.argsort(-estimates, kind="stable")
     sorted_estimates = estimates[order]
-    # Names with equal estimates are treated alike: by the last of their ranks.
+    # Names with equal estimates are treated alike: all have the last of their ranks.
     last_ranks = np.searchsorted(-sorted_estimates, -sorted_estimates, side="right")
     capped = np.rint(sorted_estimates)
     if list_is_better:
@@ -425,7 +435,8 @@ def agreeing(
 
 
 class _Prior:
-    """Tabulates the density of true counts, and the mean and variance of all users given each."""
+    """Tabulates the density of true counts, and the mean and the variance of a partition's users in
+    all records, given its true count."""
 
     def __init__(self, model: CountModel, top: float):
         means, rates = model.means, model.rates
@@ -458,7 +469,8 @@ class _Prior:
 
 
 def _log_kernel(values: FloatArray, means: FloatArray, widths: FloatArray) -> FloatArray:
-    """Returns log P[a Poisson number = value], values x means, at least as wide as these widths."""
+    """Returns log P[a Poisson number = value], values x means. If a width is large, the density is
+    that of a normal number that is wider by it."""
     poisson = values * np.log(means) - means - gammaln(values + 1)
     variance = means + widths**2
     normal = -((values - means) ** 2) / (2 * variance) - np.log(2 * math.pi * variance) / 2

@@ -1,22 +1,22 @@
-"""Fits which partitions were named, by the noisy counts that were made of them afterwards.
+"""Fits which partitions were named, by noisy counts that were made of them afterwards.
 
-A selection that is not by the noisy counts themselves leaves them unbiased, and they tell which
-partitions it took. A partition with the mean m of users is named with a probability p(m), about
+If the selection does not use the noisy counts, they are unbiased, and they tell which partitions it
+named. A partition with the mean number of users m is named with a probability of about
 
-    p(m) = Phi((sqrt(m) - sqrt(theta)) / (s sqrt(theta) / 2))
+    p(m) = Phi((sqrt(m) - sqrt(theta)) / (s sqrt(theta) / 2)),
 
-which rises with m and is a half at theta: a number of users that count, a random part of m, has
-about the same deviation on the scale of roots whatever m is, and s is the relative deviation of m
-at theta that noise and weights make of it.
+which rises with m and is a half at theta. The roots are there because the number of users that
+count, a random part of m, has about the same deviation on the scale of roots whatever m is. At
+theta, s is the relative deviation of m that results from noise and weights.
 
-Partitions with these means are w(m), from a list. So the noisy counts of names are about a Poisson
-process, with the density lambda(y) = sum over m of w(m) p(m) f(y | m), where f is the density of a
-noisy count. Theta and s have the largest likelihood of such a process: the sum of log lambda(y)
-over the counts, less the expected number of names. The expected number is in it because the list
-tells how many partitions there are to be named. The density f is normal here, as noise of counts
-after a selection is.
+By a list, there are w(m) partitions of each mean. So the noisy counts of names are about a Poisson
+process with the density lambda(y) = sum over m of w(m) p(m) f(y | m), where f is the density of a
+noisy count. Theta and s are chosen for the largest likelihood of this process: the sum of log
+lambda(y) over the counts, less the expected number of names. The expected number is in it because
+the list tells how many partitions could have been named. The density f is normal here, as is the
+noise of counts after a selection.
 
-All of it is a function of released numbers.
+Everything here is a function of released numbers.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.postprocessing.name_counts import CountModel, CountNoise, noise_deviation
 
 _DEVIATIONS = np.geomspace(0.02, 2, 14)
-"""Values of s: from a sharp threshold to one that hardly tells partitions apart."""
-_THRESHOLDS = 60
+"""Values of s that are tried: from a sharp threshold to one that hardly tells partitions apart."""
+_THRESHOLDS = 60  # The number of values of theta that are tried.
 _FINENESS = 8
-"""Noisy counts that differ by less than this part of the noise's deviation are taken together."""
+"""Noisy counts are rounded to steps of the noise's standard deviation divided by this."""
 
 
 def of_named(model: CountModel, noisy: IntArray, noise: CountNoise) -> CountModel:
     """Returns the model of the partitions that were named.
 
     Args:
-      model: of all partitions, fitted to a list: its weights are numbers of partitions.
+      model: the model of all partitions, fitted to a list: its weights are numbers of partitions.
       noisy: the noisy counts of all names, made after the selection, shape (n,).
-      noise: how they came about.
+      noise: how these counts were made.
 
     >>> from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
     >>> from dp_transforms.postprocessing.name_counts import CountsAfterSelection
@@ -77,14 +77,15 @@ def of_named(model: CountModel, noisy: IntArray, noise: CountNoise) -> CountMode
 def _named_probabilities(
     means: FloatArray, thresholds: FloatArray, relative_deviation: float
 ) -> FloatArray:
+    """Returns p(m) of the module; the arrays of means and thresholds are broadcast."""
     roots = np.sqrt(thresholds)
     named: FloatArray = ndtr((np.sqrt(means) - roots) / (relative_deviation * roots / 2))
     return named
 
 
 def _together(noisy: IntArray, step: float) -> tuple[FloatArray, IntArray]:
-    """Returns noisy counts, those taken together that are within a step, and how many there are of
-    each."""
+    """Returns the distinct values of noisy counts, rounded to multiples of a step, and how many
+    counts have each value."""
     step = max(step, 1.0)
     places, names = np.unique(np.rint(noisy / step), return_counts=True)
     return places * step, names

@@ -1,26 +1,28 @@
 """Divides epsilon between a survey of degrees and a list, and chooses kappa from the survey.
 
-The error is that of the estimated list of all records (``all_records``), half its L1 distance to
-the true one. Three things add to it: the noise of the list, which grows with kappa; what the
-estimate gets wrong about dropped pairs; and an uncertain number of dropped pairs, by half of what
-it is off. They are independent, so that their squares add up.
+The error is half the L1 distance of the estimated list of all records (``all_records``) to the true
+one. It has three parts, which are taken to be independent, so that their squares add up:
 
-How much the estimate gets wrong about dropped pairs is not known before the list is released. Where
-its model holds, it is about a tenth of half of them (``MISSED``). But users of many things may have
-the same ones, as authors of papers with many authors do. Then the estimate adds the dropped pairs
-to wrong partitions, and is off by more than all of their half (``MISSED_AT_WORST``). A survey of
-degrees does not tell the two cases apart. So kappa is chosen for the least geometric mean of the
-error in both, with the weight ``DOUBT`` of the second one: whoever compares two values of kappa
-looks at the ratio of their errors. Only public numbers enter: epsilon and the survey. The error
-orders values of kappa and is no bound.
+* the noise of the list, which grows with kappa;
+* what the estimate gets wrong about the dropped pairs;
+* half of the error in the number of dropped pairs, which is uncertain.
 
-A survey has rounds (``mechanisms.gradual_survey``), each of which doubles its part of epsilon, and
-halves what is uncertain. There is one more round if it lessens the predicted error of all.
+The second part is not known before the list is released. If the model of the estimate holds, it is
+about a tenth of half of the dropped pairs (``MISSED``). But users of many partitions may have the
+same ones, as authors of papers with many authors do. Then the estimate adds the dropped pairs to
+wrong partitions, and is off by more than half of them (``MISSED_AT_WORST``). A survey of degrees
+does not tell the two cases apart. So kappa is chosen for the least geometric mean of the errors in
+both cases, where the second one has the weight ``DOUBT``. The mean is geometric because values of
+kappa are compared by the ratio of their errors. Only public numbers enter: epsilon and the survey.
+The error orders values of kappa, and is no bound.
 
-Noise moves a list of N pairs by about D g(c), for the side D of its Durfee square and c = epsilon /
-kappa. D is a tenth to four tenths of the root of N on real lists. g is nearly the same for all
-lists that are not tiny: that of noise on D coordinates of each arm for large c, and a power law
-below.
+A survey has rounds (``mechanisms.gradual_survey``). Each round doubles the survey's part of
+epsilon, and halves what is uncertain. One more round is made if it lessens the predicted error.
+
+Noise moves a list of N pairs by about D g(c), where D is the side of its Durfee square and c =
+epsilon / kappa. On real lists, D is a tenth to four tenths of the root of N. g is nearly the same
+for all lists that are not tiny. For large c, it is that of noise on D coordinates of each arm;
+below, it is a power law.
 """
 
 from __future__ import annotations
@@ -43,21 +45,21 @@ if TYPE_CHECKING:
     from dp_transforms.postprocessing.degree_survey import DegreeSurvey
 
 FIRST_SHARE, ROUNDS = Fraction(1, 20), 4
-"""The survey's part of epsilon if its first round is enough, and how many rounds there may be: the
-last one takes 2/5 of epsilon. The first takes half of what was long spent on choosing kappa."""
-MAX_DEGREE = 10_000  # the largest degree with a cell in such a survey
+"""The survey's part of epsilon if its first round is enough, and how many rounds there may be. The
+first round takes half of what was long spent on choosing kappa, and the last one 2/5 of epsilon."""
+MAX_DEGREE = 10_000  # The largest degree with a cell in such a survey.
 LEAST_RATE = Fraction(1, 512)
-"""The least epsilon / kappa above kappa = 1: below, lists are mostly noise, and take seconds."""
-SQUARE = 0.27  # D of a list of N pairs, by the root of N.
-DECODED = 0.82  # What a decoder leaves of noise, for c from ``POWER_FROM`` on.
-POWER_FROM, POWER = 0.8, 0.69
-SURPRISE = 1.5  # Noise alone is such a surprise in one of fifteen rounds.
+"""The least epsilon / kappa above kappa = 1. Below it, lists are mostly noise, and take seconds."""
+SQUARE = 0.27  # D of a list of N pairs, divided by the root of N.
+DECODED = 0.82  # The part of the noise that a decoder leaves, for c from ``POWER_FROM`` on.
+POWER_FROM, POWER = 0.8, 0.69  # Below ``POWER_FROM``, g is a power law of c.
+SURPRISE = 1.5  # In deviations of noise. Noise alone exceeds it in one of fifteen rounds.
 MISSED, MISSED_AT_WORST = 0.1, 1.2
-"""The part of half the dropped pairs by which an estimate is off: 0.05 to 0.2 where the model
-holds, and 0.7 to 1.3 where users of many things have the same ones."""
+"""The error of an estimate, as a part of half the dropped pairs. It was 0.05 to 0.2 where the model
+holds, and 0.7 to 1.3 where users of many partitions have the same ones."""
 DOUBT = 0.25
 """The weight of the case in which the model does not hold. At 0.15, errors are a few percent less
-where it holds, and twice as large where it does not; from 0.35 on, it costs more than it saves."""
+where it holds, and twice as large where it does not. From 0.35 on, it costs more than it saves."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ class BoundPlan:
 
     @property
     def error(self) -> float:
-        """Returns the predicted error, half the L1 distance to the list of all records: the
-        geometric mean over how well the model holds."""
+        """Returns the predicted error, as half the L1 distance to the list of all records: the
+        geometric mean of the errors if the model holds and if it does not."""
         holds, fails = self.error_if(MISSED), self.error_if(MISSED_AT_WORST)
         return math.exp((1 - DOUBT) * _log(holds) + DOUBT * _log(fails))
 
@@ -113,8 +115,8 @@ def survey_of(epsilon: Number, share: Number | None, max_degree: int) -> Gradual
 
     Args:
       epsilon: of the survey and the list together; a float stands for the decimal that it prints.
-      share: the survey's part of it; None for as many rounds as are worth their cost.
-      max_degree: users with more partitions count as having so many.
+      share: the survey's part of epsilon; None for as many rounds as are worth their cost.
+      max_degree: users with more partitions count as having this many.
 
     Raises:
       ValueError: an argument is out of range, or the share leaves nothing.
@@ -132,9 +134,10 @@ def survey_of(epsilon: Number, share: Number | None, max_degree: int) -> Gradual
 
 
 def candidates(epsilon: Number, max_degree: int = MAX_DEGREE) -> tuple[int, ...]:
-    """Returns the values of kappa that may be chosen for a list, ascending: public before the
-    survey is made. Who keeps records for a later choice keeps as many of each user's as the last
-    of them. Each is the last degree of a cell, so that the survey tells who has more.
+    """Returns the values of kappa that may be chosen for a list, ascending. They are public before
+    the survey is made. Each is the last degree of a cell, so that the survey tells how many users
+    have more. Records that are kept until kappa is chosen must be as many of each user as the last
+    of these values.
 
     Args:
       epsilon: of the list.
@@ -154,13 +157,14 @@ def choose_bound(
     kappas: Sequence[int] | None = None,
     certainty: float = 1.0,
 ) -> BoundChoice:
-    """Chooses kappa for a list of that epsilon, for the least error to the list of all records.
+    """Chooses the kappa with the least predicted error, see ``BoundPlan.error``.
 
     Args:
       survey: a decoded survey of degrees.
       epsilon: of the list alone.
-      kappas: to choose from; by default ``candidates``.
-      certainty: what is uncertain is divided by this, as by a survey of less noise.
+      kappas: the values to choose from; by default ``candidates``.
+      certainty: the uncertain part of the error is divided by this, as if the survey had that much
+        less noise.
 
     Raises:
       ValueError: epsilon is not positive.
@@ -198,28 +202,29 @@ def is_enough(
     spent: Number,
     kappas: Sequence[int] | None = None,
 ) -> bool:
-    """Says whether a survey is enough: whether a round that costs twice as much, and is twice as
-    certain, leaves a list of no less error. A survey is not enough if it surprises its model: if
-    there are more users beyond kappa than the model believes, by ``SURPRISE`` deviations of noise.
+    """Returns whether a survey is enough. It is if the next round, which costs twice as much and is
+    twice as certain, does not lessen the predicted error. It is not if it surprises its model: if
+    it shows more users beyond kappa than the model believes, by ``SURPRISE`` deviations of noise.
 
     Args:
       released: the survey.
       survey: the same, decoded.
       epsilon: of the survey and the list together.
       spent: the cost of this survey.
-      kappas: to choose from; by default ``candidates``.
+      kappas: the values to choose from; by default ``candidates``.
     """
     left = positive_rational("epsilon", epsilon) - positive_rational("spent", spent)
-    more = left - positive_rational("spent", spent)
-    stopped = choose_bound(survey, left, kappas).recommended
-    if _surplus_beyond(stopped.kappa, released, survey) > SURPRISE:
+    left_after_next = left - positive_rational("spent", spent)
+    now = choose_bound(survey, left, kappas).recommended
+    if _surplus_beyond(now.kappa, released, survey) > SURPRISE:
         return False
-    return choose_bound(survey, more, kappas, certainty=2).recommended.error >= stopped.error
+    after_next = choose_bound(survey, left_after_next, kappas, certainty=2).recommended
+    return after_next.error >= now.error
 
 
 def _surplus_beyond(kappa: int, released: ReleasedDegrees, survey: DegreeSurvey) -> float:
-    """Returns how many more users beyond kappa were released than the model believes, in standard
-    deviations of the noise."""
+    """Returns by how many standard deviations of noise the released number of users beyond kappa
+    exceeds what the model believes."""
     beyond = [
         users
         for lowest, users in zip(released.lowest, released.users, strict=True)
@@ -232,7 +237,7 @@ def _surplus_beyond(kappa: int, released: ReleasedDegrees, survey: DegreeSurvey)
 
 
 def expected_noise(rate: float, pairs: float) -> float:
-    """Returns about half the L1 distance by which noise moves a list of so many pairs; ``rate`` is
+    """Returns about half the L1 distance by which noise moves a list of so many pairs. The rate is
     c = epsilon / kappa."""
     side = SQUARE * math.sqrt(max(pairs, 0.0))
     at = max(rate, POWER_FROM)

@@ -1,28 +1,29 @@
-"""Says how many users a partition may have that a selection did not name.
+"""Bounds the users that a partition may have if a selection did not name it.
 
 A selection names a partition with a known probability. So if a partition that you have in mind is
-not in the table, it hardly has many users: let t be the largest number with
+not in the table, it hardly has many users. Let t be the largest number of users n with
 
-    P[not named | n users] > failure,       for n = t;       then n <= t has that confidence
+    P[not named | n users] > failure.
 
-for every partition, whether it exists or not, and over the randomness of the selection alone.
+Then n <= t has the confidence 1 - failure for every partition, whether it exists or not, over the
+randomness of the selection alone.
 
 **Counts.** A strategy that decides by the number n of users whose records count names with the
 probability pi(n), exactly, and pi does not fall.
 
-**Rounds.** In round j a partition that was not named before is dropped with a probability that does
-not rise with s_j, the sum of the weights that its users add. A user of at most m partitions, where
-m count in a round, gives a weight to each partition in each round, and the weight falls with the
-number of the user's partitions that are left. So if n users of the partition have at most m
-partitions each, s_j >= n w_j(m) in every round, whatever the other partitions are and whichever of
-them were named. A partition's random numbers are fresh in every round, and independent of those of
-others, so
+**Rounds.** Let m partitions of a user count in a round. In round j, a partition that was not named
+before is dropped with a probability that does not rise with s_j, the sum of its users' weights. A
+user with at most m partitions gives a weight to each of them in each round, and the weight falls
+with the number of the user's partitions that are left. So if n users of the partition have at most
+m partitions each, s_j >= n w_j(m) in every round, whatever the other partitions are, and whichever
+of them were named. A partition's random numbers are fresh in every round, and independent of those
+of other partitions. So
 
     P[not named] <= product over rounds of the drop probability at n w_j(m),
 
-each by the worst of the distributions that the round may have. This bounds n, the users with at
-most m partitions. It is the number of users that count if all users were bounded to m partitions
-before; otherwise users of more partitions come on top.
+where each factor is that of the worst distribution that the round may have. This bounds n, the
+number of users with at most m partitions. If all users were bounded to m partitions before, these
+are all users that count. Otherwise users with more partitions come on top.
 """
 
 from __future__ import annotations
@@ -49,12 +50,14 @@ _MOST_USERS = 10**12
 
 
 class UnnamedBound(NamedTuple):
-    """A partition that was not named has at most so many users.
+    """A bound on the users of a partition that was not named.
 
     Attributes:
-      users: the largest number; None if nothing is known, since partitions of all sizes may be
-        missing.
-      of_at_most: only users with at most so many partitions are counted; None if all that count.
+      users: the largest number of users; None if nothing is known, since partitions of all sizes
+      may
+        be missing.
+      of_at_most: the bound is about users with at most so many partitions; None if it is about all
+        users that count.
     """
 
     users: int | None
@@ -64,14 +67,14 @@ class UnnamedBound(NamedTuple):
 def most_unnamed_users(
     strategy: SelectionStrategy, confidence: Number = CONFIDENCE, *, bounded_before: bool = True
 ) -> UnnamedBound:
-    """Returns how many users a partition has at most that a strategy did not name, see the module.
+    """Returns a bound on the users of a partition that a strategy did not name, see the module.
 
     Args:
-      strategy: the strategy. One that follows a measurement says nothing without the plan that was
-        taken: give its ``branch``.
+      strategy: the strategy. If it begins with a measurement, give the ``branch`` of the plan that
+        was taken: without the plan, nothing is known.
       confidence: between 0 and 1.
-      bounded_before: whether each user had at most kappa partitions before the selection; otherwise
-        rounds choose some of them anew.
+      bounded_before: whether each user had at most kappa partitions before the selection. Otherwise
+        each round chooses some of them anew.
 
     Raises:
       ValueError: the confidence is out of range.
@@ -101,7 +104,8 @@ def most_unnamed_users(
 
 
 def _most_dropped(strategy: SelectionStrategy, users: int) -> Any:
-    """Bounds from above, in exact rationals, the probability that a partition is not named."""
+    """Returns an upper bound, as an exact rational, on the probability that a partition with so
+    many users is not named."""
     if isinstance(strategy, CountStrategy):
         return 1 - strategy.keep_enclosure(users, _PRECISION).rational().lower
     assert isinstance(strategy, WeightedStrategy)
@@ -116,7 +120,8 @@ def _most_dropped(strategy: SelectionStrategy, users: int) -> Any:
 
 
 def _rounds(strategy: WeightedStrategy) -> Iterator[set[KeepDistribution]]:
-    """Yields the distributions that each round may have: they depend on how many were named."""
+    """Yields, for each round, the distributions that it may have. Which it has depends on how many
+    partitions were named before."""
     for index in range(strategy.most_rounds):
         yield {strategy.round_after(index, named) for named in (0, _MANY)}
 
