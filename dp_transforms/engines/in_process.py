@@ -378,8 +378,8 @@ class InProcess(Engine):
         return [pa.table({PARTITION: pa.array([], pa.string())} | nothing)]
 
     def _histograms(self, in_lists: Tables) -> dict[str, collections.Counter[int]]:
-        """Returns {count: number of partitions} of each list, from pairs in lists. A list without
-        pairs is not in it until it is asked for; then it has an empty histogram."""
+        """Returns {count: number of partitions} of each list, from pairs in lists. Looking up a
+        list without pairs gives an empty histogram."""
         histograms: dict[str, collections.Counter[int]] = collections.defaultdict(
             collections.Counter
         )

@@ -53,9 +53,10 @@ def estimate_all_records(
     """Estimates the list of all records.
 
     Args:
-      bounded: a PUBLIC list, released about records in which each user had at most kappa
-      partitions. kappa: this bound. survey: the degrees of users in all records. tilt: how much
-      rarer the partitions of users of many partitions are, see ``kept_parts``.
+      bounded: a PUBLIC list of records in which each user had at most kappa partitions.
+      kappa: this bound.
+      survey: the degrees of users in all records.
+      tilt: how much rarer the partitions of users of many partitions are, see ``kept_parts``.
 
     Returns:
       A list with at least as many partitions as the bounded one, and at least as many users at each
@@ -133,24 +134,29 @@ def _moved(bounded: FrequencyList, model: ThinnedMixture) -> FrequencyList:
     before, after = before - slope, after - slope
 
     def all_at_rank_of(users: FloatArray) -> FloatArray:
+        """Returns counts in all records, at the ranks of these counts in bounded records."""
         rank = np.interp(users, values, before)
         moved: FloatArray = np.interp(-rank, -after, values)
         return np.maximum(moved, users)
 
     def kept_at_rank_of(users: FloatArray) -> FloatArray:
+        """Returns counts in bounded records, at the ranks of these counts in all records."""
         rank = np.interp(users, values, after)
         moved: FloatArray = np.interp(-rank, -before, values)
         return np.minimum(moved, users)
 
+    # Frequencies are computed down to the diagonal of the diagram, and numbers of partitions below
+    # it. The side of its square is not known before, so it is doubled until it is large enough.
     side = 2 * FrobeniusCoordinates(bounded).square + 20
     while True:
         ranks = np.arange(1, side + 1)
         frequencies = all_at_rank_of(bounded.at_ranks(ranks).astype(float))
-        # Partitions after the last of the bounded list are those of which nothing was kept. The
-        # numbers of partitions below have them.
+        # Nothing was kept of partitions after the last of the bounded list. They are in the numbers
+        # of partitions below.
         frequencies[ranks > bounded.distinct] = 0
         users = np.arange(1, side + 1, dtype=float)
         kept = np.maximum(kept_at_rank_of(users), 1.0)
+        # By how much the model misses the bounded list, as the logarithm of a factor.
         excess = _log_at_least(bounded, kept) - np.interp(kept, values, before)
         # Beyond the largest count of the bounded list, there is only the model.
         excess = np.where(kept <= float(bounded.frequencies[0]), excess, 0.0)

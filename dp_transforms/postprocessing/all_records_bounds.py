@@ -136,11 +136,11 @@ class AllRecordsBounds:
     must be of all partitions, with exactly min(degree, kappa) partitions of each user.
 
     Args:
-      intervals: proved intervals of the released list, see ``intervals.intervals_of``. degrees: the
-      released degrees. kappa: the number of partitions that bounding kept of each user.
+      intervals: proved intervals of the released list, see ``intervals.intervals_of``.
+      degrees: the released degrees.
+      kappa: the number of partitions that bounding kept of each user.
       largest_degree: a public number of partitions that no user exceeds, declared without looking
-      at
-        the data; None if there is none.
+        at the data; None if there is none.
       kappa_from_degrees: whether kappa was chosen by these degrees, as ``choose_kappa`` does.
       rounds: how many rounds the survey may have had, see ``mechanisms.gradual_survey``.
       users_beyond: the number of users with more than kappa partitions, if it was released, with

@@ -31,9 +31,8 @@ class Declared(NamedTuple):
     """What was declared about a list.
 
     Attributes:
-      nodes: for a graph, the number of its nodes: there are at most so many partitions, and each
-      has
-        fewer users than that.
+      nodes: for a graph, the number of its nodes: there are at most so many partitions, and each of
+        them has fewer users.
       max_total: the largest possible sum of all frequencies.
 
     >>> from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
@@ -96,9 +95,12 @@ class DeclaredIntervals(ReleaseIntervals):
         if self._declared.nodes == math.inf:
             return band
         nodes = int(self._declared.nodes)
-        ends = np.minimum(band.multiplicities.cumsum(), nodes)
-        values, runs = np.unique(-np.minimum(band.frequencies, nodes - 1), return_inverse=True)
-        multiplicities = np.bincount(runs, np.diff(ends, prepend=0), len(values)).astype(np.int64)
+        last_ranks = np.minimum(band.multiplicities.cumsum(), nodes)
+        kept = np.diff(last_ranks, prepend=0)
+        # Frequencies that are cut to the same number become one run. They are negative, to fall.
+        cut = -np.minimum(band.frequencies, nodes - 1)
+        values, runs = np.unique(cut, return_inverse=True)
+        multiplicities = np.bincount(runs, kept, len(values)).astype(np.int64)
         remaining = (multiplicities > 0) & (values < 0)
         return FrequencyList(-values[remaining], multiplicities[remaining])
 

@@ -125,11 +125,13 @@ class DegreeModel:
         noisy number is what was released. The number n of such users has the density 2 s**2 /
         (n + s)**3. Its mean s is the number of users with ``SPIKE_SHARE`` times the pairs of all
         others."""
+        # Users of each cell that are taken for real ones.
         surely = np.maximum(self.noisy - SURELY / self.epsilon, 0.0)
         degrees = np.exp(self.place)
         # Each user has a pair at least. So there are other pairs even if all users are in one cell.
         others = surely @ degrees - surely * degrees + surely.sum()
         scale = np.maximum(SPIKE_SHARE * others / degrees, 1e-3)
+        # Near the noise, the average is taken over 400 quantiles of the density.
         part = (np.arange(400) + 0.5) / 400
         number = scale[:, None] * ((1 - part) ** -0.5 - 1)
         # Far above the noise, the released number is nearly the true one.
@@ -264,14 +266,13 @@ class DegreeModel:
         for cell, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
             if cell == last:
                 points, weights = np.array([low]), np.ones(1)
-            elif high - low < 2 * PARTS:
+            elif high - low < 2 * PARTS:  # All degrees of a narrow cell.
                 points = np.arange(low, high + 1)
                 weights = (points / low) ** slope[cell]
-            else:
+            else:  # One degree for each part of a wide cell.
                 cuts = np.geomspace(low - 0.5, high + 0.5, PARTS + 1)
-                inner = np.sqrt(cuts[1:] * cuts[:-1])
-                points = inner
-                weights = np.diff(cuts) * (inner / low) ** slope[cell]
+                points = np.sqrt(cuts[1:] * cuts[:-1])
+                weights = np.diff(cuts) * (points / low) ** slope[cell]
             degrees.append(points)
             owner.append(np.full(len(points), cell))
             shares.append(weights / weights.sum())

@@ -45,9 +45,11 @@ class Estimate:
     """An estimate of a number of the private list, with an interval.
 
     Attributes:
-      value: the estimate, within the interval. low, high: the ends of the interval, which belong to
-      it. confidence: the probability with which the interval holds the true number. kind:
-      ``PROVED`` if this is so for every list, or ``MODEL`` if it is under the decoder's model.
+      value: the estimate, within the interval.
+      low, high: the ends of the interval, which belong to it.
+      confidence: the probability with which the interval holds the true number.
+      kind: ``PROVED`` if this is so for every list, or ``MODEL`` if it is so under the decoder's
+        model.
 
     >>> print(Estimate(169, 160, 177))
     169 (160 to 177, 95% confidence)
@@ -277,7 +279,7 @@ class RateCurve:
         return float((ends - starts) @ self.low((starts + ends - 1) / 2))
 
     def high_sum(self, end: int) -> float:
-        """Returns an upper bound on the same sum."""
+        """Returns an upper bound on the sum of lambda_j over j < end."""
         starts, ends = self._pieces(end)
         # The mean of a line is its value in the middle. The first piece leaves out lambda_0, which
         # is 0.

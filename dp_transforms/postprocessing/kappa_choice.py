@@ -65,13 +65,14 @@ class KappaPlan:
     """A plan predicts the effect of one kappa.
 
     Attributes:
-      kappa: max_partitions_per_user. kept: the part of all contributions that is kept, see
-      ``kept_part``. dropped: about how many contributions are dropped. noise: for a list, half the
-      expected L1 distance by which the mechanism moves a Zipf list. None
-        for names.
-      other_noise: the least and the largest of the same number for lists of other kinds. error: the
-      smaller, the better. For a list it is about half the largest L1 distance to the list
-        of all records; for names, the number of users in all records with which a partition is
+      kappa: max_partitions_per_user.
+      kept: the part of all contributions that is kept, see ``kept_part``.
+      dropped: about how many contributions are dropped.
+      noise: for a list, half the expected L1 distance by which the mechanism moves a Zipf list.
+        None for names.
+      other_noise: the least and the largest of the same number for lists of other kinds.
+      error: the smaller, the better. For a list it is about half the largest L1 distance to the
+        list of all records; for names, the number of users in all records with which a partition is
         named half of the time.
     """
 

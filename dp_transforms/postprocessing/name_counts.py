@@ -440,6 +440,7 @@ class _Prior:
 
     def __init__(self, model: CountModel, top: float):
         means, rates = model.means, model.rates
+        # True counts: small ones one by one, and larger ones at a fixed ratio.
         single = np.arange(min(top, _SINGLE) + 1)
         self._values = single
         if top > _SINGLE:
@@ -453,6 +454,8 @@ class _Prior:
         joint = np.exp(log - best[:, None])
         total = joint.sum(1)
         self._log_density = best + np.log(total)
+        # Given a true count, the probability of each mean, and with it the moments of the dropped
+        # users, whose number is Poisson.
         share = joint / total[:, None]
         dropped = (1 - rates) * means
         mean = share @ dropped
@@ -469,8 +472,8 @@ class _Prior:
 
 
 def _log_kernel(values: FloatArray, means: FloatArray, widths: FloatArray) -> FloatArray:
-    """Returns log P[a Poisson number = value], values x means. If a width is large, the density is
-    that of a normal number that is wider by it."""
+    """Returns log P[a Poisson number = value], values x means. If a width is large, it is the log
+    density of a normal number that is wider by it."""
     poisson = values * np.log(means) - means - gammaln(values + 1)
     variance = means + widths**2
     normal = -((values - means) ** 2) / (2 * variance) - np.log(2 * math.pi * variance) / 2

@@ -54,8 +54,7 @@ class UnnamedBound(NamedTuple):
 
     Attributes:
       users: the largest number of users; None if nothing is known, since partitions of all sizes
-      may
-        be missing.
+        may be missing.
       of_at_most: the bound is about users with at most so many partitions; None if it is about all
         users that count.
     """

@@ -177,9 +177,9 @@ class ReleaseError:
     """Bounds on the error of a released list.
 
     Attributes:
-      l1: a bound on the sum of |x_i - f_i| over all ranks i. head_base, head_slope: ``head_base +
-      head_slope * b`` bounds the sum over the ranks i <= b, for
-        every b.
+      l1: a bound on the sum of |x_i - f_i| over all ranks i.
+      head_base, head_slope: ``head_base + head_slope * b`` bounds the sum over the ranks i <= b,
+        for every b.
     """
 
     l1: int

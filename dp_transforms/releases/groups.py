@@ -228,13 +228,13 @@ class GroupReleases(Releases):
 
     def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
         prices = {entry.get("attribute", ""): entry for entry in statement["lists"]}
-        # The lists are under pure differential privacy, even where the names of groups are not.
+        # The lists are under pure differential privacy, even if the names of groups are not.
         common = {name: value for name, value in statement.items() if name not in _OF_ALL}
         common["delta"] = 0
-        releases = {
-            name: ListRelease(released, {**common, **prices[name[0]], "group": name[1]})
-            for name, released in lists.items()
-        }
+        releases = {}
+        for (attribute, group), released in lists.items():
+            of_list = {**common, **prices[attribute], "group": group}
+            releases[attribute, group] = ListRelease(released, of_list)
         super().__init__(releases, "group")
         self.statement = dict(statement)
 

@@ -183,8 +183,8 @@ class NameAnswers(NameEstimates):
         return self.at_most(name) if place is None else self._count_at(place)
 
     def top(self, k: int) -> list[tuple[Any, NameCount]]:
-        """Returns the k names with the most users, and what is known of each; fewer if there are
-        not so many. Each interval holds by itself.
+        """Returns the k names with the most users, and what is known about each. If there are not
+        so many names, it returns all. Each interval holds by itself.
 
         Raises:
           ValueError: k is not a positive integer, or the names have no counts.

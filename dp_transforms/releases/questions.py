@@ -70,7 +70,7 @@ _MOST_DIGITS = 18  # of the number in a question
 
 def question_of(text: str, names: Mapping[str, str]) -> Question:
     """Returns the question that a text asks: "partitions", "total", "at least 20", "rank 3", "top
-    5", or the whole words of ``QUESTIONS``; a ValueError for any other one.
+    5", or the whole words of ``QUESTIONS``. Raises a ValueError for any other text.
 
     >>> question_of("at least 1,500", names_of({})).of
     (1500,)

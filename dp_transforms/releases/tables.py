@@ -98,10 +98,10 @@ class PagedTable(Table):
         """Writes a self-contained page with numbers, pictures and the guarantee.
 
         Args:
-          path: of the page.
+          path: where the page is written.
           about: a word for partitions, such as "passwords", if the column's name does not say it.
           users: a word for users, such as "accounts".
-          title: of the page; by default it names the kind of release and the data.
+          title: the title of the page; by default it names the kind of release and the data.
           data_name: a name for the data.
 
         Raises:

@@ -166,7 +166,8 @@ def _numbers(word: str) -> tuple[str, str]:
 
 
 def some(number: int, thing: str, things: str = "") -> str:
-    """Returns a number of things in words. The plural, ``things``, ends in s by default."""
+    """Returns a number of things in words, such as "1 edge". The plural is ``things``; by default
+    it is ``thing`` with an s."""
     if number == 1:
         return f"{number:,} {thing}"
     return f"{number:,} {things or f'{thing}s'}"
