@@ -152,11 +152,10 @@ def in_lists_of(table: pa.Table, attribute: int, spec: GroupsSpec) -> pa.Table:
 
 def public_lists(spec: GroupsSpec) -> list[str]:
     """Returns the names of the lists that are released whatever the records are."""
-    return [ALL_USERS] + [
-        _list_name(i, group)
-        for i, attribute in enumerate(spec.attributes)
-        for group in attribute.groups or ()
-    ]
+    names = [ALL_USERS]
+    for place, attribute in enumerate(spec.attributes):
+        names += [_list_name(place, group) for group in attribute.groups or ()]
+    return names
 
 
 def list_of_group(name: str, spec: GroupsSpec) -> NamedList:

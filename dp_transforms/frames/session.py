@@ -310,8 +310,8 @@ class Session:
         reserved = ledger.reserve_all(requests, announces=True, lease_seconds=LEASE_SECONDS)
         ids = [reservation.id for reservation in reserved]
         try:
-            # The requests are announced as long as the block runs. Nothing is handed out before
-            # they are committed.
+            # Nothing is handed out before it is committed. So there is no ``begin``, by which jobs
+            # announce their releases.
             with ledger.held(ids):
                 yield ledger.lines(), ids
         except BaseException as error:

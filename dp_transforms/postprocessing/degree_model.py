@@ -41,6 +41,7 @@ STEEPEST, FLATTEST = 6.0, 2.5
 """Limits of the exponent of the Pareto law beyond the largest degree."""
 FEW = 64  # Numbers of users below this are summed over one by one.
 FEW_EXPECTED = 12.0  # They are, if a cell has fewer expected users than this.
+EXACT_FROM = 12.0  # From this epsilon on, the noise is nearly always 0.
 SPIKE = 0.003  # The probability that a cell has users of its own, apart from any density.
 SPIKE_SHARE = 0.1
 """The mean ratio of the pairs of such users in one cell to the pairs of all other users. If it were
@@ -185,6 +186,7 @@ class DegreeModel:
     def draw_ends(self, density: FloatArray, random: np.random.Generator) -> IntArray:
         """Draws the first cell from which on there is nobody, for each of several densities."""
         value, _ = self.log_likelihood(density)
+        # For an end after each cell: the evidence for users in all cells before it, and the prior.
         log = np.cumsum(value - self._nobody, axis=1)
         log[:, 1:] += np.cumsum(np.log1p(-self.hazard))
         log[:, :-1] += np.log(self.hazard)
@@ -201,6 +203,7 @@ class DegreeModel:
         bent = self.changes @ density / self.kink_scale
         by_slope = (FREEDOM + 1) / (FREEDOM + off**2) / SLOPE_SCALE**2
         rising = np.maximum(self.slopes @ density - LEAST_FALL, 0) * self.is_tail / RISE
+        # Only slopes that rise too much, and kinks upwards in a tail, have these terms.
         by_slope += (rising > 0) * (FREEDOM + 1) / (FREEDOM + rising**2) / RISE**2
         by_kink = (FREEDOM + 1) / (FREEDOM + bent**2) / self.kink_scale**2
         convex = np.maximum(self.kinks @ density, 0) * self.is_tail[1:] / self.convex_scale
@@ -242,7 +245,9 @@ class DegreeModel:
         spike_share = self._spike_shares[cell, scaled.clip(0, self._spike_shares.shape[1] - 1)]
         spike_share = np.where(beyond, self._spike_share, spike_share)
         alone = random.random(mean.shape) < spike_share
-        noise = random.laplace(0, 1 / self.epsilon, mean.shape) * (self.epsilon < FEW_EXPECTED)
+        noise = random.laplace(0, 1 / self.epsilon, mean.shape)
+        if self.epsilon >= EXACT_FROM:
+            noise = np.zeros(mean.shape)
         return np.where(alone, np.maximum(self.noisy + noise, 0), users)
 
     def last_degrees(self, density: FloatArray) -> FloatArray:

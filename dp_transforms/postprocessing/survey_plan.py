@@ -136,8 +136,8 @@ def survey_of(epsilon: Number, share: Number | None, max_degree: int) -> Gradual
 def candidates(epsilon: Number, max_degree: int = MAX_DEGREE) -> tuple[int, ...]:
     """Returns the values of kappa that may be chosen for a list, ascending. They are public before
     the survey is made. Each is the last degree of a cell, so that the survey tells how many users
-    have more. Records that are kept until kappa is chosen must be as many of each user as the last
-    of these values.
+    have more. An engine that keeps records until kappa is chosen needs, of each user, as many
+    partitions as the last of these values.
 
     Args:
       epsilon: of the list.

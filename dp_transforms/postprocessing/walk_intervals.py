@@ -137,10 +137,8 @@ class WalkIntervals(ReleaseIntervals):
             uppers.append([line + below for line in lines])
             reach = max(int(line[-1]) for line in uppers[-1])
             begin *= 2
-        lower, upper = (
-            [np.concatenate(parts) for parts in zip(*ends, strict=True)]
-            for ends in (lowers, uppers)
-        )
+        lower = [np.concatenate(parts) for parts in zip(*lowers, strict=True)]
+        upper = [np.concatenate(parts) for parts in zip(*uppers, strict=True)]
         return closed(lower, upper, 0, begin)
 
     def _rate_curve(self, confidence: float) -> RateCurve:

@@ -142,12 +142,12 @@ class NameAnswers(NameEstimates):
         list_is_about_all = isinstance(released, AllRecordsRelease)
         if list_is_about_all and not self.is_about_all_records:
             return released
+        # A named partition has at least one user.
+        users = np.ones(len(self), np.int64)
         estimates_are_about_all = self._drops and self._survey is not None
-        if self._table is None or (estimates_are_about_all and not list_is_about_all):
-            # A named partition has at least one user. Nothing more is proved here, since the
-            # estimates, if there are any, are about more records than the list.
-            users = np.ones(len(self), np.int64)
-        else:
+        are_about_more = estimates_are_about_all and not list_is_about_all
+        if self._table is not None and not are_about_more:
+            # Estimates about more records than those of the list would prove nothing about it.
             users = self._table[0]
         named = FrequencyList.from_counts(users)
         _, raised = agreeing(users.astype(float), users, users.astype(float), released.released)

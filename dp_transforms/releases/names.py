@@ -90,11 +90,8 @@ class NamesSpec(ReleaseSpec):
         name, public = self.strategy.name, bool(len(self.public_partitions))
         if self.public_threshold is not None and not public:
             raise ValueError("public_threshold is for public_partitions, and none are given")
-        measured = isinstance(self.strategy, MeasuredSelection)
-        if public or ((self.noisy_counts or self.intervals) and not measured):
+        if public:
             self.require_counts()
-        if self.noisy_counts and not measured and not isinstance(self.strategy, NoisyCountStrategy):
-            raise ValueError(f"strategy {name!r} has no noisy counts")
         if isinstance(self.strategy, MeasuredSelection):
             counted = self.strategy.counted
             if counted != self.noisy_counts:
@@ -102,6 +99,10 @@ class NamesSpec(ReleaseSpec):
                     f"noisy_counts must be what the strategy's counted is, {counted}, since it "
                     "spends its budget accordingly"
                 )
+        elif self.noisy_counts or self.intervals:
+            self.require_counts()
+            if self.noisy_counts and not isinstance(self.strategy, NoisyCountStrategy):
+                raise ValueError(f"strategy {name!r} has no noisy counts")
         if self.intervals and not self.noisy_counts:
             raise ValueError("intervals are those of noisy_counts, which are not asked for")
         if public:

@@ -154,6 +154,7 @@ class Release(PagedTable):
         return []
 
     def _below(self) -> list[str]:
+        """Returns the summary, and the guarantee in a line."""
         statement = self.statement
         if not statement:
             return []

@@ -288,10 +288,10 @@ def _numbers(release: ListRelease, terms: Wording) -> str:
     kinds = [release.numbers(things=terms.things, users=terms.users)]
     if release.released.coordinates is not None:
         kinds.append(release.numbers(by_model=True, things=terms.things, users=terms.users))
-    rows = [
-        (name[:1].upper() + name[1:], *(_text(numbers[name]) for numbers in kinds))
-        for name in kinds[0]
-    ]
+    rows = []
+    for name in kinds[0]:
+        estimates = [numbers[name] for numbers in kinds]
+        rows.append((name[:1].upper() + name[1:], *map(_text, estimates)))
     return _section("Numbers", "", "", rows)
 
 

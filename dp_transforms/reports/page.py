@@ -72,13 +72,7 @@ def document(kind: str, words: Words, content: str, releases: Mapping[str, _Stat
     title = html.escape(words.title or kind)
     today = datetime.datetime.now(datetime.timezone.utc).date()
     below = f"{kind}. " if words.title else ""
-    ends = "".join(
-        f"""<h2>Privacy statement{html.escape(name)}</h2>
-<blockquote>{"".join(_cell(text, "p") for text in release.statement_words())}</blockquote>
-<h2>Privacy budget{html.escape(name)}</h2>
-{_budget(release.statement)}"""
-        for name, release in releases.items()
-    )
+    privacy = "".join(_privacy(name, release) for name, release in releases.items())
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -92,10 +86,19 @@ def document(kind: str, words: Words, content: str, releases: Mapping[str, _Stat
 <h1>{title}</h1>
 <p>{html.escape(below)}This page was made on {today}.</p>
 {content}
-{ends}
+{privacy}
 </body>
 </html>
 """
+
+
+def _privacy(name: str, release: _Stated) -> str:
+    """Returns the sections about the privacy of a release, by its name in titles."""
+    paragraphs = "".join(_cell(text, "p") for text in release.statement_words())
+    return f"""<h2>Privacy statement{html.escape(name)}</h2>
+<blockquote>{paragraphs}</blockquote>
+<h2>Privacy budget{html.escape(name)}</h2>
+{_budget(release.statement)}"""
 
 
 def figure(picture: bytes, caption: str) -> str:
