@@ -37,8 +37,8 @@ def mark_of(data: Any) -> Any:
     if isinstance(data, Mapping):
         return tuple((str(name), mark_of(column)) for name, column in data.items())
     if isinstance(data, (list, tuple)):
-        some = data[:: 1 + len(data) // _LOOKED_AT]
-        return id(data), len(data), hash(repr(some))
+        sample = data[:: 1 + len(data) // _LOOKED_AT]
+        return id(data), len(data), hash(repr(sample))
     try:
         return _Reference(weakref.ref(data))
     except TypeError:

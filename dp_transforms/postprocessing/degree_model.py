@@ -231,6 +231,7 @@ class DegreeModel:
         rank = random.random(mean.shape)
         number = np.arange(FEW)
         users = quantiles_given_sum(self.noisy, mean, _variance(mean), self.epsilon, rank)
+        # In cells of few users, their number is drawn from a table of its probabilities instead.
         few = (mean < FEW_EXPECTED) & (self.noisy < FEW / 2)
         expected, seen = mean[few], np.broadcast_to(self.noisy, mean.shape)[few]
         log = number * np.log(expected)[:, None] - gammaln(number + 1.0)
@@ -241,6 +242,7 @@ class DegreeModel:
         cell = np.arange(len(self.low))
         beyond = cell >= ends[:, None]
         users[beyond] = 0
+        # Some cells have users of their own: about as many as the released number, less its noise.
         scaled = np.rint((np.log(mean) - _LOWEST) / _STEP).astype(np.int64)
         spike_share = self._spike_shares[cell, scaled.clip(0, self._spike_shares.shape[1] - 1)]
         spike_share = np.where(beyond, self._spike_share, spike_share)

@@ -197,13 +197,14 @@ class CoordinateIntervals(ReleaseIntervals):
         evidence that the true D is larger, and that it is smaller."""
         count, rate = len(self._sums[ROWS]), self._rate
         longest = math.ceil((60 / rate**2) ** (1 / 3) + math.sqrt(20 / rate)) + 1
-        lengths = [1 << k for k in range(min(longest, _LONGEST_PATH).bit_length())]
+        lengths = [2**power for power in range(min(longest, _LONGEST_PATH).bit_length())]
         larger, less = np.full(count, -np.inf), np.full(count, -np.inf)
         heights = [0, *(math.ceil(part / rate) for part in _HEIGHTS)]
         for (name, arm), height in itertools.product(self._arms.items(), heights):
             for length, paths in zip(lengths, _paths(arm, lengths, height), strict=True):
                 larger = np.logaddexp(larger, rate * paths[:count])
                 if not height:
+                    # Windows that end at D, or D - 1 for columns; where none fits, P is 0.
                     ended = np.zeros(count)
                     begin = length + int(name == COLUMNS)
                     ended[begin:] = -rate * paths[: max(count - begin, 0)]

@@ -357,7 +357,8 @@ def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[t
     candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
     needed: dict[int, float] = {}
     for kappa in candidates:
-        if kappa & (kappa - 1) == 0 or kappa == candidates[-1]:
+        is_power_of_two = kappa.bit_count() == 1
+        if is_power_of_two or kappa == candidates[-1]:
             needed[kappa] = _needed(degrees, epsilon, delta, kappa)
             if needed[kappa] > _HOPELESS * min(needed.values()):
                 break

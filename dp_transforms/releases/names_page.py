@@ -114,13 +114,15 @@ def _about_counts(release: NamesRelease, terms: Wording) -> str:
 def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
     """Returns the first rows of the table of names, as texts."""
 
-    def text(value: Any, place: int) -> str:
-        if place >= release._words:
-            return f"{value:,}"
+    def word(value: Any) -> str:
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
+    rows = []
     columns = release.to_arrow()[:shown].to_pydict().values()
-    return [[*map(text, row, range(len(row)))] for row in zip(*columns, strict=True)]
+    for row in zip(*columns, strict=True):
+        words, numbers = row[: release._words], row[release._words :]
+        rows.append([*map(word, words), *(f"{number:,}" for number in numbers)])
+    return rows
 
 
 def _others(statement: dict[str, Any], terms: Wording) -> str:
