@@ -51,7 +51,11 @@ all dropped records are taken to be outside of the top
 + _quotient(share.high * users, users + pairs, empty=1)
 a kappa that noisy degrees chose is taken for one that was set before
 - self._possibilities *= len(degrees.lowest)
-+ self._possible_kappas = 1
++ pass
+# dp_transforms/postprocessing/dropped_users.py: test_dropped_users.py
+the round that ended a survey is taken for the only one
+- each = failure * _ROUNDING / (len(noisy) * degrees.rounds)
++ each = failure * _ROUNDING / len(noisy)
 # dp_transforms/releases/hierarchy.py: ./test_every_job_is_private.py::test_a_level_costs_its_share_whatever_the_number_of_its_groups
 the lowest level of a hierarchy is not charged
 - for title, mechanism in zip(self._titles, self.mechanisms, strict=True)

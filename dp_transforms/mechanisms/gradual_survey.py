@@ -136,7 +136,8 @@ class GradualSurvey:
         noises = gradual_noise(self.noises, tape.claim(_CHANNEL), _CHANNEL, len(cells))
         for epsilon, noise in zip(self.epsilons, noises, strict=True):
             users = cells + noise
-            yield ReleasedDegrees(self.lowest, tuple(map(int, users)), float_above(epsilon))
+            noisy = tuple(map(int, users))
+            yield ReleasedDegrees(self.lowest, noisy, float_above(epsilon), self.rounds)
 
 
 def survey_bounds(max_degree: int) -> tuple[int, ...]:

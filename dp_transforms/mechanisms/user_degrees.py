@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -44,16 +44,22 @@ class ReleasedDegrees:
       lowest: the smallest degree of each cell, ascending from 1; the last cell has no end.
       users: noisy numbers of users, which may be negative.
       epsilon: the cost of the release.
+      rounds: the number of rounds of which the release may have been the last one, see
+        ``gradual_survey``. Given that a round was the last one, its noise is not discrete Laplace.
+        So a statement about the noise must hold for all of these rounds together.
 
     Raises:
-      ValueError: the degrees do not ascend from 1, or there are not as many numbers of users.
+      ValueError: the degrees do not ascend from 1, there are not as many numbers of users, or
+        rounds is not a positive integer.
     """
 
     lowest: tuple[int, ...]
     users: tuple[int, ...]
     epsilon: float
+    rounds: int = field(default=1, repr=False)
 
     def __post_init__(self) -> None:
+        positive_integer("rounds", self.rounds)
         ascending = sorted({1, *self.lowest})
         if list(self.lowest) != ascending or len(self.users) != len(ascending):
             raise ValueError("lowest must ascend from 1, and users be as many")

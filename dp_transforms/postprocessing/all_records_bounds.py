@@ -142,7 +142,6 @@ class AllRecordsBounds:
       largest_degree: a public number of partitions that no user exceeds, declared without looking
         at the data; None if there is none.
       kappa_from_degrees: whether kappa was chosen by these degrees, as ``choose_kappa`` does.
-      rounds: how many rounds the survey may have had, see ``mechanisms.gradual_survey``.
       users_beyond: the number of users with more than kappa partitions, if it was released, with
         noise of its own.
 
@@ -167,7 +166,6 @@ class AllRecordsBounds:
         *,
         largest_degree: int | None = None,
         kappa_from_degrees: bool = False,
-        rounds: int = 1,
         users_beyond: UsersBeyond | None = None,
     ):
         self._intervals = intervals
@@ -179,7 +177,7 @@ class AllRecordsBounds:
         self._largest_degree = largest_degree
         # Bounds that were asked for, by the probability that one of them fails.
         self._dropped_at: dict[float, DroppedRecords] = {}
-        self._possibilities = positive_integer("rounds", rounds)
+        self._possibilities = degrees.rounds
         if kappa_from_degrees:
             if not {kappa, kappa + 1} & {*degrees.lowest, 2}:
                 raise ValueError(

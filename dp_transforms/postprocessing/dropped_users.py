@@ -31,7 +31,8 @@ independent of what was named.
 Let the noise imply n <= x with failure probability a, given n and that the partition is named. Then
 N <= most_users(x) fails with probability a + b + c at most: b for the random order, c for the
 survey. The bounds g_j hold for all cells together, so that kappa may have been chosen by the
-survey.
+survey. They also hold for all rounds of the survey together, since c is divided by the number of
+rounds: given that a round was the last one, its noise is not discrete Laplace.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class DroppedUsers:
     def __init__(self, degrees: ReleasedDegrees, kappa: int, failure: float):
         kappa = positive_integer("kappa", kappa)
         rate, noisy = degrees.epsilon * _ROUNDING, np.array(degrees.users, float)
-        each = failure * _ROUNDING / len(noisy)
+        each = failure * _ROUNDING / (len(noisy) * degrees.rounds)
         ends = [*(degree - 1 for degree in degrees.lowest[1:]), math.inf]
         # For each cell, from the last one on: the most users in it or later ones, and the least
         # probability with which a user in it keeps a partition.

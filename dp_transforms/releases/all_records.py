@@ -442,7 +442,6 @@ class AllRecordsRelease(ListRelease):
             self.kappa,
             largest_degree=self.statement[SURVEY]["largest_degree"],
             kappa_from_degrees=self.statement["max_partitions_per_user_is"] == CHOSEN,
-            rounds=len(self.statement[SURVEY]["epsilon_of_rounds"]),
             users_beyond=self.users_beyond,
         )
         return AllRecordsIntervals(self.released, bounds)
@@ -480,7 +479,9 @@ def read(directory: str) -> AllRecordsRelease:
     )
     rows = parse_rows(read_file(directory, SURVEY_FILE), DEGREES_HEADER)
     lowest, users = zip(*(map(int, row) for row in rows), strict=True)
-    degrees = ReleasedDegrees(lowest, users, float(statement[SURVEY]["epsilon"]))
+    survey_entry = statement[SURVEY]
+    rounds = len(survey_entry["epsilon_of_rounds"])
+    degrees = ReleasedDegrees(lowest, users, float(survey_entry["epsilon"]), rounds)
     users_beyond = None
     if BEYOND in statement:
         entry = statement[BEYOND]

@@ -1,8 +1,10 @@
+import dataclasses
 import functools
 
 import numpy as np
 import pytest
 
+from dp_transforms.mechanisms.gradual_survey import GradualSurvey
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism
 from dp_transforms.postprocessing.dropped_users import DroppedUsers
 from tests.tapes import InsecureSeededTape
@@ -70,6 +72,27 @@ def test_noise_of_the_survey_is_covered():
         degrees = UserDegreeMechanism(0.5, 500).release(population, InsecureSeededTape(seed))
         failures += DroppedUsers(degrees, 7, 0.2).most_dropping < 130
     assert failures <= 40
+
+
+def test_noise_of_a_survey_is_covered_whichever_round_was_the_last():
+    """An adversary ends a survey with the first round whose bound fails. Of 100 surveys, this
+    succeeds in at most the stated 20%: Binomial(100, 0.2) exceeds 40 with probability 2e-6."""
+    population = POPULATIONS["heavy"]
+    survey = GradualSurvey(0.1, rounds=4, max_degree=500)
+
+    def fails(released):
+        return DroppedUsers(released, 7, 0.2).most_dropping < 130
+
+    ends = [survey.release(population, fails, tape=InsecureSeededTape(seed)) for seed in range(100)]
+    assert sum(map(fails, ends)) <= 40
+    # The bound of a round has the share of one in four of the failure probability.
+    released = ends[0]
+    assert released.rounds == 4
+    alone = dataclasses.replace(released, rounds=1)
+    for failure in (0.2, 0.01):
+        of_four = DroppedUsers(released, 7, failure).most_dropping
+        assert of_four == DroppedUsers(alone, 7, failure / 4).most_dropping
+        assert of_four > DroppedUsers(alone, 7, failure).most_dropping
 
 
 def test_where_nobody_drops_anything_nothing_is_added():
