@@ -25,8 +25,8 @@ _MAX_EXPONENT = 400  # Longer numbers are no parameters, and would take long to 
 
 
 class ExactNumber(Fraction):
-    """Holds a rational number. It prints as the float that prints exactly its value if there is
-    one, and otherwise as a fraction.
+    """Holds a rational number. It prints as a float if some float prints as exactly its value, and
+    otherwise as a fraction.
 
     So equal numbers print alike, and different ones differently.
 
@@ -42,10 +42,12 @@ class ExactNumber(Fraction):
         if isinstance(value, numbers.Rational):
             # Fractions of numpy's integers would overflow.
             value = Fraction(int(value.numerator), int(value.denominator))
-        elif abs(int(str(value).lower().partition("e")[2] or 0)) > _MAX_EXPONENT:
-            raise ValueError(f"the exponent of {value} is out of range")
         else:
-            value = str(value)
+            text = str(value)
+            _, _, exponent = text.lower().partition("e")
+            if exponent and abs(int(exponent)) > _MAX_EXPONENT:
+                raise ValueError(f"the exponent of {value} is out of range")
+            value = text
         return super().__new__(cls, value, denominator)
 
     def __repr__(self) -> str:
@@ -175,7 +177,7 @@ def round_down(value: Fraction, digits: int) -> Fraction:
     """
     if not value:
         return Fraction(0)
-    # Near a power of ten the logarithm may be rounded to the wrong side, for one digit more or
-    # less.
+    # Near a power of ten the logarithm may be rounded to the wrong side. Then there is one digit
+    # more, or one less.
     step = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
     return math.floor(value / step) * step

@@ -170,8 +170,9 @@ class GeometricNoise(IntegerNoise):
         ratio = decay.power(1, precision)
         if k is None:
             return 1 + ratio
-        gap, inner = (decay.one_minus_power(i, precision) for i in (1, k))
-        return (1 + ratio) * inner + gap * decay.power(k, precision)
+        # (1 + q) (1 - q**k) + (1 - q) q**k
+        inner = (1 + ratio) * decay.one_minus_power(k, precision)
+        return inner + decay.one_minus_power(1, precision) * decay.power(k, precision)
 
     def _guess(self, levels: FloatArray) -> IntArray:
         rate, total, end = self._floats

@@ -47,7 +47,8 @@ def same(ends: Iterable[_T]) -> _T:
 
 
 def smallest_where(holds: Callable[[int], bool], start: int) -> int:
-    """Returns the smallest integer >= start where a monotone ``holds`` is true."""
+    """Returns the smallest integer >= start for which ``holds`` is true. ``holds`` must be true
+    from some integer on, and false below it."""
     if holds(start):
         return start
     step = 1
@@ -56,7 +57,10 @@ def smallest_where(holds: Callable[[int], bool], start: int) -> int:
     low, high = start + step // 2, start + step
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 

@@ -116,7 +116,7 @@ class FrequencyList:
 
         Args:
           values: descending; they may repeat, and zeros may follow the positive ones.
-          repeats: as many numbers of ranks.
+          repeats: the number of ranks for each value.
 
         >>> list(FrequencyList.from_runs([7, 3, 3, 0], [1, 2, 1, 5]))
         [(7, 1), (3, 3)]

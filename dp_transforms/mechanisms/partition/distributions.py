@@ -103,8 +103,7 @@ class ExponentialDistribution(ReleaseDistribution):
     this sum with r_1 <= f_b; then Z_f >= R', by the lists x with h = f. Any r consists of min(r,
     f_b) and of the partition v of its cells beyond f_b, and its distance is that of min(r, f_b)
     plus |v|. So R is at most R' times the sum of q**|v| over all partitions v. The logarithm of the
-    latter is the sum of 1 / (k (e**(ck) - 1)) over k >= 1, which is at most
-    pi**2 / (6c). QED.
+    latter is the sum of 1 / (k (e**(ck) - 1)) over k >= 1, which is at most pi**2 / (6c). QED.
     """
 
     title = "exponential mechanism for integer partitions"

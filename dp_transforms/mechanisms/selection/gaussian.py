@@ -15,10 +15,10 @@ of the first kind have the squared norm (1 - f) mu2. Then, in either order of D 
 
 (The f lambda that is subtracted from epsilon pays for D against D'. There the factor e**(-f lambda)
 is on the same side as e**epsilon.) At f = 0 this is the delta of the noise, and at f = 1 that of
-the threshold.
-Usually the maximum over f is at one of these ends, so each of them may use the whole delta. The
-common division of delta into two halves gives a larger threshold than needed. If the maximum is
-inside (large delta, tiny epsilon), the division with the smallest threshold is searched for.
+the threshold. Usually the maximum over f is at one of these ends, so each of them may use the whole
+delta. The common division of delta into two halves gives a larger threshold than needed. If the
+maximum is inside (large delta, tiny epsilon), the division with the smallest threshold is searched
+for.
 
 If neighbours replace one user's records by those of another, two such sets of partitions change:
 mu2 and lambda count twice.

@@ -230,9 +230,10 @@ class MeasuredSelection(WeightedStrategy):
         # The cells are part of the context, so that other cells have other noise even by one tape.
         of_cells = tape.branch(f"of {cells_text(degrees)}; {cells_text(tails)}")
         scales = [self.noise_scales(level) for level in range(LEVELS)]
-        noises = [
-            [DiscreteLaplace(scale) for scale in of_list] for of_list in zip(*scales, strict=True)
-        ]
+        noises = (
+            [DiscreteLaplace(for_users) for for_users, _ in scales],
+            [DiscreteLaplace(for_tails) for _, for_tails in scales],
+        )
         of_users = gradual_noise(noises[0], of_cells, "users", len(degrees))
         of_tails = gradual_noise(noises[1], of_cells, "tails", len(tails))
         for of_level, more_users, more_tails in zip(scales, of_users, of_tails, strict=True):
@@ -259,8 +260,10 @@ class MeasuredSelection(WeightedStrategy):
         search = PlanSearch(self.budget_after(level), populations_behind(look), self.declared)
         comparison = search.compare(self.counted)
         choice = Choice(look, comparison.compared, comparison.chosen)
-        now, then = (self.look_epsilon(at) / Fraction(self.epsilon) for at in (level, level + 1))
-        cost = search.lost_with(float((then - now) / (1 - now)), comparison.best.plan)
+        spent = self.look_epsilon(level) / Fraction(self.epsilon)
+        spent_after_refinement = self.look_epsilon(level + 1) / Fraction(self.epsilon)
+        lost_share = (spent_after_refinement - spent) / (1 - spent)
+        cost = search.lost_with(float(lost_share), comparison.best.plan)
         return choice, comparison.uncertainty <= cost
 
     def choice_for(self, population: Population) -> Choice:
@@ -293,9 +296,14 @@ class MeasuredSelection(WeightedStrategy):
 
     def budget_after(self, level: int) -> PlanBudget:
         """Returns the budget that the look of a level leaves."""
-        left = ExactNumber(Fraction(self.epsilon) - self.look_epsilon(level))
-        rest = self.max_partitions_per_user, self.pre_threshold, self.neighbours
-        return PlanBudget(left, self.delta, *rest, level)
+        return PlanBudget(
+            ExactNumber(Fraction(self.epsilon) - self.look_epsilon(level)),
+            self.delta,
+            self.max_partitions_per_user,
+            self.pre_threshold,
+            self.neighbours,
+            level,
+        )
 
     def choice_entries(self, choice: Choice) -> dict[str, Any]:
         """Returns the entries of a statement that state the cost of the look behind a choice."""

@@ -311,7 +311,10 @@ class PlanSearch:
             budgets = _about_budgets(self._budget, plan._replace(counted=0))
             later = LaterCounts(counts_budget(budgets, plan.counts_share), plan.counted)
             variance = float(later.sigma2)
-        most, among = plan.counted or plan.partitions, best if plan.counted else None
+        if plan.counted:
+            most, among = plan.counted, best
+        else:
+            most, among = plan.partitions, None
         for place, (population, of_place) in enumerate(zip(self._populations, shown, strict=True)):
             kept, of_all = self._kept(place, most, among)
             yield count_error(population, of_place, kept, of_all, variance)

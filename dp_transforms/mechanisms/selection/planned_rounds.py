@@ -63,10 +63,15 @@ class PlanBudget:
     def calibration(self, rounds: int, growth: int, counts_share: Fraction) -> Calibration:
         """Returns the calibration of rounds. It is the same for all numbers of a user's partitions
         that count in them."""
-        users_changed = 2 if self.neighbours == REPLACE else 1
-        rest = (rounds, growth, users_changed, counts_share)
-        budget = Fraction(self.epsilon), Fraction(self.delta)
-        return _calibration(*budget, self.max_partitions_per_user, *rest)
+        return _calibration(
+            Fraction(self.epsilon),
+            Fraction(self.delta),
+            self.max_partitions_per_user,
+            rounds,
+            growth,
+            2 if self.neighbours == REPLACE else 1,
+            counts_share,
+        )
 
 
 @lru_cache(maxsize=256)
@@ -80,14 +85,21 @@ def _single(budget: PlanBudget, plan: RoundPlan) -> Any:
 
 @lru_cache(maxsize=64)
 def _strategy(budget: PlanBudget, plan: RoundPlan) -> WeightedStrategy:
-    epsilon, delta = budget.epsilon, budget.delta
-    rest = (plan.partitions, budget.pre_threshold, budget.neighbours)
     if plan.by:
-        return SingleRound(epsilon, delta, *rest, single=budget.single(plan))
+        return SingleRound(
+            budget.epsilon,
+            budget.delta,
+            plan.partitions,
+            budget.pre_threshold,
+            budget.neighbours,
+            single=budget.single(plan),
+        )
     return PlannedRounds(
-        epsilon,
-        delta,
-        *rest,
+        budget.epsilon,
+        budget.delta,
+        plan.partitions,
+        budget.pre_threshold,
+        budget.neighbours,
         plan.rounds,
         plan.growth,
         root=plan.root,

@@ -195,6 +195,22 @@ def populations_behind(look: Look) -> list[tuple[Population, ...]]:
 
 def _explaining(look: Look) -> tuple[Population, ...]:
     """Returns the populations that explain a look, one with each of ``ASSOCIATIONS``."""
+    degrees, users = _users_of(look)
+    sizes, partitions = _partitions_of(look, float(users.sum()))
+    return tuple(
+        Population(
+            degrees,
+            users,
+            _shares(degrees, users, sizes, partitions, 1 / degrees, association),
+            partitions,
+        )
+        for association in ASSOCIATIONS
+    )
+
+
+def _users_of(look: Look) -> tuple[FloatArray, FloatArray]:
+    """Returns groups of users that explain a look: their numbers of partitions, and how many users
+    there are in each group."""
     low, high = _degree_ranges(look.edges)
     widths = np.log((high + 0.5) / (low - 0.5))
     middles = np.sqrt(low * high)
@@ -205,27 +221,23 @@ def _explaining(look: Look) -> tuple[Population, ...]:
     clear = np.where(seen > 2 * look.scales[0], np.log(np.maximum(seen, 1) / widths), falls)
     places = np.log(middles)
     users = _density(np.diag(widths), seen, look.scales[0], places, clear, _DEGREES_FALL) * widths
-    some = users >= 0.5
-    if not some.any():
-        some[0] = True
-    degrees, users = middles[some], users[some]
-    means = np.exp(np.arange(-3.0, math.log(max(users.sum(), 50.0)), _SPACING))
-    falls = np.log(users.sum() / len(means)) - np.log(means)
+    likely = users >= 0.5
+    if not likely.any():
+        likely[0] = True
+    return middles[likely], users[likely]
+
+
+def _partitions_of(look: Look, users: float) -> tuple[FloatArray, FloatArray]:
+    """Returns groups of partitions that explain a look: the mean number of users who count in a
+    partition, and how many partitions there are in each group. ``users`` is the number of users."""
+    means = np.exp(np.arange(-3.0, math.log(max(users, 50.0)), _SPACING))
+    falls = np.log(users / len(means)) - np.log(means)
     # The sum of all tails is the number of all users, which is known much better.
     cells = np.vstack([_poisson_tails(len(means)), means])
-    tails = np.append(look.tails, users.sum())
+    tails = np.append(look.tails, users)
     scales = np.full(len(tails), look.scales[1])
-    scales[-1] = look.scales[0] * math.sqrt(len(seen))
-    partitions = _density(cells, tails, scales, np.log(means), falls, _SIZES_FALL)
-    return tuple(
-        Population(
-            degrees,
-            users,
-            _shares(degrees, users, means, partitions, 1 / degrees, association),
-            partitions,
-        )
-        for association in ASSOCIATIONS
-    )
+    scales[-1] = look.scales[0] * math.sqrt(len(look.degrees))
+    return means, _density(cells, tails, scales, np.log(means), falls, _SIZES_FALL)
 
 
 def _shares(

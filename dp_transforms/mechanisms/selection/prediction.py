@@ -80,29 +80,39 @@ def predict(population: Population, rounds: Sequence[Round]) -> Prediction:
     pairs = population.users[:, None] * shares
     # The shares of a user need not sum to exactly the user's degree.
     scale = degrees / np.maximum(shares @ population.partitions, 1e-9)
-    left = np.ones(len(population.sizes))
+    unnamed = np.ones(len(population.sizes))
     for of_round in rounds:
-        remaining = (shares @ (population.partitions * left)) * scale
-        rate = np.clip(remaining / degrees, 0, 1)
-        others = np.maximum(degrees - 1, 0)
-        deviation = np.sqrt(others * rate * (1 - rate))
-        has = 1 + np.maximum((others * rate)[:, None] + deviation[:, None] * _FEW, 0)
+        remaining = (shares @ (population.partitions * unnamed)) * scale
+        has = _numbers_left(degrees, np.clip(remaining / degrees, 0, 1))
         weights = of_round.step(np.minimum(has, of_round.partitions))
-        kept, shown = _kept(has, of_round)
-        means = (kept * weights) @ _FEW_WEIGHTS
-        squares = (kept * weights**2) @ _FEW_WEIGHTS
+        counts, place_weights = _counting(has, of_round)
+        # The sum of weights of a partition of each group, at each place in the order.
+        means = (counts * weights) @ _FEW_WEIGHTS
+        squares = (counts * weights**2) @ _FEW_WEIGHTS
         sums = means @ pairs
-        spread = np.sqrt(np.maximum(squares @ pairs - means**2 @ pairs, 0))
-        probability = of_round.keep(sums[..., None] + spread[..., None] * _SOME) @ _SOME_WEIGHTS
-        left = left * (1 - shown @ probability)
-    of_groups = population.partitions * (1 - left)
+        deviations = np.sqrt(np.maximum(squares @ pairs - means**2 @ pairs, 0))
+        kept = of_round.keep(sums[..., None] + deviations[..., None] * _SOME) @ _SOME_WEIGHTS
+        unnamed = unnamed * (1 - place_weights @ kept)
+    named = population.partitions * (1 - unnamed)
     all_records = max(float(population.partitions @ population.sizes), 1e-300)
     return Prediction(
-        float(of_groups.sum()), float(of_groups @ population.sizes) / all_records, 1 - left
+        float(named.sum()), float(named @ population.sizes) / all_records, 1 - unnamed
     )
 
 
-def _kept(has: FloatArray, of_round: Round) -> tuple[FloatArray, FloatArray]:
+def _numbers_left(degrees: FloatArray, rates: FloatArray) -> FloatArray:
+    """Returns likely numbers of partitions of which a user still has one, for each group of users.
+
+    Each of the user's other partitions is left with the probability in ``rates``. The number is
+    given at the nodes ``_FEW`` of its normal approximation, so the shape is (groups, nodes).
+    """
+    others = np.maximum(degrees - 1, 0)
+    deviations = np.sqrt(others * rates * (1 - rates))
+    numbers: FloatArray = (others * rates)[:, None] + deviations[:, None] * _FEW
+    return 1 + np.maximum(numbers, 0)
+
+
+def _counting(has: FloatArray, of_round: Round) -> tuple[FloatArray, FloatArray]:
     """Returns the probability that a partition of a user counts, given the user's number of
     partitions.
 
@@ -128,10 +138,8 @@ def kept_shares(population: Population, named: FloatArray, most: int) -> FloatAr
     """
     shares, degrees = population.shares, population.degrees
     has_named = shares @ (population.partitions * named)
-    rate = np.clip(has_named / np.maximum(shares @ population.partitions, 1e-9), 0, 1)
-    others = np.maximum(degrees - 1, 0)
-    deviation = np.sqrt(others * rate * (1 - rate))
-    has = 1 + np.maximum((others * rate)[:, None] + deviation[:, None] * _FEW, 0)
+    rates = np.clip(has_named / np.maximum(shares @ population.partitions, 1e-9), 0, 1)
+    has = _numbers_left(degrees, rates)
     of_users = np.minimum(1.0, most / has) @ _FEW_WEIGHTS
     kept: FloatArray = (population.users * of_users @ shares) / np.maximum(population.sizes, 1e-9)
     return kept

@@ -332,8 +332,7 @@ def _curve(distribution: RenyiDistribution) -> _Curve:
             if least < slope:
                 slope = least
                 # A bound that limits the slope once mostly does so again. If it comes first, the
-                # others
-                # only need to hold.
+                # others only need to hold.
                 bounds.insert(0, bounds.pop(i))
         curve.extend(length, slope)
     return curve

@@ -201,13 +201,16 @@ class Calibration:
         private: the search decides only how much is kept."""
         # Steps depend on a user's number of partitions only if there are several rounds, and kappa
         # is above 1.
-        rest = self.partitions, min(1, self.rounds - 1, self.partitions - 1)
+        resolution = min(1, self.rounds - 1, self.partitions - 1)
         every = self.candidates
 
         def kept(place: int) -> float:
             if not 0 <= place < len(every):
                 return -1.0
-            return RenyiDistribution(every[place][-1], *rest, coarser=_SEARCH_COARSER).kept
+            last_round = RenyiDistribution(
+                every[place][-1], self.partitions, resolution, coarser=_SEARCH_COARSER
+            )
+            return last_round.kept
 
         # From the best order on, fewer are kept in both directions. So the search can stop there.
         best = min(_MIDDLE, len(every) - 1)
@@ -234,8 +237,11 @@ class Calibration:
         ]
         scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
         orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
-        rest = (delta * (1 - _UNSPENT), of_rounds[-1], self.users_changed)
-        totals = [total_budget(order, epsilon, *rest) for order in orders]
+        spent = delta * (1 - _UNSPENT)
+        totals = [
+            total_budget(order, epsilon, spent, of_rounds[-1], self.users_changed)
+            for order in orders
+        ]
         private = [
             tuple(total.share(*share) for share in of_rounds)
             for total in totals
@@ -309,9 +315,12 @@ class RenyiRoundsSelection(WeightedStrategy):
     def rounds(self) -> tuple[RenyiDistribution, ...]:
         # Early rounds need not keep large partitions with certainty: the next round decides about
         # those that they miss.
-        max_partitions = self.max_partitions_per_user
-        rest = max_partitions, min(1, max_partitions - 1), _EARLY_BITS
-        early = [RenyiDistribution(budget, *rest, coarser=2) for budget in self.budgets[:-1]]
+        kappa = self.max_partitions_per_user
+        resolution = min(1, kappa - 1)
+        early = [
+            RenyiDistribution(budget, kappa, resolution, _EARLY_BITS, coarser=2)
+            for budget in self.budgets[:-1]
+        ]
         return (*early, self._last_rounds[0])
 
     def shared_order(self, index: int) -> bool:
@@ -330,8 +339,13 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     @cached_property
     def _calibration(self) -> Calibration:
-        rounds = self.max_partitions_per_user, self.number_of_rounds, self.growth
-        return Calibration(*self._budget, *rounds, self._users_changed)
+        return Calibration(
+            *self._budget,
+            self.max_partitions_per_user,
+            self.number_of_rounds,
+            self.growth,
+            self._users_changed,
+        )
 
     @property
     def _roots(self) -> tuple[int, int]:
@@ -345,13 +359,13 @@ class RenyiRoundsSelection(WeightedStrategy):
     @cached_property
     def _last_rounds(self) -> list[RenyiDistribution]:
         """Returns the distributions of the last round, one for each of ``_roots``."""
-        last = self.budgets[-1], self.max_partitions_per_user
-        if self.max_partitions_per_user == 1:
-            return [RenyiDistribution(*last)]
+        budget, kappa = self.budgets[-1], self.max_partitions_per_user
+        if kappa == 1:
+            return [RenyiDistribution(budget, kappa)]
         # Steps are finer where the distribution stays short all the same.
-        longest = int(_LONGEST * RenyiDistribution(*last, 1, coarser=_SEARCH_COARSER).kept)
-        resolution = min(_LAST_RESOLUTION, max(1, longest))
-        return [RenyiDistribution(*last, resolution, root=root) for root in self._roots]
+        coarse = RenyiDistribution(budget, kappa, resolution=1, coarser=_SEARCH_COARSER)
+        resolution = min(_LAST_RESOLUTION, max(1, int(_LONGEST * coarse.kept)))
+        return [RenyiDistribution(budget, kappa, resolution, root=root) for root in self._roots]
 
 
 def growing_shares(rounds: int, growth: int) -> tuple[Fraction, ...]:

@@ -1,4 +1,4 @@
-"""Defines the base of all selection strategies: their public parameters, and their answers."""
+"""Defines the base classes of all selection strategies, with their public parameters."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ Only the probability of keeping a single user's partition depends on the thresho
 
 ``calibrated_distribution`` keeps it from exceeding its bound.
 
-The same uniform number U decides whether names are released alone or with noisy counts. X is the
-inverse distribution function at U. Among the U with n + X = threshold the upper part keeps the
-partition, so that it is kept iff U >= 1 - pi(n). So a release of names and a release of names with
-noisy counts agree about the names, and noise is drawn for kept partitions only.
+A release of names and a release of names with noisy counts make the decision by the same uniform
+number U. X is the inverse distribution function at U. Among the U with n + X = threshold the upper
+part keeps the partition, so that it is kept iff U >= 1 - pi(n). So both releases agree about the
+names, and noise is drawn for kept partitions only.
 
 Truncated symmetric geometric noise is the optimal primitive with noisy counts (Definitions 6-8 of
 that paper): X has P[X = x] proportional to e**(-epsilon |x|) on -k, ..., k, and a partition with n

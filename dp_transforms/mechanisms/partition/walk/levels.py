@@ -179,6 +179,7 @@ class Level:
         upper bounds, each of a row for each block."""
         messages, here = self._messages, self.window + state
         bits = self._blocks.bits[index]
+        # The transfer weights of 0, 1, ... moves, which blocks of equal bit and length share.
         row_lo, row_hi = np.empty((2, len(index), count))
         scale = np.empty((len(index), count), dtype=np.int64)
         error = np.empty((len(index), 1))
@@ -190,6 +191,7 @@ class Level:
             row_lo[same], row_hi[same] = matrix.bounds[:, start, :count]
             scale[same] = matrix.exponents[start, :count]
             error[same] = matrix.error
+        # They are multiplied by the messages of the states that the moves lead to.
         index, directions = index[:, None], 1 - 2 * bits[:, None]
         there = here + directions * np.arange(count)
         scale = scale + messages.exponents[index + 1, there]
@@ -202,6 +204,7 @@ class Level:
         lo, hi = lo.cumsum(axis=1), hi.cumsum(axis=1)
         error = error + messages.errors[index] + messages.errors[index + 1]
         error = error + (count + 8) * UNIT_ROUNDOFF
+        # The message of the state in front is the total weight.
         lo *= (1 - error) / messages.hi[index, here]
         hi *= (1 + 2 * error) / messages.lo[index, here]
         _widen_near_underflow(lo, hi)
@@ -265,10 +268,8 @@ class Sampler:
         """Returns the diagonals on which the walk that this tape determines moves."""
         states = self.states(tape)
         inner = fill_blocks(self.blocks, states, self.decay, tape)
-        head, tail = (
-            partitions(self.decay, states[at : at + 1], tape, channel)
-            for at, channel in ((0, "head parts"), (len(self.blocks), "tail parts"))
-        )
+        head = partitions(self.decay, states[:1], tape, "head parts")
+        tail = partitions(self.decay, states[-1:], tape, "tail parts")
         top, bottom = self.blocks.ends[[0, -1]].tolist()
         return np.concatenate([top + head - 1, inner, bottom - tail])
 
