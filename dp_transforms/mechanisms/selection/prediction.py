@@ -235,20 +235,24 @@ class _Curve:
 
 @functools.lru_cache(maxsize=1024)
 def _curve(order: int, divergence: float, exposure: float, partitions: int, root: int) -> _Curve:
+    # Users of d partitions, for some d from one to kappa.
     of_users = np.unique(np.rint(np.geomspace(1, partitions, _STEPS)))
     steps = (partitions / of_users) ** (1 / root) if root else np.ones(len(of_users))
     rates = divergence / of_users
+    # The largest rises T_d, interpolated between the rates of the table.
     table = _log_rises(order)
     logs = np.log(np.clip(rates, _RATES[0], _RATES[-1]))
     places = (logs - math.log(_RATES[0])) / math.log(_RATES[1] / _RATES[0])
     left = np.minimum(places.astype(np.int64), len(_RATES) - 2)
     part = places - left
     rises = np.exp(table[left] * (1 - part)[:, None] + table[left + 1] * part[:, None])
-    slopes = (steps[:, None] / rises).max(0)
+    # The sum of weights as a function of the log-odds: its derivative is the largest s_d / T_d.
+    derivatives = (steps[:, None] / rises).max(0)
+    sums = np.append(0.0, np.cumsum(np.diff(_ODDS) * (derivatives[1:] + derivatives[:-1]) / 2))
     first = np.minimum(exposure / of_users, -np.expm1(-rates))
-    least = float(np.log(first / (1 - first)).min())
-    sums = np.append(0.0, np.cumsum(np.diff(_ODDS) * (slopes[1:] + slopes[:-1]) / 2))
-    return _Curve(partitions, root, least, 1 + sums - float(np.interp(least, _ODDS, sums)))
+    first_odds = float(np.log(first / (1 - first)).min())
+    sums_from_first = 1 + sums - float(np.interp(first_odds, _ODDS, sums))
+    return _Curve(partitions, root, first_odds, sums_from_first)
 
 
 @functools.lru_cache(maxsize=64)

@@ -342,15 +342,19 @@ def _slope(curve: _Curve, bound: _Bound, length: int, slope: int, rise: int) -> 
     """Returns the largest slope, up to ``slope``, that a bound allows between the last knot and
     ``length`` behind it, where log-odds rise by at most ``rise``."""
     x, odds, step = curve.knots[-1], curve.odds[-1], bound.step
+    # The steps that end behind x and up to x + length begin between x + 1 - step and x + length -
+    # step. ``inside`` is the last of these places up to x. All log-odds there are in [low, high].
     low = curve.at(x + 1 - step)
     inside = min(x, x + length - step)
     high = curve.at(inside) if x + length - step <= x else odds + rise
-    # The difference of log-odds is linear between these places, so it is the largest at one of
-    # them.
-    places = [
+    # For a step from ``base``: how far behind x it ends, and by how much log-odds rise up to x. The
+    # difference of log-odds is linear between these bases, so it is the largest at one of them.
+    ends_and_rises = [
         (base + step - x, odds - curve.at(base)) for base in curve.between(x + 1 - step, inside)
     ]
-    if bound.holds(max(gap + slope * ahead for ahead, gap in places), low, high):
+    largest_difference = max(risen + slope * ahead for ahead, risen in ends_and_rises)
+    if bound.holds(largest_difference, low, high):
         return slope
     most = bound.largest(low, high)
-    return max(0, min(slope, *((most - gap) // ahead for ahead, gap in places)))
+    allowed = min((most - risen) // ahead for ahead, risen in ends_and_rises)
+    return max(0, min(slope, allowed))

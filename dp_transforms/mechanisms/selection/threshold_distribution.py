@@ -177,7 +177,8 @@ class ThresholdDistribution(KeepDistribution):
         if not 0 < exact < 1:
             raise ValueError(f"confidence must be between 0 and 1, got {confidence!r}")
         noisy = np.asarray(noisy, dtype=np.int64)
-        if noisy.size and noisy.min() < self.threshold + (not self.tie):
+        smallest_kept = self.threshold if self.tie else self.threshold + 1
+        if noisy.size and noisy.min() < smallest_kept:
             raise ValueError(
                 f"a noisy count is below the threshold {self.threshold} of this strategy"
             )

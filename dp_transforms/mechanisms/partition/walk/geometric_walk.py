@@ -99,19 +99,21 @@ class Runs:
 
     def __init__(self, blocks: Blocks):
         bits = np.append(blocks.bits, 1)
-        turns = np.append(bits[0] == 1, bits[1:] != bits[:-1])
+        # Whether a run begins with the block.
+        begins = np.append(bits[0] == 1, bits[1:] != bits[:-1])
         lowest, highest = blocks.lowest, blocks.highest
         ahead = _wall(blocks.bits, -lowest, highest)
         behind = _wall(blocks.bits, highest, -lowest)
-        inner = (ahead.sum(axis=0) > 0) & (behind[0] > 0)
-        regular = turns & inner & np.append(turns[1:], False)
+        is_free = (ahead.sum(axis=0) > 0) & (behind[0] > 0)
+        regular = begins & is_free & np.append(begins[1:], False)
+        # A chain goes on through a regular run of one bit, and ends in every other block.
         positions = np.arange(len(bits))
-        longer = np.where(regular[:-1] & (blocks.lengths == 1), -1, positions[:-1])
+        chain_ends = np.where(regular[:-1] & (blocks.lengths == 1), -1, positions[:-1])
         self.blocks, self.head_room = blocks, highest.item(0)
         self.lengths: list[int] = [*blocks.lengths.tolist(), _ENDLESS]
         self.bits: list[int] = bits.tolist()
         self.regular: list[bool] = regular.tolist()
-        self.chains: IntArray = positions - 1 - np.maximum.accumulate(np.append(-1, longer))
+        self.chains: IntArray = positions - 1 - np.maximum.accumulate(np.append(-1, chain_ends))
         self.ahead: list[list[int]] = ahead.T.tolist()
         self.behind: list[list[int]] = behind.T.tolist()
 

@@ -107,11 +107,13 @@ class PreciseTransfer:
         else:
             climbs, falls = self.weights.upward(length), self.weights.inward(length)
         table = np.full((self.size, self.size), gmpy2.mpfr(0))
-        # For long runs the lower bounds of entries on one side of zero are 0.
-        for d in range(w + 1 if bound or not is_long else 0):
+        # Entries on one side of zero. For long runs their lower bounds stay 0.
+        is_bounded_by_0 = is_long and bound == 0
+        for d in range(0 if is_bounded_by_0 else w + 1):
             for k in range(min(w - d, length) + 1):
                 table[w + d, w + d + k] = context.mul(stays[d][bound], climbs[k][bound])
                 table[w - d - k, w - d] = context.mul(stays[d][bound], falls[k][bound])
+        # Entries across zero.
         if is_long:
             kept = 1 if bound else context.sub(1, context.exp2(-self.precision))
             for s in range(w + 1):
