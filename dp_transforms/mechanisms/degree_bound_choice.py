@@ -78,7 +78,7 @@ class DegreeBoundMechanism:
             raise ValueError("each of the bounds must divide the last one")
         if len(self.noise) != len(self.bounds):
             raise ValueError("noise must have a number for each of the bounds")
-        # This refuses a scale out of range now.
+        # A scale out of range is refused here, and not at a release.
         _ = self._noise
 
     @cached_property

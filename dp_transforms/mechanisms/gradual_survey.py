@@ -79,7 +79,7 @@ class GradualSurvey:
         object.__setattr__(self, "epsilon", positive_rational("epsilon", self.epsilon))
         object.__setattr__(self, "rounds", positive_integer("rounds", self.rounds))
         object.__setattr__(self, "max_degree", checked_max_degree(self.max_degree))
-        # This refuses a scale out of range now.
+        # A scale out of range is refused here, and not at a release.
         _ = self.noises
 
     @property

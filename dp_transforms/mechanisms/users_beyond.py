@@ -84,7 +84,7 @@ class UsersBeyondMechanism:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive_rational("epsilon", self.epsilon))
         object.__setattr__(self, "kappa", positive_integer("kappa", self.kappa))
-        # This refuses a scale out of range now.
+        # A scale out of range is refused here, and not at a release.
         _ = self.noise
 
     @cached_property

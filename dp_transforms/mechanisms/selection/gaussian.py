@@ -202,7 +202,7 @@ def gaussian_delta(mu2: Any, epsilon: Any) -> Any:
     down, up = rounding_pair(_PRECISION)
     if squared == 0:
         return up.sub(1, down.exp(exponent)) if exponent < 0 else gmpy2.mpfr(0)
-    # (epsilon -+ mu2 / 2) / mu, whose numerator is exact.
+    # Q at (epsilon - mu2 / 2) / mu and at (epsilon + mu2 / 2) / mu, whose numerators are exact.
     _, near = _tail_of_ratio(exponent - squared / 2, squared)
     far, _ = _tail_of_ratio(exponent + squared / 2, squared)
     return up.sub(near, down.mul(down.exp(exponent), far))

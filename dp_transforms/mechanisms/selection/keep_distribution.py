@@ -148,7 +148,7 @@ class KeepDistribution(ABC):
         """Returns whether each statistic is kept, as far as the table decides it, and the indices
         of those that it leaves open."""
         first, shift, below, last = _table(self)
-        # The table may go on beyond all numbers of this type.
+        # The end of the table may exceed the largest number of this type.
         most = min(np.iinfo(statistics.dtype).max, np.iinfo(np.int64).max)
         end = min(first + ((len(below) - 1) << shift), most)
         cells = np.minimum(statistics, end).astype(np.int64)

@@ -145,10 +145,12 @@ class RenyiDistribution(KeepDistribution):
         curve = _curve(self)
         total = gmpy2.mpfr(0)
         with gmpy2.context(gmpy2.get_context(), precision=53):
-            pairs = map(itertools.pairwise, (curve.knots, curve.odds))
-            for (x, after), odds in zip(*pairs, strict=True):
+            knots, odds = itertools.pairwise(curve.knots), itertools.pairwise(curve.odds)
+            for (x, after), odds_at_both in zip(knots, odds, strict=True):
+                # The sum of 1 / x**2 between two knots is about 1 / x - 1 / after.
                 share = gmpy2.mpfr(after - x) / (gmpy2.mpfr(x) * after)
-                total += share / (1 + gmpy2.exp(gmpy2.mpq(-(sum(odds) // 2), _UNIT)))
+                middle = gmpy2.mpq(-(sum(odds_at_both) // 2), _UNIT)
+                total += share / (1 + gmpy2.exp(middle))
             return float(total + 1 / gmpy2.mpfr(curve.knots[-1]))
 
     @cached_property
@@ -322,7 +324,7 @@ def _curve(distribution: RenyiDistribution) -> _Curve:
             past = min(x - 1, longest)
             average = odds - curve.at(x - past)
             length = max(1, rise * past // average) if average else 1
-            # Room for slopes that grow.
+            # The slope may exceed the average so far by a quarter.
             rise += rise // 4
             slope = end - odds if length == 1 else rise // length
         for i, bound in enumerate(bounds):

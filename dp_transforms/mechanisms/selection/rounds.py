@@ -304,7 +304,7 @@ class RenyiRoundsSelection(WeightedStrategy):
             raise ValueError(
                 f"number_of_rounds must be at most {_MOST_ROUNDS}, got {self.number_of_rounds}"
             )
-        # This refuses impossible parameters now.
+        # Impossible parameters are refused here, and not at a release.
         _ = self._calibration.candidates
 
     @property

@@ -198,10 +198,9 @@ def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdD
     threshold = smallest_where(lambda t: bool(noise.tail(t - 1, _PRECISION)[1] <= bound), 1)
     above = gmpy2.mpq(noise.tail(threshold - 1, _PRECISION)[1])
     equal = gmpy2.mpq(noise.probability(threshold - 1, _PRECISION)[1])
-    steps = int(gmpy2.floor((bound - above) / equal * (1 << _TIE_BITS)))
-    return ThresholdDistribution(
-        noise, threshold, Fraction(min(steps, (1 << _TIE_BITS) - 1), 1 << _TIE_BITS)
-    )
+    units = int(gmpy2.floor((bound - above) / equal * (1 << _TIE_BITS)))
+    tie = Fraction(min(units, (1 << _TIE_BITS) - 1), 1 << _TIE_BITS)
+    return ThresholdDistribution(noise, threshold, tie)
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
     table = np.array([part[:3] for part in parts], dtype=np.int64).reshape(-1, 3)
     top, length, start = table.T
     x = geometric(decay, np.ones_like(top), length, words, lambda i: parts[i][-1])
-    # Away from zero a late move is cheap, towards zero an early one is.
+    # Moves away from zero are likely to be late, and moves towards zero early: x counts from there.
     return np.concatenate([*moves, top - np.where(start >= 0, length - x + 1, x)])
 
 

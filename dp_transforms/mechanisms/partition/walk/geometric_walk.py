@@ -355,8 +355,10 @@ class TapeDecisions:
             kept = length - self._nearest("runs", run, number, NEVER, 1)
             if kept > 1:
                 return kept
-        chain = self._runs.chains[run]
-        return int(length > 1 and not self._away("runs", run, number, length, TURNED, chain))
+        if length == 1:
+            return 0
+        leaves_at_once = self._away("runs", run, number, length, TURNED, self._runs.chains[run])
+        return 0 if leaves_at_once else 1
 
     def nearest(self, gap: int, least: int) -> int:
         """Returns the gap at which a walk that goes straight along f, without a chain, leaves f;

@@ -133,10 +133,11 @@ class PreciseTransfer:
         for j = 0..flips, in a run of near + far steps with ``flips`` moves that is entered in the
         state of index ``start``."""
         states = slice(start, start + flips + 1)
-        first, second = (
-            map(Enclosure, *(side[place] for side in self.matrix(length)))
-            for length, place in ((near, (start, states)), (far, (states, start + flips)))
-        )
+        end = start + flips
+        near_lower, near_upper = self.matrix(near)
+        far_lower, far_upper = self.matrix(far)
+        first = map(Enclosure, near_lower[start, states], near_upper[start, states])
+        second = map(Enclosure, far_lower[states, end], far_upper[states, end])
         *parts, total = accumulate(map(mul, first, second))
         shares = [part / total for part in parts]
         # The last share is the total divided by itself.

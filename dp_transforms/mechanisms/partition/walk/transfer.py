@@ -172,7 +172,7 @@ class FloatTransfer:
         # A constant that is not kept has the mantissa 0; 2**exponent bounds it from above.
         hi = np.where(lo > 0, lo, 1.0) * is_reached
         lo *= is_reached & ((start <= w) & (end >= w) if is_long else 1)
-        # Entries on one side are products of two constants of two units each.
+        # Entries on one side are products of two constants, which err by two units each.
         error = 6 * UNIT_ROUNDOFF
         rows, moved = np.nonzero(~is_above & (end > w) & is_reached)
         columns = rows + moved
