@@ -127,8 +127,8 @@ the exponential mechanism's price is that of kappa = 1
 + return rate_of(epsilon)
 # dp_transforms/mechanisms/degree_bound_choice.py
 scores of degree bounds are compared as if all changed by one edge
--                 (cost - other) * (last // max(bound, other_bound))
-+                 (cost - other) * last
+-                 (costs[bound] - costs[other]) * (self.bounds[-1] // max(bound, other))
++                 (costs[bound] - costs[other]) * self.bounds[-1]
 noise on scores of degree bounds is that of undirected graphs for directed ones
 - sensitivity = (2 if self.directed else 1) * self.bounds[-1]
 + sensitivity = self.bounds[-1]

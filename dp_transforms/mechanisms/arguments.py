@@ -1,4 +1,8 @@
-"""Shows wrong arguments in errors, of which any may be private data in the wrong place."""
+"""Checks arguments, and quotes wrong ones in errors without showing private data.
+
+A wrong argument may be private data in the wrong place, such as a column of a data frame instead of
+a number. So an error quotes short scalars only, and names the type of everything else.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +15,39 @@ _LONGEST_TEXT = 60
 
 
 def listed(name: str, values: Any) -> list[Any]:
-    """Returns the values of an argument as a list. A TypeError, which shows none of them, says if
-    they cannot be gone through, or are one text.
+    """Returns the values of an argument as a list.
+
+    Raises:
+      TypeError: the argument cannot be iterated over, or is a text. The message calls it ``name``
+        and shows none of its values.
 
     >>> listed("levels", ("state", "county"))
     ['state', 'county']
     """
     if not isinstance(values, (str, bytes)):
-        with contextlib.suppress(Exception):  # of an iterator that the caller has written
+        # An iterator that the caller has written may raise anything.
+        with contextlib.suppress(Exception):
             return list(values)
-    # The original error would travel as the context of one that is raised where it is caught.
+    # Raised inside the block, this would carry the original error, which may show values.
     raise TypeError(f"{name} must be a list, got {shown(values)}")
 
 
 def boolean(name: str, value: Any) -> bool:
-    """Returns True or False. Anything else is a ValueError, which calls it ``name``."""
+    """Returns the value if it is True or False.
+
+    Raises:
+      ValueError: it is anything else. The message calls it ``name``.
+    """
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, got {shown(value)}")
     return value
 
 
 def shown(value: Any) -> str:
-    """Returns a short text, a number, a bool or None as Python writes it; of anything else, such as
-    a column of a data frame, or a long text or number, the name of its type.
+    """Returns a text that describes a value in an error.
+
+    Short texts and numbers, bools and None are written as Python writes them. Of anything else,
+    such as a long text or a column of a data frame, the name of the type is returned.
 
     >>> shown("uniform"), shown(-1), shown(["ann", "bob"]), shown(list)
     ("'uniform'", '-1', 'a value of the type list', 'the class list')
@@ -42,8 +56,8 @@ def shown(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     scalar = isinstance(value, (str, numbers.Number, Decimal)) or value is None
-    # Another package's numbers may print what they like.
-    if scalar and (kind.__module__ in ("builtins", "decimal", "fractions", "numpy")):
+    # The numbers of other packages may print any data that they hold.
+    if scalar and kind.__module__ in ("builtins", "decimal", "fractions", "numpy"):
         try:
             text = repr(value)
         except ValueError:  # an integer of too many digits

@@ -1,4 +1,4 @@
-"""Names types of numpy arrays."""
+"""Defines short names for the types of numpy arrays."""
 
 from __future__ import annotations
 

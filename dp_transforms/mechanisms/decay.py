@@ -1,4 +1,4 @@
-"""Encloses the ratios of a mechanism's weights to any precision: 2**-eta, q = e**-c, and products.
+"""Encloses the ratio of a mechanism's weights, 2**-eta or q = e**-c, and products of its powers.
 
 No computer represents the weights e**(-epsilon * u) exactly. Ilvento (2019, "Implementing the
 Exponential Mechanism with Base-2 Differential Privacy", arXiv 1912.04222) uses 2**(-eta * u) for a
@@ -39,9 +39,9 @@ class Eta:
     """Represents eta = -z * log2(x / 2**y), so that 2**(-eta) = (x / 2**y)**z exactly.
 
     A mechanism is eta-DP in base 2 if no output's probability changes by more than a factor 2**eta
-    between neighbours (add or remove all records of one user): it is (eta * ln 2)-DP in the usual
-    sense. An Eta is the parameter of the weights; a mechanism's cost also depends on the
-    sensitivity (2 * eta * sensitivity for the exponential mechanism).
+    between neighbours (add or remove all records of one user). In the usual sense it is then
+    (eta * ln 2)-DP. An Eta is the parameter of a mechanism's weights. The cost of the mechanism
+    also depends on the sensitivity: it is 2 * eta * sensitivity for the exponential mechanism.
 
     An even x is reduced: Eta(2, 2, 1) becomes Eta(1, 1, 1). Equality then compares the three
     integers, so Eta(1, 1, 2) != Eta(1, 2, 1) although their ``base`` is the same.
@@ -147,8 +147,8 @@ class Eta:
 
 @dataclass(frozen=True)
 class Decay:
-    """Represents q = e**-c for a positive c = ``rate`` + eta * ln 2, where ``base`` is eta or None.
-    A float rate stands for its exact rational value."""
+    """Represents q = e**-c for a positive c: ``rate`` + eta * ln 2, where ``base`` is eta, or the
+    rate alone if ``base`` is None. A float rate stands for its exact rational value."""
 
     rate: Fraction = Fraction(0)
     base: Eta | None = None
@@ -175,7 +175,8 @@ class Decay:
 
     def is_at_most_one_third(self) -> bool:
         """Tells whether q <= 1/3."""
-        # Neither an e**-c with a rational c nor a 2**-eta is 1/3 itself.
+        # q is never 1/3 itself: 2**-eta is a binary fraction, and e**-rate is irrational unless the
+        # rate is 0. So some precision decides.
         return refine_until_decided(
             lambda bits: (enclosed(3, bits).log() - self.log_enclosure(bits)).is_at_most(0)
         )
@@ -183,10 +184,10 @@ class Decay:
     def _exponent(self, exponent: int, precision: int) -> Enclosure:
         """Encloses -c * exponent."""
         down, up = rounding_pair(precision + _GUARD_BITS)
-        slow, fast = _log_enclosure(self, precision + _GUARD_BITS)
+        lower, upper = _log_enclosure(self, precision + _GUARD_BITS)
         if exponent < 0:
-            slow, fast = fast, slow
-        return Enclosure(down.mul(fast, -exponent), up.mul(slow, -exponent))
+            lower, upper = upper, lower
+        return Enclosure(down.mul(upper, -exponent), up.mul(lower, -exponent))
 
 
 @lru_cache(maxsize=1024)
@@ -196,17 +197,22 @@ def _log_enclosure(decay: Decay, precision: int) -> Enclosure:
 
 
 class Weights:
-    """Encloses products of powers of q for states 0..count-1, in numbers of ``precision`` bits."""
+    """Encloses the weights of a walk's runs for states 0..count-1, in numbers of ``precision``
+    bits.
+
+    The walk is that of ``partition.walk``. (q; q)_a is the product of 1 - q**i over i = 1..a, and
+    [n, k] is the Gaussian binomial coefficient.
+    """
 
     def __init__(self, decay: Decay, count: int, precision: int):
         self._decay = decay
         self._count = count
-        # The chains of products below lose a few bits an operation, and 1 - q**m loses log2(1/c).
+        # Each operation of the products below loses a few bits, and 1 - q**m loses log2(1/c) bits.
         self._precision = precision + _GUARD_BITS
         self._unit, self._zero = (enclosed(value, self._precision) for value in (1, 0))
         self._inverse_powers = self.powers(-1)
         parts = [decay.one_minus_power(i, self._precision) for i in range(1, count)]
-        # q**i / (1 - q**i), the factor of the i-th move whichever run it is in.
+        # q**i / (1 - q**i), the factor of the i-th move in any run.
         self._moves = list(map(truediv, self.powers(1)[1:], parts))
 
     def powers(self, step: int) -> list[Enclosure]:
@@ -214,15 +220,18 @@ class Weights:
         return self._products(repeat(self._decay.power(step, self._precision), self._count - 1))
 
     def leaving_first_run(self) -> list[Enclosure]:
-        """Encloses A(a) = q**(a(a+1)/2) / (q; q)_a: the first infinite run, left in state a."""
+        """Encloses A(a) = q**(a(a+1)/2) / (q; q)_a, the weight of all ways through the first
+        infinite run that leave it in state a."""
         return self._products(self._moves)
 
     def entering_last_run(self) -> list[Enclosure]:
-        """Encloses B(e) = q**(e(e-1)/2) / (q; q)_e: the last infinite run, entered in state e."""
+        """Encloses B(e) = q**(e(e-1)/2) / (q; q)_e, the weight of all ways through the last
+        infinite run that enter it in state e."""
         return list(map(mul, self.leaving_first_run(), self._inverse_powers))
 
     def upward(self, length: int) -> list[Enclosure]:
-        """Encloses T_length(0, k) = q**(k(k+1)/2) [length, k]: up by k in a run of zeros."""
+        """Encloses T_length(0, k) = q**(k(k+1)/2) [length, k], the weight of all ways from state 0
+        to state k through a run of zeros of this length."""
         power = self._decay.power(length, self._precision)
         # 1 - q**(length - k + 1) for the k-th move, which is not below 0.
         parts = (1 - power * inverse for inverse in self._inverse_powers[:length])
@@ -231,7 +240,7 @@ class Weights:
         return weights + [self._zero] * (self._count - len(weights))
 
     def inward(self, length: int) -> list[Enclosure]:
-        """Encloses T_length(-k, 0) = q**-k T_length(0, k): the same paths backwards."""
+        """Encloses T_length(-k, 0) = q**-k T_length(0, k), by the same ways backwards."""
         return list(map(mul, self.upward(length), self._inverse_powers))
 
     def _products(self, factors: Iterable[Enclosure]) -> list[Enclosure]:
@@ -239,12 +248,12 @@ class Weights:
 
 
 def _ceil_of_scaled_exp(epsilon: Fraction, bits: int) -> int:
-    """Returns the smallest integer at or above 2**bits * e**(-epsilon), certainly."""
+    """Returns the smallest integer that is at least 2**bits * e**(-epsilon)."""
 
     def ceiling(context: Any) -> int:
         return int(context.ceil(context.mul_2exp(context.exp(gmpy2.mpq(-epsilon)), bits)))
 
-    # e**(-epsilon) is irrational, so the two agree as soon as the precision is high enough.
+    # e**(-epsilon) is irrational, so both ceilings agree as soon as the precision is high enough.
     return refine_until_decided(
         lambda precision: same(map(ceiling, rounding_pair(precision))), bits + 64
     )

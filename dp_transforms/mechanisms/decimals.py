@@ -17,17 +17,18 @@ import gmpy2
 from dp_transforms.mechanisms.arguments import shown
 
 Number = int | float | Decimal | Fraction | str
-"""Callers write a parameter so: a float stands for the decimal that it prints as; texts are "0.25",
-"1e-6" or "1/3"."""
+"""The types in which callers give a parameter. A float stands for the decimal that it prints as;
+texts are such as "0.25", "1e-6" or "1/3"."""
 
-_FLOAT_DIGITS = 15  # A float prints so many digits unchanged, so its text is rounded up with it.
+_FLOAT_DIGITS = 15  # The float nearest to a decimal of at most this many digits prints as it.
 _MAX_EXPONENT = 400  # Longer numbers are no parameters, and would take long to write out.
 
 
 class ExactNumber(Fraction):
-    """A rational number prints as a float that has exactly its value, or else as a fraction.
+    """Holds a rational number. It prints as a float if some float prints as exactly its value, and
+    otherwise as a fraction.
 
-    Equal parameters, and numbers derived from them, print alike, and different ones differently.
+    So equal numbers print alike, and different ones differently.
 
     >>> ExactNumber(0.1) == Fraction(1, 10), ExactNumber(0.1)
     (True, 0.1)
@@ -39,12 +40,14 @@ class ExactNumber(Fraction):
 
     def __new__(cls, value: Any, denominator: int | None = None) -> ExactNumber:
         if isinstance(value, numbers.Rational):
-            # numpy's integers would overflow in a fraction.
+            # Fractions of numpy's integers would overflow.
             value = Fraction(int(value.numerator), int(value.denominator))
-        elif abs(int(str(value).lower().partition("e")[2] or 0)) > _MAX_EXPONENT:
-            raise ValueError(f"the exponent of {value} is out of range")
         else:
-            value = str(value)
+            text = str(value)
+            _, _, exponent = text.lower().partition("e")
+            if exponent and abs(int(exponent)) > _MAX_EXPONENT:
+                raise ValueError(f"the exponent of {value} is out of range")
+            value = text
         return super().__new__(cls, value, denominator)
 
     def __repr__(self) -> str:
@@ -63,14 +66,16 @@ class ExactNumber(Fraction):
         return super().__format__(form) if form else str(self)
 
     def __mpq__(self) -> Any:
-        # gmpy2 takes a Fraction as it is, but not what is derived from one.
+        # gmpy2 takes a Fraction by itself, but no instance of a subclass.
         return gmpy2.mpq(self.numerator, self.denominator)
 
 
 def exact_fraction(name: str, value: Any) -> ExactNumber:
-    """Returns the finite number that a ``Number``, or one of numpy or gmpy2, prints as, exactly.
+    """Returns the exact number that a value prints as: a ``Number``, or a number of numpy or gmpy2.
 
-    This and the next functions raise a ValueError for any other value, which it calls ``name``.
+    Raises:
+      ValueError: the value is not a finite number. The message calls it ``name``. The functions
+        below raise such errors too.
 
     >>> exact_fraction("epsilon", 0.1) * 10 == 1
     True
@@ -78,7 +83,7 @@ def exact_fraction(name: str, value: Any) -> ExactNumber:
     if not isinstance(value, bool):
         with contextlib.suppress(ValueError, ZeroDivisionError):
             return ExactNumber(value)
-    # The original error would travel as the context of one that is raised where it is caught.
+    # Raised inside the block, this would carry the original error, which may show the value.
     raise ValueError(f"{name} must be a finite number, got {shown(value)}")
 
 
@@ -112,7 +117,8 @@ def positive_integer(name: str, value: Any) -> int:
 
 
 def float_above(value: Fraction) -> float:
-    """Returns the float that prints the number, or else one of at most 15 digits not below it.
+    """Returns the float that prints as the number if there is one, or else a float that prints as
+    a decimal of at most 15 digits not below the number.
 
     >>> float_above(Fraction(1, 10)), float_above(Fraction(1, 3))
     (0.1, 0.333333333333334)
@@ -127,8 +133,11 @@ def float_above(value: Fraction) -> float:
 def parts_by_shares(
     whole: Fraction, shares: Sequence[Number] | None, number: int
 ) -> tuple[Fraction, ...]:
-    """Divides a number into parts in proportion to shares; into equal ones by default. A ValueError
-    says if the shares are not so many positive numbers.
+    """Returns the parts of a number that is divided in proportion to shares; equal parts if there
+    are none.
+
+    Raises:
+      ValueError: the shares are not as many positive numbers as there are parts.
 
     >>> [str(part) for part in parts_by_shares(Fraction(1), [1, "0.5"], 2)]
     ['2/3', '1/3']
@@ -136,7 +145,7 @@ def parts_by_shares(
     exact = [Fraction(1)] * number
     if shares is not None:
         exact = []
-        with contextlib.suppress(ValueError):  # which shows an entry of a list
+        with contextlib.suppress(ValueError):  # Its message would show an entry of the list.
             exact = [Fraction(positive_rational("shares", share)) for share in shares]
     if len(exact) != number:
         raise ValueError(f"shares must be {number} positive numbers")
@@ -144,9 +153,8 @@ def parts_by_shares(
 
 
 def decimal_text(value: Fraction) -> str:
-    """Writes the number as a decimal of at most 30 places if it has one, else as a fraction.
-
-    ``exact_fraction`` reads it back unchanged.
+    """Returns the text of a number: a decimal of at most 30 places if one is equal to it, else a
+    fraction. ``exact_fraction`` reads it back unchanged.
 
     >>> decimal_text(Fraction(1, 8)), decimal_text(Fraction(1, 3)), decimal_text(Fraction(20))
     ('0.125', '1/3', '20')
@@ -169,6 +177,7 @@ def round_down(value: Fraction, digits: int) -> Fraction:
     """
     if not value:
         return Fraction(0)
-    # Near a power of ten the logarithm may be off by one, which costs or adds a digit.
+    # Near a power of ten the logarithm may be rounded to the wrong side. Then there is one digit
+    # more, or one less.
     step = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
     return math.floor(value / step) * step

@@ -1,12 +1,13 @@
 """Chooses the bound on degrees to which a graph is projected, under epsilon-DP for nodes.
 
-A small bound D drops many edges, and a large one needs much noise: the list of projected degrees
-has sensitivity 2 D. For each candidate D, let cost(D) be the public error that noise is expected to
-make, minus the number e(D) of edges that the projection keeps. All candidates share the edges of
-the graph, so the least cost is the least sum of dropped edges and noise.
+A small bound D drops many edges, and a large one needs much noise, since the list of projected
+degrees has a sensitivity proportional to D. For each candidate D, let e(D) be the number of edges
+that the projection keeps, and let cost(D) be the expected error of the noise, a public number,
+minus e(D). The number of all edges is the same for every candidate. So the candidate of least cost
+also has the least sum of dropped edges and expected error.
 
-The numbers e(D) have different sensitivities: one node changes e(D) by between 0 and s D, for s =
-1, or s = 2 in a directed graph (``degree_projection``, corollary). So costs are compared as in the
+The numbers e(D) have different sensitivities: one node changes e(D) by between 0 and s D, where s
+is 1, or 2 in a directed graph (``degree_projection``, corollary). So costs are compared as in the
 generalized exponential mechanism (Raskhodnikova and Smith, "Efficient Lipschitz extensions for
 high-dimensional graph statistics and node private degree distributions", 2015; Day, Li and Lyu 2016
 choose a bound by an exponential mechanism). The score of D is
@@ -15,14 +16,14 @@ choose a bound by an exponential mechanism). The score of D is
 
 It is at least 0, and 0 for the least cost.
 
-Privacy. Neighbours differ by one node with all its edges. The differences of two costs change by at
-most s max(D, D'), since both numbers of edges move in the same direction, so each quotient and
-their maximum change by at most s. Independent discrete Laplace noise Z of scale 2 s / epsilon, in
-the units of u, is added to each score, and the candidate with the smallest sum is chosen; the
-smaller bound, if two are equal. Given the noise of all others, D is chosen iff its own Z is at most
-some integer m, which between neighbours moves by at most 2 s. The probability of Z <= m changes by
-a factor of at most e to the epsilon then, for every m. So the choice is epsilon-DP, with delta = 0.
-It depends on the graph through e(D) alone.
+Privacy. Neighbours differ by one node with all its edges. The difference of two costs changes by at
+most s max(D, D'), since both numbers of edges move in the same direction. So each quotient, and the
+maximum of the quotients, changes by at most s. Independent discrete Laplace noise Z of scale 2 s /
+epsilon, in units of u, is added to each score. The candidate with the smallest sum is chosen; of
+several, the smallest bound. Given the noise of all others, D is chosen iff its own Z is at most
+some threshold m. Between neighbours m moves by at most 2 s, so the probability of Z <= m changes by
+a factor of at most e**epsilon. So the choice is epsilon-DP, with delta = 0. It depends on the graph
+through the numbers e(D) alone.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ _CHANNEL = "scores of degree bounds"
 
 @dataclass(frozen=True)
 class DegreeBoundMechanism:
-    """Chooses one of several public bounds on degrees: few edges are dropped, and little is noise.
+    """Chooses one of several public bounds on degrees, for few dropped edges and little noise.
 
     Args:
       epsilon: the privacy loss; a float stands for the decimal that it prints as.
       bounds: the candidates, ascending; each divides the last one.
-      noise: the error, in edges, that noise is expected to make at each bound: public integers.
-      directed: the graph's edges have a direction.
+      noise: the expected error of the noise at each bound, in edges: public integers.
+      directed: whether the graph's edges have a direction.
 
     Raises:
       ValueError: an argument is out of range.
@@ -77,36 +78,39 @@ class DegreeBoundMechanism:
             raise ValueError("each of the bounds must divide the last one")
         if len(self.noise) != len(self.bounds):
             raise ValueError("noise must have a number for each of the bounds")
-        # This refuses a scale out of range now.
+        # A scale out of range is refused here, and not at a release.
         _ = self._noise
 
     @cached_property
     def _noise(self) -> DiscreteLaplace:
-        """Returns the noise of scores in units of 1 / (last bound), in which they are integers."""
+        """Returns the noise of scores. Its unit is 1 / (last bound), so that scores are
+        integers."""
         sensitivity = (2 if self.directed else 1) * self.bounds[-1]
         return DiscreteLaplace(2 * sensitivity / Fraction(self.epsilon))
 
     def scores(self, kept: Mapping[int, int]) -> list[int]:
-        """Returns the score of each bound, times the last bound: PRIVATE.
+        """Returns the PRIVATE score of each bound, times the last bound.
 
         Args:
-          kept: the number of edges that the projection to each bound keeps.
+          kept: {bound: number of edges that the projection to this bound keeps}.
         """
-        costs = [noise - kept[bound] for bound, noise in zip(self.bounds, self.noise, strict=True)]
-        last = self.bounds[-1]
-        return [
-            max(
-                (cost - other) * (last // max(bound, other_bound))
-                for other_bound, other in zip(self.bounds, costs, strict=True)
+        costs = {
+            bound: noise - kept[bound] for bound, noise in zip(self.bounds, self.noise, strict=True)
+        }
+
+        def score(bound: int) -> int:
+            return max(
+                (costs[bound] - costs[other]) * (self.bounds[-1] // max(bound, other))
+                for other in self.bounds
             )
-            for bound, cost in zip(self.bounds, costs, strict=True)
-        ]
+
+        return [score(bound) for bound in self.bounds]
 
     def choose(self, kept: Mapping[int, int], tape: RandomTape | None = None) -> int:
-        """Chooses a bound.
+        """Returns the chosen bound.
 
         Args:
-          kept: see ``scores``. Private.
+          kept: see ``scores``; private.
           tape: by default a fresh tape from the operating system.
 
         Raises:
@@ -118,7 +122,12 @@ class DegreeBoundMechanism:
         return self.bounds[noisy.index(min(noisy))]
 
     def choose_under(self, kept: Mapping[int, int], tape_of: Callable[[str], RandomTape]) -> int:
-        """Chooses under a job's secret, by ``JobSecret.tape``: a retry repeats the choice, while
-        other data give other noise."""
+        """Returns a choice under a job's secret. A retry repeats it, while other data give other
+        noise.
+
+        Args:
+          kept: see ``scores``; private.
+          tape_of: returns the tape of a context, as ``JobSecret.tape`` does.
+        """
         numbers = [kept[bound] for bound in self.bounds]
         return self.choose(kept, tape_of(context_of_numbers(DEGREE_BOUND, numbers, self)))

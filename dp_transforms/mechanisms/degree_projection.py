@@ -1,19 +1,21 @@
 """Projects a graph to bounded degree, so that its degree list has a known node-private sensitivity.
 
-Node-private neighbours: one graph is the other without one node and all its edges, of which there
-may be any number. So a graph is first projected to one without degrees above a public bound D: its
-edges are taken in a fixed order, and an edge is kept iff both its ends still have fewer than D kept
-edges (edge addition: Day, Li and Lyu, "Publishing graph degree distribution with node differential
+Node-private neighbours: one graph is the other without one node and all its edges. Their number is
+not bounded. So a graph is first projected to one without degrees above a public bound D: its edges
+are taken in a fixed order, and an edge is kept iff both its ends still have fewer than D kept edges
+(edge addition: Day, Li and Lyu, "Publishing graph degree distribution with node differential
 privacy", SIGMOD 2016).
 
 Theorem. Adding a node v with all its edges moves the sorted list of projected degrees by at most
 2 D in L1 norm, if the order of two edges depends on nothing but these two edges.
 
-Proof. Run the projection on G without v and on G with v, in step: the edges that both graphs have
-come in the same order. Write d(u) for the degree so far of u != v with v, minus that without v, S
-for the sum of all |d(u)|, and k for the number of edges of v kept so far. Always S <= k:
-  * An edge {v, u} is met with v alone. If it is kept, k grows by one, and S by at most one.
-  * An edge {a, b} with the same fate in both runs changes nothing.
+Proof. Run the projection on the graph without v and on the graph with v, in step: the edges that
+both graphs have come in the same order. For a node u other than v, let d(u) be its degree so far in
+the run with v, minus its degree so far in the run without v. Let S be the sum of all |d(u)|, and k
+the number of kept edges of v so far. Then S <= k at any time:
+  * An edge {v, u} comes in the run with v only. If it is kept, k grows by one, and S by at most
+    one.
+  * An edge {a, b} that is kept in both runs, or in neither, changes nothing.
   * An edge {a, b} is kept without v, but not with v. Then with v one of its ends was full, say a,
     and without v it was not: d(a) >= 1. So |d(a)| falls by one, and |d(b)| grows by at most one.
   * An edge {a, b} is kept with v, but not without v: the same, with d(a) <= -1.
@@ -22,15 +24,17 @@ In the end k <= D. The node v itself adds its degree k, so the two degree vector
 isolated nodes.
 
 For a directed graph an edge (a, b) is kept iff a has fewer than D kept out-edges and b has fewer
-than D kept in-edges. The same proof, with S over both kinds of degree and k the kept edges into and
-out of v, gives S <= k <= 2 D. The in-degrees of the other nodes take at most S of it and v adds at
-most D, so the list of in-degrees moves by at most 3 D, and so does the list of out-degrees.
+than D kept in-edges. The same proof, with S summed over both kinds of degree and k the number of
+kept edges into and out of v, gives S <= k <= 2 D. The in-degrees of the other nodes move by at most
+S, and v adds an in-degree of at most D. So the list of in-degrees moves by at most 3 D, and so does
+the list of out-degrees.
 
 Nodes without a kept edge are not in the list, and the number of nodes is not released.
 
-Corollary. Adding v raises the number of kept edges by between 0 and k <= D, or 2 D for a directed
-graph. For each kept edge adds one to two degrees, so twice the change of their number is the sum of
-all d(u), which is between -S and S, and thus between -k and k, plus the k of v itself.
+Corollary. Adding v raises the number of kept edges by between 0 and k, where k is at most D, or 2 D
+for a directed graph. For each kept edge adds one to each of two degrees. So twice the change of
+their number is the sum of all d(u) plus the degree k of v itself. The sum is between -S and S, and
+thus between -k and k.
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ Edge = tuple[Node, Node]
 
 
 def known_degree(degree: str) -> str:
-    """Returns the degree. Raises ValueError if there is no such kind of degree."""
+    """Returns the kind of degree. Raises a ValueError if it is not one of ``DEGREES``."""
     if not isinstance(degree, str) or degree not in DEGREES:
         raise ValueError(f"degree must be one of {', '.join(DEGREES)}, got {shown(degree)}")
     return degree
@@ -60,8 +64,9 @@ def known_degree(degree: str) -> str:
 def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
     """Returns the most that one edge can move the sorted list of degrees in L1 norm.
 
-    An edge adds one to the degrees of both its ends, or of one for in- and out-degrees, and sorting
-    does not increase L1 distance. Nodes of degree 0 are left out, as zeros at the end of the list.
+    An edge adds one to the degrees of both its ends, but only to one in-degree and to one
+    out-degree. Sorting does not increase L1 distance. Nodes of degree 0 are left out, which is the
+    same as zeros at the end of the list.
 
     Raises:
       ValueError: there is no such degree.
@@ -125,8 +130,10 @@ def project_directed_degrees(
 def projections(
     edges: Iterable[Edge], degree_bounds: Iterable[int], degree: str, order_key: bytes = b""
 ) -> dict[int, FrequencyList]:
-    """Returns the degrees of a graph in several projections, by their bound: the edges are taken in
-    the same order for each. Arguments are those of ``project_degrees``, with a kind of degree.
+    """Returns {degree bound: degrees of the graph's projection to this bound}.
+
+    The edges are taken in the same order for each bound. Arguments are those of
+    ``project_degrees``, with several bounds and the kind of degree.
 
     >>> star = [("hub", leaf) for leaf in "abcde"]
     >>> lists = projections(star, [2, 4], "undirected")
@@ -141,24 +148,30 @@ def projections(
         pairs = set(_encoded(edges))
     ordered = in_fixed_order(pairs, order_key)
     lists: dict[int, FrequencyList] = {}
-    whole: FrequencyList | None = None
+    degrees_of_all_edges: FrequencyList | None = None
     for bound in sorted(bounds):
-        if whole is not None:
+        if degrees_of_all_edges is not None:
             # A smaller bound has dropped nothing, so this one drops nothing either.
-            lists[bound] = whole
+            lists[bound] = degrees_of_all_edges
             continue
-        if degree == UNDIRECTED:
-            lists[bound] = _undirected(ordered, bound)
-        else:
-            lists[bound] = _directed(ordered, bound)[degree == OUT]
+        lists[bound] = _projected(ordered, bound, degree)
         if kept_edges(lists[bound], degree) == len(ordered):
-            whole = lists[bound]
+            degrees_of_all_edges = lists[bound]
     return lists
 
 
 def kept_edges(degrees: FrequencyList, degree: str) -> int:
-    """Returns the number of edges whose degrees these are."""
+    """Returns the number of edges of a graph with these degrees of this kind."""
     return degrees.total // 2 if degree == UNDIRECTED else degrees.total
+
+
+def _projected(
+    ordered: Iterable[tuple[bytes, bytes]], degree_bound: int, degree: str
+) -> FrequencyList:
+    if degree == UNDIRECTED:
+        return _undirected(ordered, degree_bound)
+    in_degrees, out_degrees = _directed(ordered, degree_bound)
+    return in_degrees if degree == IN else out_degrees
 
 
 def _undirected(ordered: Iterable[tuple[bytes, bytes]], degree_bound: int) -> FrequencyList:
@@ -183,9 +196,11 @@ def _directed(
 
 
 def in_fixed_order(pairs: Iterable[tuple[bytes, bytes]], key: bytes) -> list[tuple[bytes, bytes]]:
-    """Sorts pairs of encoded nodes such that no node comes early throughout. The relative order of
-    two pairs depends only on them and the key, as the proof needs. Alphabetical order would favour
-    the edges of nodes early in the alphabet."""
+    """Returns pairs of encoded nodes in the order of their keyed hashes.
+
+    The relative order of two pairs depends only on them and the key, as the proof needs. Unlike
+    alphabetical order, this does not favour the edges of some nodes.
+    """
 
     def place(pair: tuple[bytes, bytes]) -> tuple[bytes, tuple[bytes, bytes]]:
         return hashlib.blake2b(pair[0] + pair[1], digest_size=8, key=key).digest(), pair
@@ -201,7 +216,8 @@ def _encoded(edges: Iterable[Edge]) -> Iterable[tuple[bytes, bytes]]:
 
 
 def _encode(node: Node) -> bytes:
-    """Returns bytes that are equal iff the nodes are; an integer equals its decimal text."""
+    """Returns bytes that are equal iff the nodes are equal. Here an integer equals its decimal
+    text, and a text its UTF-8 bytes."""
     if isinstance(node, str):
         return node.encode("utf-8", "surrogatepass")
     if isinstance(node, bytes):

@@ -1,13 +1,13 @@
 """Draws exact integer noise, many draws at once: discrete Laplace and two-sided geometric.
 
-Each draw is the inverse distribution function at one uniform number U, of a tape or from elsewhere,
-such as a keyed function of a partition's name.
+Each draw is the inverse distribution function at one uniform number U. This number comes from a
+tape or from elsewhere, such as a keyed function of a partition's name.
 
-The distributions are symmetric. With V = U and a negative sign if U < 1/2, else V = 1 - U and a
-positive sign, the magnitude is the number of x >= 0 with V < P[X > x]. Sixty-four bits of V decide
-this for nearly every draw, by floats with a proved bound on their error. An undecided draw compares
-more bits with equally precise enclosures until the answer is certain. So the distribution is
-exactly the one stated.
+The distributions are symmetric. If U < 1/2, the draw is negative or 0 and V = U; otherwise it is
+positive or 0 and V = 1 - U. Its magnitude is the number of x >= 0 with V < P[X > x]. For nearly
+every draw this is decided by 64 bits of V and floats with a proved bound on their error. An
+undecided draw compares more bits with equally precise enclosures until the answer is certain. So
+the distribution is exactly the one stated.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ Extend = Callable[[int, int], int]
 
 LARGEST_SCALE = 2**48
 RELATIVE_ERROR = 2.0**-43
-"""The relative error of float tails is at most this. A tail multiplies at most two functions of
-``taylor``, which err by 2**-46 each. Their argument s = x / scale is off by at most 2**-51 of
-itself. That moves e**-s by 46 * 2**-51 for s <= 46, 1 - e**-s by 2**-51, and the normal tail by
-(s**2 + 1) * 2**-51 < 92 * 2**-51 for s <= 9.5."""
+"""An upper bound on the relative error of float tails. A tail is a product of at most two functions
+of ``taylor``, which err by 2**-46 each. Their argument s = x / scale has a relative error of at
+most 2**-51. That moves e**-s by 46 * 2**-51 for s <= 46, 1 - e**-s by 2**-51, and the normal tail
+by (s**2 + 1) * 2**-51 < 92 * 2**-51 for s <= 9.5."""
 _GUARD_BITS = 32
 _REACH_PRECISION = 96
 _LEAST_BITS = 1 << 20
 _LEAST_TAIL = gmpy2.exp2(-_LEAST_BITS)
-"""The end of a tail too small for MPFR, whose own end as a rational number has a billion bits."""
+"""The upper bound of tails that underflow in MPFR. The least MPFR number would be a bound too, but
+as a rational number it has a billion bits."""
 
 
 class IntegerNoise(ABC):
@@ -65,8 +66,8 @@ class IntegerNoise(ABC):
 
         Args:
           words: uint64 array of shape (n,): element i is floor(U_i * 2**64).
-          extend: ``extend(i, bits)`` is floor(U_i * 2**bits), for the few elements that 64 bits do
-            not decide; must agree with ``words``.
+          extend: ``extend(i, bits)`` returns floor(U_i * 2**bits), for the few elements that 64
+            bits do not decide. It must agree with ``words``.
 
         Raises:
           ValueError: words are not a one-dimensional uint64 array.
@@ -74,7 +75,7 @@ class IntegerNoise(ABC):
         if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.ndim != 1:
             raise ValueError("words must be a one-dimensional array of dtype uint64")
         positive = words >= np.uint64(1 << 63)
-        # The leading 64 bits of V, rounded once on the way to a float, by at most 2**-53 of itself.
+        # The leading 64 bits of V. Their conversion to a float rounds them by at most 2**-53 of it.
         lower = np.where(positive, ~words, words).astype(np.float64) * 2.0**-WORD_BITS
         upper = (lower + 2.0**-WORD_BITS) * (1 + 2 * RELATIVE_ERROR)
         lower *= 1 - 2 * RELATIVE_ERROR
@@ -91,11 +92,11 @@ class IntegerNoise(ABC):
         """Encloses P[X > x] for x >= 0, within about 2**-precision."""
 
     def above(self, x: int, precision: int) -> Enclosure:
-        """Encloses P[X > x] for any x, in exact rationals."""
+        """Encloses P[X > x] for any x between exact rational numbers."""
         # The noise is symmetric: P[X > -x] = P[X <= x - 1].
         tail = self.tail(x if x >= 0 else -x - 1, precision)
         if precision < _LEAST_BITS and tail.lower == 0 < tail.upper < _LEAST_TAIL:
-            # This encloses the tail as well, and is narrower than 2**-precision.
+            # This enclosure of the tail is wider, but still narrower than 2**-precision.
             tail = Enclosure(0, _LEAST_TAIL)
         tail = tail.rational()
         return tail if x >= 0 else 1 - tail
@@ -106,18 +107,23 @@ class IntegerNoise(ABC):
         return self.above(x - 1, precision + 2) - self.above(x, precision + 2)
 
     def reach(self, failure: Fraction) -> int:
-        """Returns the smallest x >= 0 with P[X > x] <= failure: as likely the noise is below -x."""
+        """Returns the smallest x >= 0 with P[X > x] <= failure. By symmetry P[X < -x] is the
+        same."""
         return smallest_where(lambda x: bool(self.tail(x, _REACH_PRECISION).upper <= failure), 0)
 
     @abstractmethod
     def _guess(self, levels: FloatArray) -> IntArray:
-        """Guesses the smallest x >= 0 with P[X > x] <= level; the guess is always checked."""
+        """Returns guesses of the smallest x >= 0 with P[X > x] <= level. Callers check them."""
 
     @abstractmethod
     def _float_tails(self, x: IntArray) -> FloatArray:
-        """Returns P[X > x] within ``RELATIVE_ERROR``; below 2**-65, any number below that."""
+        """Returns P[X > x] with a relative error of at most ``RELATIVE_ERROR``. If P[X > x] is
+        below 2**-65, any number below 2**-65 may be returned instead."""
 
     def _exact_draw(self, prefix: Callable[[int], int]) -> int:
+        """Returns the draw of the uniform number U with floor(U * 2**bits) = prefix(bits), decided
+        by as many bits as it needs."""
+
         def draw(bits: int) -> int:
             leading = prefix(bits)
             positive = leading >> (bits - 1) == 1
@@ -135,8 +141,8 @@ class IntegerNoise(ABC):
 class GeometricNoise(IntegerNoise):
     """Draws X with P[X = x] proportional to q**|x|, on all integers or on -k, ..., k.
 
-    P[X > x] = q**(x + 1) (1 - q**(k - x)) / (1 + q - 2 q**(k + 1)) for x from 0 to k; on all
-    integers q**k and q**(k - x) are 0.
+    P[X > x] = q**(x + 1) (1 - q**(k - x)) / (1 + q - 2 q**(k + 1)) for x from 0 to k. On all
+    integers k is infinite, so q**(k + 1) and q**(k - x) are 0.
     """
 
     @property
@@ -146,7 +152,7 @@ class GeometricNoise(IntegerNoise):
 
     @property
     def _largest(self) -> int | None:
-        """Returns k; None on all integers."""
+        """Returns k, or None for noise on all integers."""
         return None
 
     def tail(self, x: int, precision: int) -> Enclosure:
@@ -159,13 +165,14 @@ class GeometricNoise(IntegerNoise):
         return self._decay.power(x + 1, precision) * rest / self._total(precision)
 
     def _total(self, precision: int) -> Enclosure:
-        """Encloses 1 + q - 2 q**(k + 1), by terms that are all positive."""
+        """Encloses 1 + q - 2 q**(k + 1), as a sum of positive terms only."""
         decay, k = self._decay, self._largest
         ratio = decay.power(1, precision)
         if k is None:
             return 1 + ratio
-        gap, inner = (decay.one_minus_power(i, precision) for i in (1, k))
-        return (1 + ratio) * inner + gap * decay.power(k, precision)
+        # (1 + q) (1 - q**k) + (1 - q) q**k
+        inner = (1 + ratio) * decay.one_minus_power(k, precision)
+        return inner + decay.one_minus_power(1, precision) * decay.power(k, precision)
 
     def _guess(self, levels: FloatArray) -> IntArray:
         rate, total, end = self._floats
@@ -181,7 +188,7 @@ class GeometricNoise(IntegerNoise):
 
     @cached_property
     def _floats(self) -> tuple[float, float, float]:
-        """Returns -ln q, 1 + q - 2 q**(k + 1), and about q**(k + 1)."""
+        """Returns floats near -ln q, 1 + q - 2 q**(k + 1), and q**(k + 1)."""
         rate = float(self._decay.log_enclosure(WORD_BITS).lower)
         end = 0.0 if self._largest is None else math.exp(-rate * (self._largest + 1))
         return rate, float(self._total(WORD_BITS).lower), end
@@ -191,11 +198,12 @@ class GeometricNoise(IntegerNoise):
 class DiscreteLaplace(GeometricNoise):
     """Draws discrete Laplace noise: P[X = x] is proportional to e**(-|x| / scale) on all integers.
 
-    A count that changes by at most s between neighbours (add or remove all records of one user)
-    plus this noise is (s / scale)-differentially private.
+    Let a count change by at most s between neighbours (add or remove all records of one user). The
+    count plus this noise is (s / scale)-differentially private.
 
     Args:
-      scale: a positive rational number up to 2**48; a float stands for the decimal that it prints.
+      scale: a positive rational number up to 2**48; a float stands for the decimal that it prints
+        as.
 
     Raises:
       ValueError: scale is out of range.
@@ -225,8 +233,8 @@ class DiscreteLaplace(GeometricNoise):
 class TwoSidedGeometric(GeometricNoise):
     """Draws two-sided geometric noise: P[X = x] is proportional to 2**(-eta * |x|) on all integers.
 
-    The ratio 2**-eta is ``eta.base`` exactly. A count that changes by at most s between neighbours
-    (add or remove all records of one user) plus this noise is (s * eta)-DP in base 2.
+    The ratio 2**-eta is exactly ``eta.base``. Let a count change by at most s between neighbours
+    (add or remove all records of one user). The count plus this noise is (s * eta)-DP in base 2.
 
     Raises:
       ValueError: eta is not an Eta, or eta * ln 2 is below 2**-48.

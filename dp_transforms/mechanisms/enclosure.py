@@ -1,7 +1,7 @@
 """Encloses numbers between two bounds, with arithmetic that rounds each bound outwards.
 
-``refine_until_decided`` asks a question about a real number at some precision, and with twice as
-many bits as long as the bounds leave it open.
+``refine_until_decided`` answers a question about a real number from its bounds. As long as they
+leave the question open, it asks again with twice as many bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _T = TypeVar("_T")
 
 
 class Undecided(Exception):
-    """Says that enclosures of this width, relative to 1, do not settle a question."""
+    """Says that enclosures do not settle a question. ``width`` is the absolute width of the
+    enclosure that left it open."""
 
     def __init__(self, width: float = 1.0):
         super().__init__(width)
@@ -46,7 +47,8 @@ def same(ends: Iterable[_T]) -> _T:
 
 
 def smallest_where(holds: Callable[[int], bool], start: int) -> int:
-    """Returns the smallest integer >= start where a monotone ``holds`` is true."""
+    """Returns the smallest integer >= start for which ``holds`` is true. ``holds`` must be true
+    from some integer on, and false below it."""
     if holds(start):
         return start
     step = 1
@@ -55,18 +57,23 @@ def smallest_where(holds: Callable[[int], bool], start: int) -> int:
     low, high = start + step // 2, start + step
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 
 @lru_cache(maxsize=256)
 def rounding_pair(precision: int) -> tuple[Any, Any]:
-    """Returns gmpy2 contexts that round down and up, with the widest range of exponents.
+    """Returns two gmpy2 contexts (down, up) that round down and up, with the widest range of
+    exponents.
 
-    Use their methods (``down.mul``) and not operators, even unary minus: these round in the
-    caller's own context. Never give them an mpq to subtract, to divide by, or to multiply by a
-    negative number: gmpy2 rounds it first, in the same direction, so the result may be on the wrong
-    side by a unit in the last place. An ``Enclosure`` takes any rational number.
+    Use their methods (``down.mul``) instead of operators, even for a unary minus: operators round
+    in the caller's own context. Never give the methods an mpq to subtract, to divide by, or to
+    multiply by a negative number: gmpy2 first rounds the mpq in the same direction, so the result
+    may be on the wrong side by a unit in the last place. An ``Enclosure`` takes any rational
+    number.
     """
     widest = {"emin": gmpy2.get_emin_min(), "emax": gmpy2.get_emax_max()}
     down, up = (
@@ -77,7 +84,7 @@ def rounding_pair(precision: int) -> tuple[Any, Any]:
 
 
 class _Rational:
-    """Gives the arithmetic of rational numbers under the names of a context's methods."""
+    """Provides exact arithmetic on rational numbers under the method names of a gmpy2 context."""
 
     add = staticmethod(operator.add)
     sub = staticmethod(operator.sub)
@@ -89,8 +96,8 @@ class _Rational:
 class Enclosure(NamedTuple):
     """Holds two exact reals (int, mpq or mpfr) that certainly enclose a number.
 
-    Arithmetic on MPFR bounds has the larger precision; on rational bounds it is exact. An operand
-    may also be an int, mpq or Fraction, taken exactly.
+    Arithmetic on MPFR bounds has the precision of the more precise operand; on rational bounds it
+    is exact. An operand may also be an int, mpq or Fraction, which stands for its exact value.
 
     >>> third = enclosed(gmpy2.mpq(1, 3), 64)
     >>> lower, upper = (1 - third) / 2
@@ -163,7 +170,8 @@ class Enclosure(NamedTuple):
         return Enclosure(down.erfc(self.upper), up.erfc(self.lower))
 
     def is_at_most(self, bound: Any) -> bool:
-        """Tells whether the number is at most a rational bound. Raises Undecided if unknown."""
+        """Tells whether the number is at most a rational bound. Raises Undecided if the enclosure
+        leaves it open."""
         if self.upper <= bound:
             return True
         if self.lower > bound:
@@ -171,8 +179,9 @@ class Enclosure(NamedTuple):
         raise Undecided
 
     def is_below(self, other: tuple[Any, Any]) -> bool:
-        """Tells whether the number, certainly below its upper bound, is below another. Raises
-        Undecided if unknown."""
+        """Tells whether the number is below another one, given by its two bounds. The number itself
+        must be certainly below its own upper bound. Raises Undecided if the bounds leave it
+        open."""
         if self.upper <= other[0]:
             return True
         if self.lower >= other[1]:
@@ -184,7 +193,7 @@ class Enclosure(NamedTuple):
         return Enclosure(gmpy2.mpq(self.lower), gmpy2.mpq(self.upper))
 
     def rounded(self, precision: int) -> Enclosure:
-        """Rounds the bounds outwards to MPFR numbers of ``precision`` bits."""
+        """Returns the bounds rounded outwards to MPFR numbers of ``precision`` bits."""
         down, up = rounding_pair(precision)
         return Enclosure(down.add(_ZERO, self.lower), up.add(_ZERO, self.upper))
 
@@ -193,7 +202,8 @@ class Enclosure(NamedTuple):
         return Enclosure(getattr(down, function)(self.lower), getattr(up, function)(self.upper))
 
     def _with(self, other: Any) -> tuple[Any, Any, Enclosure, Enclosure]:
-        """Returns (down, up, both operands in a form that these contexts take)."""
+        """Returns (down, up, x, y): the arithmetic that rounds down and the one that rounds up, and
+        both operands in a form that they take."""
         x, y = self, other if isinstance(other, Enclosure) else exactly(other)
         left, right = _precision(x), _precision(y)
         if left and not right:
@@ -204,6 +214,7 @@ class Enclosure(NamedTuple):
 
 
 def _precision(enclosure: Enclosure) -> int:
+    """Returns the number of bits of MPFR bounds, and 0 for rational ones."""
     return max(getattr(enclosure[0], "precision", 0), getattr(enclosure[1], "precision", 0))
 
 
@@ -212,13 +223,13 @@ def _arithmetic(precision: int) -> tuple[Any, Any]:
 
 
 def exactly(value: Any) -> Enclosure:
-    """Returns an int, mpq or Fraction as both bounds."""
+    """Returns the enclosure that has an int, mpq or Fraction as both its bounds."""
     exact = gmpy2.mpq(value)
     return Enclosure(exact, exact)
 
 
 def as_fraction(value: Any) -> Fraction:
-    """Returns a finite MPFR number exactly."""
+    """Returns the exact value of a finite MPFR or mpq number."""
     return Fraction(*map(int, value.as_integer_ratio()))
 
 

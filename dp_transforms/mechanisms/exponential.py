@@ -1,13 +1,14 @@
 """Chooses from any finite set of outcomes exactly, by the base-2 exponential mechanism.
 
 By Ilvento (2019), "Implementing the Exponential Mechanism with Base-2 Differential Privacy",
-outcome o is chosen with probability proportional to 2**(-eta * u(o)): low utilities are likely. For
-integer utilities and an ``Eta`` every weight is a binary fraction, so nothing is rounded and the
-distribution is exactly the mechanism's. A sum of weights that needs more bits than were fixed
-raises ``InexactArithmeticError``, and there is no answer.
+outcome o is chosen with probability proportional to 2**(-eta * u(o)): outcomes of low utility are
+likely. For integer utilities and an ``Eta`` every weight is a binary fraction, so nothing is
+rounded and the distribution is exactly the mechanism's. If a sum of weights needs more bits than
+were fixed in advance, ``InexactArithmeticError`` is raised, and no outcome is chosen.
 
-Other utilities are rounded away from zero with probability exactly the absolute value of the
-fractional part (Mechanism 4), which gives the distribution of ceil(u - U) for a uniform U.
+Utilities that are not integers are rounded at random first. They are rounded away from zero with a
+probability that is exactly the absolute value of their fractional part (Mechanism 4). The result
+has the distribution of ceil(u - U) for a uniform U.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import gmpy2
 import numpy as np
@@ -46,13 +47,17 @@ def round_at_random(
     channel: str,
     name: str = "values",
 ) -> IntArray:
-    """Clamps values to [lowest, highest], then rounds them at random.
+    """Returns the values, clamped to [lowest, highest] and then rounded at random.
+
+    A value is rounded away from zero with a probability that is exactly the absolute value of its
+    fractional part, and otherwise towards zero.
 
     Args:
       values: a sequence or a one-dimensional array of finite real numbers; a float stands for its
         exact value.
       lowest, highest: integers between -2**62 and 2**62.
-      tape: the i-th value reads the number at (channel, i). With None, only integers are taken.
+      tape: the i-th value reads the number at (channel, i). With None, all values must be integers
+        after clamping.
       name: the name of the values in error messages.
 
     Returns:
@@ -70,23 +75,10 @@ def round_at_random(
         raise ValueError(f"{name} must be one-dimensional")
     if array.dtype.kind in "iu":
         if array.dtype == np.uint64:
-            # What int64 does not hold is above every bound.
+            # Numbers that do not fit into int64 are above every bound.
             array = np.minimum(array, np.uint64(2**63 - 1))
         return np.clip(array.astype(np.int64), lowest, highest)
-    try:
-        # A float of more than 64 bits is no number that this rounds exactly.
-        if array.dtype.char in "efd" and max(-lowest, highest) <= 2**52:
-            # Exact: the bounds are floats, and so is the fractional part of any float.
-            exact = array.astype(np.float64)
-            if not np.isfinite(exact).all():
-                raise OverflowError
-        else:
-            exact = _objects([_exact(value) for value in array.tolist()])
-    except TypeError as error:
-        raise ValueError(f"{name} must be real numbers, got one of type {error}") from None
-    except (ValueError, OverflowError):
-        raise ValueError(f"{name} must be finite, but at least one is NaN or infinite") from None
-    clamped = np.clip(exact, lowest, highest)
+    clamped = np.clip(_exact_values(array, max(-lowest, highest), name), lowest, highest)
     whole: IntArray = clamped.astype(np.int64)
     fractions = abs(clamped - whole)
     if not fractions.any():
@@ -97,10 +89,28 @@ def round_at_random(
     thresholds = scaled.astype(np.uint64)
     words = tape.words(channel, len(whole))
     away = words < thresholds
-    # Where 64 bits are equal, further bits of the fractional part may still be above those of U.
+    # Where 64 bits of U and of the fractional part are equal, further bits decide.
     for i in np.flatnonzero((words == thresholds) & (scaled != thresholds)).tolist():
         away[i] = _is_below(tape.uniform(channel, i), Fraction(fractions[i]))
     return whole + np.where(away, np.where(clamped > 0, 1, -1), 0)
+
+
+def _exact_values(array: Array, largest: int, name: str) -> Array:
+    """Returns values without rounding them, as floats or fractions. Floats are returned only if all
+    integers up to ``largest`` are floats too. Raises as ``round_at_random``."""
+    try:
+        # Floats of more than 64 bits are not converted, since that would round them.
+        if array.dtype.char in "efd" and largest <= 2**52:
+            # Clamping such floats and taking their fractional parts rounds nothing.
+            floats = array.astype(np.float64)
+            if not np.isfinite(floats).all():
+                raise OverflowError
+            return floats
+        return _objects([_exact(value) for value in array.tolist()])
+    except TypeError as error:
+        raise ValueError(f"{name} must be real numbers, got one of type {error}") from None
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name} must be finite, but at least one is NaN or infinite") from None
 
 
 def _is_below(uniform: Uniform, probability: Fraction) -> bool:
@@ -108,6 +118,7 @@ def _is_below(uniform: Uniform, probability: Fraction) -> bool:
 
 
 def _array(values: Any) -> Array:
+    """Returns a sequence as an array, without changing any value."""
     kinds = {type(value) for value in values}
     if kinds == {float}:
         return np.array(values, dtype=np.float64)
@@ -139,7 +150,21 @@ def _exact(value: Any) -> Fraction:
 
 
 class InexactArithmeticError(ArithmeticError):
-    """A sum of weights needs more bits than the precision that was fixed for it."""
+    """Says that a sum of weights needs more bits than the precision that was fixed for it."""
+
+
+class _Level(NamedTuple):
+    """Holds the outcomes of one level, which have equal rounded utilities and equal weights.
+
+    The weight and the cumulative weight are in units of the least bit once they are shifted left by
+    ``shift``.
+    """
+
+    level: int
+    outcomes: int  # how many there are
+    weight: Any  # of each of them
+    cumulative: Any  # the sum of all weights of this level and of lower ones
+    shift: int
 
 
 @dataclass(frozen=True)
@@ -150,16 +175,16 @@ class ExponentialMechanism:
     all records of one user). Then a choice is (2 * eta * ceil(s))-DP in base 2, that is
     ``epsilon(s)``-DP: each weight changes by a factor of at most 2**(eta * ceil(s)), and so does
     their sum. Clamping to [utility_min, utility_max] brings no two utilities further apart
-    (Proposition 3.3). Other utilities than integers are rounded at random (Mechanism 4), with the
-    distribution of ceil(u - U) for a uniform U independent of the data: for each fixed U this moves
-    by at most ceil(s) when u moves by s.
+    (Proposition 3.3). Utilities that are not integers are rounded at random (Mechanism 4), with the
+    distribution of ceil(u - U) for a uniform U independent of the data. For each fixed U the
+    rounded utility moves by at most ceil(s) when u moves by at most s.
 
     The parameters, the outcomes and their number must not depend on the data. Only ``sample``,
     ``choose`` and ``probabilities`` see utilities.
 
     Args:
       eta: the base-2 privacy parameter, per unit of utility.
-      utility_min: integer, the likeliest utility; lower ones count as this one.
+      utility_min: integer; lower utilities count as this one, which has the largest weight.
       utility_max: integer; higher utilities count as this one.
       max_outcomes: the most outcomes that a choice may have.
       min_retries: the least number of random numbers drawn per choice, which narrows a timing
@@ -218,8 +243,8 @@ class ExponentialMechanism:
         if self.precision == "theoretical":
             span = max(1, abs(self.utility_min)) + max(1, abs(self.utility_max))
             return span * eta.z * (eta.y + eta.x.bit_length()) + most
-        # In units of the least bit, weights are integers up to 2**(bits * range). A sum with one
-        # weight from the far end is odd, so that none of its bits is a trailing zero.
+        # In units of the least bit, weights are integers up to 2**(bits * range). A sum that
+        # contains the smallest weight once is odd, so that none of its bits is a trailing zero.
         if most == 1:
             return int((gmpy2.mpz(eta.x) ** (eta.z * self._range)).bit_length())
         return eta.bits * self._range + (most - 1).bit_length()
@@ -287,12 +312,9 @@ class ExponentialMechanism:
         rounded = round_at_random(utilities, *limits, tape, f"{channel}: rounding", "utilities")
         return rounded - self.utility_min
 
-    def _occupied(self, levels: IntArray) -> Iterator[tuple[int, int, Any, Any, int]]:
-        """Yields each level with outcomes, ascending: (level, outcomes, weight, cumulative, shift).
-
-        The level's weight and the cumulative weight up to it are in units of the least bit once
-        they are shifted left by ``shift``: the first numbers are short, which halves the work.
-        """
+    def _occupied(self, levels: IntArray) -> Iterator[_Level]:
+        """Yields the levels that have outcomes, ascending. The shift is left to the caller: so the
+        first numbers are short, which halves the work."""
         step, bits = gmpy2.mpz(self.eta.x) ** self.eta.z, self.eta.bits
         weight, cumulative, previous = gmpy2.mpz(1), gmpy2.mpz(0), 0
         for level, outcomes in sorted(Counter(levels.tolist()).items()):
@@ -300,12 +322,15 @@ class ExponentialMechanism:
             previous = level
             weight *= step**gap
             cumulative = (cumulative << bits * gap) + outcomes * weight
-            yield level, outcomes, weight, cumulative, bits * (self._range - level)
+            yield _Level(level, outcomes, weight, cumulative, bits * (self._range - level))
 
     def _total(self, levels: IntArray) -> Any:
-        for *_, cumulative, shift in self._occupied(levels):
-            last = cumulative, shift
-        total = last[0] << last[1]
+        """Returns the sum of all weights in units of the least bit."""
+        last = None
+        for level in self._occupied(levels):
+            last = level
+        assert last is not None
+        total = last.cumulative << last.shift
         # Trailing zeros do not count, as in a significand.
         bits = int(total.bit_length() - total.bit_scan1())
         if bits > self.precision_bits:
@@ -315,16 +340,18 @@ class ExponentialMechanism:
         return total
 
     def _locate(self, levels: IntArray, drawn: Any) -> int:
-        """Returns the outcome whose interval of cumulative weights, by levels, holds ``drawn``."""
+        """Returns the outcome whose interval of cumulative weights contains ``drawn``. Outcomes are
+        ordered by level, and by index within a level."""
         located = None
         # The loop goes on after the level is found, so that its time does not show which it is.
-        for level, outcomes, weight, cumulative, shift in self._occupied(levels):
-            if drawn >> shift < cumulative and located is None:
-                before = cumulative - outcomes * weight
-                located = level, int((drawn - (before << shift)) // (weight << shift))
+        for level in self._occupied(levels):
+            if drawn >> level.shift < level.cumulative and located is None:
+                before = level.cumulative - level.outcomes * level.weight
+                offset = drawn - (before << level.shift)
+                located = level.level, int(offset // (level.weight << level.shift))
         assert located is not None
-        level, place = located
-        return int(np.flatnonzero(levels == level)[place])
+        chosen_level, place = located
+        return int(np.flatnonzero(levels == chosen_level)[place])
 
 
 @dataclass(frozen=True)
@@ -332,17 +359,18 @@ class ClampedLaplace:
     """Releases a point of the grid lower, lower + granularity, ..., near a private number.
 
     A point s steps from the grid point nearest to the number has probability proportional to
-    2**(-eta * s): unlike clamped Laplace noise, this does not pile up at the ends.
+    2**(-eta * s). Unlike clamped Laplace noise, this does not pile up at the ends.
 
     Privacy. Let the number change by at most d between neighbours (add or remove all records of one
-    user). After rounding to the grid (halves go up) and clamping these are at most k = ceil(d /
-    granularity) steps, so a release is (2 * eta * k)-DP in base 2, ``epsilon(d)`` in natural units.
-    (``TwoSidedGeometric`` noise, without bounds, costs eta * k.)
+    user). Rounded to the grid (halves go up) and clamped, the two numbers are at most k = ceil(d /
+    granularity) steps apart. So a release is (2 * eta * k)-DP in base 2, ``epsilon(d)`` in natural
+    units. (``TwoSidedGeometric`` noise, which has no bounds, costs eta * k.)
 
     Args:
       eta: the base-2 privacy parameter, per step of the grid.
-      lower: the lowest point. A float, also as a private number, stands for its printed decimal.
-      upper: no point is above it.
+      lower: the lowest point. A float stands for the decimal that it prints as, here and as the
+        private number.
+      upper: an upper bound on all points.
       granularity: the distance between points.
       min_retries: as for ``ExponentialMechanism``.
 
@@ -422,7 +450,7 @@ class ClampedLaplace:
         return lower + index * step
 
     def _distances(self, value: Any) -> IntArray:
-        """Counts the steps between each point and the value's own."""
+        """Returns the number of steps from each point to the one nearest to the value."""
         lower, _, step = self._grid
         steps = (_rational("value", value, private=True) - lower) / step
         nearest = min(max(math.floor(steps + Fraction(1, 2)), 0), self.points - 1)

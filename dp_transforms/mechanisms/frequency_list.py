@@ -33,11 +33,12 @@ _SHOWN_ROWS = 20
 
 
 class FrequencyList:
-    """A frequency list is an integer partition in run-length form: ``multiplicities[i]`` items have
+    """Holds a frequency list, in run-length form: ``multiplicities[i]`` items have
     ``frequencies[i]`` users each.
 
-    It is immutable and hashable. It has at most sqrt(2 N) distinct frequencies, for a total of N.
-    It is treated as private: to print it is an error. Mechanisms return a ``ReleasedList``.
+    It is an integer partition of its total N, and has at most sqrt(2 N) distinct frequencies. It is
+    immutable and hashable, and treated as private: printing it is an error. Mechanisms return a
+    ``ReleasedList``.
 
     Args:
       frequencies: distinct positive integers, strictly descending.
@@ -86,7 +87,7 @@ class FrequencyList:
 
         Raises:
           ValueError: a count is not a positive 64-bit integer.
-          TypeError: they are a mapping, such as a Counter, whose keys would be taken.
+          TypeError: they are a mapping, such as a Counter: its keys would be taken for counts.
         """
         if isinstance(counts, Mapping):
             raise TypeError("counts is a mapping: give its values(), or take from_histogram")
@@ -110,11 +111,12 @@ class FrequencyList:
 
     @classmethod
     def from_runs(cls, values: Integers, repeats: Integers) -> FrequencyList:
-        """Returns the list with values[j] at the next repeats[j] ranks, for every j in turn.
+        """Returns the list with the value values[j] at the next repeats[j] ranks, for every j in
+        turn.
 
         Args:
           values: descending; they may repeat, and zeros may follow the positive ones.
-          repeats: as many numbers of ranks.
+          repeats: the number of ranks for each value.
 
         >>> list(FrequencyList.from_runs([7, 3, 3, 0], [1, 2, 1, 5]))
         [(7, 1), (3, 3)]
@@ -130,10 +132,12 @@ class FrequencyList:
     @classmethod
     @without_originals()
     def from_csv(cls, path: str | os.PathLike[str]) -> FrequencyList:
-        """Reads a file with the header ``frequency,multiplicity`` and descending frequencies.
+        """Returns the list in a file with the header ``frequency,multiplicity`` and descending
+        frequencies.
 
         Raises:
-          ValueError: the file is empty, has another header, or has a bad line (it is named).
+          ValueError: the file is empty, has another header, or has a bad line. The message says
+            which line.
         """
         runs: list[tuple[int, int]] = []
         with open(path, newline="", encoding="utf-8") as file:
@@ -177,16 +181,17 @@ class FrequencyList:
 
     @property
     def distinct(self) -> int:
-        """Counts the items in the list."""
+        """Returns the number of items in the list."""
         return int(self._multiplicities.sum())
 
     def at_ranks(self, ranks: Integers, tail: int = 0) -> IntArray:
-        """Returns the frequencies at some ranks, counted from 1; ``tail`` behind the last."""
+        """Returns the frequencies at some ranks, counted from 1. Ranks behind the last item have
+        the frequency ``tail``."""
         ends = np.cumsum(self._multiplicities)
         return np.append(self._frequencies, tail)[np.searchsorted(ends, ranks)]
 
     def at_least(self, users: Integers) -> IntArray:
-        """Counts the items with at least so many users, for several numbers of users.
+        """Returns, for each of several numbers of users, how many items have at least as many.
 
         >>> FrequencyList([5, 2, 1], [1, 1, 3]).at_least([6, 2, 1]).tolist()
         [0, 2, 5]
@@ -195,8 +200,9 @@ class FrequencyList:
         return np.append(0, self._multiplicities.cumsum())[places]
 
     def l1_distance(self, other: FrequencyList) -> int:
-        """Sums the absolute differences over ranks: twice ``dist`` of Blocki et al. (2016)."""
-        # Ranks up to which both lists are constant.
+        """Returns the sum over ranks of absolute differences: twice the ``dist`` of Blocki et al.
+        (2016)."""
+        # The last ranks of runs on which both lists are constant.
         cuts = np.union1d(*(np.cumsum(f.multiplicities) for f in (self, other)))
         widths = np.diff(cuts, prepend=0).tolist()
         here, there = (f.at_ranks(cuts).tolist() for f in (self, other))
@@ -207,7 +213,7 @@ class FrequencyList:
         return zip(self._frequencies.tolist(), self._multiplicities.tolist(), strict=True)
 
     def __len__(self) -> int:
-        """Counts the distinct frequencies."""
+        """Returns the number of distinct frequencies."""
         return len(self._frequencies)
 
     def __eq__(self, other: object) -> bool:
@@ -235,14 +241,14 @@ class FrequencyList:
 
 
 class ReleasedList(FrequencyList):
-    """A released list can be used like any FrequencyList.
+    """Holds a released list, which can be used like any FrequencyList.
 
-    Unlike a private list it shows its contents: as text it has the lines of its CSV file.
+    Unlike a private list it shows its contents: its text consists of the lines of its CSV file.
 
     Args:
       frequencies, multiplicities: see ``FrequencyList``.
       mechanism: the mechanism that released it; None if it was read from a file.
-      coordinates: the noisy coordinates from which it was decoded, if it was.
+      coordinates: the noisy coordinates from which it was decoded; None if it was not decoded.
 
     >>> released = ReleasedList([5, 2, 1], [1, 1, 3])
     >>> released
@@ -274,14 +280,15 @@ class ReleasedList(FrequencyList):
 
     @property
     def coordinates(self) -> NoisyCoordinates | None:
-        """Returns the noisy coordinates from which the list was decoded, if it was: all that the
-        release tells of the private one."""
+        """Returns the noisy coordinates from which the list was decoded; None if it was not
+        decoded. They are all that the release tells of the private list."""
         return self._coordinates
 
     @property
     def cost(self) -> dict[str, Any] | None:
-        """Returns the release's epsilon and delta, which hold if no user has more partitions than
-        declared: a mechanism cannot check that. None if the mechanism is not known.
+        """Returns the release's epsilon, delta and declared bound on the partitions of a user; None
+        if the mechanism is not known. Epsilon and delta hold if no user exceeds this bound, which a
+        mechanism cannot check.
 
         >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
         >>> mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)
@@ -297,7 +304,7 @@ class ReleasedList(FrequencyList):
         }
 
     def to_dict(self) -> dict[str, list[int]]:
-        """Returns the columns.
+        """Returns the columns of the list's CSV file as {name: values}.
 
         >>> ReleasedList([5, 1], [1, 3]).to_dict()
         {'frequency': [5, 1], 'multiplicity': [1, 3]}
@@ -314,11 +321,7 @@ class ReleasedList(FrequencyList):
         return "\n".join([",".join(_HEADER), *(f"{n},{m}" for n, m in self)])
 
     def __repr__(self) -> str:
-        shown = [
-            ", ".join([*map(str, part[:_SHOWN].tolist()), *(["..."] if len(self) > _SHOWN else [])])
-            for part in (self.frequencies, self.multiplicities)
-        ]
-        return f"ReleasedList([{shown[0]}], [{shown[1]}])"
+        return f"ReleasedList({_first(self.frequencies)}, {_first(self.multiplicities)})"
 
     def _repr_html_(self) -> str:
         rows = [f"<tr><td>{n:,}</td><td>{m:,}</td></tr>" for n, m in self][:_SHOWN_ROWS]
@@ -337,9 +340,14 @@ class ReleasedList(FrequencyList):
 
 
 class RankSums:
-    """Sums frequencies over the first ranks of a list, without writing the list out. ``ends[r]`` is
-    the last rank of run r and ``sums[r]`` the number of users at ranks up to it; ``ends[0]`` and
-    ``sums[0]`` are 0. All are Python integers of any size."""
+    """Computes sums of frequencies over ranks of a list, without writing the list out.
+
+    Attributes:
+      total: the sum of all frequencies.
+      frequencies: the distinct frequencies, descending: that of run r is ``frequencies[r - 1]``.
+      ends: ``ends[r]`` is the last rank of run r; ``ends[0]`` is 0.
+      sums: ``sums[r]`` is the number of users at ranks 1 to ``ends[r]``; ``sums[0]`` is 0.
+    """
 
     def __init__(self, frequency_list: FrequencyList):
         self.total = frequency_list.total
@@ -348,23 +356,23 @@ class RankSums:
         self.sums = [0, *itertools.accumulate(v * m for v, m in frequency_list)]
 
     def sum_to(self, rank: int) -> int:
-        """Counts the users at ranks 1 to ``rank``."""
+        """Returns the number of users at ranks 1 to ``rank``."""
         if rank >= self.ends[-1]:
             return self.total
         run = bisect.bisect_right(self.ends, rank) - 1
         return self.sums[run] + (rank - self.ends[run]) * self.frequencies[run]
 
     def at_least(self, value: int) -> int:
-        """Counts the ranks with frequencies of at least a value above 0."""
+        """Returns how many ranks have a frequency of at least ``value``, which is above 0."""
         return self.ends[bisect.bisect_right(self.frequencies, -value, key=operator.neg)]
 
     def rank_reaching(self, users: Fraction) -> int:
-        """Returns the first rank at which the sum is at least ``users``, for 0 < users <= total."""
+        """Returns the first rank with ``sum_to(rank) >= users``, for 0 < users <= total."""
         run = bisect.bisect_left(self.sums, users) - 1
         return self.ends[run] + math.ceil((users - self.sums[run]) / self.frequencies[run])
 
     def sum_of_sums(self, rank: int) -> int:
-        """Sums ``sum_to(j)`` over 0 <= j < rank."""
+        """Returns the sum of ``sum_to(j)`` over 0 <= j < rank."""
         result = 0
         for start, end, base, value in zip(
             self.ends, self.ends[1:], self.sums, self.frequencies, strict=False
@@ -373,6 +381,14 @@ class RankSums:
             # Ranks start, start + 1, ... of this run have sums base, base + value, ...
             result += width * base + value * (width * (width - 1) // 2)
         return result + max(0, rank - self.ends[-1]) * self.total
+
+
+def _first(values: IntArray) -> str:
+    """Returns the text of a list of values, with dots in place of all but the first ones."""
+    texts = [str(value) for value in values[:_SHOWN].tolist()]
+    if len(values) > _SHOWN:
+        texts.append("...")
+    return f"[{', '.join(texts)}]"
 
 
 def _two_integers(row: list[str], place: str) -> tuple[int, int]:

@@ -1,11 +1,12 @@
-"""Draws noise in rounds: each has less than the one before, and costs what it alone costs.
+"""Draws noise in rounds, each with less noise than the one before.
 
-A rough release followed by an independent fine one would cost both. Here the rough noise contains
-the fine one (Koufogiannis, Han, Pappas 2015, "Gradual release of sensitive data under differential
-privacy").
+If a rough release were followed by an independent fine one, both would have to be paid for. Here
+the rough noise contains the fine one, so that all rounds together cost what the last one costs
+(Koufogiannis, Han, Pappas 2015, "Gradual release of sensitive data under differential privacy").
 
-Round j has epsilon_j, twice that of round j - 1; x are the true numbers. The last round shows X_m =
-x + noise of epsilon_m, discrete Laplace in each cell. Backwards,
+Let x be the true numbers, one in each cell, and epsilon_j = 2 epsilon_(j-1) the parameter of round
+j. The last round m shows X_m = x + discrete Laplace noise of epsilon_m in each cell. The rounds
+before it are made backwards,
 
     X_(j-1) = X_j + R_j,      R_j = 0 if A > 0 and B <= 0, and C otherwise, in each cell,
 
@@ -13,7 +14,7 @@ where A, B, C are independent discrete Laplace noise of epsilon_(j-1).
 
 **Claim.** X_(j-1) has discrete Laplace noise of epsilon_(j-1). Let q = exp(-epsilon_(j-1)), so that
 Pr[A = n] = (1 - q) / (1 + q) q^|n|, with the characteristic function (1 - q)^2 / (1 + q^2 - 2 q cos
-t). Then Pr[A > 0] = q / (1 + q), and R_j = 0 for the first reason with the probability w = q / (1 +
+t). Then Pr[A > 0] = q / (1 + q), and A > 0 and B <= 0 hold together with probability w = q / (1 +
 q)^2. The noise of X_j has q^2 in place of q. It is to be shown that the product of
 
     (1 - q^2)^2 / (1 + q^4 - 2 q^2 cos t)   and   w + (1 - w) (1 - q)^2 / (1 + q^2 - 2 q cos t)
@@ -25,8 +26,8 @@ is (1 - q)^2 / (1 + q^2 - 2 q cos t). The second factor times (1 + q^2 - 2 q cos
 as (1 + q + q^2) (1 - q)^2 = (1 - q^3) (1 - q) = 1 - q - q^3 + q^4. With (1 - q^2)^2 = (1 - q)^2 (1
 + q)^2 the product is what was claimed. QED.
 
-So whoever sees rounds 1 to j learns what X_j alone tells: given X_j, the rounds before it are
-functions of it and of random numbers that do not depend on data.
+So rounds 1 to j tell no more about the data than X_j alone: given X_j, the rounds before it are
+functions of X_j and of random numbers that do not depend on data.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from dp_transforms.mechanisms.randomness import RandomTape
 def gradual_noise(
     noises: Sequence[DiscreteLaplace], tape: RandomTape, channel: str, count: int
 ) -> list[Any]:
-    """Returns the noise of all rounds, the first one first: PRIVATE, since a round that is not
-    shown tells more than those before it.
+    """Returns the noise of all rounds, the first one first. It is PRIVATE: a round that is not
+    released reveals more than the rounds before it.
 
     Args:
-      noises: the noise of each round, of half the scale of the round before.
+      noises: the noise of each round; its scale is half that of the round before.
       tape: a tape on which the channel is claimed.
       channel: the name of this noise on the tape.
       count: how many cells there are.

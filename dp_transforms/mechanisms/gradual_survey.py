@@ -1,23 +1,25 @@
-"""Releases users by degree in rounds, each with less noise, until there is enough to know.
+"""Releases numbers of users by degree in rounds, each with less noise, until one is good enough.
 
-How much a survey of degrees should cost depends on the degrees. Where nobody has more than one
-partition, a rough one suffices; where few users have most of the pairs, an exact one pays. A rough
-release followed by an independent fine one would cost both. Here the rough noise contains the fine
-one, so that a round replaces the one before, and the cost is that of the last round alone
-(Koufogiannis, Han, Pappas 2015, "Gradual release of sensitive data under differential privacy").
+How much a survey of degrees should cost depends on the degrees. If nobody has more than one
+partition, a rough survey suffices. If few users have most of the records, an exact one is worth its
+cost. If a rough survey were followed by an independent fine one, both would have to be paid for.
+Here the rough noise contains the fine one, so that a round replaces the one before, and the cost is
+that of the last round alone (Koufogiannis, Han, Pappas 2015, "Gradual release of sensitive data
+under differential privacy").
 
-Rounds. Round j has epsilon_j, twice that of round j - 1; x are the true numbers of users by cell.
-Round j shows X_j = x + noise of epsilon_j in each cell, and X_(j-1) is X_j plus noise that does not
+Rounds. Let x be the true numbers of users, one in each cell, and epsilon_j = 2 epsilon_(j-1). Round
+j shows X_j = x + noise of epsilon_j in each cell, and X_(j-1) is X_j plus noise that does not
 depend on data (``gradual_noise``).
 
 Privacy. Neighbours differ by one user, who is in one cell. Whether round j is the last depends on
 X_1, ..., X_j. Given X_j, rounds 1 to j - 1 are functions of it and of random numbers that do not
-depend on data. So an outcome that ends with round j has, for neighbours, probabilities whose ratio
-is that of X_j = x_j: at most exp(epsilon_j). What follows may cost the rest of a budget: if it is
-(epsilon - epsilon_j)-DP for each X_j, all of it is epsilon-DP. QED.
+depend on data. So if an outcome ends with round j, its probabilities for two neighbours have the
+same ratio as those of X_j = x_j, which is at most exp(epsilon_j). What follows may cost the rest of
+a budget: if it is (epsilon - epsilon_j)-DP for each X_j, then everything together is epsilon-DP.
+QED.
 
-The noise of the last round made is NOT discrete Laplace given that it was the last one. Statements
-that shall hold for it are made for each round that there may be, so that all hold together.
+Given that a round was the last one, its noise is NOT discrete Laplace. So a statement about the
+last round is made for every round that may be the last, such that all of them hold together.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, cells_of, che
 _CHANNEL = "gradual survey"
 
 Enough = Callable[[ReleasedDegrees], bool]
-"""Says whether a round is enough, from what it released alone."""
+"""Tells whether a round is accurate enough, from its release alone."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,10 @@ class GradualSurvey:
     """Releases how many users have how many partitions, in rounds.
 
     Args:
-      epsilon: the cost if the first round is enough; a float stands for the decimal that it prints.
-      rounds: how many there may be. Each costs twice as much as the one before, and contains it.
+      epsilon: the cost if the first round is enough; a float stands for the decimal that it prints
+        as.
+      rounds: the largest number of rounds. Ending with a round costs twice as much as ending with
+        the one before.
       max_degree: larger degrees count as this one. Public: choose it without looking at the data.
 
     Raises:
@@ -75,13 +79,13 @@ class GradualSurvey:
         object.__setattr__(self, "epsilon", positive_rational("epsilon", self.epsilon))
         object.__setattr__(self, "rounds", positive_integer("rounds", self.rounds))
         object.__setattr__(self, "max_degree", checked_max_degree(self.max_degree))
-        # This refuses a scale out of range now.
+        # A scale out of range is refused here, and not at a release.
         _ = self.noises
 
     @property
     def epsilons(self) -> tuple[Fraction, ...]:
-        """Returns the cost of stopping after each round."""
-        return tuple(Fraction(self.epsilon) * 2**done for done in range(self.rounds))
+        """Returns, for each round, the cost of a release that ends with it."""
+        return tuple(Fraction(self.epsilon) * 2**earlier for earlier in range(self.rounds))
 
     @cached_property
     def noises(self) -> tuple[DiscreteLaplace, ...]:
@@ -99,11 +103,11 @@ class GradualSurvey:
         enough: Enough,
         tape: RandomTape | None = None,
     ) -> ReleasedDegrees:
-        """Releases one private histogram: that of the first round that is enough, or of the last.
+        """Returns the histogram of the first round that is enough, or of the last round.
 
         Args:
           users_by_degree: {degree: number of users}, private; empty is allowed.
-          enough: is asked about each round but the last.
+          enough: tells whether a round is enough. It is not asked about the last one.
           tape: by default a fresh tape from the operating system.
 
         Raises:
@@ -119,19 +123,25 @@ class GradualSurvey:
         enough: Enough,
         context: str = USER_DEGREES,
     ) -> ReleasedDegrees:
-        """Releases under a job's secret, by ``JobSecret.tape``: a retry repeats the release, while
-        other data or another context give other noise."""
+        """Returns a release under a job's secret. A retry repeats it, while other data or another
+        context give other noise.
+
+        Args:
+          users_by_degree, enough: see ``release``.
+          tape_of: returns the tape of a context, as ``JobSecret.tape`` does.
+          context: the purpose of the release, in words that no other release of the job uses.
+        """
         tape = tape_of(context_of_numbers(context, self.cells(users_by_degree), self))
         return self.release(users_by_degree, enough, tape)
 
     def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:
-        """Returns the histogram without noise: PRIVATE. Raises as ``release``."""
+        """Returns the PRIVATE histogram without noise. Raises as ``release``."""
         return cells_of(users_by_degree, self.lowest)
 
     def _rounds(
         self, users_by_degree: Mapping[int, int], tape: RandomTape
     ) -> Iterator[ReleasedDegrees]:
-        """Yields all rounds, the first one first: PRIVATE, as ``gradual_noise`` is."""
+        """Yields all rounds, the first one first. They are PRIVATE, as ``gradual_noise`` is."""
         cells = np.array(self.cells(users_by_degree), dtype=object)
         noises = gradual_noise(self.noises, tape.claim(_CHANNEL), _CHANNEL, len(cells))
         for epsilon, noise in zip(self.epsilons, noises, strict=True):
@@ -142,8 +152,8 @@ class GradualSurvey:
 
 def survey_bounds(max_degree: int) -> tuple[int, ...]:
     """Returns the smallest degree of each cell of a survey; that of the last one is ``max_degree``.
-    There are two cells for each doubling: with fewer, less noise hides tails, and with more, the
-    mean degree in each is better known.
+    There are two cells for each doubling. Fewer cells would have less noise in a sum over large
+    degrees, and with more cells the mean degree in each would be better known.
 
     >>> survey_bounds(40)
     (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 40)

@@ -3,11 +3,11 @@
 A job derives every random decision from its secret and from a context, which contains this text. So
 two rules hold:
 
-* The text of a mechanism never changes between versions. Otherwise a job that a newer version
-  restarts under the secret of the first start would draw other noise around the same data, and both
-  releases together would cost more than was paid.
-* It states every parameter. Two mechanisms of one text would share their noise, and the difference
-  of their releases would show more than both cost.
+* The text of a mechanism never changes between versions. Otherwise a job that is restarted by a
+  newer version, under the secret of its first start, would draw other noise around the same data,
+  and the two releases together would cost more than was paid.
+* The text states every parameter. Two mechanisms with the same text would share their noise, and
+  the difference of their releases would reveal more than the two costs allow.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from typing import Any
 def identifier(mechanism: Any) -> str:
     """Returns the text of a mechanism, strategy or noise: its stable name and all parameters.
 
-    The stable name is the ``stable_name`` that a class itself states; that of its base does not
-    count, since a subclass is another mechanism. A class without one has its ``__qualname__``.
+    The stable name is the ``stable_name`` that the class itself states. A name stated by its base
+    does not count, since a subclass is another mechanism. A class that states none is named by its
+    ``__qualname__``.
 
     Args:
       mechanism: a dataclass. The parameters are its fields with ``repr=True``. A field whose value
         is a dataclass with a ``stable_name`` is written by the same rules, and others by their
-        ``repr``. So is a mechanism that is no dataclass: its ``repr`` must state all parameters.
+        ``repr``. A mechanism that is no dataclass is written by its ``repr``, which must state all
+        parameters.
 
     >>> from dp_transforms.mechanisms import Eta, FrobeniusMechanism
     >>> identifier(FrobeniusMechanism(eta=Eta(1, 1, 1)))

@@ -1,18 +1,19 @@
-"""Maps frequency lists to Frobenius coordinates and back; noisy coordinates are public.
+"""Maps frequency lists to Frobenius coordinates and back, and holds noisy coordinates.
 
-Draw a frequency list f_1 >= f_2 >= ... as a Young diagram with cells (i, j), j <= f_i, and let c_j
-be the number of partitions with at least j users. The diagonal cuts the diagram into
+Draw a frequency list f_1 >= f_2 >= ... as the Young diagram of the cells (i, j) with j <= f_i, and
+let c_j be the number of partitions with at least j users. The diagonal divides the diagram into
 
     a_i = max(f_i - i + 1, 0)    the cells (i, j) of row i with j >= i       rows
     b_j = max(c_j - j, 0)        the cells (i, j) of column j with i > j     columns
 
-Both fall strictly until they are 0. D of the a_i are positive, where D x D is the largest square in
-the diagram (Durfee's), and D or D - 1 of the b_j. Every such pair belongs to one list.
+Both sequences fall strictly until they are 0. Let D x D be the largest square in the diagram
+(Durfee's). Then D of the a_i are positive, and D or D - 1 of the b_j. Every such pair of sequences
+belongs to exactly one list.
 
 Isometry. Each cell is counted by one coordinate, and the cells of a coordinate fill up from the
-diagonal outwards, so two lists differ in |a_i(X) - a_i(Y)| cells of row i right of it, and in
-|b_j(X) - b_j(Y)| cells of column j below it. Hence |X - Y|_1 = |a(X) - a(Y)|_1 + |b(X) - b(Y)|_1.
-Coq checks this in ``proofs/Lists.v``.
+diagonal outwards. So two lists X and Y differ in |a_i(X) - a_i(Y)| cells of row i on the diagonal
+or right of it, and in |b_j(X) - b_j(Y)| cells of column j below it. Hence |X - Y|_1 =
+|a(X) - a(Y)|_1 + |b(X) - b(Y)|_1. Coq checks this in ``proofs/Lists.v``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ROWS, COLUMNS = "rows", "columns"
 
 
 class FrobeniusCoordinates:
-    """Looks up a private list's coordinates by index, without writing the list out."""
+    """Computes the coordinates of a private list at given indices, without writing the list out."""
 
     def __init__(self, frequency_list: FrequencyList):
         self._list = frequency_list
@@ -52,10 +53,14 @@ class FrobeniusCoordinates:
 
 
 def list_of_coordinates(rows: IntArray, columns: IntArray) -> FrequencyList:
-    """Returns the list with these coordinates, given at least up to the last positive ones.
+    """Returns the list with these coordinates.
+
+    Args:
+      rows, columns: a_1, a_2, ... and b_1, b_2, ..., at least as far as they are positive.
 
     Raises:
-      ValueError: an arm does not fall strictly to 0, or the arms have no common square.
+      ValueError: one of the two does not fall strictly to 0, or their numbers of positive
+        coordinates belong to no list.
 
     >>> list(list_of_coordinates(np.array([5, 1]), np.array([3])))
     [(5, 1), (2, 1), (1, 2)]
@@ -68,20 +73,21 @@ def list_of_coordinates(rows: IntArray, columns: IntArray) -> FrequencyList:
         raise ValueError("as many rows as columns are positive, or one more")
     index = np.arange(1, size + 1)
     frequencies = rows[:size] + index - 1
-    # Sizes c_1 >= ... >= c_D >= D: c_j - c_(j+1) partitions below the square have j users each.
-    sizes = index + np.append(columns[:below], np.zeros(size - below, np.int64))
-    beyond = -np.diff(np.append(sizes, size))
+    # c_1 >= ... >= c_D >= D. Behind the first D partitions, c_j - c_(j+1) have j users each.
+    at_least = index + np.append(columns[:below], np.zeros(size - below, np.int64))
+    behind = -np.diff(np.append(at_least, size))
     values = np.concatenate([frequencies, index[::-1]])
-    repeats = np.concatenate([np.ones(size, np.int64), beyond[::-1]])
+    repeats = np.concatenate([np.ones(size, np.int64), behind[::-1]])
     return FrequencyList.from_runs(values, repeats)
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyCoordinates:
-    """Frobenius coordinates plus two-sided geometric noise are all that a release tells of a list.
+    """Holds Frobenius coordinates plus two-sided geometric noise: all that a release tells of a
+    list.
 
-    The noise is independent, with Pr[n] = (1 - q) / (1 + q) q**|n|; ``partition.frobenius`` proves
-    the guarantee. Post-processing a release costs no privacy.
+    The noises of the coordinates are independent, each with Pr[n] = (1 - q) / (1 + q) q**|n|.
+    ``partition.frobenius`` proves the guarantee. Post-processing a release costs no privacy.
 
     Args:
       rows, columns: noisy a_1, a_2, ... and b_1, b_2, ...; int64 arrays of any lengths.

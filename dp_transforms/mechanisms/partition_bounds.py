@@ -1,4 +1,4 @@
-"""Bounds the i-th largest frequency, L_i <= x_i <= U_i, in run-length form.
+"""Defines bounds L_i <= x_i <= U_i on the i-th largest frequency, in run-length form.
 
 Bounds made from public knowledge cost nothing; bounds made from data need a budget of their own.
 """
@@ -19,7 +19,7 @@ from dp_transforms.mechanisms.decimals import integer
 from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList, Integers, RankSums
 
-NO_BOUND = 2**62  # infinity, among upper bounds
+NO_BOUND = 2**62  # stands for infinity among upper bounds
 MAX_DISTANCE = 2**40  # Bounds at this distance from a list have some 2 sqrt(distance) values.
 
 
@@ -34,13 +34,13 @@ def check_distance(distance: int) -> None:
 
 @dataclass(frozen=True)
 class PartitionBounds:
-    """Requires L_i <= x_i <= U_i for all ranks i >= 1.
+    """Holds bounds L_i <= x_i <= U_i for all ranks i >= 1.
 
     Args:
-      lower: the entries of L; further ones are 0.
-      upper: the finite entries of U.
-      unbounded_ranks: the number of first ranks without an upper bound.
-      beyond: the upper bound of all ranks behind those of ``upper``.
+      lower: the positive entries of L; further ones are 0.
+      upper: entries of U, at the ranks from ``unbounded_ranks`` + 1 on.
+      unbounded_ranks: how many ranks have no upper bound; they are the first ones.
+      beyond: the upper bound at all ranks behind those of ``upper``.
 
     Raises:
       ValueError: a number is negative, an entry of ``upper`` is below ``beyond``, or L is above U
@@ -67,15 +67,20 @@ class PartitionBounds:
         ends = self._rank_ends(self.lower)
         crossed = np.flatnonzero(self.lower.at_ranks(ends) > self.upper_at(ends))
         if len(crossed):
-            rank = 1 + (ends.item(crossed.item(0) - 1) if crossed.item(0) else 0)
+            # The run of ranks begins behind the end of the run before it.
+            run = crossed.item(0)
+            rank = 1
+            if run > 0:
+                rank = ends.item(run - 1) + 1
             raise ValueError(f"lower is above upper at rank {rank}, so no list lies between")
 
     @classmethod
     def of_runs(cls, lower: Integers, upper: Integers, repeats: Integers) -> PartitionBounds:
-        """Makes the bounds lower[j] <= x_i <= upper[j] for the next repeats[j] ranks i, in turn.
+        """Returns the bounds lower[j] <= x_i <= upper[j] for the next repeats[j] ranks i, for every
+        j in turn.
 
         Behind these ranks x_i = 0. U_i is replaced by the least U_j with j <= i, and L_i by the
-        largest L_j with j >= i, which excludes no list.
+        largest L_j with j >= i. That excludes no list, since lists are descending.
 
         Raises:
           ValueError: the arguments are not equally long, an entry is negative, or no list lies
@@ -102,8 +107,8 @@ class PartitionBounds:
 
     @classmethod
     def of_total(cls, total: int) -> PartitionBounds:
-        """Makes the bounds x_i <= total / i on lists of up to a public ``total`` of users (Ilvento
-        2019).
+        """Returns the bounds x_i <= total / i, for lists of at most a public ``total`` of users
+        (Ilvento 2019).
 
         >>> list(PartitionBounds.of_total(6).upper)
         [(6, 1), (3, 1), (2, 1), (1, 3)]
@@ -111,7 +116,7 @@ class PartitionBounds:
         _check("total", total)
         root = math.isqrt(total)
         ranks = np.arange(1, root + 1, dtype=np.int64)
-        # The values above total // root come one to a rank, those below in runs.
+        # The ranks up to root have a value each. Each smaller value fills a run of ranks.
         small = np.arange(total // root - 1 if root else 0, 0, -1, dtype=np.int64)
         ends = np.concatenate([ranks, total // small])
         values = np.concatenate([total // ranks, small])
@@ -119,8 +124,8 @@ class PartitionBounds:
 
     @classmethod
     def around(cls, reference: FrequencyList, width: int) -> PartitionBounds:
-        """Makes the bounds |x_i - r_i| <= width at every rank, for a public list r, continued by
-        zeros."""
+        """Returns the bounds |x_i - r_i| <= width at every rank, for a public list r that is
+        continued by zeros."""
         _check("width", width)
         values, repeats = reference.frequencies, reference.multiplicities
         return cls(
@@ -131,7 +136,7 @@ class PartitionBounds:
 
     @classmethod
     def within_distance(cls, reference: FrequencyList, distance: int) -> PartitionBounds:
-        """Makes the tightest bounds on all lists within an L1 distance of a list r.
+        """Returns the tightest bounds on all lists within an L1 distance of a list r.
 
         U_i is the largest and L_i the smallest value that x_i has in any list x with
         ||x - r||_1 <= distance (Blocki, Datta, Bonneau 2016, Equation 1).
@@ -159,7 +164,7 @@ class PartitionBounds:
         return content.hexdigest()
 
     def __repr__(self) -> str:
-        # Part of a mechanism's ``identifier``, and so never changed.
+        # This text is part of a mechanism's ``identifier``, and so it never changes.
         return f"<PartitionBounds {self.digest}>"
 
     def contain(self, frequency_list: FrequencyList) -> bool:
@@ -177,14 +182,14 @@ class PartitionBounds:
         return FrequencyList.from_runs(values, np.diff(ends, prepend=0))
 
     def _rank_ends(self, *lists: FrequencyList) -> IntArray:
-        """Returns the ends of runs of ranks on which these lists and U are constant."""
+        """Returns the last ranks of runs on which all these lists and U are constant."""
         uppers = self.unbounded_ranks + self.upper.multiplicities.cumsum()
         ends = [values.multiplicities.cumsum() for values in lists]
         ranks = np.unique(np.concatenate([[self.unbounded_ranks], uppers, *ends]))
         return ranks[ranks > 0]
 
     def upper_at(self, ranks: IntArray) -> IntArray:
-        """Returns U_i at some ranks; for an infinite one, a number above all frequencies."""
+        """Returns U_i at some ranks. Infinity is returned as the largest possible frequency."""
         inner = np.maximum(ranks - self.unbounded_ranks, 1)
         bounds = self.upper.at_ranks(inner, self.beyond)
         return np.where(ranks <= self.unbounded_ranks, MAX_VALUE, bounds)
@@ -196,27 +201,34 @@ def _check(name: str, value: Any, most: int = NO_BOUND - 1) -> None:
 
 
 def _largest_within(values: FrequencyList, distance: int) -> FrequencyList:
-    """Returns U_i, the largest x_i among the lists x with ||x - f||_1 <= distance. Raising rank i
-    to v means raising the ranks before it too: by sum_{j <= i} max(0, v - f_j)."""
+    """Returns U, where U_i is the largest x_i of any list x with ||x - f||_1 <= distance.
+
+    Lists are descending, so x_i >= v requires v at the ranks before i too. The least distance of
+    such a list is the sum of max(0, v - f_j) over j <= i.
+    """
     sums = RankSums(values)
 
     def is_reached(rank: int, value: int) -> bool:
-        first = sums.at_least(value)
-        if rank <= first:
+        """Tells whether U_i >= value at i = rank."""
+        high_enough = sums.at_least(value)
+        if rank <= high_enough:
             return True
-        missing = value * (rank - first) - (sums.sum_to(rank) - sums.sum_to(first))
+        missing = value * (rank - high_enough) - (sums.sum_to(rank) - sums.sum_to(high_enough))
         return missing <= distance
 
     return _runs(is_reached, sums.sum_to(1) + distance, sums.ends[-1] + distance)
 
 
 def _smallest_within(values: FrequencyList, distance: int) -> FrequencyList:
-    """Returns L_i, the smallest x_i among the lists x with ||x - f||_1 <= distance. Lowering rank i
-    to v means lowering the ranks behind it too: by sum_{j >= i} max(0, f_j - v)."""
+    """Returns L, where L_i is the smallest x_i of any list x with ||x - f||_1 <= distance.
+
+    Lists are descending, so x_i <= v requires at most v at the ranks behind i too. The least
+    distance of such a list is the sum of max(0, f_j - v) over j >= i.
+    """
     sums = RankSums(values)
 
     def is_reached(rank: int, value: int) -> bool:
-        """Tells whether L_i >= value: value - 1 is too costly."""
+        """Tells whether L_i >= value at i = rank: x_i <= value - 1 is too far away."""
         last = sums.at_least(value)
         if rank > last:
             return False
@@ -227,7 +239,13 @@ def _smallest_within(values: FrequencyList, distance: int) -> FrequencyList:
 
 
 def _runs(is_reached: Callable[[int, int], bool], largest: int, ranks: int) -> FrequencyList:
-    """Returns the list of the largest value >= 1 that each rank reaches, by bisection."""
+    """Returns the list of the largest values >= 1 that the ranks reach, by bisection.
+
+    Args:
+      is_reached: tells whether a rank reaches a value; larger ranks reach no larger values.
+      largest: no rank reaches a larger value.
+      ranks: no larger rank reaches a value.
+    """
     values, repeats, rank = [], [], 1
     while rank <= ranks:
         value = _last(lambda v, rank=rank: is_reached(rank, v), largest)  # type: ignore[misc]
@@ -241,5 +259,6 @@ def _runs(is_reached: Callable[[int, int], bool], largest: int, ranks: int) -> F
 
 
 def _last(holds: Callable[[int], bool], most: int) -> int:
-    """Returns the largest k <= most with holds(k), or 0; ``holds`` is true up to some k only."""
+    """Returns the largest k from 1 to ``most`` with holds(k), or 0 if there is none. ``holds`` must
+    be true up to some k and false from there on."""
     return smallest_where(lambda k: k > most or not holds(k), 1) - 1

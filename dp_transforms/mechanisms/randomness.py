@@ -2,15 +2,15 @@
 
 A tape is a family of independent uniform numbers U in [0, 1), addressed by a channel (the number's
 purpose) and an index (which decision of that kind). A number has infinitely many bits; a decision
-reads 64 of them, and more only if they leave it open. A decision repeated at a higher precision
-reads the same number again: a release is a function of the tape alone, which makes its distribution
-exact (see ``walk``).
+reads 64 of them, and more only if they leave it open. If a decision is repeated at a higher
+precision, it reads the same number again. So a release is a function of the tape alone, and its
+distribution is exact (see ``walk``).
 
-Numbers are the output of SHAKE-256 under a 256-bit secret key, from the operating system or derived
-from a job's secret and a purpose, so that a retried bundle repeats its decisions and two purposes
-never share one. Statements such as "exactly epsilon-differentially private" are about ideal uniform
-numbers; with these they hold against any adversary who cannot tell SHAKE-256 under an unknown key
-from random bits.
+The numbers are the output of SHAKE-256 under a secret key of 256 bits. The key comes from the
+operating system, or is derived from a job's secret and a purpose. In the latter case a retried
+bundle repeats its decisions, and two purposes never share a number. Statements such as "exactly
+epsilon-differentially private" are about ideal uniform numbers. With the numbers of a tape they
+hold against any adversary who cannot tell SHAKE-256 under an unknown key from random bits.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RandomTape:
     def __init__(self, key: bytes):
         if len(key) != KEY_BYTES:
             raise ValueError(f"a tape's key must have {KEY_BYTES} bytes, got {len(key)}")
-        # As it is, if it is bytes: a class of them may be pickled in a way of its own.
+        # A subclass of bytes is kept as it is, since it may be pickled in a way of its own.
         self._key = key if isinstance(key, bytes) else bytes(key)
         self._claimed: set[str] = set()
         self._process: int | None = os.getpid()
@@ -66,12 +66,12 @@ class RandomTape:
         return cls(tape_key(secret, context))
 
     def claim(self, release: str) -> RandomTape:
-        """Notes that a release uses the tape; returns the tape.
+        """Returns the tape itself, after noting that this release uses it.
 
         Raises:
-          ValueError: a release of this name has claimed it, and its numbers would be the same; or
-            this is a copy of a tape, or in a fork of the process that made it, where no one knows
-            what the original has served.
+          ValueError: a release of this name has claimed the tape before, so that both would get
+            the same numbers; or the tape is a copy, or the process was forked after the tape was
+            made. It is not known then which releases the original serves.
         """
         if release in self._claimed:
             raise ValueError(
@@ -87,14 +87,15 @@ class RandomTape:
         return self
 
     def branch(self, context: str) -> RandomTape:
-        """Returns the tape of one part of this tape's purpose, such as one of several tries. It is
-        independent of this tape and of those of other contexts."""
+        """Returns the tape for one part of this tape's purpose, such as one of several tries. It is
+        independent of this tape and of its branches with other contexts."""
         tape = RandomTape.from_secret(self._key, context)
         # A branch of a copy is a copy too, and serves no release: see ``claim``.
         tape._process = self._process
         return tape
 
     def __getstate__(self) -> dict[str, Any]:
+        # ``claim`` refuses a copy, since no process has the number None.
         return vars(self) | {"_process": None}
 
     def words(self, channel: str, count: int, start: int = 0) -> WordArray:
@@ -125,7 +126,7 @@ class RandomTape:
         return word << extra | tail >> (8 * size - extra)
 
     def _bytes(self, kind: bytes, index: int, channel: str, size: int) -> bytes:
-        # Fixed-length fields before the one of free length: no two addresses read alike.
+        # The only field of variable length comes last, so that no two addresses give equal bytes.
         address = self._key + kind + index.to_bytes(16, "big") + channel.encode()
         return hashlib.shake_256(address).digest(size)
 
@@ -136,7 +137,7 @@ def tape_key(secret: bytes, context: str) -> bytes:
         raise ValueError(f"a secret must have at least {KEY_BYTES} bytes, got {len(secret)}")
     if not context:
         raise ValueError("purpose must name what the tape is for, got an empty string")
-    # The secret's length comes first, so that no (secret, context) pair reads like another.
+    # The secret's length comes first, so that no two (secret, context) pairs give equal bytes.
     prefix = len(secret).to_bytes(8, "big")
     return hashlib.shake_256(prefix + secret + context.encode()).digest(KEY_BYTES)
 
@@ -163,18 +164,22 @@ def known_from(prefix: int, bits: int) -> Enclosure:
 
 
 def is_below(uniform: Uniform, probability: Callable[[int], Enclosure]) -> bool:
-    """Decides U < p exactly: True with probability p, which ``probability`` encloses at a precision
-    in bits, more narrowly at a higher one."""
+    """Tells exactly whether U < p, which is true with probability p.
+
+    Args:
+      probability: encloses p at a precision in bits, more narrowly at a higher one.
+    """
     return refine_until_decided(lambda bits: uniform.enclosure(bits).is_below(probability(bits)))
 
 
 def draw_below(total: int, tape: RandomTape, channel: str, min_retries: int = 1) -> Any:
-    """Draws a uniform integer in [0, total), as gmpy2.mpz: K-bit numbers until one is below it.
+    """Returns a uniform integer in [0, total), as gmpy2.mpz.
 
-    K is the smallest integer with total <= 2**K, so a number is rejected with probability below 1/2
-    (Ilvento 2019, Algorithm 2). The time shows how many were drawn, so at least ``min_retries`` = k
-    are: more are needed with probability below 2**-k, and otherwise their number says nothing about
-    the total. Attempt a reads (channel, a).
+    Numbers of K bits are drawn until one is below the total (Ilvento 2019, Algorithm 2). K is the
+    smallest integer with total <= 2**K, so each is rejected with probability below 1/2. The running
+    time shows how many numbers were drawn. So at least ``min_retries`` = k are drawn in any case.
+    More are needed with probability below 2**-k; otherwise, the time says nothing about the total.
+    Attempt a reads the number at (channel, a).
     """
     length = int((gmpy2.mpz(total) - 1).bit_length())
     accepted = None

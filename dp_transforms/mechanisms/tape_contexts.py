@@ -1,17 +1,17 @@
-"""Names what the random tape of a release is for: its context, from which the tape is derived.
+"""Makes contexts: a context is the text from which the random tape of a release is derived.
 
-All numbers of a tape are independent of those of another tape if the contexts differ. So the noise
-of two releases under one secret is independent iff no context is that of both. Here is the only
-place where contexts of lists, degrees, surveys and bounds are made: a new kind of release calls
-``context_of_list`` or ``context_of_numbers``. A context has
+Tapes with different contexts are independent. So the noise of two releases under one secret is
+independent iff the releases share no context. The contexts of lists, degrees, surveys and bounds
+are made in this module only: a new kind of release calls ``context_of_list`` or
+``context_of_numbers``. A context consists of
 
-* the purpose, in words that no other release uses. Several lists of one release have a purpose
-  each, such as the group;
+* the purpose, in words that no other release uses. If one release contains several lists, each has
+  a purpose of its own, which names its group for example;
 * a hash of the private content, so that noise on changed data cannot cancel. It never leaves the
-  job, and says nothing without the secret;
+  job, and reveals nothing without the secret;
 * the mechanism with all its parameters (``identifier``).
 
-The texts never change between versions: a job that a newer version restarts would otherwise draw
+The texts never change between versions. Otherwise a job that a newer version restarts would draw
 other noise around the same data.
 """
 
@@ -27,7 +27,7 @@ from dp_transforms.mechanisms.identifier import identifier
 
 FREQUENCY_LIST = "frequency list"
 USER_DEGREES = "user degrees"
-"""Of surveys too: their mechanism is another one."""
+"""Surveys have this purpose too. Their contexts differ in the mechanism."""
 DEGREE_BOUND = "degree bound"
 USERS_BEYOND = "users beyond a bound"
 
@@ -42,7 +42,7 @@ def context_of_list(purpose: str, frequency_list: FrequencyList, mechanism: Any)
 
 
 def context_of_numbers(purpose: str, numbers: Sequence[int], mechanism: Any) -> str:
-    """Returns the context of a release about several numbers in order, such as the cells of a
+    """Returns the context of a release about a sequence of numbers, such as the cells of a
     histogram. It is as private as the numbers."""
     return _context(purpose, json.dumps(list(numbers)).encode(), mechanism)
 

@@ -1,12 +1,15 @@
 """Evaluates functions of float arrays with a proved relative error of at most ``RELATIVE_ERROR``.
 
-Only additions, multiplications, divisions and conversions are used, which IEEE 754 rounds
-correctly; library functions such as exp promise no error bound. A function is tabulated as Taylor
-polynomials of degree 10 around centres 1/64 apart, with coefficients from MPFR. With u = 2**-53,
-Horner's rule in 20 operations and coefficients rounded twice err by at most 22 u times the sum of
-|a_m h**m|. On |h| <= 1/128 that sum is at most 3 times the value: the worst case is 1 - e**-s just
-below its first centre, where the value is half of a_0 and the other terms add up to the other half.
-The terms cut off are below u / 4 of the value. All errors together are below 67 u < 2**-46.
+Library functions such as exp promise no error bound. So only additions, multiplications, divisions
+and conversions are used, which IEEE 754 rounds correctly. A function is tabulated as Taylor
+polynomials of degree 10 around centres 1/64 apart, with coefficients a_m computed by MPFR.
+
+Let u = 2**-53, and let h be the distance from the nearest centre. Horner's rule takes 20 operations
+on coefficients that are rounded twice, so it errs by at most 22 u times the sum of |a_m h**m|. On
+|h| <= 1/128 that sum is at most 3 times the value. The worst case is 1 - e**-s halfway between 0
+and the next centre, seen from that centre: the value is about half of a_0, and the other terms have
+absolute values that add up to about the other half. The terms cut off are below u / 4 of the value.
+All errors together are below 67 u < 2**-46.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ _CHUNK = 1 << 15  # This many numbers at once stay in the cache.
 
 
 def exp_minus(s: Array) -> FloatArray:
-    """Returns e**-s for s >= 0; beyond 46, where it is below 2**-66, its value there."""
+    """Returns e**-s for s >= 0. For s > 46 it returns e**-46, which is below 2**-66."""
     values, _ = _exponentials()
     return _evaluate(values, s)
 
@@ -45,13 +48,13 @@ def one_minus_exp_minus(s: Array) -> FloatArray:
 
 
 def normal_tail(s: Array) -> FloatArray:
-    """Returns Q(s) = P[Z > s] of a standard normal Z for s >= 0; beyond 9.5, where it is below
-    2**-68, its value there."""
+    """Returns Q(s) = P[Z > s] of a standard normal Z for s >= 0. For s > 9.5 it returns Q(9.5),
+    which is below 2**-68."""
     return _evaluate(_normal_tail(), s)
 
 
 def _evaluate(coefficients: FloatArray, s: Array) -> FloatArray:
-    """Evaluates a function at s from its coefficients, of shape (degree + 1, centres)."""
+    """Returns a function's values at s, from its coefficients of shape (degree + 1, centres)."""
     if len(s) > _CHUNK:
         parts = np.array_split(s, -(-len(s) // _CHUNK))
         return np.concatenate([_evaluate(coefficients, part) for part in parts])
@@ -68,17 +71,20 @@ def _evaluate(coefficients: FloatArray, s: Array) -> FloatArray:
 
 @lru_cache(maxsize=1)
 def _exponentials() -> tuple[FloatArray, FloatArray]:
+    """Returns the coefficients of e**-s and of 1 - e**-s."""
     with gmpy2.context(precision=_PRECISION):
         steps = repeat(gmpy2.exp(gmpy2.mpq(-1, _STEPS_PER_UNIT)), _EXP_END * _STEPS_PER_UNIT)
         powers = [*accumulate(steps, mul, initial=gmpy2.mpfr(1))]
         first = np.array([1 - power for power in powers], dtype=np.float64)
-    signed = [(-1) ** m * math.factorial(m) for m in range(_DEGREE + 1)]
-    values = np.array(powers, dtype=np.float64) / np.array(signed)[:, np.newaxis]
+    signed_factorials = np.array([(-1) ** m * math.factorial(m) for m in range(_DEGREE + 1)])
+    values = np.array(powers, dtype=np.float64) / signed_factorials[:, np.newaxis]
     return values, np.concatenate([[first], -values[1:]])
 
 
 @lru_cache(maxsize=1)
 def _normal_tail() -> FloatArray:
+    """Returns the coefficients of Q."""
+
     def taylor(centre: Any) -> list[Any]:
         density = gmpy2.exp(-centre * centre / 2) / gmpy2.sqrt(2 * gmpy2.const_pi())
         hermite = [gmpy2.mpfr(1), centre]

@@ -1,8 +1,8 @@
 """Releases how many users have how many partitions: a small release from which to choose kappa.
 
 A user's degree is the user's number of distinct partitions, or ``max_degree`` if that is less. The
-histogram counts users by cells of degrees, which are public: degrees 1 to 6, and three cells for
-each doubling from there.
+histogram counts the users in each cell. A cell is a public range of degrees: there is one for each
+degree from 1 to 6, and three for each doubling from there.
 
 Privacy. Neighbours: add or remove all records of one user. Each user is in exactly one cell, so one
 entry of the histogram changes, by one: its L1 sensitivity is 1, whatever the degrees are. Discrete
@@ -62,7 +62,7 @@ class ReleasedDegrees:
         positive_integer("rounds", self.rounds)
         ascending = sorted({1, *self.lowest})
         if list(self.lowest) != ascending or len(self.users) != len(ascending):
-            raise ValueError("lowest must ascend from 1, and users be as many")
+            raise ValueError("lowest must ascend from 1, and users must have as many entries")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class UserDegreeMechanism:
         epsilon = positive_rational("epsilon", self.epsilon)
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "max_degree", checked_max_degree(self.max_degree))
-        # This refuses a scale out of range now.
+        # A scale out of range is refused here, and not at a release.
         _ = self.noise
 
     @property
@@ -111,7 +111,7 @@ class UserDegreeMechanism:
     def release(
         self, users_by_degree: Mapping[int, int], tape: RandomTape | None = None
     ) -> ReleasedDegrees:
-        """Releases one private histogram.
+        """Returns the private histogram plus noise.
 
         Args:
           users_by_degree: {degree: number of users}, private; empty is allowed.
@@ -132,18 +132,24 @@ class UserDegreeMechanism:
         tape_of: Callable[[str], RandomTape],
         context: str = USER_DEGREES,
     ) -> ReleasedDegrees:
-        """Releases under a job's secret, by ``JobSecret.tape``: a retry repeats the release, while
-        other data or another context give other noise."""
+        """Returns a release under a job's secret. A retry repeats it, while other data or another
+        context give other noise.
+
+        Args:
+          users_by_degree: see ``release``.
+          tape_of: returns the tape of a context, as ``JobSecret.tape`` does.
+          context: the purpose of the release, in words that no other release of the job uses.
+        """
         tape = tape_of(context_of_numbers(context, self.cells(users_by_degree), self))
         return self.release(users_by_degree, tape)
 
     def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:
-        """Returns the histogram without noise: PRIVATE. Raises as ``release``."""
+        """Returns the PRIVATE histogram without noise. Raises as ``release``."""
         return cells_of(users_by_degree, self.lowest)
 
 
 def checked_max_degree(max_degree: int) -> int:
-    """Returns a largest degree, or raises a ValueError that says what is wrong with it."""
+    """Returns a largest degree as an integer. Raises a ValueError if it is out of range."""
     checked = positive_integer("max_degree", max_degree)
     if checked > _LARGEST_DEGREE:
         raise ValueError(
@@ -154,8 +160,15 @@ def checked_max_degree(max_degree: int) -> int:
 
 
 def cells_of(users_by_degree: Mapping[int, int], lowest: Sequence[int]) -> list[int]:
-    """Returns the numbers of users by cell: PRIVATE. A ValueError says if a degree or a number is
-    not a positive integer."""
+    """Returns the PRIVATE number of users in each cell.
+
+    Args:
+      users_by_degree: {degree: number of users}.
+      lowest: the smallest degree of each cell, ascending from 1.
+
+    Raises:
+      ValueError: a degree or a number of users is below 1.
+    """
     cells = [0] * len(lowest)
     for degree, users in users_by_degree.items():
         if degree < 1 or users < 1:

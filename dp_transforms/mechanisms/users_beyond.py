@@ -1,11 +1,13 @@
 """Releases how many users have more partitions than a bound keeps, under epsilon-DP.
 
-Privacy. Neighbours differ by all records of one user, who changes the number of users with more
-than kappa partitions by at most 1, for each kappa. The noise is discrete Laplace of epsilon. Kappa
-must be public, or follow from what was released before. QED.
+Privacy. Neighbours: add or remove all records of one user. This user changes the number of users
+with more than kappa partitions by at most 1, for each kappa, so the sensitivity is 1. Discrete
+Laplace noise of scale 1 / epsilon makes the release epsilon-DP. Kappa must be public, or follow
+from what was released before. QED.
 
-A histogram of users by degree tells the same, as a sum of cells; but each cell has noise of its
-own, and a bound that holds for all kappas that could have been chosen is wider still.
+A histogram of users by degree contains the same number, as a sum of cells. But each cell has noise
+of its own, and a bound from the histogram must hold for all kappas that could have been chosen,
+which makes it wider still.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ _CHANNEL = "users beyond a bound"
 
 @dataclass(frozen=True)
 class UsersBeyond:
-    """A noisy number of users with more than kappa partitions.
+    """Holds a noisy number of users with more than kappa partitions.
 
     Attributes:
       users: the noisy number, which may be negative.
-      epsilon: of its noise, rounded up.
+      epsilon: the cost of the release, rounded up; the noise has scale 1 / epsilon.
     """
 
     users: int
@@ -45,16 +47,16 @@ class UsersBeyond:
     def at_most(self, failure: float) -> int:
         """Returns a number that the true one exceeds with a probability of at most ``failure``.
 
-        A true number above users + m takes noise of -k or less, for k = m + 1. The probability is
-        q^k / (1 + q), q = exp(-epsilon). It is at most ``failure`` from k = ln(1 / (failure (1 +
-        q))) / epsilon on.
+        The true number is above users + m iff the noise is -k or less, where k = m + 1. For k >= 1
+        this has probability q^k / (1 + q), where q = exp(-epsilon). It is at most ``failure`` from
+        k = ln(1 / (failure (1 + q))) / epsilon on.
 
         >>> UsersBeyond(users=2, epsilon=0.1).at_most(0.01)
         41
         """
         q = math.exp(-self.epsilon)
         least = math.log(1 / (failure * (1 + q))) / self.epsilon
-        # Wider by more than all rounding of floats.
+        # The factor exceeds all rounding of floats.
         margin = max(math.ceil(least * (1 + 1e-9)), 1) - 1
         return max(self.users + margin, 0)
 
@@ -65,7 +67,7 @@ class UsersBeyondMechanism:
 
     Args:
       epsilon: the privacy loss; a float stands for the decimal that it prints as.
-      kappa: the bound, which must not depend on records but through earlier releases.
+      kappa: the bound; it may depend on records only through earlier releases.
 
     Raises:
       ValueError: an argument is out of range.
@@ -82,22 +84,22 @@ class UsersBeyondMechanism:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive_rational("epsilon", self.epsilon))
         object.__setattr__(self, "kappa", positive_integer("kappa", self.kappa))
-        # This refuses a scale out of range now.
+        # A scale out of range is refused here, and not at a release.
         _ = self.noise
 
     @cached_property
     def noise(self) -> DiscreteLaplace:
-        """Returns the noise that is added."""
+        """Returns the noise that is added to the number."""
         return DiscreteLaplace(1 / Fraction(self.epsilon))
 
     def count(self, users_by_degree: Mapping[int, int]) -> int:
-        """Returns the number without noise: PRIVATE."""
+        """Returns the PRIVATE number without noise."""
         return sum(users for degree, users in users_by_degree.items() if degree > self.kappa)
 
     def release(
         self, users_by_degree: Mapping[int, int], tape: RandomTape | None = None
     ) -> UsersBeyond:
-        """Releases one private number.
+        """Returns the private number plus noise.
 
         Args:
           users_by_degree: {degree: number of users}, private; empty is allowed.
@@ -115,8 +117,13 @@ class UsersBeyondMechanism:
         users_by_degree: Mapping[int, int],
         tape_of: Callable[[str], RandomTape],
     ) -> UsersBeyond:
-        """Releases under a job's secret, by ``JobSecret.tape``: a retry repeats the release, while
-        other data or another kappa give other noise."""
+        """Returns a release under a job's secret. A retry repeats it, while other data or another
+        kappa give other noise.
+
+        Args:
+          users_by_degree: see ``release``.
+          tape_of: returns the tape of a context, as ``JobSecret.tape`` does.
+        """
         numbers = [self.count(users_by_degree)]
         context = context_of_numbers(USERS_BEYOND, numbers, self)
         return self.release(users_by_degree, tape_of(context))

@@ -1,4 +1,5 @@
-"""Keeps names of version 0.2 that go in the next minor version; ``public_names`` warns of them."""
+"""Defines names of version 0.2 that will be removed in the next minor version; ``public_names``
+warns of them."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 def MaximumTotalMechanism(
     epsilon: Number | None = None, sensitivity: int = 1, eta: Eta | None = None, *, max_total: int
 ) -> FrobeniusMechanism:
-    """Returns the ``FrobeniusMechanism`` of these arguments, which keeps to ``max_total`` too, and
-    errs less. The class of this name drew plain releases until one had such a total.
+    """Returns the ``FrobeniusMechanism`` of these arguments, whose lists have at most ``max_total``
+    users. It errs less than the class of this name in version 0.2, which drew releases until one
+    had such a total.
 
     >>> MaximumTotalMechanism(1, max_total=1100).max_total
     1100

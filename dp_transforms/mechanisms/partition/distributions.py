@@ -1,9 +1,10 @@
-"""Describes a release's distribution by public numbers alone, whatever the private list.
+"""Describes the distributions of releases by public numbers that hold for every private list.
 
-Every mechanism here gives x a probability of at most q**||x - f||_1 times a factor of x, q = e**-c;
-factors and tails differ. Error bars, estimates and plans work with any ``ReleaseDistribution``. A
-new mechanism returns one of its own as ``distribution``, of its ``distribution_type``. Results
-computed from a private list are as private as the list.
+Let q = e**-c. Every mechanism here releases x with a probability of at most q**||x - f||_1 times a
+factor that depends on x alone. The factors and the tails of the mechanisms differ. Error bars,
+estimates and plans work with any ``ReleaseDistribution``. A new mechanism states a class of its own
+as ``distribution_type``, and returns an instance as ``distribution``. Results computed from a
+private list are as private as the list.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dp_transforms.mechanisms.arrays import Array, ComplexArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
-ROUNDING = 1 - 1e-9  # Failure probabilities shrink by this, which exceeds all rounding below.
+ROUNDING = 1 - 1e-9  # Failure probabilities are multiplied by this, which exceeds all rounding.
 
 _NEGLIGIBLE = 1e-18
 
@@ -61,43 +62,48 @@ class ReleaseDistribution(ABC):
     @abstractmethod
     def log_head(self) -> float:
         """Returns an h with E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**h for all f, b and 0 < t < c.
-        W_b is the sum of |x_i - f_i| over the ranks i <= b; u = q e**t."""
+        Here W_b is the sum of |x_i - f_i| over the ranks i <= b, and u = q e**t."""
 
     @abstractmethod
     def expected_l1(self, frequency_list: FrequencyList) -> float:
-        """Returns E||x - f||_1, as private as f; ``dist`` of Blocki et al. (2016) is half of it."""
+        """Returns E||x - f||_1, which is as private as f. The ``dist`` of Blocki et al. (2016) is
+        half of it."""
 
 
 class ExponentialDistribution(ReleaseDistribution):
-    """The exponential mechanism has Pr_f[x] = q**||x - f||_1 / Z_f over all lists.
+    """Describes the exponential mechanism: Pr_f[x] = q**||x - f||_1 / Z_f over all lists.
 
     For every f, i and k >= 1
 
         Pr[x_i >= f_i + k] <= 1 - prod_{j >= k} (1 - q**j)
         Pr[x_i <= f_i - k] <= 1 - prod_{k <= j < k + i} (1 - q**j)
 
-    Both are equalities at a large corner, such as f_1 = f_2 = ... = f_n in the first for i = 1.
+    Both are equalities at a large corner. The first is one for i = 1 and f_1 = f_2 = ... = f_n with
+    a large n, for example.
 
     Proof of the first. Given x_1, ..., x_{i-1}, the rest has the distribution of the mechanism at
     (f_i, f_{i+1}, ...), given that its first entry is at most x_{i-1}. An upper bound on an entry
     does not make large values of it more likely, so it is enough to prove i = 1. Let m_j = min(x_j,
-    f_1) and l_j = max(x_j - f_1, 0). Since f_j <= f_1, |x_j - f_j| = |m_j - f_j| + l_j. Given m, l
-    is any partition of at most r parts, r = #{j : m_j = f_1}, with a weight of q**(sum of l). The
-    generating function of such partitions is 1 / prod_{j <= r} (1 - q**j); with parts below k it is
-    a Gaussian binomial coefficient, and the quotient of the two is Pr[l_1 < k | m] = prod_{k <= j <
-    k + r} (1 - q**j), which is at least the product over all j >= k. QED.
+    f_1) and l_j = max(x_j - f_1, 0). Since f_j <= f_1, |x_j - f_j| = |m_j - f_j| + l_j. Let r =
+    #{j : m_j = f_1}. Given m, l is any partition of at most r parts, with a weight of q**(sum of
+    l). The generating function of such partitions is 1 / prod_{j <= r} (1 - q**j). For partitions
+    with parts below k it is a Gaussian binomial coefficient. The quotient of the two is Pr[l_1 < k
+    | m] = prod_{k <= j < k + r} (1 - q**j), which is at least the product over all j >= k. QED.
 
-    The second likewise: given x_{i+1}, ..., the first i entries are a descending tuple with the
-    weights q**|x_j - f_j| and a lower bound on x_i, which does not make small values of it more
-    likely. Without it, the cells missing from f_i are a partition of at most r <= i parts. QED.
+    Proof of the second, in the same way. Given x_{i+1}, ..., the first i entries are a descending
+    tuple with the weights q**|x_j - f_j| and a lower bound on x_i. This bound does not make small
+    values of x_i more likely. Without it, the cells missing from f_i are a partition of at most r
+    <= i parts. QED.
 
-    ``log_weight``: Z_f >= 1, since x = f has weight 1. ``log_head``: write x as its first b entries
-    h and the rest r. Without the condition h_b >= r_1, the sum over h of u**|h - f| is ((1+u) /
-    (1-u))**b, so the expectation is at most this power times R / Z_f, where R is the sum over all r
-    of q**|r - f|. Taking h = f, Z_f is at least the part of R with r_1 <= f_b. And any r is
-    min(r, f_b) and the partition that sticks out above f_b, at the distances of the two: so R is at
-    most that part times the sum of q**|v| over all partitions v, whose logarithm, the sum of 1 / (k
-    (e**(ck) - 1)) over k >= 1, is at most pi**2 / (6c). QED.
+    Proof of ``log_weight``: Z_f >= 1, since x = f has weight 1. QED.
+
+    Proof of ``log_head``. Write x as its first b entries h and the rest r. Without the condition
+    h_b >= r_1, the sum over h of u**|h - f| is ((1+u) / (1-u))**b. So the expectation is at most
+    this power times R / Z_f, where R is the sum over all r of q**|r - f|. Let R' be the part of
+    this sum with r_1 <= f_b; then Z_f >= R', by the lists x with h = f. Any r consists of min(r,
+    f_b) and of the partition v of its cells beyond f_b, and its distance is that of min(r, f_b)
+    plus |v|. So R is at most R' times the sum of q**|v| over all partitions v. The logarithm of the
+    latter is the sum of 1 / (k (e**(ck) - 1)) over k >= 1, which is at most pi**2 / (6c). QED.
     """
 
     title = "exponential mechanism for integer partitions"
@@ -119,16 +125,18 @@ class ExponentialDistribution(ReleaseDistribution):
         return expected_l1(frequency_list, self.rate)
 
     def _largest(self, parts: Sequence[int | None], failure: float) -> list[int]:
-        """Returns the least d: 1 - prod_{d < j <= d + parts} (1 - q**j) <= failure; None: all j."""
+        """Returns, for each number of parts, the least d with 1 - prod_{d < j <= d + parts} (1 -
+        q**j) <= failure. If the number is None, the product is over all j > d."""
         failure *= ROUNDING
-        # Beyond, the rest of the product is 1 within failure * 1e-12.
+        # The product over all j beyond ``reach`` is 1 within failure * 1e-12.
         spread = math.log(1e12 / failure) - math.log(-math.expm1(-self.rate))
         reach = math.ceil(spread / self.rate) + 1
         logarithms = np.log1p(-np.exp(-self.rate * np.arange(1, reach + 1)))
         sums = np.append(np.cumsum(logarithms[::-1])[::-1], 0.0)
         least = []
         for count in parts:
-            last = np.arange(reach + 1) + (reach if count is None else min(count, reach))
+            factors = reach if count is None else min(count, reach)
+            last = np.arange(reach + 1) + factors
             failing = -np.expm1(sums - sums[np.minimum(last, reach)])
             least.append(int(np.flatnonzero(failing <= failure)[0]))
         return least
@@ -136,39 +144,44 @@ class ExponentialDistribution(ReleaseDistribution):
 
 @dataclass(frozen=True)
 class GeometricDistribution(ReleaseDistribution):
-    """The geometric mechanism has Pr_f[x] = q**||x - f||_1 w(x), q <= 1/3 (see ``exponential``).
+    """Describes the geometric mechanism: Pr_f[x] = q**||x - f||_1 w(x), q <= 1/3 (see
+    ``exponential``).
 
     For every f, i and k >= 1, Pr[x_i >= f_i + k] and Pr[x_i <= f_i - k] are at most q**k / (1 + q).
-    They are equal to it at a large corner, as above.
+    They are equal to it at a large corner.
 
-    Proof. Let X, F be the diagrams of x and f, and S a set of cells such that, for a diagram Y, X
-    xor F holds S exactly if it holds all of Y xor F; let the maximal cells of Y outside F and the
-    minimal cells of F outside Y be m in all. Then
+    Proof. Let X, F be the diagrams of x and f. Let S be a set of cells for which there is a diagram
+    Y such that X xor F contains S iff it contains Y xor F. Let m be the number of maximal cells of
+    Y outside F and of minimal cells of F outside Y. Then
 
         Pr_f[S in X xor F] = q**|Y xor F| / (1 + q)**m.
 
-    For such X, d(X, F) = d(X, Y) + |Y xor F|, so that it is q**|Y xor F| times the probability
-    under Pr_Y that X agrees with Y at these m cells. They can be flipped in any combination. Let
-    p_T be the probability under Pr_Y that X disagrees exactly at the set T of them. That all
-    probabilities under Pr_Y' sum to one, Y' being Y flipped at U, says that the sum over T of p_T
-    times q for each cell of U without T, and 1/q for each of U and T, is one. These equations, for
-    all U, have one solution: each agrees with the probability 1 / (1 + q), independently. QED.
+    For such X, d(X, F) = d(X, Y) + |Y xor F|. So the left side is q**|Y xor F| times the
+    probability under Pr_Y that X agrees with Y at these m cells. In Y they can be flipped in any
+    combination. Let p_T be the probability under Pr_Y that X disagrees with Y at the cells of T and
+    at no others of the m cells. For a set U of these cells let Y' be Y flipped at U. The
+    probabilities of all X under Pr_Y' sum to one. This says that the sum over T of p_T, times q for
+    each cell in U but not in T, and times 1/q for each cell in both, is one. These equations, for
+    all U, have one solution: X agrees with Y at each cell with probability 1 / (1 + q),
+    independently. QED.
 
-    x_i >= f_i + k says that the cell k beyond row i of F is in X. With S this cell alone, it is the
-    only maximal one of Y outside F, and Y has the k cells of the row at least. Likewise inside.
+    x_i >= f_i + k says that X contains the k-th cell beyond the end of row i of F. With S this cell
+    alone, it is the only maximal cell of Y outside F, and Y xor F contains at least the k cells of
+    the row. The same holds for cells inside F.
 
-    ``log_head``, with r = e**t: r**W_b is the sum of (r - 1)**|S| over the sets S of cells of X xor
-    F in the first b rows. Sort S by its Y: S has the m cells, and any others of the n cells of Y
-    xor F in these rows. So E_f[r**W_b] is the sum over these Y of q**|Y xor F| (1 + q)**-m (r -
-    1)**m r**(n - m), which is at most (q r)**n. Y is determined by its first b rows, and n is their
-    distance from F's. The sum of u**n over all tuples of b integers is ((1+u) / (1-u))**b. (An S
-    with a cell inside F before one outside has no Y, and never happens.) QED.
+    Proof of ``log_head``, with r = e**t. r**W_b is the sum of (r - 1)**|S| over the sets S of cells
+    of X xor F in the first b rows. Sort these sets by their Y. Let n be the number of cells of Y
+    xor F in these rows: S contains the m cells, and any subset of the other n - m. So E_f[r**W_b]
+    is the sum over these Y of q**|Y xor F| (1 + q)**-m (r - 1)**m r**(n - m), where each term is at
+    most (q r)**n. Y is determined by its first b rows, and n is their distance from the rows of F.
+    The sum of u**n over all tuples of b integers is ((1+u) / (1-u))**b. (A set S with a cell inside
+    F in front of one outside F has no Y, but X xor F never contains such a set.) QED.
 
-    All this also holds between walls for f between them; more cells are impossible there.
+    All this also holds between walls, for f between them, where more cells are impossible.
 
     Attributes:
-      walled: between walls fewer corners count in w: ``log_weight`` is 0, and ``expected_l1`` an
-        upper bound.
+      walled: whether there are walls. Between them fewer corners count in w, so that ``log_weight``
+        is 0 and ``expected_l1`` is an upper bound.
     """
 
     walled: bool = False
@@ -182,7 +195,8 @@ class GeometricDistribution(ReleaseDistribution):
     def log_weight(self, released: FrequencyList) -> float:
         if self.walled:
             return 0.0
-        # A corner lies between any two runs, the endless ones included; long runs end chains.
+        # A corner lies between any two runs, also the infinite ones. A run of more than one bit
+        # ends a chain of corners.
         ends = np.concatenate([[True], Blocks.of(released).lengths > 1, [True]])
         lengths, repeats = np.unique(np.diff(np.flatnonzero(ends)), return_counts=True)
         mark = math.exp(-self.rate) / (1 + math.exp(-self.rate))
@@ -200,18 +214,19 @@ class GeometricDistribution(ReleaseDistribution):
         return 0.0
 
     def expected_l1(self, frequency_list: FrequencyList) -> float:
-        """Sums the probabilities of X xor F over all cells; see ``ReleaseDistribution``.
+        """Returns E||x - f||_1, the sum over all cells of the probability that X xor F contains the
+        cell. It is computed in float64, to 1e-9 of the whole.
 
-        One cell has probability q**k / (1 + q), k = |Y xor F| for S the cell. In the a-th row of
-        the run of frequency v the n-th cell beyond v has
+        This probability is q**k / (1 + q), where k = |Y xor F| if S is the cell alone. For the n-th
+        cell beyond v, in the a-th row of the run of rows of frequency v,
 
             k = a n + sum over s = 1..n of (ranks in front of the run with a frequency below v + s),
 
-        and the n-th cell from the end, in the a-th row from the run's end,
+        and for the n-th cell from the end of the row, in the a-th row from the end of the run,
 
-            k = a n + sum over s = 1..n of (ranks behind it with one of at least v - s + 1).
+            k = a n + sum over s = 1..n of (ranks behind the run with one of at least v - s + 1).
 
-        Sums over rows are geometric series. In float64, to 1e-9 of the whole.
+        Sums over the rows of a run are geometric series.
         """
         values = np.append(frequency_list.frequencies, 0)
         ends = np.append(0, frequency_list.multiplicities.cumsum())
@@ -238,19 +253,23 @@ _MOST_STEPS = 64  # Longer blocks are applied as a matrix, shorter ones step by 
 
 
 def window_for(rate: float) -> int:
-    """Returns a W such that Pr[|D| > W] < 1e-20 at every position of every walk. |D| is largest
-    where two long runs meet: its distribution there is q**(d**2) / (q; q)_d**2 up to a factor. For
-    small c it is about Gaussian, with mean ln(2) / c and variance 1 / 4c."""
+    """Returns a W such that Pr[|D| > W] < 1e-20 at every position of every walk.
+
+    |D| is largest where two long runs meet. There Pr[|D| = d] is q**(d**2) / (q; q)_d**2 up to a
+    constant factor, where (q; q)_d = prod_{i <= d} (1 - q**i). For small c this distribution is
+    about Gaussian, with mean ln(2) / c and variance 1 / 4c.
+    """
     return math.ceil(math.log(2) / rate + 5 / math.sqrt(rate)) + 3
 
 
 class WalkSums:
-    """Sums the weights of walks without walls, by states -W..W; state D has index D + W.
+    """Sums the weights of walks without walls, over the states -W..W; state D has index D + W.
 
-    A position in state D weighs q**|D|, q = e**-c, so that a walk weighs q**||x - f||_1. Sums are
-    analytic in c, which may be complex: a tiny imaginary step gives derivatives without any
-    cancellation (the complex-step method; Squire and Trapp, 1998). At c below 1/256 they exceed the
-    range of float64, but not that of numpy's longdouble on most machines.
+    A position in state D has the weight q**|D|, q = e**-c, so that a walk has the weight
+    q**||x - f||_1. Sums are analytic in c, which may be complex: a tiny imaginary step of c gives
+    derivatives without any cancellation (the complex-step method; Squire and Trapp, 1998). At c
+    below 1/256 sums exceed the range of float64, but not that of numpy's longdouble on most
+    machines.
 
     Args:
       rate: c; its real part is positive.
@@ -262,13 +281,14 @@ class WalkSums:
         states = np.arange(window + 1)
         powers = np.exp(-np.clongdouble(rate) * states)
         self._costs: Array = np.concatenate([powers[:0:-1], powers])
-        # q**(a(a+1)/2) / (q; q)_a and q**(e(e-1)/2) / (q; q)_e: the weights of the first infinite
-        # run by the state it is left in, and of the last one by the state it is entered in.
+        # The weights of the first infinite run by its last state a, q**(a(a+1)/2) / (q; q)_a, and
+        # of the last infinite run by its first state e, q**(e(e-1)/2) / (q; q)_e.
         rest = -np.expm1(-np.clongdouble(rate) * states[1:])
         self._leaving = np.append(1, np.cumprod(powers[1:] / rest))
         self._entering = np.append(1, np.cumprod(powers[:-1] / rest))
-        # T(D, D') s(D') / s(D) is at most about 1 if s is 1 / A above zero, B(-D) below, in a run
-        # of zeros: a step from D <= 0 has the weight q**|D| if D stays, and 1 - q**|D| if it moves.
+        # In a run of zeros T(D, D') s(D') / s(D) is at most about 1, if the scale s(D) is 1 / A(D)
+        # above zero and B(-D) below it. In these units a step from D <= 0 has the weight q**|D| if
+        # D stays, and 1 - q**|D| if it moves.
         least = np.finfo(np.longdouble).tiny
         below, above = (np.maximum(x.real, least) for x in (self._entering, self._leaving))
         self._scales = np.concatenate([below[:0:-1], 1 / above])
@@ -287,8 +307,8 @@ class WalkSums:
         return complex(np.log(self._leaving @ vector[self._window :]) + logarithm)
 
     def _passed(self, length: int, vector: Array) -> Array:
-        """Returns the weights of continuations before a run of zeros, given the weights behind it.
-        They are exact in spite of the window, since D is monotone in a run."""
+        """Returns the weights of the continuations in front of a run of zeros, given those behind
+        it. The window does not make them inexact, since D is monotone in a run."""
         if length > _MOST_STEPS:
             if length not in self._matrices:
                 scales = self._scales
@@ -301,7 +321,8 @@ class WalkSums:
         return vector
 
     def _power(self, length: int) -> ComplexArray:
-        """Returns the scaled weights of walks through this many zeros, by first and last state."""
+        """Returns the scaled weights of the walks through this many zeros, by first and last
+        state."""
         if length not in self._powers:
             if length == 1:
                 size = len(self._costs)
@@ -334,6 +355,6 @@ def expected_l1(frequency_list: FrequencyList, rate: float) -> float:
 
 
 def pairs(blocks: Blocks) -> list[tuple[int, int]]:
-    """Returns blocks of few lengths, as pairs of a bit and a length."""
+    """Returns the blocks, cut into pieces of few different lengths, as pairs (bit, length)."""
     blocks = blocks.cut()
     return list(zip(blocks.bits.tolist(), blocks.lengths.tolist(), strict=True))

@@ -1,38 +1,41 @@
 """Adds two-sided geometric noise to the Frobenius coordinates of a list: the Frobenius mechanism.
 
-Theorem. Let a_1, a_2, ... and b_1, b_2, ... be the Frobenius coordinates of a frequency list
-(``noisy_coordinates``), 0 < q < 1, and let z be these numbers plus independent noise with Pr[n] =
-(1 - q) / (1 + q) q**|n|. Draw each arm from its first coordinate on, until it is ended by a rule
-that looks only at the drawn z and at public parameters, and ends with probability 1. If one user
-counts in at most kappa partitions, then the release of both finite prefixes is (kappa
-ln(1/q))-differentially private for adding or removing all records of one user.
+Theorem. Let a_1, a_2, ... and b_1, b_2, ... be the Frobenius coordinates of a frequency list, its
+two arms (``noisy_coordinates``). Let 0 < q < 1, and let z be these numbers plus independent noise
+with Pr[n] = (1 - q) / (1 + q) q**|n|. Draw each arm from its first coordinate on, until a rule ends
+it. The rule looks only at the drawn z and at public parameters, and ends each arm with probability
+1. If one user counts in at most kappa partitions, then the release of both finite prefixes is
+(kappa ln(1/q))-differentially private for adding or removing all records of one user.
 
-Proof. The rule is a function of z, so that the probability of a pair of prefixes of lengths R and S
-is the product of (1 - q) / (1 + q) q**|z_i - a_i| over i <= R and of the same over the S numbers of
-the other arm, or 0 for every list if the rule does not end there. For two lists X and Y the ratio
-of two such products is at most q**-(|a(X) - a(Y)|_1 + |b(X) - b(Y)|_1) = q**-|X - Y|_1, by the
-triangle inequality and the isometry of the coordinates. Adding a user adds one to at most kappa
-counts; sorting does not increase the L1 distance, which is therefore at most kappa. The
-probabilities of these countably many pairs sum to 1, so the bound holds for every event. QED.
+Proof. The rule is a function of z. So if it does not end at a pair of prefixes, their probability
+is 0 for every list. If it ends there, let R and S be their lengths: the probability is the product
+of (1 - q) / (1 + q) q**|z_i - a_i| over i <= R and of the same over the S numbers of the other arm.
+For two lists X and Y the ratio of two such products is at most q**-(|a(X) - a(Y)|_1 + |b(X) -
+b(Y)|_1) = q**-|X - Y|_1, by the triangle inequality and the isometry of the coordinates. Adding a
+user adds one to at most kappa counts, and sorting does not increase the L1 distance. So |X - Y|_1
+is at most kappa for neighbours. The probabilities of these countably many pairs sum to 1, so the
+bound holds for every event. QED.
 
 Coq checks the theorem for all finite sets of pairs, and that the bound is attained
-(``proofs/Release.v``). ``docs/exactness.md`` says what lies between that and a release: above all
-that drawing ends with probability 1, that the sampler is exact, and that the tape is random.
+(``proofs/Release.v``). ``docs/exactness.md`` lists the assumptions between that and a release:
+above all that drawing ends with probability 1, that the sampler is exact, and that the tape is
+random.
 
-The bound is attained by two lists that differ in kappa cells of drawn coordinates. Neither D nor
-the total enters the rule, so nothing private decides how much is drawn. The list and all intervals
-are decoded from z: post-processing, which costs nothing.
+The bound is attained by two lists that differ in kappa cells of drawn coordinates. Neither the side
+D of the largest square nor the total enters the rule, so nothing private decides how much is drawn.
+The list and all intervals are decoded from z: this is post-processing, which costs nothing.
 
 The rule. End an arm at the first R for which some k <= m satisfies
 
     S_k = sum of |z_(R+1-t)| - |z_(R+1-t) - t| over t = 1, ..., k  <=  -60 ln(2) / c, c = ln(1/q).
 
-q**-S_k is the likelihood ratio of the slowest falling arm that is still positive at R, which is (k,
-..., 2, 1) on the last k coordinates, to an arm that has ended. If a_R >= 1 then a_(R+1-t) >= t, and
-|z| - |z - t| does not fall in z, so each factor of q**S_k has a mean of at most 1. The factors are
-independent. By Ville's inequality along k, ending at a given R with a_R >= 1 has a probability of
-at most 2**-60, and ending at any of them at most 2 D 2**-60. Ending early would cost accuracy and
-no privacy. With probability bounded away from 0 the next m coordinates behind D end the arm.
+Among the arms that are still positive at R, the slowest falling one is (k, ..., 2, 1) on the last k
+coordinates. q**-S_k is the likelihood ratio of this arm to an arm that has ended. If a_R >= 1 then
+a_(R+1-t) >= t, and |z| - |z - t| does not fall in z, so each factor of q**S_k has a mean of at most
+1. The factors are independent. By Ville's inequality along k, the rule ends an arm at a given R
+with a_R >= 1 with a probability of at most 2**-60, and at any of them with at most 2 D 2**-60.
+Ending early would cost accuracy and no privacy. With probability bounded away from 0 the next m
+coordinates behind D end the arm.
 """
 
 from __future__ import annotations
@@ -74,16 +77,18 @@ class FrobeniusMechanism(WithinBounds):
     """Releases a list decoded from noisy Frobenius coordinates: the most accurate release for
     epsilon / sensitivity below ln 3.
 
-    The noise of each coordinate has q = e**(-epsilon / sensitivity), the whole budget. A list of N
-    contributions takes O(sqrt(N) + c**(-2/3)) random numbers, c = epsilon / sensitivity.
+    The noise of each coordinate has q = e**(-epsilon / sensitivity): the budget is not divided
+    among them. A list of N contributions takes O(sqrt(N) + c**(-2/3)) random numbers, c = epsilon /
+    sensitivity.
 
-    Privacy. Pure epsilon-DP, by the theorem of the module; with q = 2**-eta it is (eta *
-    sensitivity)-DP in base 2. Public bounds help the decoder and cost nothing.
+    Privacy. The release is pure epsilon-DP, by the theorem of the module. With q = 2**-eta it is
+    (eta * sensitivity)-DP in base 2. Public bounds help the decoder and cost nothing.
 
     Args:
       epsilon, sensitivity, eta: see ``PartitionMechanism``.
-      bounds: public bounds, which the released list keeps; none by default.
-      max_total: a public upper bound on the sum of all frequencies, which the released list keeps.
+      bounds: public bounds, between which the released list lies; none by default.
+      max_total: a public upper bound on the sum of all frequencies, and on that of the released
+        list; none by default.
 
     Raises:
       ValueError: see ``PartitionMechanism``, here for c below 2**-20; or a bound is out of range.
@@ -142,7 +147,7 @@ class FrobeniusMechanism(WithinBounds):
             end = None
             while end is None:
                 begin = len(drawn)
-                # However many are drawn at a time, each has the noise of its own address.
+                # The size of a batch does not matter: each coordinate has noise of its own address.
                 count = min(max(_FIRST_BATCH, begin), _LARGEST_BATCH)
                 indices = np.arange(begin + 1, begin + count + 1)
                 noisy = coordinates.of(arm, indices) + noise.sample(tape, arm, count, begin)
@@ -155,15 +160,17 @@ class FrobeniusMechanism(WithinBounds):
         )
 
     def _released(self, drawn: NoisyCoordinates) -> ReleasedList:
-        # What is private ends here.
+        # From here on only the noisy coordinates are used, which are public.
         decoded = Posterior(drawn, self.bounds).median(self.max_total)
         return ReleasedList(decoded.frequencies, decoded.multiplicities, self, drawn)
 
 
 class EndingRule:
-    """Applies the rule of the module in integers, so that all machines agree. If m (``longest``) is
-    above 512 it looks only at every 2nd, 3rd, ... coordinate, which keeps its cost linear and can
-    only end an arm later."""
+    """Applies the rule of the module, in integers, so that all machines agree.
+
+    If m (``longest``) is above 512, it tries only every 2nd, 3rd, ... coordinate as the last one.
+    That keeps its cost linear and can only end an arm later.
+    """
 
     def __init__(self, decay: Decay):
         down, up = rounding_pair(64)
@@ -175,8 +182,9 @@ class EndingRule:
         self._slowest = np.arange(1, self.longest + 1)
 
     def end(self, arm: IntArray, begin: int) -> int | None:
-        """Returns the first R > begin at which an arm ends; None if more coordinates are needed."""
-        # Before an arm the diagram is as large as can be, which never ends it.
+        """Returns the first R > begin at which the rule ends an arm, or None if more coordinates
+        are needed."""
+        # In front of the arm its coordinates count as very large, which never ends it.
         padded = np.append(np.full(self.longest, self.longest), np.clip(arm, 0, self.longest))
         windows = np.lib.stride_tricks.sliding_window_view(padded, self.longest)[:, ::-1]
         ends = np.arange(begin + self._stride - begin % self._stride, len(arm) + 1, self._stride)

@@ -1,4 +1,5 @@
-"""The base of all mechanisms over integer partitions checks parameters and releases lists."""
+"""Defines the base classes of the mechanisms over integer partitions: they check parameters and
+release lists."""
 
 from __future__ import annotations
 
@@ -28,24 +29,25 @@ from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.randomness import RandomTape
 
 MIN_RATE = Fraction(1, 1024)
-"""A walk is drawn for c of at least this: near a large corner it goes as far as ln(2) / c from
+"""The smallest c for which a walk is drawn. Near a large corner it goes as far as ln(2) / c from
 zero, and time and memory grow with powers of that."""
 
 MAX_RATE = 2**16
-"""The largest c keeps c times a state within the exponents of MPFR numbers, which end at 2**30. At
-far smaller c a release almost never differs from the list."""
+"""The largest c. It keeps c times a state within the exponents of MPFR numbers, which end at 2**30.
+At far smaller c a release almost never differs from the list."""
 
 MAX_TOTAL = 2**62
-"""Lists up to this total leave room for the noise of a release."""
+"""The largest total of a list. It leaves room for the noise of a release."""
 
 _MAX_SIZE = 2**60
-"""Beside a private total of up to 2**62, bounds of this size leave every number within 2**63."""
+"""The largest size of bounds. With a private total of up to 2**62, every number stays within
+2**63."""
 
 _COST_PRECISION = 128
 
 
 def check_total(name: str, total: object) -> None:
-    """Raises ValueError if no list can have this number of users, or this distance."""
+    """Raises a ValueError if no list can have this total, or this distance from another list."""
     if type(total) is not int or not 0 <= total <= MAX_TOTAL:
         raise ValueError(f"{name} must be an integer between 0 and 2**62, got {shown(total)}")
 
@@ -55,7 +57,7 @@ Draw = Callable[[RandomTape], Any]
 
 @dataclass(frozen=True)
 class PartitionMechanism(ABC):
-    """Releases x with a weight of q**||x - f||_1, over some set of lists.
+    """Releases a list x near the private list f, with weights q**||x - f||_1 over a set of lists.
 
     Neighbours: add or remove all records of one user, who contributes to at most ``sensitivity``
     partitions. That changes at most ``sensitivity`` counts by one each, all in one direction;
@@ -69,14 +71,15 @@ class PartitionMechanism(ABC):
       eta: the parameter of the weights in base 2: q = 2**-eta.
 
     Attributes:
-      decay: q, which is 2**-eta, or the smallest that costs at most epsilon. It is at most
-        e**(-epsilon / (2 * sensitivity)), since the weight of an outcome and the total of all
-        weights each change by a factor of at most q**-sensitivity; each mechanism states its own q.
+      decay: q, which is 2**-eta, or the smallest q at which the mechanism costs at most epsilon.
+        Each mechanism states its own. It is at most e**(-epsilon / (2 * sensitivity)), since the
+        weight of an outcome and the total of all weights each change by a factor of at most
+        q**-sensitivity.
 
     Raises:
       ValueError: both or neither of epsilon and eta are given, a parameter is not positive, or c =
-        -ln q (at least epsilon / (2 * sensitivity)) is above 65,536 or below 1/1024, where a
-        release of a list with large corners would take too long.
+        -ln q is above 65,536 or below 1/1024, where a release of a list with large corners would
+        take too long. (c is at least epsilon / (2 * sensitivity).)
     """
 
     epsilon: Number | None = None
@@ -87,8 +90,8 @@ class PartitionMechanism(ABC):
     title: ClassVar[str] = ExponentialDistribution.title  # in privacy statements
     min_rate: ClassVar[Fraction] = MIN_RATE  # the smallest c
     factors: ClassVar[int] = 2  # a release costs at most this many factors of q**-sensitivity
-    # The class of ``distribution``, which the rate alone makes, for releases without public bounds.
-    # If it is None and the mechanism does not decode, releases have no intervals.
+    # The class of ``distribution`` for releases without public bounds; the rate is its only
+    # argument. If it is None and the mechanism does not decode, releases have no intervals.
     distribution_type: ClassVar[type[ReleaseDistribution] | None] = None
     decodes: ClassVar[bool] = False  # whether releases come with the noisy coordinates
     may_fail: ClassVar[bool] = False  # whether the list or the noise may prevent a release
@@ -109,25 +112,31 @@ class PartitionMechanism(ABC):
             raise ValueError(f"eta must be an Eta, got {shown(self.eta)}")
         else:
             decay = Decay(base=self.eta)
+        self._check_rate(decay, written)
+        object.__setattr__(self, "decay", decay)
+
+    def _check_rate(self, decay: Decay, written: Number | None) -> None:
+        """Raises a ValueError if c is out of range; ``written`` is the caller's own epsilon."""
         lowest, highest = decay.log_enclosure(64)
         given = f"got epsilon={written}, eta={self.eta}, sensitivity={self.sensitivity}"
         if lowest > MAX_RATE:
             raise ValueError(
                 f"the rate of the weights must be at most {MAX_RATE}, {given}: lower epsilon"
             )
-        if highest < self.min_rate:
-            advice = "raise epsilon or bound each user to fewer partitions"
-            if written is None:
-                raise ValueError(
-                    f"the rate of the weights must be at least {self.min_rate}, {given}: {advice}"
-                )
-            # A rate this small is proportional to epsilon.
-            least = float(epsilon * self.min_rate / as_fraction(highest))
+        if highest >= self.min_rate:
+            return
+        advice = "raise epsilon or bound each user to fewer partitions"
+        if self.eta is not None:
             raise ValueError(
-                f"epsilon must be at least {1.001 * least:.3g} where a user counts in up to "
-                f"{self.sensitivity} partitions, got {written}: {advice}"
+                f"the rate of the weights must be at least {self.min_rate}, {given}: {advice}"
             )
-        object.__setattr__(self, "decay", decay)
+        assert isinstance(self.epsilon, ExactNumber)
+        # A rate this small is proportional to epsilon.
+        least = float(self.epsilon * self.min_rate / as_fraction(highest))
+        raise ValueError(
+            f"epsilon must be at least {1.001 * least:.3g} where a user counts in up to "
+            f"{self.sensitivity} partitions, got {written}: {advice}"
+        )
 
     @property
     def epsilon_cost(self) -> float:
@@ -148,17 +157,18 @@ class PartitionMechanism(ABC):
         return float_above(as_fraction((self._unit_cost() * self.sensitivity).upper))
 
     def _rate(self, epsilon: Fraction) -> Fraction:
-        """Returns the c at which a release costs epsilon at most."""
+        """Returns a c at which a release costs at most epsilon."""
         return epsilon / (self.factors * self.sensitivity)
 
     def _unit_cost(self) -> Enclosure:
-        """Encloses a release's cost for each unit of sensitivity; its upper bound is proved."""
+        """Encloses the cost of a release per unit of sensitivity. The upper bound is proved."""
         return self.decay.log_enclosure(_COST_PRECISION) * self.factors
 
     @property
     def loss_range(self) -> float:
-        """Returns 2 c * sensitivity, rounded up: if the possible lists are public, an interval of
-        this length holds the privacy loss of every release (see ``budget.BoundedRangeDpEvent``)."""
+        """Returns 2 c * sensitivity, rounded up. If the set of possible lists is public, the
+        privacy losses of all releases lie in an interval of this length (see
+        ``budget.BoundedRangeDpEvent``)."""
         rate = self.decay.log_enclosure(_COST_PRECISION)
         return float_above(as_fraction((rate * (2 * self.sensitivity)).upper))
 
@@ -178,18 +188,19 @@ class PartitionMechanism(ABC):
         return float(self.decay.log_enclosure(53)[0])
 
     def possible_lists(self) -> dict[str, Any]:
-        """Describes the possible releases, in public words and numbers for a privacy statement."""
+        """Returns the entries of a privacy statement that say which lists may be released. They
+        are public."""
         return {"possible_lists": "all"}
 
     def release(
         self, frequency_list: FrequencyList, tape: RandomTape | None = None
     ) -> ReleasedList:
-        """Releases one private list.
+        """Returns one release of a private list.
 
         Args:
           frequency_list: the private list; empty is allowed.
           tape: the source of randomness; by default a fresh tape from the operating system. A tape
-            serves one release only: the same tape with another list cancels the noise.
+            serves one release only: the noise of two lists released by one tape would cancel.
 
         Raises:
           ValueError: the total is above 2**62, or a release has claimed the tape.
@@ -201,7 +212,7 @@ class PartitionMechanism(ABC):
     def release_many(
         self, frequency_list: FrequencyList, count: int, tapes: Iterator[RandomTape] | None = None
     ) -> list[ReleasedList]:
-        """Makes independent releases, for evaluation: publishing them costs count * epsilon.
+        """Returns independent releases, for evaluation: publishing them costs count * epsilon.
 
         Args:
           frequency_list: the private list.
@@ -216,7 +227,7 @@ class PartitionMechanism(ABC):
         return [self._released(drawn) for drawn in self._drawn(frequency_list, several)]
 
     def _drawn(self, frequency_list: FrequencyList, tapes: Iterable[RandomTape]) -> Iterator[Any]:
-        """Draws once from each tape. Raises as ``release``."""
+        """Returns an iterator over the draws of all tapes, one of each. Raises as ``release``."""
         if not isinstance(frequency_list, FrequencyList):
             raise TypeError(
                 "a mechanism releases a FrequencyList, got a "
@@ -232,16 +243,18 @@ class PartitionMechanism(ABC):
 
     @abstractmethod
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        """Returns a function from tapes to releases, whose distribution is the mechanism's at f."""
+        """Returns a function that makes a draw from a tape. The draws have the mechanism's
+        distribution at this list."""
 
 
 @dataclass(frozen=True)
 class WithinBounds(PartitionMechanism):
-    """Releases any list, or any list between bounds. The bounds are public: independent of the
-    data, or released under a budget of their own.
+    """Releases any list, or any list between public bounds. Such bounds are independent of the
+    data, or were released under a budget of their own.
 
-    A walk begins by moving a list between them rank by rank, which brings no two lists farther
-    apart. The decoder of noisy coordinates keeps to them, which is post-processing.
+    A mechanism that draws a walk first moves the private list between the bounds, rank by rank.
+    That brings no two lists farther apart. A mechanism that decodes noisy coordinates looks for
+    lists between the bounds only, which is post-processing.
     """
 
     bounds: PartitionBounds | None = field(default=None, kw_only=True)

@@ -1,4 +1,4 @@
-"""Lists the mechanisms for frequency lists by name, and chooses one by public numbers.
+"""Lists the mechanisms for frequency lists by name, and chooses one from public parameters.
 
 To add a mechanism, write a module with a subclass of ``WithinBounds``, a line in ``REGISTRY``,
 tests and a paragraph of documentation.
@@ -36,18 +36,19 @@ def partition_mechanism(
     eta: Eta | None = None,
     bounds: PartitionBounds | None = None,
 ) -> WithinBounds:
-    """Makes the mechanism of a name, or the most accurate one at these parameters.
+    """Returns the mechanism of a name, or the most accurate one at these parameters.
 
     Args:
       epsilon: the privacy parameter, in natural units. Give this or eta.
       sensitivity: the most partitions that one user contributes to.
-      mechanism: one of ``MECHANISMS``. "auto" takes the most accurate: the geometric one if epsilon
-        / sensitivity >= ln 3 or eta >= log2(3), and otherwise the Frobenius one.
+      mechanism: one of ``MECHANISMS``. "auto" takes the most accurate one, which is the geometric
+        mechanism if epsilon / sensitivity >= ln 3 or eta >= log2(3), and otherwise the Frobenius
+        mechanism.
       eta: the parameter of the weights in base 2.
       bounds: public bounds on the lists; none by default.
 
     Raises:
-      ValueError: there is no such mechanism, or not at these parameters.
+      ValueError: there is no such mechanism, or it refuses these parameters.
 
     >>> for epsilon in (1.1, 1):
     ...     print(type(partition_mechanism(epsilon)).__name__)

@@ -1,24 +1,25 @@
 """Runs the exponential mechanism over fewer lists: of a public total, or near the private list.
 
 If the total is public, lists are drawn by the unrestricted mechanism at the rate c until one has
-that total. Before each draw the release is given up, and fails, with probability s
-= 2**-20. So with Z and Z' for the sums of q**||x - f||_1 over all lists and over the possible ones,
-q = e**-c, a release
+that total. Before each draw the release is given up with probability s = 2**-20, and then fails.
+Let q = e**-c, and let Z and Z' be the sums of q**||x - f||_1 over all lists and over the lists of
+that total. Then a release
 
-    is the possible list x with probability   (1 - s) q**||x - f||_1 / (s Z + (1 - s) Z')
-    and fails with probability                s Z / (s Z + (1 - s) Z')
+    is the list x of that total with probability   (1 - s) q**||x - f||_1 / (s Z + (1 - s) Z')
+    and fails with probability                     s Z / (s Z + (1 - s) Z')
 
-and given that it does not fail, this is the exponential mechanism on the possible lists. They do
-not depend on the data, and for neighbours ||x - f||_1 and ||x - f'||_1 differ by at most
-``sensitivity``; so q**||x - f||_1, Z and Z' change by a factor of at most e**(c * sensitivity)
-each, and c = epsilon / (2 * sensitivity) gives pure epsilon-DP for adding or removing all records
-of one user, failures included: they are paid for. (A fixed number of draws would fail with a
-probability that may change by more. The lower price of ``IntegerPartitionMechanism`` needs a
-lattice of lists, and lists of one total are none.)
+Given that it does not fail, this is the exponential mechanism on the lists of that total.
 
-The guarantee is for lists that are not refused. A list is refused if no neighbour of it agrees with
-the declared total, which never happens if the declaration is true. The number of draws depends on f
-and shows in the running time.
+Privacy. Neighbours: add or remove all records of one user. Which lists are possible does not depend
+on the data, and ||x - f||_1 changes by at most ``sensitivity``. So q**||x - f||_1, Z and Z' change
+by a factor of at most e**(c * sensitivity) each, and c = epsilon / (2 * sensitivity) gives pure
+epsilon-DP. This includes failures: they are paid for. (If the number of draws were fixed instead,
+the probability of failure might change by more. The lower price of ``IntegerPartitionMechanism``
+does not apply, since it needs a lattice of lists: the lists of one total are none.)
+
+The guarantee is for lists that are not refused. A list is refused if neither it nor a neighbour of
+it has the declared total, which never happens if the declaration is true. The number of draws
+depends on f and shows in the running time.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from dp_transforms.mechanisms.partition_bounds import PartitionBounds, check_dis
 from dp_transforms.mechanisms.randomness import RandomTape
 
 GIVE_UP_BITS = 20
-"""A release is given up before each draw with a probability of 2**-20, -log2 of which this is."""
+"""A release is given up before each draw with a probability of 2**-GIVE_UP_BITS."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class ExactTotalMechanism(PartitionMechanism):
     """Releases x with probability proportional to q**||x - f||_1, over the lists of a public total.
 
     Privacy: see the module. If the number of records is public because it never changes, neighbours
-    replace the records of one user by others: one removal and one addition, which cost 2 * epsilon.
+    replace the records of one user by others. This is one removal and one addition, so the cost is
+    2 * epsilon.
 
     Args:
       total: the public number of records n.
@@ -62,8 +64,9 @@ class ExactTotalMechanism(PartitionMechanism):
 
     Raises:
       ValueError: see ``PartitionMechanism``.
-      UnsuitableListError: at a release, the list's own total is further from n than one user's
-        records; a NothingDrawnError if no list of total n was found.
+      UnsuitableListError: at a release, if the list's own total differs from n by more than the
+        sensitivity.
+      NothingDrawnError: at a release, if it was given up before a list of total n was drawn.
 
     >>> mechanism = ExactTotalMechanism(total=1100, epsilon=1.0)
     >>> mechanism.release(FrequencyList([100, 30, 1], [5, 10, 300])).total
@@ -91,7 +94,8 @@ class ExactTotalMechanism(PartitionMechanism):
 
         def draw(tape: RandomTape) -> FrequencyList:
             for tries in itertools.count():
-                if not tape.prefix("give up", tries, GIVE_UP_BITS):
+                gives_up = tape.prefix("give up", tries, GIVE_UP_BITS) == 0
+                if gives_up:
                     break
                 released = sampler.release(tape.branch(f"try {tries}"))
                 if released.total == self.total:
@@ -110,32 +114,34 @@ _PRECISION = 128
 class DistanceBoundedPartitionMechanism(PartitionMechanism):
     """Releases x with probability proportional to q**||x - f||_1, over the lists near f.
 
-    These are the lists between the bounds U^d and L^d on all lists within an L1 distance d of f
-    (``PartitionBounds.within_distance``), as in Mechanism 1 of Blocki, Datta and Bonneau (NDSS
-    2016). Use it to compare: ``IntegerPartitionMechanism`` has no delta and is no slower.
+    The lists near f are those between L^d and U^d, the tightest bounds on all lists within an L1
+    distance d of f (``PartitionBounds.within_distance``), as in Mechanism 1 of Blocki, Datta and
+    Bonneau (NDSS 2016). Use this mechanism for comparisons only: ``IntegerPartitionMechanism`` has
+    no delta and is no slower.
 
-    Privacy. Which lists are possible depends on f. For every f of at most ``max_total`` users, the
-    unrestricted mechanism leaves the bounds with a probability of at most ``delta``, which
-    therefore bounds the total variation between the two. So for neighbours f, f' (add or remove all
-    records of one user) and any set S
+    Privacy. Which lists are possible depends on f. For every f of at most ``max_total`` users, a
+    release of the unrestricted mechanism is outside the bounds with a probability of at most
+    ``delta``. So delta bounds the total variation between the two mechanisms. For neighbours f, f'
+    (add or remove all records of one user) and any set S
 
         P_f(S) <= Q_f(S) + delta <= e**epsilon Q_f'(S) + delta
                <= e**epsilon (P_f'(S) + delta) + delta
 
-    with Q the unrestricted distribution: (epsilon, delta')-DP with delta' = delta * (1 +
-    e**epsilon), for lists of at most ``max_total`` users. Larger lists are refused, which itself
-    leaks information about the data. As in the paper, epsilon pays for two factors of
-    q**-sensitivity, and not for the exact price of Q.
+    where P is the mechanism's distribution and Q the unrestricted one. This is (epsilon, delta')-DP
+    with delta' = delta * (1 + e**epsilon), for lists of at most ``max_total`` users. Larger lists
+    are refused, which itself leaks information about the data. As in the paper, epsilon pays for
+    two factors of q**-sensitivity, and not for the exact price of Q.
 
-    If ||x - f||_1 = m, the total of x is one of m + 1 numbers up to N + m, so there are at most (m
-    + 1) p(N + m) such lists; p(n) <= e**(pi sqrt(2 n / 3)) (Apostol, "Introduction to Analytic
-    Number Theory", Theorem 14.5). All weights sum to more than f's own, which is 1. So
+    The bound delta. If ||x - f||_1 = m, the total of x is one of m + 1 numbers up to N + m. So
+    there are at most (m + 1) p(N + m) such lists, where p(n) <= e**(pi sqrt(2 n / 3)) is the number
+    of partitions of n (Apostol, "Introduction to Analytic Number Theory", Theorem 14.5). All
+    weights sum to more than f's own weight, which is 1. So
 
         Pr[||x - f||_1 > d] <= sum over m > d of (m + 1) e**(pi sqrt(2 (N + m) / 3)) q**m
 
-    whose terms fall faster than geometrically from some m on. This holds for all N and epsilon; the
-    published Lemma 1 is such a bound too, with rounder constants, for epsilon > 48 pi**2 / sqrt(N)
-    and delta >= e**(1 - sqrt(N) / 2).
+    From some m on the terms fall faster than geometrically. This bound holds for all N and epsilon.
+    The published Lemma 1 is such a bound too, with rounder constants, for epsilon > 48 pi**2 /
+    sqrt(N) and delta >= e**(1 - sqrt(N) / 2).
 
     Args:
       max_total: N, a public upper bound on the list's total.
@@ -222,14 +228,15 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
 
 
 def probability_outside(decay: Decay, max_total: int, distance: int) -> float:
-    """Bounds Pr[||x - f||_1 > distance] of ``DistanceBoundedPartitionMechanism`` by a geometric
-    series; 1 if its terms do not fall yet."""
+    """Returns an upper bound on Pr[||x - f||_1 > distance], by the sum that the docstring of
+    ``DistanceBoundedPartitionMechanism`` derives. A geometric series bounds the sum; the result is
+    1 if its terms do not fall at ``distance`` + 1."""
     first = distance + 1
     with gmpy2.context(precision=_PRECISION):
         rate = gmpy2.mpfr(decay.log_enclosure(_PRECISION)[0])
         root = gmpy2.const_pi() * gmpy2.sqrt(gmpy2.mpfr(2) / 3)
         total = gmpy2.mpfr(max_total + first)
-        # From one term to the next; smaller further on.
+        # An upper bound on the ratio of the second term to the first; later ratios are smaller.
         ratio = gmpy2.exp(root / (2 * gmpy2.sqrt(total)) - rate) * (first + 2) / (first + 1)
         if ratio >= 1 - 2.0**-30:
             return 1.0

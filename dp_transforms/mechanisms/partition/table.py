@@ -8,15 +8,16 @@ last rank up,
 
     w(i, v) = b**|v - f_i| * (sum of w(i + 1, v') over L_{i+1} <= v' <= min(v, U_{i+1}))
 
-is the total weight of the ways to go on when rank i has the value v; then ranks are drawn from the
-first down, each by normalised sampling among the values that the one before it allows.
+is the total weight of the ranks i, i+1, ... if rank i has the value v. Then the values are drawn
+from the first rank on: each is drawn in proportion to its weight, among the values that the rank
+before it allows.
 
-Weights are integers: row i in units of 2**-(bits * reach_i), where reach_i is the largest distance
-that ranks i, i+1, ... can still add. So every operation is exact for every eta.
+Weights are integers: those of row i are in units of 2**-(bits * reach_i), where reach_i is the
+largest distance that ranks i, i+1, ... can add. So every operation is exact for every eta.
 
-The table has a cell for every rank and value within the bounds. Time and memory grow faster than
-the total n squared at bounds n / i. The unrestricted mechanism is the limit of loose bounds; for
-lists beyond some thousands of users, use ``IntegerPartitionMechanism``.
+The table has a cell for every rank and every value within the bounds. With the bounds n / i for a
+total of n, time and memory grow faster than n squared. The unrestricted mechanism is the limit of
+loose bounds; for lists beyond some thousands of users, use ``IntegerPartitionMechanism``.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True)
 class _Row:
-    """Holds the values of one rank, with integers for each."""
+    """Holds the possible values of one rank, and integers for each of them."""
 
     values: range
     steps: ObjectArray  # the numerators of b**distance
-    shifts: ObjectArray  # bits by which these are shifted, for a common denominator
+    shifts: ObjectArray  # how far to shift them to the left, for a common denominator
     weights: ObjectArray  # w(i, v)
-    sums: ObjectArray  # cumulative
+    sums: ObjectArray  # cumulative weights
 
     def at(self, values: Any) -> Any:
-        """Returns the places of values; of the largest one for any value above it."""
+        """Returns the indices of values in the row; a value above all has the last index."""
         return np.minimum(values, self.values[-1]) - self.values[0]
 
 
@@ -63,16 +64,16 @@ class PartitionTable:
     """Releases one private list under public bounds, from a table of the weights of all lists.
 
     Privacy. The bounds must not depend on the data. Neighbours: add or remove all records of one
-    user, who contributes to at most k partitions; that moves the sorted list by at most k in L1. So
-    one ``sample`` is (2 * k * eta)-DP in base 2 (by the argument for ``ExponentialMechanism``). All
-    other results are private, for evaluation. The time to build the table depends on the bounds
-    and, less, on the list.
+    user, who contributes to at most k partitions. That moves the sorted list by at most k in L1. So
+    one ``sample`` is (2 * k * eta)-DP in base 2, by the argument for ``ExponentialMechanism``. All
+    other results are private, and for evaluation only. The time to build the table depends on the
+    bounds and, to a lesser degree, on the list.
 
     Args:
       frequency_list: the private list f.
       eta: the parameter of the weights in base 2, per unit of L1 distance.
       upper: U_1, U_2, ...: a ``FrequencyList`` or one non-negative integer per rank. Later ranks
-        are zero. Tightened to be descending, which excludes no list.
+        are zero. The bounds are tightened so that they descend, which excludes no list.
       lower: L_1, L_2, ..., in the same form; zero beyond its length, and by default.
 
     Raises:
@@ -102,13 +103,13 @@ class PartitionTable:
         ranks = len(highest)
         private = _per_rank("frequency_list", frequency_list)
         self._targets = (private + [0] * ranks)[:ranks]
-        # What the ranks beyond the bounds add to every distance.
+        # The amount that the ranks beyond the bounds add to every distance.
         self._beyond = sum(private[ranks:])
         reaches = [
             max(abs(high - f), abs(low - f))
             for high, low, f in zip(highest, lowest, self._targets, strict=True)
         ]
-        # From the last rank up.
+        # Both are in the order of the rows, from the last rank up.
         ranges = [range(low, high + 1) for low, high in zip(lowest, highest, strict=True)][::-1]
         left = list(accumulate(reversed(reaches), initial=0))
         if sum(map(operator.mul, map(len, ranges), left[1:])) * eta.bits > _MOST_BITS:
@@ -127,7 +128,7 @@ class PartitionTable:
 
     @property
     def ranks(self) -> int:
-        """Counts the frequencies that may be positive."""
+        """Returns the number of ranks whose frequencies may be positive."""
         return len(self._rows)
 
     @cached_property
@@ -142,7 +143,7 @@ class PartitionTable:
         return self._rows[0].sums[-1] if self._rows else gmpy2.mpz(1)
 
     def sample(self, tape: RandomTape, channel: str = "partition table") -> FrequencyList:
-        """Draws a list to release, exactly from the mechanism's distribution.
+        """Returns a list that is drawn exactly from the mechanism's distribution.
 
         Args:
           tape: the source of randomness: ``RandomTape.from_os()`` for a release.
@@ -173,8 +174,8 @@ class PartitionTable:
         return gmpy2.mpq(weight, self._total)
 
     def marginal(self, rank: int) -> dict[int, Any]:
-        """Returns {value: probability} of the released frequency at a rank, counted from 0, exactly
-        (gmpy2.mpq). Raises a ValueError if there is no such rank."""
+        """Returns the distribution of the released frequency at a rank, which is counted from 0, as
+        {value: exact probability (gmpy2.mpq)}. Raises a ValueError if there is no such rank."""
         if not 0 <= rank < self.ranks:
             raise ValueError(f"rank must be between 0 and {self.ranks - 1}, got {rank}")
         return self._marginals[rank]
@@ -196,10 +197,10 @@ class PartitionTable:
 
     @cached_property
     def _marginals(self) -> list[dict[int, Any]]:
-        """Returns P[y_i = v] by the paper's recursion, without its divisions.
+        """Returns {v: P[y_i = v]} for each rank i, by the paper's recursion without its divisions.
 
-        P[y_i = v] = A(i, v) * w(i, v) / Z, where A(i, v) is the weight of all ways in which the
-        ranks before i end at v or above (A / Z is the paper's coefficient C):
+        P[y_i = v] = A(i, v) * w(i, v) / Z, where A(i, v) is the total weight of all values of the
+        ranks before i whose last one is at least v (A / Z is the paper's coefficient C):
 
             A(i + 1, v) = sum of A(i, v') * b**|v' - f_i| over v' >= v
         """
@@ -233,7 +234,7 @@ def _per_rank(name: str, values: FrequencyList | Sequence[int]) -> list[int]:
 
 
 def _closure(upper: list[int], lower: list[int]) -> tuple[list[int], list[int]]:
-    """Returns descending bounds around the same lists; the upper ones are positive."""
+    """Returns descending bounds on the same lists, for the ranks whose upper bound is positive."""
     highest = list(accumulate(upper, min))
     lowest = list(accumulate(reversed(lower), max))[::-1]
     while highest and highest[-1] == 0:

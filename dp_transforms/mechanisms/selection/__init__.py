@@ -1,6 +1,7 @@
 """Selects the partitions that may be named under differential privacy, at a stated cost.
 
-It is mathematics and exact decisions, without Beam. Begin with ``choose_strategy`` or ``explain``.
+This package consists of mathematics and exact decisions, without Beam. Begin with
+``choose_strategy`` or ``explain``.
 """
 
 from dp_transforms.public_names import lazy_exports

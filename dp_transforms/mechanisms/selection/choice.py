@@ -1,4 +1,7 @@
-"""Names strategies, chooses one, and shows what each would keep, from public parameters alone."""
+"""Lists strategies by name, chooses one, and shows how likely each is to keep a partition.
+
+All this depends on public parameters alone.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ STRATEGIES: dict[str, type[SelectionStrategy]] = {
         MeasuredSelection,
     )
 }
-"""Maps names to strategies. Of equally good ones ``choose_strategy`` takes the first."""
+"""All strategies by name. Of equally good ones ``choose_strategy`` takes the first."""
 
 _ROWS = 16
 
@@ -51,13 +54,14 @@ def make_strategy(
     already_bounded: bool = False,
     **options: Any,
 ) -> SelectionStrategy:
-    """Makes the strategy of a name, or for "auto" the result of ``choose_strategy``.
+    """Returns the strategy of a name, or for "auto" the result of ``choose_strategy``.
 
     Args:
       strategy: "auto" or a key of ``STRATEGIES``.
       epsilon, delta: the budget of the whole selection.
       noisy_counts: whether selected partitions get noisy counts.
-      already_bounded: whether users are known to have at most kappa partitions; only for "auto".
+      already_bounded: whether users are known to have at most kappa partitions. It only matters for
+        "auto".
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
     Raises:
@@ -76,14 +80,15 @@ def make_strategy(
     if chosen is MeasuredSelection:
         return MeasuredSelection(epsilon, delta, counted=noisy_counts, **options)
     if noisy_counts and not chosen.has_noisy_counts:
-        able = [name for name in STRATEGIES if _may_count(name)]
+        with_counts = [name for name in STRATEGIES if _may_count(name)]
         raise ValueError(
-            f"strategy {strategy!r} has no noisy counts; take {AUTO!r} or one of {able}"
+            f"strategy {strategy!r} has no noisy counts; take {AUTO!r} or one of {with_counts}"
         )
     return chosen(epsilon, delta, **options)
 
 
 def _may_count(name: str) -> bool:
+    """Tells whether the strategy of this name can release noisy counts."""
     return name == MeasuredSelection.name or STRATEGIES[name].has_noisy_counts
 
 
@@ -94,13 +99,18 @@ def choose_strategy(
     already_bounded: bool = False,
     **options: Any,
 ) -> SelectionStrategy:
-    """Makes the strategy that should name the most partitions, by public parameters alone.
+    """Returns the strategy that is expected to name the most partitions.
 
-    It is ``measured``, which chooses among rounds and single rounds by a look at the records, also
-    with noisy counts. If users are known to have at most kappa partitions, it is the strategy that
-    needs the fewest users to keep a partition half of the time, or ``renyi_rounds`` for kappa = 2
-    or more without noisy counts. The same holds without epsilon or delta, and where ``measured``
-    refuses the parameters. The choice costs no privacy.
+    The choice depends on public parameters alone, and costs no privacy.
+
+    Usually it is ``measured``, with and without noisy counts. This strategy chooses between several
+    rounds and a single one by a private look at the records.
+
+    There are three exceptions: users are known to have at most kappa partitions; epsilon or delta
+    is 0; or ``measured`` refuses the parameters. Then it is the strategy that needs the fewest
+    users to keep a partition half of the time. For kappa = 2 or more without noisy counts,
+    ``renyi_rounds`` is taken instead if it accepts the parameters and neither epsilon nor delta is
+    0.
 
     Args and errors: see ``make_strategy``.
 
@@ -115,21 +125,22 @@ def choose_strategy(
     if not has_zero and not already_bounded:
         with contextlib.suppress(StrategyRefusal):
             return MeasuredSelection(epsilon, delta, counted=noisy_counts, **options)
+    wanted_kind = NoisyCountStrategy if noisy_counts else CountStrategy
     medians: dict[SelectionStrategy, int] = {}
-    for strategy in STRATEGIES.values():
-        able = issubclass(strategy, NoisyCountStrategy if noisy_counts else CountStrategy)
-        if able and not (has_zero and strategy.needs_positive_budget):
-            with contextlib.suppress(StrategyRefusal):
-                made = strategy(epsilon, delta, **options)
-                if made.median_users:
-                    medians[made] = made.median_users
+    for kind in STRATEGIES.values():
+        if not issubclass(kind, wanted_kind) or (has_zero and kind.needs_positive_budget):
+            continue
+        with contextlib.suppress(StrategyRefusal):
+            strategy = kind(epsilon, delta, **options)
+            if strategy.median_users:
+                medians[strategy] = strategy.median_users
     if not medians:
         raise ValueError(
             "no partition could ever be selected: delta and, for noisy counts, epsilon must be "
             f"positive, got epsilon={shown(epsilon)} and delta={shown(delta)}"
         )
     best = min(medians, key=medians.__getitem__)
-    if not (noisy_counts or has_zero or best.max_partitions_per_user == 1):
+    if not noisy_counts and not has_zero and best.max_partitions_per_user > 1:
         with contextlib.suppress(StrategyRefusal):
             return RenyiRoundsSelection(epsilon, delta, **options)
     return best
@@ -137,13 +148,13 @@ def choose_strategy(
 
 @dataclass(frozen=True)
 class Explanation:
-    """Shows keep-probabilities of several strategies at several numbers of users.
+    """Holds the keep-probabilities of several strategies at several numbers of users.
 
     Attributes:
-      strategies: the strategies compared.
+      strategies: the strategies that are compared.
       chosen: the name of the strategy that ``strategy="auto"`` takes.
       users: numbers of users per partition, ascending.
-      probabilities: ``keep_probability``, by strategy and number of users.
+      probabilities: for each strategy, its ``keep_probability`` at each number of users.
       refused: names of strategies that refuse these parameters, with their reasons.
     """
 
@@ -155,7 +166,8 @@ class Explanation:
 
     @property
     def budget(self) -> str:
-        """Describes epsilon, delta, kappa and all parameters that differ from their defaults."""
+        """Returns a text with epsilon, delta, kappa and all parameters that differ from their
+        defaults."""
         strategy = self.strategies[0]
         max_partitions = strategy.max_partitions_per_user
         partitions = "1 partition" if max_partitions == 1 else f"{max_partitions} partitions"
@@ -172,7 +184,7 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """Explains why this strategy was chosen."""
+        """Returns a text that says why this strategy was chosen."""
         chosen = next(s for s in self.strategies if s.name == self.chosen)
         if isinstance(chosen, MeasuredSelection):
             return (
@@ -209,12 +221,13 @@ def explain(
     noisy_counts: bool = False,
     **options: Any,
 ) -> Explanation:
-    """Compares strategies at the same public parameters, without any data.
+    """Returns a comparison of strategies at the same public parameters, without any data.
 
     Args:
       epsilon, delta: the budget; positive.
-      users: the numbers of users to show; by default until every strategy keeps nearly all.
-      noisy_counts: compare only strategies that have noisy counts.
+      users: the numbers of users to show; by default up to one at which every strategy keeps nearly
+        all partitions.
+      noisy_counts: whether only strategies that have noisy counts are compared.
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
     Raises:
@@ -232,11 +245,12 @@ def explain(
     strategies: list[SelectionStrategy] = []
     refused: list[str] = []
     for name in STRATEGIES:
-        if not noisy_counts or _may_count(name):
-            try:
-                strategies.append(make_strategy(name, epsilon, delta, noisy_counts, **options))
-            except StrategyRefusal as refusal:
-                refused.append(f"{name}, since {refusal}")
+        if noisy_counts and not _may_count(name):
+            continue
+        try:
+            strategies.append(make_strategy(name, epsilon, delta, noisy_counts, **options))
+        except StrategyRefusal as refusal:
+            refused.append(f"{name}, since {refusal}")
     chosen = choose_strategy(epsilon, delta, noisy_counts, **options).name
     if users is None:
         medians = [strategy.median_users or 1 for strategy in strategies]

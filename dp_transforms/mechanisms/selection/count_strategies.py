@@ -1,13 +1,14 @@
 """Defines the strategies that need only each partition's number of users.
 
-Most decide about partitions independently, each (epsilon', delta')-differentially private in its
-own count, which composes over the partitions that one user can change. Two rules:
+Most of them decide about partitions independently. Each decision is (epsilon',
+delta')-differentially private in the partition's own count. Let ``parts`` be the number of
+partitions that one user can change. There are two rules for (epsilon', delta'):
 
 * naive splitting: (epsilon / parts, delta / parts);
 * optimal composition (Kairouz, Oh, Viswanath 2015, "The composition theorem for differential
-  privacy", Theorem 3.3): every (epsilon', delta')-DP mechanism is post-processing of one pair of
-  distributions, randomised response with a delta' of certain disclosure, so that the product of
-  ``parts`` such pairs has the worst composed delta:
+  privacy", Theorem 3.3). Every (epsilon', delta')-DP mechanism is post-processing of one pair of
+  distributions: randomised response that discloses the truth with probability delta'. So the
+  product of ``parts`` such pairs has the worst composed delta, which is
 
     1 - (1 - delta')**parts (1 - H)
 
@@ -65,11 +66,12 @@ _REFINEMENTS = 3
 
 @dataclass(frozen=True)
 class _SplitStrategy(CountStrategy):
-    """Spends its own (epsilon', delta') on each partition, see the module.
+    """Decides about each partition under an (epsilon', delta') of its own, see the module.
 
     Args:
       composition: "tight" takes the (epsilon', delta') with the smallest threshold among those that
-        optimal composition allows; "naive" takes (epsilon, delta) / kappa.
+        optimal composition allows; "naive" divides (epsilon, delta) by the number of partitions
+        that one user can change.
     """
 
     composition: str = TIGHT
@@ -83,14 +85,16 @@ class _SplitStrategy(CountStrategy):
 
     @cached_property
     def share(self) -> Share:
+        """Returns (epsilon', delta')."""
         if self.composition == NAIVE:
             return naive_share(*self._budget, self._partitions_changed)
         return best_share(*self._budget, self._partitions_changed, self._cost)
 
     @staticmethod
     def _cost(epsilon: Fraction, delta: Fraction) -> float:
-        """Estimates the count that is kept half of the time. Here it is k of truncated geometric
-        noise before rounding up, which is about the median of pi too."""
+        """Returns about the number of users of a partition that is kept half of the time. Here this
+        is the k of truncated geometric noise before it is rounded up, which is also about the
+        median of the optimal pi."""
         down, _ = rounding_pair(64)
         return float(down.log(truncation_ratio(epsilon, delta, 64)[0])) / float(epsilon)
 
@@ -105,11 +109,11 @@ class _SplitStrategy(CountStrategy):
 
 @dataclass(frozen=True)
 class OptimalSelection(_SplitStrategy):
-    """Keeps as many partitions as is possible when users have one partition each.
+    """Keeps as many partitions as possible if each user has one partition.
 
     This is the optimal primitive of Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially
-    private partition selection"), Theorem 1; ``keep_distribution`` argues privacy. epsilon and
-    delta may be 0.
+    private partition selection"), Theorem 1. The privacy argument is in ``keep_distribution``.
+    epsilon and delta may be 0.
 
     >>> import numpy as np
     >>> from dp_transforms.mechanisms import RandomTape
@@ -137,8 +141,9 @@ class OptimalSelection(_SplitStrategy):
 class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
     """Adds truncated symmetric geometric noise: nearly the optimal primitive, with noisy counts.
 
-    Desfontaines, Voss, Gipson, Mandayam (2022), Definitions 6-8; the privacy argument is in
-    ``threshold_distribution``. A partition is kept if its noisy count is strictly greater than k.
+    A partition is kept if its noisy count is strictly greater than k, the largest noise
+    (Desfontaines, Voss, Gipson, Mandayam 2022, Definitions 6-8). The privacy argument is in
+    ``threshold_distribution``.
 
     >>> strategy = TruncatedGeometricSelection(epsilon=1, delta=1e-5)
     >>> strategy.distribution.threshold, strategy.median_users, strategy.saturation_count
@@ -155,15 +160,16 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
         return ThresholdDistribution(noise, noise.k, saturation=2 * noise.k + 1)
 
     def public_distribution(self, threshold: int) -> ThresholdDistribution:
-        """Returns the distribution of partitions with public names, which may appear without users.
+        """Returns the distribution for partitions with public names, which may appear without
+        users.
 
-        The noise is that of ``distribution``, so that both kinds of partition may stand in one
-        release, and the count is private for any threshold.
+        The noise is that of ``distribution``, so that one release may contain partitions of both
+        kinds. The count is private for any threshold.
 
         Args:
-          threshold: the noisy count must exceed this; from -k - 1 to k, k the noise's bound. At
-            -k - 1 every partition is kept; at 0 a partition without users is kept less than half of
-            the time; at k never.
+          threshold: an integer from -k - 1 to k, where k is the largest noise. A partition is kept
+            if its noisy count exceeds the threshold. At -k - 1 every partition is kept. A partition
+            without users is kept less than half of the time at 0, and never at k.
 
         Raises:
           ValueError: the threshold is out of range.
@@ -190,10 +196,10 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
 class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
     """Adds discrete Laplace noise and compares with a threshold, with noisy counts.
 
-    The noise has P[X = x] proportional to e**(-epsilon' |x|). With n >= 1 users the count is
-    epsilon'-DP; a partition's only user makes it appear with probability at most delta'. So each
-    partition is (epsilon', delta')-DP, and they compose (Korolova, Kenthapadi, Mishra, Ntoulas
-    2009, with discrete noise).
+    The noise has P[X = x] proportional to e**(-epsilon' |x|). The noisy count of a partition with n
+    >= 1 users is epsilon'-DP. A partition with a single user appears with probability at most
+    delta'. So the decision and the count of each partition are (epsilon', delta')-DP, and compose
+    over partitions (Korolova, Kenthapadi, Mishra, Ntoulas 2009, with discrete noise).
 
     >>> LaplaceSelection(epsilon=1, delta=1e-5).distribution.threshold
     12
@@ -232,7 +238,7 @@ class GaussianSelection(NoisyCountStrategy):
     """Adds Gaussian noise, rounded to integers, and compares with a threshold, with noisy counts.
 
     Noise and threshold are calibrated together and analytically (Balle and Wang 2018), for a shift
-    of kappa counts by one each; ``gaussian`` has the argument, for any kappa.
+    of kappa counts by one each. The privacy argument is in ``gaussian``, for any kappa.
 
     >>> strategy = GaussianSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10)
     >>> round(strategy.sigma, 3), strategy.distribution.threshold
@@ -274,17 +280,18 @@ def naive_share(epsilon: Fraction, delta: Fraction, parts: int) -> Share:
 
 
 def composed_delta(share: Share, epsilon: Fraction, parts: int) -> Any:
-    """Returns the delta at ``epsilon`` of ``parts`` mechanisms of ``share`` each, rounded up."""
+    """Returns the delta at ``epsilon`` of ``parts`` mechanisms, each of which is ``share``-DP. It
+    is rounded up."""
     down, up = rounding_pair(_PRECISION)
     undisclosed = down.mul(down.log1p(-gmpy2.mpq(share[1])), parts)
-    # 1 - e**undisclosed (1 - H), in full relative precision, however small delta is.
+    # 1 - e**undisclosed (1 - H), in a form that keeps the relative precision of a tiny delta.
     responses = up.mul(up.exp(undisclosed), response_delta(share[0], epsilon, parts))
     return up.sub(responses, down.expm1(undisclosed))
 
 
 def _ways(parts: int, some: int) -> Any:
     """Returns parts! / (some! (parts - some)!), rounded up."""
-    # The logarithms have about 60 bits before the point at most.
+    # The logarithms have at most about 60 bits in front of the point.
     down, up = rounding_pair(_PRECISION + 64)
     others = down.add(down.lngamma(some + 1), down.lngamma(parts - some + 1))
     return up.exp(up.sub(up.lngamma(parts + 1), others))
@@ -299,17 +306,18 @@ def response_delta(epsilon0: Fraction, epsilon: Fraction, parts: int) -> Any:
     # The last l with (parts - l) epsilon0 > epsilon + l epsilon0.
     last = math.ceil((parts - epsilon / epsilon0) / 2) - 1
     rate = gmpy2.mpq(epsilon0)
-    # Running products, with what is added rounded up and what is taken off rounded down.
+    # Running products: those that are added are rounded up, those that are subtracted down.
     grown, shrunk = up.exp(rate), down.exp(-rate)
     ways = _ways(parts, last)
     large, small = up.exp((parts - last) * rate), down.exp(gmpy2.mpq(epsilon) + last * rate)
     total = gmpy2.mpfr(0)
     for left in range(last, -1, -1):
         total = up.add(total, up.mul(ways, up.sub(large, small)))
-        # Each term's first part is this share of the one before, and the shares fall.
-        share = up.mul(up.div(left, parts - left + 1), grown)
-        if share < 1:
-            rest = up.div(up.mul(up.mul(ways, large), share), down.sub(1, share))
+        # The ratio of the first part of the next term to that of this one. Later ratios are
+        # smaller.
+        ratio = up.mul(up.div(left, parts - left + 1), grown)
+        if ratio < 1:
+            rest = up.div(up.mul(up.mul(ways, large), ratio), down.sub(1, ratio))
             if rest < up.mul(total, gmpy2.mpfr(2) ** -_NEGLIGIBLE_BITS):
                 total = up.add(total, rest)
                 break
@@ -321,7 +329,8 @@ def response_delta(epsilon0: Fraction, epsilon: Fraction, parts: int) -> Any:
 def largest_delta_share(
     epsilon0: Fraction, epsilon: Fraction, delta: Fraction, parts: int
 ) -> Fraction | None:
-    """Returns the largest delta' within budget, up to 2**-40 of it; None if there is none."""
+    """Returns the largest delta' within the budget, rounded down by at most 2**-40 of it; None if
+    there is none."""
     allowed = gmpy2.mpq(delta)
     if response_delta(epsilon0, epsilon, parts) >= allowed:
         return None
@@ -336,9 +345,9 @@ def largest_delta_share(
 def best_share(
     epsilon: Fraction, delta: Fraction, parts: int, cost: Callable[[Fraction, Fraction], float]
 ) -> Share:
-    """Returns the share within budget with the smallest ``cost(epsilon', delta')``. The search is
-    over epsilon' from epsilon / parts to epsilon. Every share considered is certainly within
-    budget; naive splitting is among them."""
+    """Returns the (epsilon', delta') within the budget that has the smallest ``cost(epsilon',
+    delta')``. The search is over epsilon' from epsilon / parts to epsilon. Every share that is
+    considered is certainly within the budget; that of naive splitting is one of them."""
     naive = naive_share(epsilon, delta, parts)
     if parts == 1 or epsilon == 0 or delta == 0:
         return naive
@@ -350,7 +359,7 @@ def best_share(
         best_power = None
         for i in range(_GRID + 1):
             power = low + i * step
-            # At power 1 exactly, where no epsilon is lost and the delta of H vanishes.
+            # At power 1 epsilon' is exactly that of naive splitting, so that H is 0.
             epsilon0 = naive[0] if power >= 1 else _dyadic(epsilon, parts**power)
             delta0 = largest_delta_share(epsilon0, epsilon, delta, parts)
             if delta0 is not None and cost(epsilon0, delta0) < best_cost:
@@ -362,6 +371,7 @@ def best_share(
 
 
 def _dyadic(epsilon: Fraction, divisor: float) -> Fraction:
+    """Returns epsilon / divisor, rounded to about 40 bits."""
     value = float(epsilon) / divisor
     unit = Fraction(2) ** (math.frexp(value)[1] - 40)
     return round(Fraction(value) / unit) * unit

@@ -1,29 +1,31 @@
-"""Calibrates Gaussian noise and the threshold with the whole delta twice, instead of two halves.
+"""Calibrates Gaussian noise and a threshold such that each may use the whole delta.
 
-A user who is added changes some partitions that others have (their statistics shift) and brings
-some that nobody else has (each is selected with probability at most 1 - e**-(lambda / t) if the
-user has t in all). Let f be the share of the second kind. Then, with D' the records with that user
-and D without, up to the order of D and D',
+Neighbours: D' consists of D and all records of one more user, who has t partitions. Some of them
+others have too: these statistics shift. The others are the user's alone (the second kind): each is
+selected with probability at most 1 - e**-(lambda / t) in D', and never in D. Let f be the share of
+the second kind. The decisions are independent. Hence
 
-    P'[S] <= 1 - e**(-f lambda) + P'[S, none of the second kind]      and, their decisions being
-    P'[S, none] = e**(-f lambda) P'_shifted[S],                        independent,
+    P'[S] <= 1 - e**(-f lambda) + P'[S, none of the second kind],
+    P'[S, none of the second kind] = e**(-f lambda) P'_shifted[S].
 
-so that with G(mu2, epsilon) the delta of normal noise for shifts of total squared norm mu2, and (1
-- f) mu2 the squared norm of the partitions of the first kind,
+Let G(mu2, epsilon) be the delta of normal noise for shifts of total squared norm mu2, where those
+of the first kind have the squared norm (1 - f) mu2. Then, in either order of D and D',
 
     delta <= 1 - e**(-f lambda) (1 - G((1 - f) mu2, epsilon - f lambda))    for every f in [0, 1].
 
-(The f lambda beside epsilon pays for the opposite order, where the factor e**(-f lambda) stands
-with D.) At f = 0 this is the delta of the noise and at f = 1 that of the threshold. Usually the
-maximum over f is at one of these ends, so each of them may use the whole delta; splitting delta in
-two, as is common, gives a larger threshold than needed. Where the maximum is inside (large delta,
-tiny epsilon) the split that makes the threshold the smallest is searched for.
+(The f lambda that is subtracted from epsilon pays for D against D'. There the factor e**(-f lambda)
+is on the same side as e**epsilon.) At f = 0 this is the delta of the noise, and at f = 1 that of
+the threshold. Usually the maximum over f is at one of these ends, so each of them may use the whole
+delta. The common division of delta into two halves gives a larger threshold than needed. If the
+maximum is inside (large delta, tiny epsilon), the division with the smallest threshold is searched
+for.
 
-Neighbours that replace one user's records by another's change two such sets of partitions: mu2 and
-lambda count twice.
+If neighbours replace one user's records by those of another, two such sets of partitions change:
+mu2 and lambda count twice.
 
-Everything is enclosed or rounded to the private side with MPFR. Of the normal noise only roundings
-to integers are observed: the guarantee of the continuous mechanism holds, by post-processing.
+All numbers are enclosed, or rounded with MPFR to the side that is more private. Only roundings of
+the normal noise to integers are observed. So the guarantee of the continuous mechanism holds, by
+post-processing.
 """
 
 from __future__ import annotations
@@ -54,20 +56,25 @@ _STEPS = 40
 _SLACK = Fraction(1, 1 << 12)
 _EXPOSURE_BITS = 24
 _NOISE_SHARES = (1 - _SLACK, *(Fraction(i, 8) for i in range(7, 0, -1)))
-"""Shares of delta that the noise may use when no partition is new. The first is nearly all."""
+"""The shares of delta that are tried for the noise at f = 0. The first is nearly all of delta."""
 
 
 @dataclass(frozen=True)
 class GaussianBudget:
-    """Limits the change by one user: mu2, the squared L2 norm of the shift of all statistics in
-    units of the noise's variance, and the exposure lambda, minus the logarithm of the probability
-    that no partition that only this user has is selected."""
+    """Limits the change that one user may make.
+
+    Attributes:
+      mu2: the squared L2 norm of the shift of all statistics, in units of the noise's variance.
+      exposure: lambda. With probability at least e**-lambda none of the partitions that only this
+        user has is selected.
+    """
 
     mu2: Fraction
     exposure: Fraction
 
     def new_partition_probability(self, partitions: int) -> Fraction:
-        """Returns 1 - e**-(exposure / partitions) for each new partition, rounded down."""
+        """Returns the largest probability with which each of ``partitions`` partitions of only this
+        user may be selected: 1 - e**-(exposure / partitions), rounded down."""
         down, up = rounding_pair(_PRECISION)
         probability = down.minus(up.expm1(up.minus(down.div(gmpy2.mpq(self.exposure), partitions))))
         return as_fraction(probability)
@@ -87,7 +94,7 @@ def calibrate(
 def _candidates(
     epsilon: Fraction, delta: Fraction, users_changed: int
 ) -> tuple[GaussianBudget, ...]:
-    """Returns the budgets to compare, for any number of partitions."""
+    """Returns the budgets to compare. They do not depend on the number of partitions."""
     candidates = []
     for share in _NOISE_SHARES:
         mu2 = largest_mu2(epsilon, share * delta) / users_changed
@@ -96,7 +103,7 @@ def _candidates(
             return is_private(GaussianBudget(mu2, exposure), epsilon, delta, users_changed)
 
         candidates.append(GaussianBudget(mu2, largest_dyadic(fits, _EXPOSURE_BITS)))
-        # With all of delta at f = 1, less noise at f = 0 would gain nothing.
+        # If all of delta is used at f = 1, a smaller share of it for the noise gains nothing.
         if delta * (1 - _SLACK) <= users_changed * candidates[-1].exposure:
             break
     return tuple(candidates)
@@ -105,24 +112,27 @@ def _candidates(
 def is_private(
     budget: GaussianBudget, epsilon: Fraction, delta: Fraction, users_changed: int = 1
 ) -> bool:
-    """Tells whether the inequality above certainly holds for every f in [0, users_changed]."""
+    """Tells whether the inequality of the module certainly holds for every f in [0,
+    users_changed]."""
     target = gmpy2.mpq(delta)
 
-    def bound(first: Fraction, last: Fraction) -> bool:
-        """Tells whether it holds for all f from first to last, by the worse end of each term."""
+    def holds_between(first: Fraction, last: Fraction) -> bool:
+        """Tells whether it certainly holds for all f from first to last, by the worse end of each
+        term."""
         down, up = rounding_pair(_PRECISION)
         exposed = gmpy2.mpq(last * budget.exposure)
         noise = gaussian_delta((users_changed - first) * budget.mu2, epsilon - exposed)
-        # 1 - e**-exposed (1 - noise), in full relative precision, however small delta is.
+        # 1 - e**-exposed (1 - noise), in a form that keeps the relative precision of a tiny delta.
         return bool(up.sub(up.mul(up.exp(-exposed), noise), down.expm1(-exposed)) <= target)
 
-    holds_at = cache(lambda f: bound(f, f))
-    if not holds_at(Fraction(users_changed)):  # There is no noise there, and so no tail to compute.
+    holds_at = cache(lambda f: holds_between(f, f))
+    # The cheapest f comes first: no statistic is shifted there, so no tail is computed.
+    if not holds_at(Fraction(users_changed)):
         return False
     pending = [(Fraction(0), Fraction(users_changed))]
     while pending:
         first, last = pending.pop()
-        if bound(first, last):
+        if holds_between(first, last):
             continue
         middle = (first + last) / 2
         narrow = last - first < max(first, _SLACK) / 16
@@ -133,21 +143,22 @@ def is_private(
 
 
 def relative_threshold(budget: GaussianBudget, partitions: int) -> float:
-    """Returns the threshold for ``partitions`` partitions of a user of L2 norm one, less a
-    weight."""
+    """Returns the distance of the threshold above the weight of a user, if the user's weights in
+    ``partitions`` partitions have the L2 norm one."""
     quantile = upper_quantile(budget.new_partition_probability(partitions))
     return float(quantile) / math.sqrt(budget.mu2)
 
 
 def normal_tail(square: Any, precision: int) -> Enclosure:
-    """Encloses Q(sqrt(square)) for an exact rational square >= 0, with relative precision."""
+    """Encloses Q(sqrt(square)) for an exact rational square >= 0, to about ``precision`` bits of
+    relative precision."""
     return enclosed(gmpy2.mpq(square) / 2, precision + _GUARD_BITS).sqrt().erfc() / 2
 
 
 @dataclass(frozen=True)
 class RoundedGaussian(IntegerNoise):
-    """Rounds normal noise of variance sigma2 to the nearest integer: P[X > x] = Q((x + 1/2) /
-    sigma) for x >= 0. An integer n plus X is n plus normal noise, rounded."""
+    """Draws normal noise of variance sigma2, rounded to the nearest integer: P[X > x] = Q((x + 1/2)
+    / sigma) for x >= 0. For an integer n, n + X is n plus normal noise, rounded."""
 
     sigma2: Fraction
 
@@ -183,15 +194,15 @@ def gaussian_delta(mu2: Any, epsilon: Any) -> Any:
 
         delta(epsilon) = Q(epsilon / mu - mu / 2) - e**epsilon Q(epsilon / mu + mu / 2)
 
-    It is the sup over events S of P'[S] - e**epsilon P[S] for two normal distributions with means
-    mu apart: for any number of coordinates, and for adaptively chosen rounds whose mu2 sum to this
-    one.
+    It is the supremum over events S of P'[S] - e**epsilon P[S] for two normal distributions whose
+    means are mu standard deviations apart. This holds for any number of coordinates, and for
+    adaptively chosen rounds whose mu2 sum to this one.
     """
     squared, exponent = gmpy2.mpq(mu2), gmpy2.mpq(epsilon)
     down, up = rounding_pair(_PRECISION)
     if squared == 0:
         return up.sub(1, down.exp(exponent)) if exponent < 0 else gmpy2.mpfr(0)
-    # (epsilon -+ mu2 / 2) / mu, whose numerator is exact.
+    # Q at (epsilon - mu2 / 2) / mu and at (epsilon + mu2 / 2) / mu, whose numerators are exact.
     _, near = _tail_of_ratio(exponent - squared / 2, squared)
     far, _ = _tail_of_ratio(exponent + squared / 2, squared)
     return up.sub(near, down.mul(down.exp(exponent), far))
@@ -231,9 +242,12 @@ def upper_quantile(probability: Fraction) -> Fraction:
 
 
 def largest_dyadic(fits: Callable[[Fraction], bool], bits: int = _STEPS) -> Fraction:
-    """Returns the largest positive number of ``bits`` bits where ``fits`` is true, by bisection.
-    ``fits`` is true near zero, and should be true up to some point only; it is certainly true of
-    the result."""
+    """Returns the largest positive number of ``bits`` bits for which ``fits`` is true, by
+    bisection.
+
+    ``fits`` must be true near zero. It should be true up to some point and false from there on; if
+    it is not, the result may not be the largest such number, but ``fits`` is true for it.
+    """
     exponent = 0
     while fits(Fraction(2) ** exponent):
         exponent += 1
@@ -244,5 +258,8 @@ def largest_dyadic(fits: Callable[[Fraction], bool], bits: int = _STEPS) -> Frac
     high = 2 * low
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle * unit) else (low, middle)
+        if fits(middle * unit):
+            low = middle
+        else:
+            high = middle
     return low * unit

@@ -1,14 +1,14 @@
 """Computes keep-probabilities, and decides exactly about many partitions at once.
 
 A keep distribution gives every partition's statistic s (a count of users, or a sum of weights) the
-probability pi(s) of being kept. The decision reads one uniform number U per partition, which is
-kept if and only if U >= 1 - pi(s), so with probability exactly pi(s). All distributions here are
-non-decreasing in s, so that larger partitions are kept at smaller U.
+probability pi(s) of being kept. The decision reads one uniform number U per partition. The
+partition is kept if and only if U >= 1 - pi(s), which has probability exactly pi(s). All
+distributions here are non-decreasing in s, so that larger partitions are kept at smaller U.
 
-Stored is 1 - pi(s), since pi(s) may be close to one: a float holds 1e-30, but not 1 - 1e-30. A
-table of its enclosures, rounded outwards to 64 bits, settles nearly every decision. Otherwise more
-and more bits of U are compared with an enclosure of 1 - pi(s). So no float decides anything, and pi
-is differentially private as it is on paper.
+Computations use 1 - pi(s), since pi(s) may be close to one: a float can represent 1e-30, but not 1
+- 1e-30. A table of enclosures of 1 - pi(s), rounded outwards to 64 bits, settles nearly every
+decision. Otherwise more and more bits of U are compared with an enclosure of 1 - pi(s). So no
+rounding changes a decision, and the guarantee that is proved for pi holds for the decisions.
 
 **The optimal primitive.** Let users have one partition each. No (epsilon, delta)-differentially
 private way of deciding about a partition by its number of users n keeps it more often, for any n,
@@ -70,8 +70,8 @@ _CHUNK = 1 << 18
 
 
 class KeepDistribution(ABC):
-    """Defines pi(s), non-decreasing, for integer statistics s >= 0; it is 0 below ``smallest``.
-    Distributions are immutable and hashable: equal ones share a table."""
+    """Defines a non-decreasing pi(s) for integer statistics s >= 0, which is 0 below ``smallest``.
+    Distributions are immutable and hashable, and equal ones share a table."""
 
     smallest: int = 1
 
@@ -80,7 +80,8 @@ class KeepDistribution(ABC):
         """Encloses 1 - pi(statistic), within about 2**-precision."""
 
     def step(self, partitions: int) -> int:
-        """Returns the amount that a user of ``partitions`` partitions adds to each statistic."""
+        """Returns the amount that a user of ``partitions`` partitions adds to the statistic of each
+        of them."""
         return 1
 
     @property
@@ -89,7 +90,7 @@ class KeepDistribution(ABC):
         return None
 
     def decide(self, statistics: IntArray, words: WordArray, extend: Extend) -> BoolArray:
-        """Decides which partitions are kept: an array of n bools.
+        """Returns whether each partition is kept, as an array of n bools.
 
         Args:
           statistics: integer array of shape (n,), not negative.
@@ -112,23 +113,24 @@ class KeepDistribution(ABC):
         return keep
 
     def keep_enclosure(self, statistic: int, precision: int) -> Enclosure:
-        """Encloses pi(statistic) in exact rationals, within about 2**-precision."""
+        """Encloses pi(statistic) between exact rational numbers, within about 2**-precision."""
         return 1 - self.drop_enclosure(statistic, precision).rational()
 
     def keep_probability(self, statistic: int) -> float:
-        """Returns pi(statistic) ``as_float``."""
+        """Returns pi(statistic) as a float, of full relative precision."""
         return as_float(lambda precision: self.keep_enclosure(statistic, precision))
 
     @cached_property
     def median(self) -> int | None:
-        """Returns the smallest statistic kept at least half of the time; None if there is none."""
+        """Returns the smallest statistic s with pi(s) >= 1/2; None if there is none."""
         if self.reach is None:
             return None
         return self._smallest_dropped_at_most(gmpy2.mpq(1, 2))
 
     @cached_property
     def reach(self) -> int | None:
-        """Returns the smallest statistic dropped with probability below 2**-64; None if pi is 0."""
+        """Returns the smallest statistic s with 1 - pi(s) <= 2**-64, or the saturation if there is
+        one; None if pi is 0."""
         if self.saturation is not None:
             return self.saturation
         return self._smallest_dropped_at_most(gmpy2.mpq(1, 1 << WORD_BITS))
@@ -143,9 +145,10 @@ class KeepDistribution(ABC):
         return smallest_where(is_kept, self.smallest)
 
     def _look_up(self, statistics: IntArray, words: WordArray) -> tuple[BoolArray, IntArray]:
-        """Looks statistics up in the table; returns whether each is kept, and open indices."""
+        """Returns whether each statistic is kept, as far as the table decides it, and the indices
+        of those that it leaves open."""
         first, shift, below, last = _table(self)
-        # The table may go on beyond all numbers of this type.
+        # The end of the table may exceed the largest number of this type.
         most = min(np.iinfo(statistics.dtype).max, np.iinfo(np.int64).max)
         end = min(first + ((len(below) - 1) << shift), most)
         cells = np.minimum(statistics, end).astype(np.int64)
@@ -168,7 +171,8 @@ class KeepDistribution(ABC):
 
 @dataclass(frozen=True)
 class OptimalDistribution(KeepDistribution):
-    """Defines pi of Theorem 1 for (epsilon, delta), which may be 0, and users of one partition."""
+    """Defines the pi of Theorem 1 in the module, for users of one partition each. epsilon and delta
+    may be 0."""
 
     epsilon: Fraction
     delta: Fraction
@@ -203,8 +207,8 @@ class OptimalDistribution(KeepDistribution):
             return None
         if self.epsilon == 0:
             return -(-self.delta.denominator // self.delta.numerator)
-        # The second term exceeds 1 from n = 2 on. (Only at 1/2 is the ratio of the logarithms a
-        # whole number, which enclosures would not settle.)
+        # At n = 2 pi is 1 already. (Only at delta = 1/2 is the ratio of the logarithms a whole
+        # number, whose floor enclosures would not settle.)
         if self.delta >= Fraction(1, 2):
             return 2
         return self.crossover + _floor_of_log_ratio(self.epsilon, self._saturation_ratio) + 1
@@ -225,8 +229,8 @@ class OptimalDistribution(KeepDistribution):
         return self.delta * power * above / self._decay.one_minus_power(1, working)
 
     def _shrinking(self, m: int, precision: int) -> Enclosure:
-        """Encloses 1 - pi(n1 + m) for n1 + m <= n2."""
-        # The two terms are at most 1, so their difference keeps the absolute precision.
+        """Encloses 1 - pi(n1 + m) for m > 0 and n1 + m <= n2."""
+        # Both terms are at most 1, so their difference keeps the absolute precision.
         working = precision + _GUARD_BITS
         ratio, above = self._decay.power(1, working), self._decay.one_minus_power(m, working)
         spent = self.delta * ratio * above / self._decay.one_minus_power(1, working)
@@ -234,27 +238,32 @@ class OptimalDistribution(KeepDistribution):
         return self._decay.power(m, working) * (1 - kept) - spent
 
     def _saturation_ratio(self, precision: int) -> Enclosure:
+        """Encloses 1 + (e**epsilon - 1) (1 - pi(n1)) / delta."""
         kept = self._growing(self.crossover, precision)
         return 1 + _grown(self.epsilon, precision) * (1 - kept) / self.delta
 
 
 def truncation_ratio(epsilon: Fraction, delta: Fraction, precision: int) -> Enclosure:
     """Encloses (e**epsilon + 2 delta - 1) / ((e**epsilon + 1) delta) for epsilon, delta > 0."""
-    # Divided through by e**epsilon - 1.
+    # Numerator and denominator are divided by e**epsilon - 1.
     grown = _grown(epsilon, precision)
     return (1 + 2 * delta / grown) / (delta * (1 + 2 / grown))
 
 
 def _grown(epsilon: Fraction, precision: int) -> Enclosure:
+    """Encloses e**epsilon - 1."""
     down, up = rounding_pair(precision)
     return Enclosure(down.expm1(gmpy2.mpq(epsilon)), up.expm1(gmpy2.mpq(epsilon)))
 
 
 def _floor_of_log_ratio(epsilon: Fraction, ratio: Callable[[int], Enclosure]) -> int:
-    """Returns floor(log(ratio) / epsilon) for a ratio >= 1. The logarithm is never a whole multiple
-    of epsilon: epsilon is rational and not 0, so e**epsilon is transcendental (Lindemann), and
-    e**(j epsilon) equals neither ratio as a rational function of e**epsilon, for any j and any
-    delta below 1 other than 1/2, handled above. So the enclosures settle the floor."""
+    """Returns floor(log(ratio) / epsilon) for a ratio >= 1, which is one of those of n1 and n2.
+
+    The logarithm is never a whole multiple of epsilon. For epsilon is rational and not 0, so that
+    e**epsilon is transcendental (Lindemann). And as a rational function of e**epsilon, neither
+    ratio is equal to e**(j epsilon), for any j and any delta below 1 other than 1/2, which is
+    handled above. So the enclosures settle the floor.
+    """
 
     def floor(bits: int) -> int:
         return int(same(math.floor(gmpy2.mpq(end)) for end in ratio(bits).log() / epsilon))
@@ -264,19 +273,21 @@ def _floor_of_log_ratio(epsilon: Fraction, ratio: Callable[[int], Enclosure]) ->
 
 @lru_cache(maxsize=64)
 def _table(distribution: KeepDistribution) -> tuple[int, int, WordArray, WordArray]:
-    """Returns (first, shift, drop below, last open). The cell of s is (s - first) >> shift or the
-    last. In a cell, words below ``drop below`` are dropped, words above ``last open`` are kept;
-    others depend on s and on further bits."""
-    # Where pi is 0.
+    """Returns (first, shift, drop_below, last_open). The cell of s is (s - first) >> shift, or the
+    last cell if that is smaller. In a cell, words below ``drop_below`` are dropped and words above
+    ``last_open`` are kept; for others s and further bits decide."""
+    # pi(first) is 0.
     first = distribution.smallest - 1
     span = (distribution.reach or distribution.smallest) - first
     shift = max(0, (span // _MOST_NODES).bit_length())
     nodes = [first + (i << shift) for i in range((span >> shift) + 2)]
     ends = [distribution.drop_enclosure(node, 2 * WORD_BITS) for node in nodes]
     lows, highs = zip(*ends, strict=True)
-    # Within a cell of several statistics, pi lies between its values at both ends. The last cell
-    # goes on for ever.
-    below = [*(lows[1:] if shift else lows[:-1]), lows[-1] if distribution.reach is None else 0]
+    # Within a cell of several statistics, 1 - pi lies between its values at both ends. In the last
+    # cell, which has no end, it may fall to 0.
+    lower_ends = lows[1:] if shift else lows[:-1]
+    last = lows[-1] if distribution.reach is None else 0
+    below = [*lower_ends, last]
     drop_below, last_open = (
         np.array([_word_below(value) for value in values], dtype=np.uint64)
         for values in (below, highs)
@@ -291,7 +302,7 @@ def _word_below(value: Any) -> int:
 
 
 def as_float(enclosure: Callable[[int], Enclosure]) -> float:
-    """Returns a number as a float, with full relative precision even if it is tiny."""
+    """Returns the enclosed number as a float, with full relative precision even if it is tiny."""
 
     def rounded(bits: int) -> float:
         lo, hi = enclosure(bits).rational()

@@ -1,22 +1,24 @@
-"""Counts the users of partitions that were named before, with noise of their own.
+"""Counts the users of named partitions, with noise that is independent of the selection.
 
-The names are public by then, and so is which partitions are counted. Each user counts in at most
-``partitions`` of the named ones, chosen at random by a key.
+At this point the names are public, and so is the set of partitions that are counted. Each user
+counts in at most ``partitions`` of them, chosen at random by a key.
 
-Privacy. Let the names be given, and no partition of only one user be among them: the event that
-one is counts as exposure (``renyi_calibration``). Adding or removing all records of one user then
-moves at most ``partitions`` counts by one each, and no other: which records of other users count
-follows from these users' records, the names and the key. The vector of counts moves by
-sqrt(partitions) in L2 at most. Normal noise of variance s2 on each has a Renyi divergence of order
-a of a * partitions / (2 s2) (Mironov 2017, "Renyi differential privacy", Proposition 7), in both
-directions and whatever the names are; rounding an integer plus noise to integers is
-post-processing. So counts are one more adaptively chosen round, which has divergence and no
-exposure. The bound of ``renyi_calibration`` holds with their divergence R as a part of q, that of
-other rounds: beyond z, the ratio before the last round, outcomes have the ratios of the last round
-and of the counts, whose moments are e**((a-1) R) times those without counts. This factor turns
-c(0), c(r), c(q) and c(q + r) into c(R), c(r + R), c(q + R) and c(q + r + R); the exposure's terms
-have z alone, and need not grow. Users who are replaced by others count twice, as in the rounds:
-counts of both may move.
+Privacy. Let the names be given, and assume that no partition of only one user is among them: the
+event that there is one counts as exposure (``renyi_calibration``). Neighbours: add or remove all
+records of one user. This moves at most ``partitions`` counts by one each, and no other count, since
+the counted records of other users follow from their own records, the names and the key. So the
+vector of counts moves by at most sqrt(partitions) in L2. With normal noise of variance s2 on each
+count, the Renyi divergence of order a is at most a * partitions / (2 s2) (Mironov 2017, "Renyi
+differential privacy", Proposition 7), in both directions and for any names. Rounding an integer
+plus noise to integers is post-processing. So the counts are one more adaptively chosen round, which
+has divergence and no exposure.
+
+The bound of ``renyi_calibration`` holds if the divergence R of the counts is a part of q, the
+divergence of the rounds before the last one. For let z be the ratio before the last round. Outcomes
+also have the ratios of the last round and of the counts, whose moments are at most e**((a-1) R)
+times those without counts. This factor turns c(0), c(r), c(q) and c(q + r) into c(R), c(r + R), c(q
++ R) and c(q + r + R). The terms of the exposure contain z alone, and need not grow. If one user is
+replaced by another, both users' counts may move, and R counts twice, as in the rounds.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class LaterCounts:
     """Adds normal noise, rounded to integers, to numbers of users of named partitions.
 
     Attributes:
-      budget: what one user may change; its exposure is not used.
+      budget: limits the change that one user may make; its exposure is not used.
       partitions: the most named partitions in which a user counts.
 
     >>> LaterCounts(RenyiBudget(20, Fraction(1, 8), Fraction(0)), 2).sigma2
@@ -61,10 +63,10 @@ class LaterCounts:
         return RoundedGaussian(self.sigma2)
 
     def noisy(self, users: IntArray, words: WordArray, extend: Extend) -> IntArray:
-        """Returns numbers of users with noise, an int64 array of shape (n,). They may be negative.
+        """Returns numbers of users plus noise, an int64 array of shape (n,). They may be negative.
 
         Args:
-          users: the number of users of each partition: PRIVATE, an int64 array of shape (n,).
+          users: the PRIVATE number of users of each partition, an int64 array of shape (n,).
           words, extend: a uniform number for each partition, see ``IntegerNoise.from_words``.
         """
         with_noise: IntArray = users + self.noise.from_words(words, extend)
@@ -72,12 +74,13 @@ class LaterCounts:
 
     @cached_property
     def reach(self) -> int:
-        """Returns the smallest q such that noise is beyond -q or q with at most 5%."""
+        """Returns the smallest number that the absolute value of the noise exceeds with a
+        probability of at most 5%."""
         return self.noise.reach((1 - CONFIDENCE) / 2)
 
     def intervals(self, noisy: IntArray) -> tuple[IntArray, IntArray]:
-        """Returns the ends of 95% intervals for numbers of users, each by itself: the noise does
-        not depend on which partitions are named."""
+        """Returns the lower and the upper ends of 95% intervals for numbers of users. Each interval
+        has its confidence by itself, given the names: the noise does not depend on them."""
         return np.maximum(noisy - self.reach, 0), np.maximum(noisy + self.reach, 0)
 
     def describe(self) -> dict[str, Any]:

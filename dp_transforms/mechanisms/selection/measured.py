@@ -1,36 +1,40 @@
-"""Chooses rounds by a small private look at the records, which costs no more than it must.
+"""Chooses rounds by a small private look at the records, which costs no more than necessary.
 
-The look (``population``) says about how many users have how many partitions, and about how many
-partitions have how many users. From these noisy numbers it is predicted how many names each plan
-would find, and a plan is taken (``plan_search``). The number of a user's partitions that count is
-at most kappa, and so a kappa that nobody declares is chosen in the same way.
+The look (``population``) estimates how many users have how many partitions, and how many partitions
+have how many users. From these noisy numbers the number of names that each plan would find is
+predicted, and a plan is taken (``plan_search``). The plan also chooses how many of a user's
+partitions count, at most kappa. So a kappa that nobody declares is chosen in the same way.
 
-How much a look should cost depends on what it sees. Of a million users a rough one tells enough; of
-two thousand it would say nothing but noise, and a wrong plan may lose more than half of the names.
-So it begins with ``FIRST_LOOK`` of epsilon, and is refined, at twice the cost each time
+How much a look should cost depends on the data. For a million users a rough look is enough. For two
+thousand users it would be little but noise, and a wrong plan may lose more than half of the names.
+So the look begins with ``FIRST_LOOK`` of epsilon, and is refined, at twice the cost each time
 (``gradual_noise``), as long as
 
 * the number of users does not stand out from its noise by two standard deviations, or
-* knowing the population would be worth more than the refinement costs. The populations that may
-  lie behind a look are taken to be those that explain it with noise added once more, in two ways
-  each (``ASSOCIATIONS``), which no refinement tells apart; the names that are lost by taking one
-  plan for all of them are compared with those that the refinement costs.
+* knowing the population would be worth more than the refinement costs. This is estimated from
+  several readings of the look: the look itself, and the look with noise added once more. Two
+  populations explain each reading (``ASSOCIATIONS``), and no refinement distinguishes these two.
+  The names that are lost by one plan for all readings are compared with the names that the
+  refinement costs.
 
-Privacy. The look of level j is epsilon_j-differentially private: of its two lists one user moves
-each by one, and the noise of both is for parts of epsilon_j that sum to it. That it is of level j
-follows from looks of levels up to j, all of which tell no more than that of level j
-(``gradual_noise``). So for each look y that may be the last one, of level j, the probabilities of
+Privacy. Neighbours: add or remove all records of one user. The look of level j is
+epsilon_j-differentially private: one user moves each of its two lists by one, and the noise of the
+two lists is for parts of epsilon_j that sum to epsilon_j. Whether the look of level j is the last
+one follows from the looks of levels up to j, which all together tell no more than that of level j
+(``gradual_noise``). So for each look y of level j that may be the last one, the probabilities for
 neighbours have a ratio of at most e**epsilon_j. The plan follows from y and public parameters, and
 is (epsilon - epsilon_j, delta)-differentially private: M_y[S] <= e**(epsilon - epsilon_j) M_y'[S] +
-delta for the probabilities of outputs in a set S. Hence
+delta, where M_y and M_y' are the distributions of its output for the two neighbours. Hence, with
+S_y for the outputs in S that have the look y,
 
     P[S] = sum P[y] M_y[S_y] <= sum P[y] (min(1, e**(epsilon - epsilon_j) M_y'[S_y]) + delta)
         <= sum e**epsilon_j P'[y] e**(epsilon - epsilon_j) M_y'[S_y] + delta
          = e**epsilon P'[S] + delta
 
-and the whole is (epsilon, delta)-differentially private. That the look counts all partitions of a
-user, and the plans at most kappa, makes no difference: its sensitivity does not depend on their
-number. Counts after rounds are one more release within a plan, see ``later_counts``.
+and the whole is (epsilon, delta)-differentially private. The look counts all partitions of a user,
+and a plan at most kappa of them. This makes no difference, since the sensitivity of the look does
+not depend on the number of a user's partitions. Counts after rounds are one more release within a
+plan, see ``later_counts``.
 """
 
 from __future__ import annotations
@@ -74,15 +78,16 @@ from dp_transforms.mechanisms.selection.rounds import (
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 
 FIRST_LOOK = Fraction(1, 256)
-"""The part of epsilon for the first look. Where it gains nothing it loses less than a hundredth of
-the names."""
+"""The part of epsilon for the first look. If the look gains nothing, this costs less than a
+hundredth of the names."""
 LEVELS = 6
 """The look is refined at most five times: the last one costs an eighth of epsilon."""
 MOST_PARTITIONS = 256
-"""The largest kappa that is chosen where none is declared. Records are kept for all that may be
-chosen, and a user of more partitions hardly tells more of each."""
+"""The largest kappa that is chosen if none is declared. Records are kept for every kappa that may
+be chosen, and with a larger one a user adds hardly anything to each partition."""
 _CLEAR = 2
-"""Standard deviations of noise by which a number stands out: 2% of looks at nobody do."""
+"""A number stands out from its noise by this many standard deviations. 2% of looks at no users
+do."""
 
 
 def stands_out(look: Look) -> bool:
@@ -93,12 +98,12 @@ def stands_out(look: Look) -> bool:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a look led to.
+    """Holds a look and the plan to which it led.
 
     Attributes:
       look: the noisy numbers.
-      compared: all plans that were looked at, the best ones first.
-      chosen: the plan that was taken, with its prediction.
+      compared: all plans that were compared, the best ones first.
+      chosen: the plan that was taken, with its predictions.
     """
 
     look: Look
@@ -128,6 +133,7 @@ class Choice:
 
 
 def _described(compared: Compared) -> dict[str, Any]:
+    """Returns the public facts of a plan and its predictions, as JSON-ready values."""
     plan = compared.plan
     row: dict[str, Any] = {
         "strategy": plan.by or RenyiRoundsSelection.name,
@@ -146,13 +152,13 @@ def _described(compared: Compared) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """Runs the rounds of ``renyi_rounds``, or a single one, as a noisy look at the records predicts
-    the most names; see the module.
+    """Runs the plan that is expected to name the most by a noisy look at the records: the rounds of
+    ``renyi_rounds``, or a single round. See the module.
 
     Args:
-      counted: noisy numbers of users are wanted.
-      declared: kappa was declared. Otherwise it is only the largest that may be chosen, and the
-        statement of a release has the one of its plan.
+      counted: whether noisy numbers of users are wanted.
+      declared: whether kappa was declared. Otherwise it is only the largest that may be chosen, and
+        the statement of a release has the kappa of its plan.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10)
     >>> users = (100_000,) + (0,) * len(strategy.edges)  # They have one partition each.
@@ -177,8 +183,8 @@ class MeasuredSelection(WeightedStrategy):
                 "the statistic of users would need more noise than there are users at "
                 f"epsilon={float(self.epsilon):g}; take a larger epsilon"
             )
-        # Its first round has the smallest share of all plans', and the finest look leaves the least
-        # to it: where it is possible, all are.
+        # Of all plans, the steepest one has the first round with the smallest share, and the finest
+        # look leaves the least to it. If this plan is possible, all plans are.
         steepest = max(SCHEDULES, key=lambda schedule: schedule[1])
         share = max(COUNT_SHARES) * self.counted
         _ = self.budget_after(LEVELS - 1).calibration(*steepest, share).candidates
@@ -199,12 +205,16 @@ class MeasuredSelection(WeightedStrategy):
         return self.planned(choice.plan)
 
     def planned(self, plan: RoundPlan) -> WeightedStrategy:
-        """Returns the rounds of a plan, with the budget that its look leaves."""
+        """Returns the strategy that runs a plan with the budget that its look leaves."""
         return self.budget_after(plan.look).strategy(plan)
 
     def choose(self, degrees: Sequence[int], tails: Sequence[int], tape: RandomTape) -> Choice:
-        """Adds a tape's noise to the cells of a look, less and less of it until ``considered`` says
-        that it is enough; returns the choice by it."""
+        """Returns the choice by the first look that is enough, or by the last look.
+
+        Args:
+          degrees, tails: the PRIVATE numbers of a look without noise.
+          tape: the source of the noise, of which each look has less than the one before.
+        """
         for level, look in enumerate(self._looks(degrees, tails, tape)):
             is_last = level == LEVELS - 1
             if is_last or stands_out(look):
@@ -216,13 +226,14 @@ class MeasuredSelection(WeightedStrategy):
     def _looks(
         self, degrees: Sequence[int], tails: Sequence[int], tape: RandomTape
     ) -> Iterator[Look]:
-        """Yields the looks of all levels: PRIVATE, as ``gradual_noise`` is."""
-        # By the cells as well: others have noise of their own, even on one tape.
+        """Yields the looks of all levels. They are PRIVATE, as ``gradual_noise`` is."""
+        # The cells are part of the context, so that other cells have other noise even by one tape.
         of_cells = tape.branch(f"of {cells_text(degrees)}; {cells_text(tails)}")
         scales = [self.noise_scales(level) for level in range(LEVELS)]
-        noises = [
-            [DiscreteLaplace(scale) for scale in of_list] for of_list in zip(*scales, strict=True)
-        ]
+        noises = (
+            [DiscreteLaplace(for_users) for for_users, _ in scales],
+            [DiscreteLaplace(for_tails) for _, for_tails in scales],
+        )
         of_users = gradual_noise(noises[0], of_cells, "users", len(degrees))
         of_tails = gradual_noise(noises[1], of_cells, "tails", len(tails))
         for of_level, more_users, more_tails in zip(scales, of_users, of_tails, strict=True):
@@ -235,7 +246,7 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def edges(self) -> tuple[int, ...]:
-        """Returns the largest number of partitions in each cell of users but the last."""
+        """Returns the largest number of partitions in each cell of users but the last one."""
         return degree_edges(self.max_partitions_per_user)
 
     def choice_of(self, look: Look, level: int = 0) -> Choice:
@@ -243,17 +254,20 @@ class MeasuredSelection(WeightedStrategy):
         return self.considered(look, level)[0]
 
     def considered(self, look: Look, level: int) -> tuple[Choice, bool]:
-        """Returns the choice that follows from noisy numbers, and whether knowing the population is
-        worth less than a refinement, see the module: functions of these alone."""
+        """Returns the choice that follows from a look, and whether the look is enough: whether
+        knowing the population would be worth at most as much as a refinement costs (see the
+        module). Both are functions of the noisy numbers alone."""
         search = PlanSearch(self.budget_after(level), populations_behind(look), self.declared)
         comparison = search.compare(self.counted)
         choice = Choice(look, comparison.compared, comparison.chosen)
-        now, then = (self.look_epsilon(at) / Fraction(self.epsilon) for at in (level, level + 1))
-        cost = search.lost_with(float((then - now) / (1 - now)), comparison.best.plan)
+        spent = self.look_epsilon(level) / Fraction(self.epsilon)
+        spent_after_refinement = self.look_epsilon(level + 1) / Fraction(self.epsilon)
+        lost_share = (spent_after_refinement - spent) / (1 - spent)
+        cost = search.lost_with(float(lost_share), comparison.best.plan)
         return choice, comparison.uncertainty <= cost
 
     def choice_for(self, population: Population) -> Choice:
-        """Returns the choice for a population that is known."""
+        """Returns the choice for a known population, with the budget that the first look leaves."""
         search = PlanSearch(self.budget_after(0), [[population]], self.declared)
         comparison = search.compare(self.counted)
         return Choice(Look((), (), (), (0.0, 0.0)), comparison.compared, comparison.chosen)
@@ -263,16 +277,16 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def usual(self) -> WeightedStrategy:
-        """Returns the strategy of a usual plan: few rounds, in which kappa partitions of each user
-        count, or ``optimal`` at kappa = 1."""
+        """Returns the strategy of a usual plan: three rounds in which kappa partitions of each user
+        count, or ``optimal`` if kappa is 1."""
         kappa = self.max_partitions_per_user
-        return self.planned(
-            RoundPlan(kappa, 3, 16) if kappa > 1 else RoundPlan(1, by=OptimalSelection.name)
-        )
+        if kappa == 1:
+            return self.planned(RoundPlan(1, by=OptimalSelection.name))
+        return self.planned(RoundPlan(kappa, 3, 16))
 
     def noise_scales(self, level: int) -> tuple[Fraction, Fraction]:
-        """Returns the scales of the noise of numbers of users, and of tails, in the look of a
-        level: one user moves each list by one."""
+        """Returns the scale of the noise of numbers of users, and that of tails, in the look of a
+        level. One user moves each of the two lists by one."""
         each = self._users_changed / self.look_epsilon(level)
         return each / FOR_USERS, each / (1 - FOR_USERS)
 
@@ -282,12 +296,17 @@ class MeasuredSelection(WeightedStrategy):
 
     def budget_after(self, level: int) -> PlanBudget:
         """Returns the budget that the look of a level leaves."""
-        left = ExactNumber(Fraction(self.epsilon) - self.look_epsilon(level))
-        rest = self.max_partitions_per_user, self.pre_threshold, self.neighbours
-        return PlanBudget(left, self.delta, *rest, level)
+        return PlanBudget(
+            ExactNumber(Fraction(self.epsilon) - self.look_epsilon(level)),
+            self.delta,
+            self.max_partitions_per_user,
+            self.pre_threshold,
+            self.neighbours,
+            level,
+        )
 
     def choice_entries(self, choice: Choice) -> dict[str, Any]:
-        """Returns the entries of a statement that say what the look behind a choice has cost."""
+        """Returns the entries of a statement that state the cost of the look behind a choice."""
         epsilon = self.look_epsilon(choice.plan.look)
         return {
             "look_epsilon": float_above(epsilon),

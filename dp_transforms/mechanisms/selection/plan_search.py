@@ -1,24 +1,27 @@
-"""Searches the plan of rounds that should name the most; decides nothing about privacy.
+"""Searches for the plan of rounds that is expected to name the most; privacy does not depend on it.
 
-Plans differ in the number of rounds, in how the budget grows from each to the next, in how many of
-a user's partitions count, and in how a user's weight falls with that number. ``optimal`` is a plan
-as well. What each names is predicted (``prediction``) in several populations, all of which may be
-the one that a look saw: there are some for each way to read its noise. A plan's worth is the mean
-part that it names of what the best plan names in the same population: plans that do well in all of
-them are taken before plans that are the best in some and fail in others. Where little is named in
-any case, little is at stake: one name more is added to the denominator.
+Plans differ in the number of rounds, in the growth of the budget from round to round, in how many
+of a user's partitions count, and in how a user's weight falls with that number. The single round of
+``optimal`` is a plan too. The number of names is predicted (``prediction``) in several populations,
+each of which may lie behind the look: there is a group of them for each reading of the look's
+noise. In each population, the number that a plan names is divided by the number that the best plan
+names, plus one. A plan's worth is the mean of these parts. So a plan that does well in all
+populations is preferred to one that is the best in some and fails in others. The one is added
+because little is at stake where any plan names little.
 
-Counts. If noisy numbers of users are asked for, there are two ways to them. One strategy decides by
-noisy counts and shows them: they cost nothing, and it names less. Or rounds run on a part of the
-budget, and the partitions that they named are counted with the rest. Names are public by then, so
-that only records of named partitions count against a bound on each user, which may be smaller than
-kappa. Names come first: of the plans whose counts should err no more than noisy counts at kappa
-would, in whichever population, the one that is worth the most is taken. (If nobody declared kappa,
-these are noisy counts at the kappa where they should err the least.) If that is less than
-``NAMES_KEPT`` times what the best plan without counts is worth, it is the one of the least error
-among the plans that are worth as much. Errors are about all records. One factor carries counts to
-these, and it is wrong for partitions whose users have fewer partitions than others: the fewer
-partitions of each user count, the more.
+Counts. If noisy numbers of users are wanted, there are two ways to get them. Either a strategy
+decides by noisy counts and releases them: they cost nothing more, but the strategy names less. Or
+rounds run on a part of the budget, and the partitions that they named are counted with the rest. At
+that point names are public, so a user's bound applies to named partitions only, and may be smaller
+than kappa.
+
+Names come first. Consider the plans whose counts are expected to err no more, in every population,
+than noisy counts at kappa. (If nobody declared kappa, these are noisy counts at the kappa where
+they are expected to err the least.) Of these plans the one of the largest worth is taken. If its
+worth is less than ``NAMES_KEPT`` times that of the best plan without counts, then the plan of the
+least error is taken among all plans of at least this worth. Errors are errors of numbers about all
+records. One factor scales counts up to all records. It is wrong for partitions whose users have
+fewer partitions than others, and the more so the fewer partitions of each user count.
 """
 
 from __future__ import annotations
@@ -61,25 +64,27 @@ from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
 
 NAMES_KEPT = Fraction(4, 5)
-"""What is asked for with counts: names first. Three quarters are promised, and predictions err."""
+"""The part of the best plan's worth that a plan with counts should have. Users are promised three
+quarters only, since predictions err."""
 SCHEDULES = ((2, 16), (3, 16), (3, 128), (6, 1), (6, 2))
-"""Numbers of rounds, and growths, that are compared: from one last round that has nearly all of the
-budget to many equal ones. Privacy holds for all."""
+"""The pairs (rounds, growth) that are compared: from a last round that has nearly all of the budget
+to many equal rounds. Privacy holds for all."""
 COUNT_SHARES = tuple(Fraction(i, 16) for i in range(1, 12))
 _ROOTS = (2, 3, 6)
 _SEARCHED, _BEST = 3, 5
-"""In so many populations the best plans are searched, and so many of each are compared."""
+"""The number of populations in which plans are searched for, and the number of the best plans of
+each that are compared in all populations."""
 
 
 class Compared(NamedTuple):
-    """A plan with its prediction.
+    """Holds a plan and the predictions for it.
 
     Attributes:
       plan: the plan.
-      names: the number of names, in the mean over populations.
+      names: the expected number of names, averaged over populations.
       worth: see the module.
-      errors: with counts, the mean error of a count carried to all records, in users, in each
-        population.
+      errors: for a plan with counts, the mean error in each population of a count that is scaled up
+        to all records, in users.
     """
 
     plan: RoundPlan
@@ -89,20 +94,20 @@ class Compared(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Returns the error of counts in the mean over populations."""
+        """Returns the error of counts, averaged over populations."""
         return float(np.mean(self.errors))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a search found.
+    """Holds the results of a search.
 
     Attributes:
       compared: the plans, the best ones first.
       chosen: the plan to take.
-      best: the plan to take without counts.
-      uncertainty: the worth that the best plan of each reading has beyond that of ``best``: what is
-        lost by not knowing how to read the look.
+      best: the plan to take if no counts are wanted.
+      uncertainty: the worth that is lost because the right reading of the look is not known. It is
+        the mean worth of the best plan of each reading, less the worth of ``best``.
     """
 
     compared: tuple[Compared, ...]
@@ -115,9 +120,9 @@ class PlanSearch:
     """Compares plans within a budget, by what they name in several populations.
 
     Args:
-      budget: what the plans may spend.
-      populations: at least one for each way to read a look, and as many for every one.
-      declared: kappa was declared; otherwise it is only the largest that may be chosen.
+      budget: the budget of each plan.
+      populations: a group of populations for each reading of a look; all groups are equally large.
+      declared: whether kappa was declared; otherwise it is only the largest that may be chosen.
     """
 
     def __init__(
@@ -134,7 +139,8 @@ class PlanSearch:
         self._kept_shares: dict[tuple[int, int, RoundPlan | None], tuple[FloatArray, float]] = {}
 
     def compare(self, counted: bool = False) -> Comparison:
-        """Returns the comparison of plans, with counts of what is named if these are wanted."""
+        """Returns the comparison of plans. If ``counted``, the chosen plan has counts of the named
+        partitions."""
         plans: dict[RoundPlan, None] = {}
         for place in range(min(len(self._populations), _SEARCHED)):
             plans |= dict.fromkeys(self._searched(place))
@@ -145,10 +151,11 @@ class PlanSearch:
             Compared(plan, float(of_plan.mean()), float(worth_of_plan.mean()))
             for plan, of_plan, worth_of_plan in zip(plans, names, worth, strict=True)
         ]
-        # Of equal predictions, as where everything is named, that of the fewest partitions.
+        # Among plans of equal worth, as where everything is named, that of the fewest partitions is
+        # the first.
         without.sort(key=lambda row: (-float(f"{row.worth:.3g}"), row.plan))
         best = without[0]
-        # A better look would tell readings apart, and not the populations of one.
+        # A better look would distinguish readings, but not the populations of one reading.
         of_readings = worth.reshape(len(worth), -1, self._of_each).mean(2)
         uncertainty = float(of_readings.max(0).mean()) - best.worth
         if not counted:
@@ -169,22 +176,29 @@ class PlanSearch:
     def _taken(
         self, with_counts: Sequence[Compared], by_counts: RoundPlan, enough: float
     ) -> Compared:
-        """Returns the plan to take of those with counts, which come in the order of their worth and
-        should err no more than ``by_counts``."""
-        (most,) = (row.errors for row in with_counts if row.plan == by_counts)
+        """Returns the plan to take of those with counts, see the module.
+
+        Args:
+          with_counts: the plans with counts, in the order of their worth.
+          by_counts: the plan of noisy counts whose errors are the limit.
+          enough: the worth that the plan should have.
+        """
+        (limits,) = (row.errors for row in with_counts if row.plan == by_counts)
         precise = next(
             row
             for row in with_counts
-            if all(error <= limit for error, limit in zip(row.errors, most, strict=True))
+            if all(error <= limit for error, limit in zip(row.errors, limits, strict=True))
         )
         if precise.worth >= enough:
             return precise
-        named = [row for row in with_counts if row.worth >= enough]
-        return min(named, key=lambda row: row.error) if named else with_counts[0]
+        worth_enough = [row for row in with_counts if row.worth >= enough]
+        if worth_enough:
+            return min(worth_enough, key=lambda row: row.error)
+        return with_counts[0]
 
     def lost_with(self, share: float, plan: RoundPlan) -> float:
-        """Returns about the worth that a plan loses with a share of its epsilon: with less of it, a
-        partition needs more users in proportion."""
+        """Returns about the worth that a plan loses if it loses a share of its epsilon. It is taken
+        to be the same as the loss of this share of each partition's users."""
         lost = []
         for place, population in enumerate(self._populations):
             names = self._prediction(place, plan).names
@@ -200,13 +214,13 @@ class PlanSearch:
         return self._predicted[place, plan]
 
     def _names(self, plan: RoundPlan) -> FloatArray:
-        """Returns what a plan names in each population."""
+        """Returns the expected number of names of a plan in each population."""
         places = range(len(self._populations))
         return np.array([self._prediction(place, plan).names for place in places])
 
     def _searched(self, place: int) -> list[RoundPlan]:
-        """Returns the best plans that a search in one population came by, and the best with each
-        number of rounds."""
+        """Returns the best plans that a search in one population finds, and the best plan of each
+        strategy and number of rounds."""
         tried: dict[RoundPlan, float] = {}
         look = self._budget.look
 
@@ -221,7 +235,8 @@ class PlanSearch:
         every = self._possible_partitions
         for partitions in every[:3]:
             names(RoundPlan(partitions, by=OptimalSelection.name, look=look))
-        # One part of the plan after the other, twice: each changes little in the others.
+        # The parts of a plan are improved one after the other, twice: the best value of one depends
+        # little on the others.
         for start in dict.fromkeys((every[0], every[-1])):
             plan = RoundPlan(start, 3, 16, _ROOTS[-1], look=look)
             for _ in range(2):
@@ -236,8 +251,9 @@ class PlanSearch:
         return [*plans[:_BEST], *of_kinds.values()]
 
     def _noisy_counts(self, best: RoundPlan, shown: Sequence[FloatArray]) -> RoundPlan:
-        """Returns the plan of noisy counts that others are compared with: at kappa, or at the kappa
-        where they err the least on what the best plan names."""
+        """Returns the plan of noisy counts with which others are compared. If kappa was not
+        declared, it is the plan of the kappa where counts err the least, for the partitions that
+        the best plan names."""
         if self._declared:
             return plan_by_counts(self._budget)
         plans = [plan_by_counts(self._budget, most) for most in self._possible_partitions]
@@ -252,8 +268,8 @@ class PlanSearch:
         shown: Sequence[FloatArray],
     ) -> Iterator[Compared]:
         """Yields plans that decide by noisy counts, and plans that count after rounds."""
-        # Errors are compared where noisy counts would show a partition too: plans that name more do
-        # not lose by what they alone name.
+        # Errors are compared for partitions that noisy counts would name too, so that a plan does
+        # not lose by naming more.
         in_both = [
             of_best * self._prediction(place, by_counts).named
             for place, of_best in enumerate(shown)
@@ -280,22 +296,38 @@ class PlanSearch:
     def _count_errors(
         self, plan: RoundPlan, best: RoundPlan, shown: Sequence[FloatArray]
     ) -> Iterator[float]:
-        """Yields the mean error of a plan's counts, carried to all records, in each population,
-        over so many partitions of each kind."""
+        """Yields, for each population, the mean error of a plan's counts when they are scaled up to
+        all records.
+
+        Args:
+          plan: the plan.
+          best: the plan that names the partitions which are counted after rounds.
+          shown: for each population, the number of partitions of each group that errors are
+            averaged over.
+        """
         if plan.by:
             variance = noise_variance(self._budget.single(plan))
         else:
             budgets = _about_budgets(self._budget, plan._replace(counted=0))
             later = LaterCounts(counts_budget(budgets, plan.counts_share), plan.counted)
             variance = float(later.sigma2)
-        most, among = plan.counted or plan.partitions, best if plan.counted else None
+        if plan.counted:
+            most, among = plan.counted, best
+        else:
+            most, among = plan.partitions, None
         for place, (population, of_place) in enumerate(zip(self._populations, shown, strict=True)):
             kept, of_all = self._kept(place, most, among)
             yield count_error(population, of_place, kept, of_all, variance)
 
     def _kept(self, place: int, most: int, among: RoundPlan | None) -> tuple[FloatArray, float]:
-        """Returns the part of each partition's users that count, and that of all together, if so
-        many partitions of a user do, among those that a plan names or among all."""
+        """Returns the part of a partition's users who count in it, for each group of partitions,
+        and the same part of the users of all partitions together.
+
+        Args:
+          place: the index of the population.
+          most: the most partitions in which a user counts.
+          among: the plan that names these partitions; None for all partitions.
+        """
         if (place, most, among) not in self._kept_shares:
             population = self._populations[place]
             named = np.ones(len(population.sizes))
@@ -309,15 +341,17 @@ class PlanSearch:
 
     @cached_property
     def _possible_partitions(self) -> tuple[int, ...]:
+        """Returns the numbers of a user's partitions that are tried: powers of two, 3 times powers
+        of two, and kappa."""
         kappa = self._budget.max_partitions_per_user
-        some = {1 << i for i in range(kappa.bit_length())} | {3 << i for i in range(20)} | {kappa}
-        return tuple(sorted(partitions for partitions in some if partitions <= kappa))
+        tried = {1 << i for i in range(kappa.bit_length())} | {3 << i for i in range(20)} | {kappa}
+        return tuple(sorted(partitions for partitions in tried if partitions <= kappa))
 
 
 @lru_cache(maxsize=4096)
 def _about_budgets(budget: PlanBudget, plan: RoundPlan) -> tuple[RenyiBudget, ...]:
-    """Returns about the budgets of a plan's rounds: those of the order that keeps the most, as
-    ``Calibration.best`` does."""
+    """Returns about the budgets of a plan's rounds. They are those of the order that keeps the
+    most, as in ``Calibration.best``, but only every second order is tried."""
     every = budget.calibration(plan.rounds, plan.growth, plan.counts_share).candidates
     root = 3 if plan.partitions > 1 else 0
     return max(every[::2] or every, key=lambda budgets: kept_by(budgets[-1], plan.partitions, root))
@@ -325,7 +359,7 @@ def _about_budgets(budget: PlanBudget, plan: RoundPlan) -> tuple[RenyiBudget, ..
 
 @lru_cache(maxsize=4096)
 def _about_rounds(budget: PlanBudget, plan: RoundPlan) -> tuple[Round, ...]:
-    """Returns about the rounds of a plan."""
+    """Returns about the rounds of a plan, as predictions need them."""
     if plan.by == GaussianSelection.name:
         single = budget.single(plan)
         relative = relative_threshold(single.budget, plan.partitions)
@@ -344,8 +378,9 @@ def _about_rounds(budget: PlanBudget, plan: RoundPlan) -> tuple[Round, ...]:
 
 
 def plan_by_counts(budget: PlanBudget, partitions: int = 0) -> RoundPlan:
-    """Returns the plan of noisy counts, at the lowest threshold, of so many partitions of each user
-    or of kappa."""
+    """Returns the plan that names by noisy counts, for this many partitions of each user, or kappa
+    if 0. Of the strategies with noisy counts it takes the one that usually has the lowest
+    threshold."""
     partitions = partitions or budget.max_partitions_per_user
     strategy = TruncatedGeometricSelection if partitions == 1 else GaussianSelection
     return RoundPlan(partitions, by=strategy.name, look=budget.look)

@@ -1,4 +1,4 @@
-"""Runs the rounds of a plan, after which counts may follow, within the budget that a look left."""
+"""Defines the strategies that follow a look: they run a plan within the budget that it left."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from dp_transforms.mechanisms.selection.strategy import (
     NoisyCountStrategy,
 )
 
-# Calibrations keep their candidates.
+# Equal calibrations are one object, since a calibration keeps the candidates that it has computed.
 _calibration = lru_cache(maxsize=256)(Calibration)
 
 
 @dataclass(frozen=True)
 class PlanBudget:
-    """Holds what all plans share that may follow a look.
+    """Holds the budget and the parameters that all plans after a look have in common.
 
     Attributes:
-      epsilon: what the look leaves.
+      epsilon: the part of epsilon that the look has left.
       delta, max_partitions_per_user, pre_threshold, neighbours: see ``SelectionStrategy``.
       look: the number of times that the look was refined.
     """
@@ -53,20 +53,25 @@ class PlanBudget:
     look: int = 0
 
     def single(self, plan: RoundPlan) -> Any:
-        """Returns the strategy of a plan of a single round."""
+        """Returns the strategy that decides in a plan of a single round."""
         return _single(self, plan)
 
     def strategy(self, plan: RoundPlan) -> WeightedStrategy:
-        """Returns the rounds of a plan."""
+        """Returns the strategy that runs a plan."""
         return _strategy(self, plan)
 
     def calibration(self, rounds: int, growth: int, counts_share: Fraction) -> Calibration:
-        """Returns the calibration of rounds, which does not depend on how many partitions of a user
-        count in them."""
-        users_changed = 2 if self.neighbours == REPLACE else 1
-        rest = (rounds, growth, users_changed, counts_share)
-        budget = Fraction(self.epsilon), Fraction(self.delta)
-        return _calibration(*budget, self.max_partitions_per_user, *rest)
+        """Returns the calibration of rounds. It is the same for all numbers of a user's partitions
+        that count in them."""
+        return _calibration(
+            Fraction(self.epsilon),
+            Fraction(self.delta),
+            self.max_partitions_per_user,
+            rounds,
+            growth,
+            2 if self.neighbours == REPLACE else 1,
+            counts_share,
+        )
 
 
 @lru_cache(maxsize=256)
@@ -80,14 +85,21 @@ def _single(budget: PlanBudget, plan: RoundPlan) -> Any:
 
 @lru_cache(maxsize=64)
 def _strategy(budget: PlanBudget, plan: RoundPlan) -> WeightedStrategy:
-    epsilon, delta = budget.epsilon, budget.delta
-    rest = (plan.partitions, budget.pre_threshold, budget.neighbours)
     if plan.by:
-        return SingleRound(epsilon, delta, *rest, single=budget.single(plan))
+        return SingleRound(
+            budget.epsilon,
+            budget.delta,
+            plan.partitions,
+            budget.pre_threshold,
+            budget.neighbours,
+            single=budget.single(plan),
+        )
     return PlannedRounds(
-        epsilon,
-        delta,
-        *rest,
+        budget.epsilon,
+        budget.delta,
+        plan.partitions,
+        budget.pre_threshold,
+        budget.neighbours,
         plan.rounds,
         plan.growth,
         root=plan.root,
@@ -98,10 +110,10 @@ def _strategy(budget: PlanBudget, plan: RoundPlan) -> WeightedStrategy:
 
 @dataclass(frozen=True)
 class PlannedRounds(RenyiRoundsSelection):
-    """Runs the rounds of a plan, after which counts may follow.
+    """Runs the rounds of a plan, which counts of named partitions may follow.
 
     Args:
-      root: the last round's steps are as d**(-1 / root) for users of d partitions.
+      root: in the last round, steps of users of d partitions are proportional to d**(-1 / root).
       counted, counts_share: see ``RoundPlan``.
     """
 
@@ -126,7 +138,7 @@ class PlannedRounds(RenyiRoundsSelection):
 
 @dataclass(frozen=True)
 class SingleRound(WeightedStrategy):
-    """Decides in one round by numbers of users, as ``single`` does."""
+    """Decides in one round by numbers of users, as the strategy ``single`` does."""
 
     single: CountStrategy | None = None
 
@@ -143,7 +155,8 @@ class SingleRound(WeightedStrategy):
 
 
 def counts_budget(budgets: Sequence[RenyiBudget], share: Fraction) -> RenyiBudget:
-    """Returns the budget of counts, beside which rounds have these."""
+    """Returns the budget of counts that follow rounds of these budgets. The counts have the given
+    share of the whole divergence."""
     of_rounds = sum((budget.divergence for budget in budgets), Fraction(0))
     return RenyiBudget(budgets[0].order, of_rounds * share / (1 - share), Fraction(0))
 

@@ -1,28 +1,30 @@
-"""A small private look at records, and the population that explains it.
+"""Defines a small private look at the records, and estimates populations that explain it.
 
-The look holds two lists of noisy numbers:
+A look consists of two lists of noisy numbers:
 
-* users by the number of their distinct partitions, in cells between ``degree_edges``;
-* tails: of each user one partition counts, chosen at random. With c(t) for the number of partitions
-  that then have at least t users, the k-th tail is the sum of c(t) over 2**k <= t < 2**(k+1), and
-  the last one is that of all larger t.
+* the number of users in each cell, where cells are ranges of numbers of distinct partitions,
+  between ``degree_edges``;
+* tails. Here each user counts in one partition only, chosen at random. Let c(t) be the number of
+  partitions that then have at least t users. The k-th tail is the sum of c(t) over 2**k <= t <
+  2**(k+1), and the last tail is the sum over all larger t.
 
-Privacy. Neighbours add or remove all records of one user. That changes one number of users by
-one. Which partition counts of a user follows from that user's records alone, so that the count of
-one partition changes, from t - 1 to t or back: c(t) changes by one, and so does one tail. Each of
-the two lists changes by one in L1, and by two if records are exchanged for another user's. With
-discrete Laplace noise of that scale over epsilon' a list is epsilon'-differentially private (Dwork,
-McSherry, Nissim, Smith 2006), and by sequential composition the look costs the sum for both lists.
+Privacy. Neighbours add or remove all records of one user. That changes the number of users in one
+cell by one. The partition in which a user counts follows from that user's records alone. So the
+count of one partition changes, from t - 1 to t or back: c(t) changes by one, and so does one tail.
+Each of the two lists changes by one in L1, and by two if a user's records are replaced by those of
+another user. Discrete Laplace noise, whose scale is this change over epsilon', makes a list
+epsilon'-differentially private (Dwork, McSherry, Nissim, Smith 2006). By sequential composition the
+look costs the sum for both lists.
 
-A partition of t users adds to all of c(1), ..., c(t), so that large partitions stand out from the
-noise of their tail however few they are.
+A partition of t users adds to all of c(1), ..., c(t). So large partitions stand out from the noise
+of their tail however few they are.
 
-What follows is computed from the noisy numbers alone. Users by the logarithm of their number of
-partitions, and partitions by the logarithm of their users, have smooth densities: where noise hides
-one, its slope goes on. A partition with m users on average has a Poisson number of them. All tails
-together are all users, since one partition of each counts. Of the tails follows how many users a
-partition has of which one counts, and how many users it has in all depends on who they are: see
-``ASSOCIATIONS``.
+Populations are estimated from the noisy numbers alone. It is assumed that users have a smooth
+density by the logarithm of their number of partitions, and partitions a smooth density by the
+logarithm of their number of users. Where noise hides a density, its slope is continued. The number
+of users of a partition is a Poisson number around its mean. The sum of all tails is the number of
+all users, since each counts in one partition. The tails tell how many users count in a partition.
+How many users it has in all depends on who they are: see ``ASSOCIATIONS``.
 """
 
 from __future__ import annotations
@@ -42,45 +44,49 @@ from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 
 TAILS = 40
 FOR_USERS = Fraction(3, 4)
-"""The part of a look's epsilon for the numbers of users: rounds hang on these most of all, and
-tails say something even under much noise."""
+"""The part of a look's epsilon for the numbers of users. The choice of rounds depends mostly on
+them, and tails are informative even under much noise."""
 
 _KINK = 0.7
-"""The standard deviation of changes of a density's slope, by the root of the change of logarithm:
-slopes of real lists and degrees differ by about one from their heads to their tails."""
+"""The standard deviation of a change of a density's slope, per square root of the distance in
+logarithm. Slopes of real lists and degrees differ by about one from their heads to their tails."""
 _SIZES_FALL, _DEGREES_FALL = -1.0, -2.0
-"""Expected slopes of densities. That of partitions by their users is Zipf's. Users of many
-partitions are expected to be fewer where noise hides them: with Zipf's slope there would be as many
-records in each doubling of degrees without end. Many users who are not there mislead to plans that
-name half as much; a plan for fewer than there are loses little."""
+"""Expected slopes of the densities of partitions by their users, and of users by their partitions.
+The first is Zipf's. The second is steeper, for users of many partitions whom noise hides: with
+Zipf's slope there would be as many records in each further doubling of degrees, without end. If
+users are estimated who do not exist, plans may name half as much. If too few are estimated, little
+is lost."""
 _AROUND = 2.0
-"""Slopes are about these, up to this deviation by the root of the change of logarithm."""
+"""The standard deviation of a slope from the expected one, per square root of the distance in
+logarithm."""
 _FREEDOM = 3.0
-"""Of Student distributions, whose tails allow steps: that all users have three partitions, say."""
+"""The degrees of freedom of Student distributions. Their tails allow steps of a density: for
+example, all users may have three partitions."""
 _MODEL_ERROR = 0.03
-"""The relative deviation of cells from a smooth density, which keeps noise-free cells from forcing
-it through each of them."""
+"""The relative deviation of cells from a smooth density. Without it, cells of little noise would
+force the density through each of them."""
 _SPACING = 0.35
 _AGAIN = 4
-"""Half of the number of times that noise is added once more."""
+"""Half of the number of looks that are made by adding noise once more."""
 _MOST_STEPS = 80
 _RAKED = 30
 
 ASSOCIATIONS = (0.0, 0.2)
-"""Who has popular partitions, see ``_shares``. A look does not tell, and plans have to do well in
-both cases. At 0 all users like the same partitions. At 0.2 users of ten times as many partitions
-have, of a partition ten times as popular, a third of what that would let expect. Authors of git
-projects are at 0 to 0.1 with their words, and at 0.1 to 0.2 with their files."""
+"""How much users of many partitions prefer less popular ones, see ``_shares``. A look does not
+tell, so plans have to do well in both cases. At 0 all users prefer the same partitions. At 0.2
+users of ten times as many partitions have a partition of ten times the popularity only a third as
+often as both factors suggest. Authors of git projects are at 0 to 0.1 with their words, and at 0.1
+to 0.2 with their files."""
 
 
 class Look(NamedTuple):
-    """What a look released.
+    """Holds the noisy numbers that a look released.
 
     Attributes:
-      degrees: noisy numbers of users.
-      tails: noisy tails.
-      edges: the largest number of partitions in each cell of users but the last.
-      scales: of the noise of numbers of users, and of tails.
+      degrees: the noisy number of users in each cell.
+      tails: the noisy tails.
+      edges: the largest number of partitions in each cell but the last one.
+      scales: the scale of the noise of ``degrees``, and that of ``tails``.
     """
 
     degrees: tuple[int, ...]
@@ -91,24 +97,27 @@ class Look(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def degree_edges(max_partitions: int) -> tuple[int, ...]:
-    """Returns the largest number of partitions in each cell of users but the last, twice in each
-    doubling up to at least 8 kappa: who has more hardly differs from these in any round.
+    """Returns the largest number of partitions in each cell but the last one. There are two cells
+    for each doubling, up to at least 8 kappa. Users of more partitions hardly differ in any round.
 
     >>> degree_edges(1)
     (1, 2, 3, 4, 6, 8, 12, 16)
     """
-    doubling = range((8 * max_partitions).bit_length())
-    return (1, *sorted(edge << i >> 1 for i in doubling for edge in (3, 4) if edge << i > 3))
+    edges = [1]
+    for exponent in range((8 * max_partitions).bit_length()):
+        # 3/2 and 2 times a power of two.
+        edges += [3 << exponent >> 1, 2 << exponent]
+    return tuple(sorted(set(edges)))
 
 
 def degree_cells(partitions: IntArray, edges: Sequence[int]) -> IntArray:
-    """Counts users in cells of their numbers of distinct partitions."""
+    """Returns the number of users in each cell, given each user's number of distinct partitions."""
     places = np.searchsorted(np.array(edges), partitions)
     return np.bincount(places, minlength=len(edges) + 1)
 
 
 def tail_cells(users: IntArray) -> IntArray:
-    """Returns the tails of numbers of users of partitions, each of at least one user."""
+    """Returns the tails, given the number of users of each partition, which is at least one."""
     first = np.left_shift(np.int64(1), np.arange(TAILS, dtype=np.int64))
     past = np.append(first[1:], np.iinfo(np.int64).max)
     values, partitions = np.unique(users, return_counts=True)
@@ -119,12 +128,14 @@ def tail_cells(users: IntArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Users and partitions in groups.
+    """Holds groups of equal users, and groups of equal partitions.
 
     Attributes:
-      degrees, users: the numbers of partitions that users have, and how many users have them.
-      shares: the probability that a user has a partition, users x partitions.
-      partitions: how many partitions there are of each group.
+      degrees: the number of partitions of a user of each group of users.
+      users: the number of users in each group of users.
+      shares: the probability that a user has a partition, of shape (groups of users, groups of
+        partitions).
+      partitions: the number of partitions in each group of partitions.
     """
 
     degrees: FloatArray
@@ -136,14 +147,14 @@ class Population:
     def of_sizes(
         cls, degrees: FloatArray, users: FloatArray, sizes: FloatArray, partitions: FloatArray
     ) -> Population:
-        """Returns the population whose partitions have so many users."""
+        """Returns the population whose partitions have these numbers of users, ``sizes``."""
         shares = _shares(degrees, users, sizes, partitions, np.ones(len(degrees)))
         return cls(degrees, users, shares, partitions)
 
     @classmethod
     def of(cls, look: Look) -> Population:
-        """Returns the population that explains a look, if users of few and of many partitions like
-        the same ones.
+        """Returns the population that explains a look, if users of few and of many partitions
+        prefer the same ones.
 
         >>> tails = tuple(tail_cells(np.full(20, 100)).tolist())
         >>> look = Look((1000, 1000) + (0,) * 7, tails, degree_edges(1), (1, 1))
@@ -155,19 +166,22 @@ class Population:
 
     @functools.cached_property
     def sizes(self) -> FloatArray:
-        """Returns the expected numbers of users of partitions."""
+        """Returns the expected number of users of a partition of each group."""
         sizes: FloatArray = self.users @ self.shares
         return sizes
 
     def thinned(self, share: float) -> Population:
-        """Returns the population with this share of each partition's users."""
+        """Returns the population in which each partition has only this share of its users."""
         return dataclasses.replace(self, shares=self.shares * share)
 
 
 def populations_behind(look: Look) -> list[tuple[Population, ...]]:
-    """Returns populations that may lie behind a look: those that explain it, one with each of
-    ``ASSOCIATIONS``, and those that explain it with as much noise added once more, which is the
-    same for all looks."""
+    """Returns populations that may lie behind a look, in groups of one population for each of
+    ``ASSOCIATIONS``.
+
+    The populations of the first group explain the look. Those of each other group explain the look
+    with as much noise added once more. This noise is public and the same for all looks.
+    """
     cells = len(look.degrees)
     scales = np.repeat(look.scales, (cells, len(look.tails)))
     noise = scales * _fixed_laplace(len(scales))
@@ -181,37 +195,49 @@ def populations_behind(look: Look) -> list[tuple[Population, ...]]:
 
 def _explaining(look: Look) -> tuple[Population, ...]:
     """Returns the populations that explain a look, one with each of ``ASSOCIATIONS``."""
+    degrees, users = _users_of(look)
+    sizes, partitions = _partitions_of(look, float(users.sum()))
+    return tuple(
+        Population(
+            degrees,
+            users,
+            _shares(degrees, users, sizes, partitions, 1 / degrees, association),
+            partitions,
+        )
+        for association in ASSOCIATIONS
+    )
+
+
+def _users_of(look: Look) -> tuple[FloatArray, FloatArray]:
+    """Returns groups of users that explain a look: their numbers of partitions, and how many users
+    there are in each group."""
     low, high = _degree_ranges(look.edges)
     widths = np.log((high + 0.5) / (low - 0.5))
     middles = np.sqrt(low * high)
     seen = np.array(look.degrees, float)
     total = max(float(seen.sum()), look.scales[0])
     falls = np.log(total / 3) + _DEGREES_FALL * np.log(middles)
-    # It begins at what stands out from the noise.
+    # The search begins at the cells that stand out from the noise.
     clear = np.where(seen > 2 * look.scales[0], np.log(np.maximum(seen, 1) / widths), falls)
     places = np.log(middles)
     users = _density(np.diag(widths), seen, look.scales[0], places, clear, _DEGREES_FALL) * widths
-    some = users >= 0.5
-    if not some.any():
-        some[0] = True
-    degrees, users = middles[some], users[some]
-    means = np.exp(np.arange(-3.0, math.log(max(users.sum(), 50.0)), _SPACING))
-    falls = np.log(users.sum() / len(means)) - np.log(means)
-    # All tails together are all users, of whose number much more is known.
+    likely = users >= 0.5
+    if not likely.any():
+        likely[0] = True
+    return middles[likely], users[likely]
+
+
+def _partitions_of(look: Look, users: float) -> tuple[FloatArray, FloatArray]:
+    """Returns groups of partitions that explain a look: the mean number of users who count in a
+    partition, and how many partitions there are in each group. ``users`` is the number of users."""
+    means = np.exp(np.arange(-3.0, math.log(max(users, 50.0)), _SPACING))
+    falls = np.log(users / len(means)) - np.log(means)
+    # The sum of all tails is the number of all users, which is known much better.
     cells = np.vstack([_poisson_tails(len(means)), means])
-    tails = np.append(look.tails, users.sum())
+    tails = np.append(look.tails, users)
     scales = np.full(len(tails), look.scales[1])
-    scales[-1] = look.scales[0] * math.sqrt(len(seen))
-    partitions = _density(cells, tails, scales, np.log(means), falls, _SIZES_FALL)
-    return tuple(
-        Population(
-            degrees,
-            users,
-            _shares(degrees, users, means, partitions, 1 / degrees, association),
-            partitions,
-        )
-        for association in ASSOCIATIONS
-    )
+    scales[-1] = look.scales[0] * math.sqrt(len(look.degrees))
+    return means, _density(cells, tails, scales, np.log(means), falls, _SIZES_FALL)
 
 
 def _shares(
@@ -222,21 +248,24 @@ def _shares(
     counted: FloatArray,
     association: float = 0.0,
 ) -> FloatArray:
-    """Returns the probability that a user has a partition, users x partitions.
+    """Returns the probability that a user has a partition, of shape (users, partitions).
 
-    It is 1 - e**(-rate), and the logarithm of the rate is a term of the user, one of the partition
-    and -association * log(degree) * log(count) (Goodman 1979, the model of uniform association). In
-    turn the terms of users are fitted to their degrees, and those of partitions to their counts.
+    It is 1 - e**(-rate). The logarithm of the rate is the sum of a term of the user, a term of the
+    partition, and -association * log(degree) * log(count) (Goodman 1979, the model of uniform
+    association). The terms of users are fitted to their degrees, and those of partitions to their
+    counts, in turns.
 
     Args:
-      counts: how often partitions of each group are counted.
-      counted: the part of a user's partitions that count.
+      degrees, users, partitions: see ``Population``.
+      counts: the number of users who count in a partition of each group.
+      counted: the part of a user's partitions in which the user counts.
+      association: see ``ASSOCIATIONS``.
     """
     most = np.minimum(counts, 0.999 * float(users @ counted))
     popular = np.log(np.maximum(counts, 1))
     rates = degrees[:, None] * np.exp(-association * np.log(degrees)[:, None] * popular)
     rates *= most / (users * counted @ rates)
-    # Both sums are of all that is counted; noise lets them differ.
+    # Both sums are the number of all counted pairs (user, partition). They differ by noise.
     all_counted = float(partitions @ most) / float(users @ (counted * degrees))
     for _ in range(_RAKED):
         has = -np.expm1(-rates) @ partitions
@@ -253,8 +282,8 @@ def _shares(
 
 @functools.lru_cache(maxsize=64)
 def _fixed_laplace(cells: int) -> FloatArray:
-    """Returns Laplace numbers of scale 1 and their negatives, one set in each row. They are public
-    and decide nothing about privacy."""
+    """Returns rows of Laplace numbers of scale 1, and rows of their negatives. They are public, and
+    privacy does not depend on them."""
     digest = hashlib.shake_256(b"noise added once more").digest(8 * _AGAIN * cells)
     words = np.frombuffer(digest, "<u8").reshape(_AGAIN, cells)
     uniform = ((words >> np.uint64(12)) + 0.5) / 2.0**52 - 0.5
@@ -263,20 +292,22 @@ def _fixed_laplace(cells: int) -> FloatArray:
 
 
 def _degree_ranges(edges: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """Returns the first and about the last number of partitions in each cell."""
+    """Returns the smallest number of partitions in each cell, and about the largest one."""
     lasts = np.array(edges, float)
     return np.append(1.0, lasts + 1), np.append(lasts, 3 * lasts[-1])
 
 
 @functools.lru_cache(maxsize=64)
 def _poisson_tails(groups: int) -> FloatArray:
-    """Returns expected tails of one partition of each mean, tails x means."""
+    """Returns the expected tails of one partition of each group, of shape (tails, groups). The
+    means of the groups are ``_SPACING`` apart in logarithm."""
     return np.stack(
         [_expected_tails(math.exp(-3.0 + _SPACING * place)) for place in range(groups)], axis=1
     )
 
 
 def _expected_tails(mean: float) -> FloatArray:
+    """Returns the expected tails of a partition with a Poisson number of users of this mean."""
     first = 2.0 ** np.arange(TAILS)
     past = np.append(first[1:], np.inf)
     if mean > 400:
@@ -298,11 +329,22 @@ def _density(
     start: FloatArray,
     slope: float,
 ) -> FloatArray:
-    """Returns a likely density that is smooth but for few steps and spikes: e**t at ``places``,
-    which are logarithms, so that ``cells @ e**t`` explains the noisy numbers.
+    """Returns a density that is likely given noisy numbers, and smooth except for a few steps and
+    spikes.
 
-    Changes of slope, and slopes around ``slope``, have Student distributions. Damped steps of
-    iteratively reweighted least squares lead to a mode of the posterior.
+    The density is e**t at each of ``places``, so that ``cells @ e**t`` explains the noisy numbers.
+    In the prior distribution, changes of slope, and deviations of slopes from ``slope``, have
+    Student distributions. Damped steps of iteratively reweighted least squares lead to a mode of
+    the posterior distribution.
+
+    Args:
+      cells: the expected noisy numbers for a density of one at each place, of shape (numbers,
+        places).
+      seen: the noisy numbers.
+      scale: the scale of their noise.
+      places: the logarithms at which the density is estimated.
+      start: the t at which the search begins.
+      slope: the expected slope of t.
     """
     between = np.diff(places)
     slopes = np.diff(np.eye(len(places)), axis=0) / between[:, None]
@@ -313,10 +355,12 @@ def _density(
     prior = np.vstack([kinks, slopes * reach[:, None]])
     likely = np.maximum(seen, 0)
     variance = 2 * scale**2 + likely + (_MODEL_ERROR * likely) ** 2
-    # Quadratic near zero, and as steep as the logarithm of Laplace noise far away.
+    # The loss of noise is quadratic near zero. Beyond ``far`` it is as steep as the logarithm of
+    # the density of Laplace noise.
     far = variance / scale
 
     def loss(t: FloatArray) -> float:
+        """Returns the loss of the noise plus that of slopes and of their changes."""
         off = seen - cells @ np.exp(np.minimum(t, 60))
         from_noise = (2 * variance / scale**2 * (np.sqrt(1 + (off / far) ** 2) - 1)).sum()
         bent = prior @ t - expected
@@ -350,5 +394,6 @@ def _density(
 
 
 def cells_text(cells: Sequence[int]) -> str:
-    """Returns a name of private cells for a tape, so that others have noise of their own."""
+    """Returns the text of private cells. As part of a tape's context it gives other cells other
+    noise."""
     return ", ".join(map(str, cells))

@@ -1,13 +1,13 @@
-"""Predicts from a population how many names rounds would find; decides nothing about privacy.
+"""Predicts how many names rounds would find in a population; privacy does not depend on it.
 
-Everything here follows from public numbers and is computed with floats: it steers which plan is
-taken, and every plan is private. Users and partitions come in groups (``Population``); sums are
-taken at their means and deviations, and partitions named in a round are taken out of the population
-in proportion.
+All predictions follow from public numbers and are computed with floats. They decide which plan is
+taken, and every plan is private. Users and partitions come in groups (``Population``). The sums of
+weights of partitions are approximated by normal distributions. Of each group of partitions, the
+expected part that a round names is removed from the population.
 
-The probabilities of ``renyi_distribution`` are approximated by a differential equation. Where the
-step s_d of a user may raise the log-odds by T_d at most, they rise with the statistic by the least
-of T_d / s_d over all d.
+The keep-probabilities of ``renyi_distribution`` are approximated by a differential equation. If the
+step s_d of a user of d partitions may raise the log-odds by at most T_d, then the slope of the
+log-odds is the least T_d / s_d over all d.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ _ODDS = np.concatenate(
 )
 _RATES = np.geomspace(1e-8, 1e3, 34)
 _STEPS = 5
-"""The numbers of partitions whose steps are looked at: from one to kappa, geometrically."""
+"""The number of different d whose steps are considered, in a geometric sequence from one to
+kappa."""
 
-# Gauss-Hermite nodes of a normal distribution, and Gauss-Legendre ones of the unit interval.
+# Nodes and weights of Gauss-Hermite quadrature over a normal distribution, with three and with five
+# nodes, and of Gauss-Legendre quadrature over the unit interval.
 _FEW, _FEW_WEIGHTS = np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
 _SOME, _SOME_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 _SOME_WEIGHTS = _SOME_WEIGHTS / _SOME_WEIGHTS.sum()
@@ -42,13 +44,13 @@ _ORDER, _ORDER_WEIGHTS = (_ORDER + 1) / 2, _ORDER_WEIGHTS / 2
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """A round, as far as a prediction needs it.
+    """Describes a round as far as a prediction needs it.
 
     Attributes:
       partitions: the most partitions of a user that count.
-      step: the weight that users of so many partitions add to each.
-      keep: the probability that a sum of weights is kept.
-      shared_order: users of more partitions choose by one order of all partitions.
+      step: returns the weight that a user adds to each partition, given the number of them.
+      keep: returns the probability that a partition is kept, given its sum of weights.
+      shared_order: whether users of more partitions choose by the same order of all partitions.
     """
 
     partitions: int
@@ -59,12 +61,12 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What rounds are expected to name.
+    """Holds the predictions for rounds.
 
     Attributes:
       names: the expected number of named partitions.
-      records: the expected share of all pairs (user, partition) that they hold.
-      named: the probability to be named, by group of partitions.
+      records: the expected share of all pairs (user, partition) whose partition is named.
+      named: the probability that a partition is named, for each group of partitions.
     """
 
     names: float
@@ -73,36 +75,51 @@ class Prediction:
 
 
 def predict(population: Population, rounds: Sequence[Round]) -> Prediction:
-    """Predicts what rounds name, by expectation."""
+    """Returns the predictions for rounds in a population."""
     shares, degrees = population.shares, population.degrees
     pairs = population.users[:, None] * shares
-    # Users have a few more or less than their own degree where partitions of nearly all count.
+    # The shares of a user need not sum to exactly the user's degree.
     scale = degrees / np.maximum(shares @ population.partitions, 1e-9)
-    left = np.ones(len(population.sizes))
+    unnamed = np.ones(len(population.sizes))
     for of_round in rounds:
-        remaining = (shares @ (population.partitions * left)) * scale
-        rate = np.clip(remaining / degrees, 0, 1)
-        others = np.maximum(degrees - 1, 0)
-        deviation = np.sqrt(others * rate * (1 - rate))
-        has = 1 + np.maximum((others * rate)[:, None] + deviation[:, None] * _FEW, 0)
+        remaining = (shares @ (population.partitions * unnamed)) * scale
+        has = _numbers_left(degrees, np.clip(remaining / degrees, 0, 1))
         weights = of_round.step(np.minimum(has, of_round.partitions))
-        kept, shown = _kept(has, of_round)
-        means = (kept * weights) @ _FEW_WEIGHTS
-        squares = (kept * weights**2) @ _FEW_WEIGHTS
+        counts, place_weights = _counting(has, of_round)
+        # The sum of weights of a partition of each group, at each place in the order.
+        means = (counts * weights) @ _FEW_WEIGHTS
+        squares = (counts * weights**2) @ _FEW_WEIGHTS
         sums = means @ pairs
-        spread = np.sqrt(np.maximum(squares @ pairs - means**2 @ pairs, 0))
-        probability = of_round.keep(sums[..., None] + spread[..., None] * _SOME) @ _SOME_WEIGHTS
-        left = left * (1 - shown @ probability)
-    of_groups = population.partitions * (1 - left)
+        deviations = np.sqrt(np.maximum(squares @ pairs - means**2 @ pairs, 0))
+        kept = of_round.keep(sums[..., None] + deviations[..., None] * _SOME) @ _SOME_WEIGHTS
+        unnamed = unnamed * (1 - place_weights @ kept)
+    named = population.partitions * (1 - unnamed)
     all_records = max(float(population.partitions @ population.sizes), 1e-300)
     return Prediction(
-        float(of_groups.sum()), float(of_groups @ population.sizes) / all_records, 1 - left
+        float(named.sum()), float(named @ population.sizes) / all_records, 1 - unnamed
     )
 
 
-def _kept(has: FloatArray, of_round: Round) -> tuple[FloatArray, FloatArray]:
-    """Returns the probability that a partition of a user counts, at several places of the partition
-    in the order of all, and the weights of these places."""
+def _numbers_left(degrees: FloatArray, rates: FloatArray) -> FloatArray:
+    """Returns likely numbers of partitions of which a user still has one, for each group of users.
+
+    Each of the user's other partitions is left with the probability in ``rates``. The number is
+    given at the nodes ``_FEW`` of its normal approximation, so the shape is (groups, nodes).
+    """
+    others = np.maximum(degrees - 1, 0)
+    deviations = np.sqrt(others * rates * (1 - rates))
+    numbers: FloatArray = (others * rates)[:, None] + deviations[:, None] * _FEW
+    return 1 + np.maximum(numbers, 0)
+
+
+def _counting(has: FloatArray, of_round: Round) -> tuple[FloatArray, FloatArray]:
+    """Returns the probability that a partition of a user counts, given the user's number of
+    partitions.
+
+    Returns:
+      An array of the shape of ``has`` for each of several places of the partition in the order of
+      all partitions, and the weights of these places.
+    """
     most = of_round.partitions
     if not of_round.shared_order:
         return np.minimum(1.0, most / has)[None], np.ones(1)
@@ -113,14 +130,16 @@ def _kept(has: FloatArray, of_round: Round) -> tuple[FloatArray, FloatArray]:
 
 
 def kept_shares(population: Population, named: FloatArray, most: int) -> FloatArray:
-    """Returns the expected part of the users of each group of partitions that count in them, if
-    ``most`` of a user's named partitions do."""
+    """Returns the expected part of a partition's users who count in it, for each group of
+    partitions, if each user counts in at most ``most`` named partitions.
+
+    Args:
+      named: the probability that a partition of each group is named.
+    """
     shares, degrees = population.shares, population.degrees
     has_named = shares @ (population.partitions * named)
-    rate = np.clip(has_named / np.maximum(shares @ population.partitions, 1e-9), 0, 1)
-    others = np.maximum(degrees - 1, 0)
-    deviation = np.sqrt(others * rate * (1 - rate))
-    has = 1 + np.maximum((others * rate)[:, None] + deviation[:, None] * _FEW, 0)
+    rates = np.clip(has_named / np.maximum(shares @ population.partitions, 1e-9), 0, 1)
+    has = _numbers_left(degrees, rates)
     of_users = np.minimum(1.0, most / has) @ _FEW_WEIGHTS
     kept: FloatArray = (population.users * of_users @ shares) / np.maximum(population.sizes, 1e-9)
     return kept
@@ -129,14 +148,16 @@ def kept_shares(population: Population, named: FloatArray, most: int) -> FloatAr
 def count_error(
     population: Population, shown: FloatArray, kept: FloatArray, kept_of_all: float, variance: float
 ) -> float:
-    """Returns the mean error of noisy counts that one factor carries to all records: of noise, of
-    who counts by chance, and of partitions of which another part of the users counts.
+    """Returns the mean error of noisy counts that are scaled up to all records by one factor.
+
+    There are three sources of error: the noise, the random choice of the partitions in which a user
+    counts, and partitions for which another factor would be right.
 
     Args:
-      shown: the number of partitions of each group that are shown with counts.
-      kept: the part of their users that count.
-      kept_of_all: this part of all partitions together, by which counts are divided.
-      variance: of noise.
+      shown: the number of partitions of each group that are released with counts.
+      kept: the part of their users who count, for each group.
+      kept_of_all: the same part for all partitions together, by which counts are divided.
+      variance: the variance of the noise.
     """
     kept_of_all = max(kept_of_all, 1e-9)
     sizes = population.sizes
@@ -146,14 +167,14 @@ def count_error(
 
 
 def _tail(z: FloatArray) -> FloatArray:
-    """Returns the probability that a normal number exceeds z."""
+    """Returns the probability that a standard normal number exceeds z."""
     tails = normal_tail(np.abs(z))
     both: FloatArray = np.where(z >= 0, tails, 1 - tails)
     return both
 
 
 def of_distribution(distribution: KeepDistribution, partitions: int) -> Round:
-    """Returns a round of a distribution, all of whose steps are one."""
+    """Returns the round of a keep distribution whose steps are all one."""
     reach = distribution.reach
     if reach is None:
         return Round(partitions, np.ones_like, np.zeros_like)
@@ -163,7 +184,7 @@ def of_distribution(distribution: KeepDistribution, partitions: int) -> Round:
 
 
 def of_normal(partitions: int, sigma: float, threshold: float) -> Round:
-    """Returns a round that compares counts plus normal noise with a threshold."""
+    """Returns the round that compares counts plus normal noise with a threshold."""
     return Round(
         partitions,
         np.ones_like,
@@ -172,20 +193,30 @@ def of_normal(partitions: int, sigma: float, threshold: float) -> Round:
 
 
 def of_budget(budget: RenyiBudget, partitions: int, root: int, shared_order: bool) -> Round:
-    """Returns about the round of ``RenyiDistribution(budget, partitions, root=root)``; a root of 0
-    is for steps of one."""
+    """Returns about the round of ``RenyiDistribution(budget, partitions, root=root)``; the root 0
+    stands for steps of one."""
     curve = _curve(budget.order, float(budget.divergence), float(budget.exposure), partitions, root)
     return Round(partitions, curve.step, curve.keep, shared_order)
 
 
 def kept_by(budget: RenyiBudget, partitions: int, root: int) -> float:
-    """Returns about ``RenyiDistribution.kept``, of steps in units of that of kappa partitions."""
+    """Returns about ``RenyiDistribution.kept``, if the step of a user of kappa partitions is
+    one."""
     curve = _curve(budget.order, float(budget.divergence), float(budget.exposure), partitions, root)
     return float(-np.diff(1 / np.maximum(curve.sums, 1)) @ _probability(_ODDS[1:]))
 
 
 @dataclass(frozen=True, eq=False)
 class _Curve:
+    """Holds an approximation of a ``RenyiDistribution``.
+
+    Attributes:
+      partitions: kappa.
+      root: see ``of_budget``.
+      first: the log-odds of a partition with a single user.
+      sums: the sums of weights at which log-odds have the values ``_ODDS``.
+    """
+
     partitions: int
     root: int
     first: float
@@ -204,29 +235,34 @@ class _Curve:
 
 @functools.lru_cache(maxsize=1024)
 def _curve(order: int, divergence: float, exposure: float, partitions: int, root: int) -> _Curve:
+    # Users of d partitions, for some d from one to kappa.
     of_users = np.unique(np.rint(np.geomspace(1, partitions, _STEPS)))
     steps = (partitions / of_users) ** (1 / root) if root else np.ones(len(of_users))
     rates = divergence / of_users
+    # The largest rises T_d, interpolated between the rates of the table.
     table = _log_rises(order)
     logs = np.log(np.clip(rates, _RATES[0], _RATES[-1]))
     places = (logs - math.log(_RATES[0])) / math.log(_RATES[1] / _RATES[0])
     left = np.minimum(places.astype(np.int64), len(_RATES) - 2)
     part = places - left
     rises = np.exp(table[left] * (1 - part)[:, None] + table[left + 1] * part[:, None])
-    slopes = (steps[:, None] / rises).max(0)
+    # The sum of weights as a function of the log-odds: its derivative is the largest s_d / T_d.
+    derivatives = (steps[:, None] / rises).max(0)
+    sums = np.append(0.0, np.cumsum(np.diff(_ODDS) * (derivatives[1:] + derivatives[:-1]) / 2))
     first = np.minimum(exposure / of_users, -np.expm1(-rates))
-    least = float(np.log(first / (1 - first)).min())
-    sums = np.append(0.0, np.cumsum(np.diff(_ODDS) * (slopes[1:] + slopes[:-1]) / 2))
-    return _Curve(partitions, root, least, 1 + sums - float(np.interp(least, _ODDS, sums)))
+    first_odds = float(np.log(first / (1 - first)).min())
+    sums_from_first = 1 + sums - float(np.interp(first_odds, _ODDS, sums))
+    return _Curve(partitions, root, first_odds, sums_from_first)
 
 
 @functools.lru_cache(maxsize=64)
 def _log_rises(order: int) -> FloatArray:
-    """Returns logarithms of the largest rises of log-odds with both divergences within a rate,
-    rates x log-odds."""
+    """Returns logarithms of the largest rises of log-odds at which the Renyi divergences in both
+    directions are at most a rate. The shape is (rates, log-odds)."""
     low, high = np.zeros((len(_RATES), len(_ODDS))), np.full((len(_RATES), len(_ODDS)), 100.0)
     most = (order - 1) * _RATES[:, None]
     p, q = -np.logaddexp(0, -_ODDS), -np.logaddexp(0, _ODDS)
+    # Bisection, for all rates and log-odds at once.
     for _ in range(26):
         rise = (low + high) / 2
         there = _ODDS + rise

@@ -1,39 +1,40 @@
 """Computes keep-probabilities as large as a bound on Renyi divergences allows.
 
-A selection shows one bit about a partition. Noise with a threshold, which is private even if the
-noisy sum is shown, spends more than the bit needs: here its probabilities are chosen directly.
+A selection releases one bit about a partition. Noise with a threshold would be private even if the
+noisy sum were released, so it spends more than the bit needs. Here the probability of the bit is
+chosen directly.
 
-A user of d partitions adds a step s_d to the integer statistic x of each. With pi(0) = 0, and for
-every d <= kappa, a distribution of the budget (order a, divergence R, exposure lambda) has
+A user of d partitions adds a step s_d to the integer statistic x of each. Let the budget be (order
+a, divergence R, exposure lambda). The distribution has pi(0) = 0, and for every d <= kappa
 
     D_a(Bernoulli(pi(x)), Bernoulli(pi(x + s_d))) <= R / d, in both directions, for x >= 1
     pi(s_d) <= min(lambda / d, 1 - e**-(R / d))
 
 as ``renyi_calibration`` needs. pi does not fall, and the divergence of two probabilities falls as
-the smaller one grows: so a bound that holds for the largest d with a step holds for all d with it,
-and keeping pi constant is always allowed after a statistic at which the first line holds. To make
-that true at x + s_d = s_d + 1 too, pi(s_d) is no further from pi(1) than the first line allows.
+the smaller one grows. So a bound that holds for the largest d with a step holds for all d with this
+step. And after a statistic at which the first line holds, pi may always stay constant. To make that
+true at x + s_d = s_d + 1 too, pi(s_d) is no further from pi(1) than the first line allows.
 
-The log-odds of pi are linear between knots, so that the time to make a distribution does not grow
-with its users: knots are as far apart as the log-odds rise by a small constant, or by one. From
-knot to knot the slope is the largest that the first line allows, at all statistics in between: if
-the log-odds differ by T, so that with B = e**T - 1, A = e**(a T) - 1, A' = 1 - e**-((a-1) T) and p
-the smaller probability the two moments of order a are
+The log-odds of pi are linear between knots, so that the time to compute a distribution does not
+grow with its number of users. From one knot to the next the log-odds rise by a small constant, or
+the statistic by one. Between two knots the slope is the largest that the first line allows at all
+statistics in between. Let T be the difference of two log-odds, p the smaller probability, B = e**T
+- 1, A = e**(a T) - 1 and A' = 1 - e**-((a-1) T). The two moments of order a are
 
     (1 + p A) / (1 + p B)**a          and          (1 + p B)**(a-1) (1 - p A')
 
-then both grow with T and, as a derivative of their logarithms in p changes its sign once, rise with
-p up to one maximum and fall after it. So between two values of p they are at most their values
+Both grow with T. The derivatives of their logarithms in p change their sign once, so that both rise
+with p up to one maximum and fall after it. So between two values of p they are at most their values
 there, or their maximum if it is between them.
 
-The steps are chosen, not derived: s_d in proportion to d**(-1/3) or d**(-1/6). Weights
-1 / sqrt(d), which suit Gaussian noise, make the user of one partition move it so far that, where pi
-is small, this user alone binds.
+The steps are chosen, not derived: s_d is proportional to d**(-1/3) or d**(-1/6). Weights
+1 / sqrt(d), which suit Gaussian noise, would let the user of one partition move the statistic so
+far that, where pi is small, the bound for this user would be the only one that matters.
 
-Knots and log-odds are integers, the latter in units of 2**-128, whose inequalities were verified
-with directed rounding, and MPFR rounds alike on every machine: a distribution is the same wherever
-it is built. Harrison and Manurangsi (2026, "Optimal partition selection with Renyi differential
-privacy") study the optimal distribution of one step and one order.
+Knots and log-odds are integers, the latter in units of 2**-128. Their inequalities are verified
+with directed rounding, and MPFR rounds alike on every machine. So a distribution is the same
+wherever it is computed. Harrison and Manurangsi (2026, "Optimal partition selection with Renyi
+differential privacy") study the optimal distribution of one step and one order.
 """
 
 from __future__ import annotations
@@ -63,29 +64,33 @@ _GUARD_BITS = 64
 _RISE_BITS = 5
 """Between knots more than one apart, log-odds rise by about 2**-5."""
 _FLAT = 4
-"""Beyond these log-odds, where pi hardly changes, by more in proportion."""
+"""Beyond log-odds of this absolute value pi hardly changes. There the rise between knots is larger,
+in proportion to the log-odds."""
 _DIGITS = 11
-"""Allowed differences of log-odds are integers of at most 11 bits times a power of two."""
+"""Differences of log-odds that are tried are integers of at most 11 bits times a power of two."""
 _LARGEST = 1 << 48
 """About the largest statistic at which pi may still change."""
 
 _LARGEST_RATE = 1 << 10
-"""A larger divergence R / d is lowered to this one, at which a single step goes from hardly any
-probability to nearly 1: a distribution within the smaller divergence is within the larger one."""
+"""The largest divergence R / d; a larger one is lowered to it. Even so a single step goes from
+hardly any probability to nearly 1, and a distribution within the smaller divergence is also within
+the larger one."""
 
 _FIRST_PLACE = (_BITS - 10) << (_DIGITS - 1)
-"""The place where the search for the first difference of log-odds begins: about 2**-10."""
+"""The place at which the search for the first difference of log-odds begins: that of about
+2**-10."""
 
 
 @dataclass(frozen=True)
 class RenyiDistribution(KeepDistribution):
-    """Defines pi by the sum of users' steps.
+    """Defines pi as a function of the sum of users' steps, see the module.
 
     Args:
-      budget, max_partitions_per_user: the change that one user may make, and kappa.
+      budget: the change that one user may make.
+      max_partitions_per_user: kappa.
       resolution: the step of a user of kappa partitions; 0 if every step is 1.
-      root: steps are in proportion to d**(-1 / root).
-      bits: the distribution ends where 1 - pi is at most 2**-bits; pi is constant from there.
+      bits: pi is constant from where 1 - pi is at most 2**-bits.
+      root: steps of users of d partitions are proportional to d**(-1 / root).
       coarser: knots are 2**coarser times as far apart, which keeps somewhat less.
     """
 
@@ -102,21 +107,24 @@ class RenyiDistribution(KeepDistribution):
 
     @staticmethod
     def is_long(budget: RenyiBudget, partitions: int, resolution: int) -> bool:
-        """Tells whether a distribution would go on to statistics that are too large. Near pi = 1/2
-        the divergence of a step h of the angle 2 arcsin(sqrt(pi)) is a h**2 / 2, so the whole half
-        circle takes pi / h steps."""
+        """Tells whether pi would still change at statistics that are too large.
+
+        Let phi = 2 arcsin(sqrt(pi)), which goes from 0 to half a circle. Near pi = 1/2 a step of h
+        in phi has the divergence a h**2 / 2. So the half circle takes 3.14 / h steps.
+        """
         squared = budget.order * partitions / (2 * budget.divergence)
         return bool(max(1, resolution) ** 2 * math.pi**2 * squared > _LARGEST**2)
 
     def step(self, partitions: int) -> int:
-        """Returns s_d = floor(resolution * (kappa / d)**(1 / root)), or 1."""
+        """Returns s_d = floor(resolution * (kappa / d)**(1 / root)) for d = ``partitions``, or 1 if
+        the resolution is 0."""
         if not self.resolution:
             return 1
         power = self.resolution**self.root * self.max_partitions_per_user // partitions
         return int(gmpy2.iroot(gmpy2.mpz(power), self.root)[0])
 
     def describe(self) -> dict[str, float]:
-        """Public facts of a round by this distribution, as JSON-ready values."""
+        """Returns the public facts of a round by this distribution, as JSON-ready values."""
         order, divergence, exposure = astuple(self.budget)
         return {"order": order, "divergence": float(divergence), "exposure": float(exposure)}
 
@@ -132,15 +140,17 @@ class RenyiDistribution(KeepDistribution):
 
     @property
     def kept(self) -> float:
-        """Returns about the sum of pi(x) / x**2: proportional to the number of kept partitions if
-        sizes x follow Zipf's law."""
+        """Returns about the sum of pi(x) / x**2. It is proportional to the expected number of kept
+        partitions if their statistics x follow Zipf's law."""
         curve = _curve(self)
         total = gmpy2.mpfr(0)
         with gmpy2.context(gmpy2.get_context(), precision=53):
-            pairs = map(itertools.pairwise, (curve.knots, curve.odds))
-            for (x, after), odds in zip(*pairs, strict=True):
+            knots, odds = itertools.pairwise(curve.knots), itertools.pairwise(curve.odds)
+            for (x, after), odds_at_both in zip(knots, odds, strict=True):
+                # The sum of 1 / x**2 between two knots is about 1 / x - 1 / after.
                 share = gmpy2.mpfr(after - x) / (gmpy2.mpfr(x) * after)
-                total += share / (1 + gmpy2.exp(gmpy2.mpq(-(sum(odds) // 2), _UNIT)))
+                middle = gmpy2.mpq(-(sum(odds_at_both) // 2), _UNIT)
+                total += share / (1 + gmpy2.exp(middle))
             return float(total + 1 / gmpy2.mpfr(curve.knots[-1]))
 
     @cached_property
@@ -158,7 +168,8 @@ class RenyiDistribution(KeepDistribution):
 
 
 class _Curve:
-    """Log-odds of pi(x), x >= 1, in units of 2**-128 are linear between knots, then constant."""
+    """Holds the log-odds of pi(x) for x >= 1, in units of 2**-128. They are linear between knots,
+    and constant behind the last one."""
 
     def __init__(self, first: int):
         self.knots = [1]
@@ -174,18 +185,19 @@ class _Curve:
         return odds + (x - start) * slope
 
     def extend(self, length: int, slope: int) -> None:
+        """Adds a knot, with this distance and slope from the last one."""
         self.knots.append(self.knots[-1] + length)
         self.odds.append(self.odds[-1] + length * slope)
 
     def between(self, first: int, last: int) -> list[int]:
-        """Returns both, and the knots between them."""
+        """Returns first, the knots between first and last, and last."""
         begin, end = bisect.bisect_right(self.knots, first), bisect.bisect_left(self.knots, last)
         return [first, *self.knots[begin:end], last]
 
 
 class _Bound:
-    """Limits pi by the users of d partitions, d being the largest number with the same step.
-    Log-odds and their differences are in units of 2**-128."""
+    """Limits the rise of pi by the bound for users of d partitions, where d is the largest number
+    with the same step. Log-odds and their differences are in units of 2**-128."""
 
     def __init__(self, budget: RenyiBudget, step: int, partitions: int):
         down, up = rounding_pair(_PRECISION)
@@ -200,8 +212,8 @@ class _Bound:
         self._last_places = (_FIRST_PLACE, _FIRST_PLACE)
 
     def largest(self, low: int, high: int) -> int:
-        """Returns the largest difference of ``_DIGITS`` bits that ``holds``; 0 if none does. The
-        last two results tell where to begin the search; its result does not depend on them."""
+        """Returns the largest difference of ``_DIGITS`` bits for which ``holds`` is true, or 0. The
+        search begins where the last two results suggest, but its result does not depend on them."""
         before, last = self._last_places
         place = _largest_place(
             lambda place: self.holds(_with_digits(place), low, high), 2 * last - before
@@ -210,8 +222,8 @@ class _Bound:
         return _with_digits(place)
 
     def holds(self, difference: int, low: int, high: int) -> bool:
-        """Tells whether both divergences are certainly within R / d, from all log-odds in [low,
-        high] to log-odds larger by at most this difference."""
+        """Tells whether the divergences in both directions are certainly at most R / d, between any
+        log-odds in [low, high] and log-odds that are larger by at most this difference."""
         if not difference:
             return True
         down, up = rounding_pair(_PRECISION)
@@ -237,7 +249,8 @@ class _Bound:
     def _holds_between(
         self, low: int, high: int, step: Enclosure, grown: Enclosure, shrunk: Any
     ) -> bool:
-        """Tells whether the claim of ``holds``, true at both ends, is true between them."""
+        """Tells whether the claim of ``holds`` is certainly true between low and high, given that
+        it is true at both ends."""
         down, up = rounding_pair(_PRECISION)
         power, order = self._power, self._power + 1
         first = down.div(1, up.add(1, _inverse_odds(low)[1]))
@@ -269,7 +282,7 @@ class _Bound:
 
 
 def _largest_place(holds: Callable[[int], bool], place: int) -> int:
-    """Searches near ``place`` for the largest place where ``holds`` is true; 0 if there is none."""
+    """Returns the largest place where ``holds`` is true, or 0; the search begins at ``place``."""
     place, back = max(0, place), 1
     while place and not holds(place):
         place, back = max(0, place - back), 2 * back
@@ -284,7 +297,8 @@ def _inverse_odds(odds: int) -> Enclosure:
 
 
 def _with_digits(place: int) -> int:
-    """Returns the place-th integer, from 0, of ``_DIGITS`` bits times a power of two."""
+    """Returns the integer at this place in the ascending list of all integers of at most
+    ``_DIGITS`` bits times a power of two. Places are counted from 0."""
     half = 1 << (_DIGITS - 1)
     shift = max(0, place // half - 1)
     return place - shift * half << shift
@@ -303,14 +317,14 @@ def _curve(distribution: RenyiDistribution) -> _Curve:
         x, odds = curve.knots[-1], curve.odds[-1]
         rise = max(_UNIT, abs(odds) // _FLAT) >> _RISE_BITS << distribution.coarser
         if x < longest:
-            # A step that some users make in one is not gone beyond.
+            # Up to its step a bound caps the log-odds: a single user reaches these statistics.
             cap = min(cap for step, cap in caps if step > x)
             length, slope = 1, cap - odds
         else:
             past = min(x - 1, longest)
             average = odds - curve.at(x - past)
             length = max(1, rise * past // average) if average else 1
-            # Room for slopes that grow.
+            # The slope may exceed the average so far by a quarter.
             rise += rise // 4
             slope = end - odds if length == 1 else rise // length
         for i, bound in enumerate(bounds):
@@ -319,23 +333,30 @@ def _curve(distribution: RenyiDistribution) -> _Curve:
             least = _slope(curve, bound, length, slope, rise)
             if least < slope:
                 slope = least
-                # A bound that binds once mostly does so again; then the others only need to hold.
+                # A bound that limits the slope once mostly does so again. If it comes first, the
+                # others only need to hold.
                 bounds.insert(0, bounds.pop(i))
         curve.extend(length, slope)
     return curve
 
 
 def _slope(curve: _Curve, bound: _Bound, length: int, slope: int, rise: int) -> int:
-    """Returns the largest slope up to ``slope`` that a bound allows so far after the last knot."""
+    """Returns the largest slope, up to ``slope``, that a bound allows between the last knot and
+    ``length`` behind it, where log-odds rise by at most ``rise``."""
     x, odds, step = curve.knots[-1], curve.odds[-1], bound.step
+    # The steps that end behind x and up to x + length begin between x + 1 - step and x + length -
+    # step. ``inside`` is the last of these places up to x. All log-odds there are in [low, high].
     low = curve.at(x + 1 - step)
     inside = min(x, x + length - step)
     high = curve.at(inside) if x + length - step <= x else odds + rise
-    # At these the difference is the largest; it is linear between them.
-    places = [
+    # For a step from ``base``: how far behind x it ends, and by how much log-odds rise up to x. The
+    # difference of log-odds is linear between these bases, so it is the largest at one of them.
+    ends_and_rises = [
         (base + step - x, odds - curve.at(base)) for base in curve.between(x + 1 - step, inside)
     ]
-    if bound.holds(max(gap + slope * ahead for ahead, gap in places), low, high):
+    largest_difference = max(risen + slope * ahead for ahead, risen in ends_and_rises)
+    if bound.holds(largest_difference, low, high):
         return slope
     most = bound.largest(low, high)
-    return max(0, min(slope, *((most - gap) // ahead for ahead, gap in places)))
+    allowed = min((most - risen) // ahead for ahead, risen in ends_and_rises)
+    return max(0, min(slope, allowed))

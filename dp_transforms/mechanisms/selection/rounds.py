@@ -1,4 +1,4 @@
-"""Selects in rounds, in which users of fewer partitions add larger weights to each."""
+"""Selects in rounds. In each round users of fewer partitions add larger weights to each of them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from dp_transforms.mechanisms.selection.measured import Choice
 
 _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
-"""Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
+"""The Renyi orders to try, each less one, in eighths of log(1 / delta) / epsilon."""
 _MIDDLE = 4
-"""The place among the orders where the search begins."""
+"""The place among the orders at which the search begins."""
 
 _UNSPENT = Fraction(1, 1 << 32)
-"""The unspent share of delta: nothing is lost, and checks in floating point find at most delta."""
+"""The share of delta that is not spent. Hardly anything is lost by it, and checks in floating point
+find at most delta."""
 
 _LAST_RESOLUTION = 8
 _LONGEST = 1 << 9
@@ -46,17 +47,17 @@ _SEARCH_COARSER = 1
 
 
 class RoundPlan(NamedTuple):
-    """A look leads to this plan.
+    """Holds the public choices of a plan of rounds, to which a look leads.
 
     Attributes:
       partitions: the most partitions of a user that count in a round.
       rounds, growth: see ``RenyiRoundsSelection``.
-      root: steps of the last round are as d**(-1 / root) for users of d partitions.
-      by: a strategy of single rounds that decides in place of these.
-      counted: after the rounds, so many of a user's named partitions count in noisy numbers of
-        users; 0 if these do not follow.
-      counts_share: the part of the Renyi divergence that the numbers of users get.
-      look: how often the look was refined that led to this plan, see ``MeasuredSelection``.
+      root: in the last round, steps of users of d partitions are proportional to d**(-1 / root).
+      by: the name of a strategy that decides in a single round, or "" for rounds.
+      counted: the most named partitions in which a user counts in noisy numbers of users, which
+        follow the rounds; 0 if none follow.
+      counts_share: the part of the Renyi divergence that is spent on these numbers.
+      look: how often the look that led to this plan was refined, see ``MeasuredSelection``.
     """
 
     partitions: int
@@ -70,40 +71,48 @@ class RoundPlan(NamedTuple):
 
 
 class WeightedStrategy(SelectionStrategy):
-    """Selects in rounds, each among the partitions that earlier rounds did not select. In every
-    round a user has at most ``max_partitions_per_user`` partitions, chosen at random if more
-    remain. The user adds a weight to each, which follows from their number."""
+    """Selects in rounds, each among the partitions that earlier rounds did not select.
+
+    In every round a user has at most ``max_partitions_per_user`` partitions, which are chosen at
+    random if more remain. The user adds a weight to each of them. The weight depends on how many
+    they are.
+    """
 
     @property
     @abstractmethod
     def rounds(self) -> tuple[KeepDistribution, ...]:
-        """Returns each round's keep distribution, by the sum of weights of a partition."""
+        """Returns the keep distribution of each round. Its statistic is a partition's sum of
+        weights."""
 
     @property
     def most_rounds(self) -> int:
-        """Returns the number of rounds, or the largest number if a measurement decides."""
+        """Returns the number of rounds, or the largest possible number if a look decides."""
         return len(self.rounds)
 
     def branch(self, choice: Choice | None) -> WeightedStrategy:
-        """Returns the strategy to follow after a choice, if there is one."""
+        """Returns the strategy that the choice by a look leads to, or this strategy if it makes no
+        look."""
         return self
 
     @property
     def counting(self) -> NoisyCountStrategy | None:
-        """Returns the strategy of a single round whose noisy counts are released, if it is one."""
+        """Returns the strategy of a single round whose noisy counts are released; None if there is
+        no such round."""
         return None
 
     @property
     def later_counts(self) -> LaterCounts | None:
-        """Returns the counts of named partitions that follow the last round, if they do."""
+        """Returns the counts of named partitions that follow the last round; None if none do."""
         return None
 
     def shared_order(self, index: int) -> bool:
-        """Tells whether one random order of all partitions chooses for every user of a round."""
+        """Tells whether all users choose their partitions in a round by the same random order of
+        partitions."""
         return False
 
     def round_after(self, index: int, named: int) -> KeepDistribution:
-        """Returns the keep distribution of round ``index``, after this many named partitions."""
+        """Returns the keep distribution of round ``index`` if earlier rounds named this many
+        partitions."""
         return self.rounds[index]
 
     def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
@@ -132,12 +141,12 @@ class WeightedStrategy(SelectionStrategy):
         extend: Extend,
         named: int = 0,
     ) -> BoolArray:
-        """Decides which partitions round ``index`` selects: returns an array of n bools.
+        """Returns whether round ``index`` selects each partition, as an array of n bools.
 
         Args:
-          sums, users: int64 arrays of shape (n,): each partition's sum of ``weights``, and number
-            of users.
-          words, extend: uniform numbers, fresh for every round; see ``KeepDistribution.decide``.
+          sums, users: int64 arrays of shape (n,): each partition's sum of ``weights``, and its
+            number of users.
+          words, extend: uniform numbers, new ones for every round; see ``KeepDistribution.decide``.
           named: see ``weights``.
         """
         distribution = self.round_after(index, named)
@@ -146,8 +155,9 @@ class WeightedStrategy(SelectionStrategy):
         return distribution.decide(beyond, words, extend)
 
     def taken_off(self, distribution: KeepDistribution) -> int:
-        """Returns the most that the users before the pre-threshold could give: the user who
-        completes it then decides as a partition's first user does without one."""
+        """Returns the largest sum of weights of ``pre_threshold - 1`` users. It is subtracted from
+        the sums, so that the user who completes the pre-threshold counts as the first user of a
+        partition does without one."""
         return (self.pre_threshold - 1) * distribution.step(1)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
@@ -172,9 +182,9 @@ class Calibration:
     """Computes the budgets of rounds from the parameters that determine them.
 
     Each round's share of the total divergence is ``growth`` times that of the round before, and its
-    share of the exposure ``growth**2`` times: early rounds keep partitions of many users, for which
-    a small exposure is no loss. ``counts_share`` of the divergence is left for a release without
-    exposure, such as noisy counts of what was named.
+    share of the exposure is ``growth**2`` times that of the round before. Early rounds keep
+    partitions of many users, and for these a small exposure is no loss. ``counts_share`` of the
+    divergence is left for a release without exposure, such as noisy counts of named partitions.
     """
 
     epsilon: Fraction
@@ -189,16 +199,20 @@ class Calibration:
     def best(self) -> tuple[RenyiBudget, ...]:
         """Returns the rounds' budgets, at the order whose last round keeps the most. Every order is
         private: the search decides only how much is kept."""
-        # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
-        rest = self.partitions, min(1, self.rounds - 1, self.partitions - 1)
+        # Steps depend on a user's number of partitions only if there are several rounds, and kappa
+        # is above 1.
+        resolution = min(1, self.rounds - 1, self.partitions - 1)
         every = self.candidates
 
         def kept(place: int) -> float:
             if not 0 <= place < len(every):
                 return -1.0
-            return RenyiDistribution(every[place][-1], *rest, coarser=_SEARCH_COARSER).kept
+            last_round = RenyiDistribution(
+                every[place][-1], self.partitions, resolution, coarser=_SEARCH_COARSER
+            )
+            return last_round.kept
 
-        # The further from the best order, the fewer are kept.
+        # From the best order on, fewer are kept in both directions. So the search can stop there.
         best = min(_MIDDLE, len(every) - 1)
         way = 1 if kept(best + 1) > kept(best) else -1
         while kept(best + way) > kept(best):
@@ -207,10 +221,10 @@ class Calibration:
 
     @cached_property
     def candidates(self) -> list[tuple[RenyiBudget, ...]]:
-        """Returns the rounds' budgets at every order to try, ascending; at least one.
+        """Returns the rounds' budgets at every order that is possible, ascending; at least one.
 
         Raises:
-          StrategyRefusal: there is none, or they need more users than there are.
+          StrategyRefusal: no order is possible, or all of them need more users than there are.
         """
         epsilon, delta = self.epsilon, self.delta
         divergences, exposures = (
@@ -223,8 +237,11 @@ class Calibration:
         ]
         scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
         orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
-        rest = (delta * (1 - _UNSPENT), of_rounds[-1], self.users_changed)
-        totals = [total_budget(order, epsilon, *rest) for order in orders]
+        spent = delta * (1 - _UNSPENT)
+        totals = [
+            total_budget(order, epsilon, spent, of_rounds[-1], self.users_changed)
+            for order in orders
+        ]
         private = [
             tuple(total.share(*share) for share in of_rounds)
             for total in totals
@@ -251,13 +268,14 @@ class RenyiRoundsSelection(WeightedStrategy):
     """Selects in rounds as DP-SIPS does, by ``renyi_distribution`` instead of noise.
 
     Early rounds select, at little cost, the partitions of many users. These users then have fewer
-    partitions left, and add a larger weight to each. From the second round on, users of more
-    partitions than count in a round choose by one random order of all partitions: some partitions
-    then have all of their users, where otherwise each would have few.
+    partitions left, and add a larger weight to each. From the second round on, users who have more
+    partitions than count in a round all choose by the same random order of partitions. So some
+    partitions keep all of their users, where otherwise each would keep few.
 
-    After fewer than 2 kappa named partitions users have nearly as many left as at the beginning,
-    and the last round's weights vary less with that number. Weights may depend on earlier releases:
-    the privacy argument in ``renyi_calibration`` fixes only each round's budget.
+    If fewer than 2 kappa partitions were named, users have nearly as many left as at the beginning,
+    and the last round's weights vary less with the number of a user's partitions. Weights may
+    depend on earlier releases: the privacy argument in ``renyi_calibration`` fixes only each
+    round's budget.
 
     Args:
       epsilon, delta, max_partitions_per_user, pre_threshold, neighbours: see ``SelectionStrategy``.
@@ -275,7 +293,8 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     name: ClassVar[str] = "renyi_rounds"
     many_names: ClassVar[int] = 2
-    """Times kappa: from so many names on, users have fewer partitions left than they had."""
+    """From this many times kappa names on, users are taken to have fewer partitions left than at
+    the beginning."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -285,7 +304,7 @@ class RenyiRoundsSelection(WeightedStrategy):
             raise ValueError(
                 f"number_of_rounds must be at most {_MOST_ROUNDS}, got {self.number_of_rounds}"
             )
-        # This refuses impossible parameters now.
+        # Impossible parameters are refused here, and not at a release.
         _ = self._calibration.candidates
 
     @property
@@ -294,28 +313,39 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     @cached_property
     def rounds(self) -> tuple[RenyiDistribution, ...]:
-        # Partitions that early rounds hardly ever miss are left to the next round.
-        max_partitions = self.max_partitions_per_user
-        rest = max_partitions, min(1, max_partitions - 1), _EARLY_BITS
-        early = [RenyiDistribution(budget, *rest, coarser=2) for budget in self.budgets[:-1]]
+        # Early rounds need not keep large partitions with certainty: the next round decides about
+        # those that they miss.
+        kappa = self.max_partitions_per_user
+        resolution = min(1, kappa - 1)
+        early = [
+            RenyiDistribution(budget, kappa, resolution, _EARLY_BITS, coarser=2)
+            for budget in self.budgets[:-1]
+        ]
         return (*early, self._last_rounds[0])
 
     def shared_order(self, index: int) -> bool:
-        # A sample of each user's own finds what most users have.
+        # In the first round each user's own sample finds the partitions that most users have.
         return index > 0
 
     def round_after(self, index: int, named: int) -> RenyiDistribution:
-        few = named < self.many_names * self.max_partitions_per_user
-        is_last = 0 < index == self.number_of_rounds - 1
-        return self._last_rounds[-1] if is_last and few else self.rounds[index]
+        few_names = named < self.many_names * self.max_partitions_per_user
+        is_later_last_round = index > 0 and index == self.number_of_rounds - 1
+        if is_later_last_round and few_names:
+            return self._last_rounds[-1]
+        return self.rounds[index]
 
     def _parameters(self) -> dict[str, Any]:
         return {"rounds": [round_.describe() for round_ in self.rounds]}
 
     @cached_property
     def _calibration(self) -> Calibration:
-        rounds = self.max_partitions_per_user, self.number_of_rounds, self.growth
-        return Calibration(*self._budget, *rounds, self._users_changed)
+        return Calibration(
+            *self._budget,
+            self.max_partitions_per_user,
+            self.number_of_rounds,
+            self.growth,
+            self._users_changed,
+        )
 
     @property
     def _roots(self) -> tuple[int, int]:
@@ -328,13 +358,14 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     @cached_property
     def _last_rounds(self) -> list[RenyiDistribution]:
-        last = self.budgets[-1], self.max_partitions_per_user
-        if self.max_partitions_per_user == 1:
-            return [RenyiDistribution(*last)]
-        # Finer steps where that keeps the distribution short.
-        longest = int(_LONGEST * RenyiDistribution(*last, 1, coarser=_SEARCH_COARSER).kept)
-        resolution = min(_LAST_RESOLUTION, max(1, longest))
-        return [RenyiDistribution(*last, resolution, root=root) for root in self._roots]
+        """Returns the distributions of the last round, one for each of ``_roots``."""
+        budget, kappa = self.budgets[-1], self.max_partitions_per_user
+        if kappa == 1:
+            return [RenyiDistribution(budget, kappa)]
+        # Steps are finer where the distribution stays short all the same.
+        coarse = RenyiDistribution(budget, kappa, resolution=1, coarser=_SEARCH_COARSER)
+        resolution = min(_LAST_RESOLUTION, max(1, int(_LONGEST * coarse.kept)))
+        return [RenyiDistribution(budget, kappa, resolution, root=root) for root in self._roots]
 
 
 def growing_shares(rounds: int, growth: int) -> tuple[Fraction, ...]:

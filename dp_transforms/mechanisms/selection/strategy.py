@@ -1,4 +1,4 @@
-"""Defines the base of all selection strategies: their public parameters, and their answers."""
+"""Defines the base classes of all selection strategies, with their public parameters."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
 ADD_OR_REMOVE = "add_or_remove"
 REPLACE = "replace"
 _MOST_PARTITIONS = 10**6
-"""The most partitions of a user: the cost of more takes minutes to compute."""
+"""The largest kappa: for a larger one the cost takes minutes to compute."""
 _MOST_USERS = 10**12
-"""Sums of as many steps are machine numbers."""
+"""The largest number of users. The sum of as many steps fits into a machine number."""
 _LEAST_EPSILON, _LARGEST_EPSILON = ExactNumber(1e-18), 10**6
-"""Machine numbers hold all powers e**epsilon in between, and their differences from one."""
+"""In between, machine numbers can represent every e**epsilon, and its difference from one."""
 
 
 class StrategyRefusal(ValueError):
-    """Says that a strategy refuses parameters that other strategies take."""
+    """Says that a strategy refuses parameters which other strategies may accept."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class SelectionStrategy(ABC):
     """Selects partitions by their users under (epsilon, delta)-differential privacy.
 
     Neighbouring inputs differ by ALL records of one user, who has at most
-    ``max_partitions_per_user`` partitions; the caller who counts must ensure that.
+    ``max_partitions_per_user`` partitions. Whoever counts the users must ensure this bound.
 
     Args:
       epsilon, delta: the budget of the whole selection. A float stands for the decimal that it
         prints as.
       max_partitions_per_user: kappa, a positive integer up to 10**6.
-      pre_threshold: partitions with fewer users than this are never selected, beyond what privacy
-        demands; a positive integer up to 10**12.
-      neighbours: "add_or_remove" one user's records, or "replace" one user's by another's (bounded
-        differential privacy), which counts as two users changing.
+      pre_threshold: partitions with fewer users than this are never selected, even if privacy would
+        allow it; a positive integer up to 10**12.
+      neighbours: "add_or_remove" one user's records, or "replace" one user's records by those of
+        another (bounded differential privacy), which counts as a change by two users.
 
     Raises:
       ValueError: an argument is out of range; the message names it.
@@ -99,18 +99,20 @@ class SelectionStrategy(ABC):
     @abstractmethod
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         """Encloses the probability that a partition with this many users is kept. For strategies
-        with weights this is the worst case: every user has ``max_partitions_per_user`` partitions,
-        and no other one is ever selected."""
+        with weights this is the worst case: every user of the partition has
+        ``max_partitions_per_user`` partitions, and none of the others is ever selected."""
 
     def keep_probability(self, users: int) -> float:
-        """Returns the probability of ``keep_enclosure`` as a float, of full relative precision."""
+        """Returns the probability that ``keep_enclosure`` encloses, as a float of full relative
+        precision."""
         return as_float(lambda precision: self.keep_enclosure(users, precision))
 
     @cached_property
     @abstractmethod
     def median_users(self) -> int | None:
-        """Returns the smallest number of users with a keep-probability of at least 1/2, or None. It
-        depends on public parameters alone, and strategies may be compared by it."""
+        """Returns the smallest number of users with a keep-probability of at least 1/2; None if
+        there is none. It depends on public parameters alone, so strategies may be compared by
+        it."""
 
     def describe(self) -> dict[str, Any]:
         """Returns the public facts of a release by this strategy, as JSON-ready values."""
@@ -128,7 +130,7 @@ class SelectionStrategy(ABC):
         }
 
     def parameters(self) -> dict[str, Any]:
-        """Returns what ``describe`` adds to the parameters that all strategies have."""
+        """Returns the entries of ``describe`` that are specific to this kind of strategy."""
         return self._parameters()
 
     def _parameters(self) -> dict[str, Any]:
@@ -157,8 +159,8 @@ class CountStrategy(SelectionStrategy):
 
     @property
     def saturation_count(self) -> int | None:
-        """Returns the number of users from which on a partition is certainly kept, or None.
-        Counting may stop there, but for noisy counts."""
+        """Returns the number of users from which on a partition is certainly kept; None if there is
+        none. Counting may stop there if no noisy counts are released."""
         saturation = self.distribution.saturation
         return None if saturation is None else saturation + self.pre_threshold - 1
 
@@ -171,31 +173,30 @@ class CountStrategy(SelectionStrategy):
         return self.distribution.keep_enclosure(max(0, users - self.pre_threshold + 1), precision)
 
     def decide(self, users: IntArray, words: WordArray, extend: Extend) -> BoolArray:
-        """Decides which partitions are kept, by uniform numbers that the caller derives.
+        """Returns whether each partition is kept, as an array of n bools. The decisions are made
+        by uniform numbers that the caller derives.
 
         Args:
           users: int64 array of shape (n,): distinct users per partition, not negative.
           words, extend: the uniform numbers, see ``IntegerNoise.from_words``.
-
-        Returns:
-          An array of n bools.
         """
         return self.distribution.decide(self._beyond(users), words, extend)
 
     def select(self, users: IntArray, tape: RandomTape, channel: str = "selection") -> BoolArray:
-        """Decides which partitions are kept: ``decide`` with numbers of a tape's channel; raises a
-        ValueError if that is claimed."""
+        """Returns whether each partition is kept, by ``decide`` with the numbers of a tape's
+        channel. Raises a ValueError if the tape is claimed for this channel."""
         words = tape.claim(channel).words(channel, len(users))
         return self.decide(users, words, lambda i, bits: tape.prefix(channel, i, bits))
 
     def _beyond(self, users: IntArray) -> IntArray:
+        """Returns the numbers of users beyond ``pre_threshold - 1``, or 0."""
         if self.pre_threshold == 1:
             return users
         return np.maximum(np.asarray(users, dtype=np.int64) - (self.pre_threshold - 1), 0)
 
 
 class NoisyCountStrategy(CountStrategy):
-    """Compares noisy counts with a threshold, and may release them too."""
+    """Compares noisy counts of users with a threshold. The noisy counts may be released too."""
 
     has_noisy_counts: ClassVar[bool] = True
 
@@ -206,28 +207,30 @@ class NoisyCountStrategy(CountStrategy):
     def decide_with_counts(
         self, users: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
-        """Decides which partitions are kept, as ``decide``, and draws their noisy counts: see
-        ``ThresholdDistribution.decide_with_counts``."""
+        """Returns whether each partition is kept, as ``decide`` does, and the noisy counts of kept
+        partitions: see ``ThresholdDistribution.decide_with_counts``."""
         keep, noisy = self.distribution.decide_with_counts(self._beyond(users), words, extend)
         noisy[keep] += self.pre_threshold - 1
         return keep, noisy
 
     @property
     def _threshold(self) -> int:
-        """Returns the threshold of released noisy counts."""
+        """Returns the threshold with which released noisy counts were compared."""
         return self.distribution.threshold + self.pre_threshold - 1
 
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
-        """Returns both ends of intervals for numbers of users, from noisy counts alone: see
-        ``ThresholdDistribution.count_intervals``."""
+        """Returns the lower and the upper ends of intervals for numbers of users, from noisy counts
+        alone: see ``ThresholdDistribution.count_intervals``."""
         hidden = self.pre_threshold - 1
         low, high = self.distribution.count_intervals(np.asarray(noisy) - hidden, confidence)
         return low + hidden, high + hidden
 
 
 def _budget_part(name: str, value: Any, below: int | None, positive: bool) -> ExactNumber:
+    """Returns epsilon or delta as an exact number. Raises a ValueError if it is negative, not below
+    ``below``, 0 although it must be ``positive``, or an epsilon out of range."""
     try:
         exact = exact_fraction(name, value)
     except ValueError:

@@ -1,46 +1,45 @@
 """Compares noisy counts with a threshold, and bounds numbers of users by noisy counts.
 
-A partition with n users is kept if n + X > threshold, X being integer noise; if n + X equals the
+Let X be integer noise. A partition with n users is kept if n + X > threshold. If n + X equals the
 threshold, it is kept with a separate probability, the tie.
 
 A tie of 0 is the strict comparison of Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially
-private partition selection", Definition 8), always taken for truncated geometric noise. A real
-threshold of real noise can be placed such that a single user's partition is kept with probability
-delta exactly. An integer threshold cannot, and would waste up to a factor e**epsilon of delta. So
-for Laplace and Gaussian noise the threshold is itself drawn: it is threshold - 1 with the
-probability of the tie and threshold otherwise, and the comparison with it is strict. That costs no
-privacy: given n >= 1 users, the release is a function of the private n + X and of a draw
-independent of the data. Only the probability of keeping a single user's partition depends on the
-threshold:
+private partition selection", Definition 8). It is always used for truncated geometric noise. For
+real noise there is a real threshold at which a single user's partition is kept with probability
+exactly delta. An integer threshold would waste up to a factor e**epsilon of delta. So for Laplace
+and Gaussian noise the threshold is itself drawn: it is threshold - 1 with the probability of the
+tie, and threshold otherwise, and the comparison with it is strict. That costs no privacy: given n
+>= 1 users, the release is a function of the private n + X and of a draw independent of the data.
+Only the probability of keeping a single user's partition depends on the threshold:
 
     P[1 + X > threshold] + tie * P[1 + X = threshold]
 
 ``calibrated_distribution`` keeps it from exceeding its bound.
 
-The same uniform number U decides in both forms of a release. X inverts U, and among the U with n +
-X = threshold the upper part keeps: these and larger U are the U >= 1 - pi(n). So a release of names
-and a release of names with noisy counts agree about the names, and noise is drawn only for kept
-partitions.
+A release of names and a release of names with noisy counts make the decision by the same uniform
+number U. X is the inverse distribution function at U. Among the U with n + X = threshold the upper
+part keeps the partition, so that it is kept iff U >= 1 - pi(n). So both releases agree about the
+names, and noise is drawn for kept partitions only.
 
-Truncated symmetric geometric noise is the optimal primitive with noisy counts (Definitions 6-8
-there): X has P[X = x] proportional to e**(-epsilon |x|) on -k, ..., k, and a partition with n users
-is kept if n + X > k. Neighbours add or remove all records of one user, here one user of one
+Truncated symmetric geometric noise is the optimal primitive with noisy counts (Definitions 6-8 of
+that paper): X has P[X = x] proportional to e**(-epsilon |x|) on -k, ..., k, and a partition with n
+users is kept if n + X > k. Neighbours add or remove all records of one user, here one user of one
 partition, so n changes by one. The distributions of n + X and n + 1 + X have ratios of at most
-e**epsilon wherever both have mass; at the one end where only one of them has, that mass is P[X =
-k], and k is the smallest for which it is at most delta. Thresholding is post-processing for n >= 1;
-a partition that nobody has never appears, and one with a single user appears only if X = k, with
-probability at most delta. If k's formula gives a whole number before rounding up, the probabilities
-of being kept are those of the optimal primitive.
+e**epsilon wherever both have mass. At each end only one of them has mass, P[X = k], and k is the
+smallest for which this is at most delta. Thresholding is post-processing for n >= 1. A partition
+that nobody has never appears, and one with a single user appears only if X = k, with probability at
+most delta. If the formula for k gives a whole number before it is rounded up, the probabilities of
+being kept are those of the optimal primitive.
 
-**Intervals** hold the numbers of users of named partitions, from their noisy counts alone. With t
-for the threshold, the noisy count Y = n + X of a named partition has
+**Intervals** for the numbers of users of named partitions are computed from their noisy counts
+alone. With t for the threshold, the noisy count Y = n + X of a named partition has
 
     P_n[Y = y | named] = P[X = y - n] r(y) / pi(n),    r(y) = 1 for y > t, tie for y = t, 0 below
 
-so that y - n is no draw of X. An interval that is right for all partitions, named or not, would
-never hold the number of users of a partition far below the threshold in a release that names it.
-The interval here has the requested confidence given that the partition is named, for every n that
-may be named. With 2 a = 1 - confidence it is
+so that Y - n is not distributed as X. If an interval had its confidence over all partitions, named
+or not, it would never contain the number of users of a partition that is far below the threshold
+and named all the same. The interval here has the requested confidence given that the partition is
+named, for every n that may be named. With 2 a = 1 - confidence it is
 
     C(y) = [low(y), y + c - 1]
     low(y) = the smallest n that may be named and has P_n[Y >= y | named] > a
@@ -49,21 +48,21 @@ may be named. With 2 a = 1 - confidence it is
 Coverage. n exceeds the upper end if Y <= n - c. As r does not fall, being named makes Y no smaller:
 P_n[Y <= y | named] <= P[X <= y - n], which is P[X >= c] <= a at y = n - c.
 
-The noise is log-concave, P[X = x]**2 >= P[X = x-1] P[X = x+1]: geometric noise is, truncated or
-not, and the rounded Gaussian as the convolution of two log-concave functions (Prekopa 1973). So P[X
-= y-n-1] / P[X = y-n] does not fall in y, and r(y) is the same for n and n+1: given that it is
-named, the distributions of Y have a monotone likelihood ratio, and P_n[Y >= y | named] does not
-fall in n. So n is below low(y) if and only if P_n[Y >= y | named] <= a, and by the definition of a
-tail, such Y have probability at most a.
+The noise is log-concave, P[X = x]**2 >= P[X = x-1] P[X = x+1]. This holds for geometric noise,
+truncated or not, and for the rounded Gaussian as the convolution of two log-concave functions
+(Prekopa 1973). So P[X = y-n-1] / P[X = y-n] does not fall in y, and r(y) is the same for n and n+1.
+Hence the distributions of Y, given that the partition is named, have a monotone likelihood ratio,
+and P_n[Y >= y | named] does not fall in n. So n is below low(y) if and only if P_n[Y >= y | named]
+<= a, and by the definition of a tail, such Y have probability at most a.
 
 Both together: for every n, P_n[n is not in C(Y) | named] <= 2 a. Decisions about partitions are
-independent, so this also holds given which others are named. It is computed from the release, and
-costs no privacy.
+independent, so this also holds given which others are named. The interval is computed from the
+release, and costs no privacy.
 
-Neither end falls as y grows. An n is left out only if enclosures prove that it may be, so that
-rounding widens intervals. Far above the threshold low(y) is computed once: an n with P[X >= y-n] <=
-a pi(n) is left out, and pi does not fall, so that y + 1 leaves out n + 1, and the smallest n too if
-y does.
+Neither end falls as y grows. An n is left out only if enclosures prove that it may be left out, so
+rounding widens intervals. Far above the threshold low(y) is computed at one y only, and grows as y
+does: C(y) leaves out an n with P[X >= y-n] <= a pi(n). Since pi does not fall, C(y + 1) then leaves
+out n + 1, and also the smallest n if C(y) does.
 """
 
 from __future__ import annotations
@@ -89,16 +88,17 @@ from dp_transforms.mechanisms.enclosure import (
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
 
 _LARGEST_BOUND = 2**60
-"""Noisy counts, and thresholds between them, stay within 64 bits."""
+"""The largest bound on noise, so that noisy counts and thresholds stay within 64 bits."""
 _PRECISION = 256
 _TIE_BITS = 40
 
 CONFIDENCE = Fraction(19, 20)
 _INTERVAL_PRECISION = 96
 _FAR = 4
-"""Noisy counts this many times c above the threshold are hardly ever cut off."""
+"""Above a noisy count of the threshold plus this many times c, hardly any noise was cut off."""
 _MOST_NODES = 1 << 8
-"""Ends are computed at about so many noisy counts, every 2**i-th, and hold up to the next."""
+"""Lower ends are computed at about this many noisy counts, every 2**i-th. Each is used up to the
+next one."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,11 @@ class ThresholdDistribution(KeepDistribution):
     """Defines pi(n) = P[n + X > threshold] + tie * P[n + X = threshold] for n >= smallest, else 0.
 
     Args:
-      noise, threshold, tie: the distribution of X, an integer, and a probability below 1.
-      saturation: the smallest n with pi(n) = 1, for bounded noise.
-      smallest: 1, or 0 for public names, so that a partition without users may appear.
+      noise: the distribution of X.
+      threshold: an integer.
+      tie: a probability below 1.
+      saturation: the smallest n with pi(n) = 1; None if the noise is not bounded.
+      smallest: 1, or 0 for partitions with public names, which may appear without users.
     """
 
     noise: IntegerNoise
@@ -123,7 +125,7 @@ class ThresholdDistribution(KeepDistribution):
         if self.saturation is not None and statistic >= self.saturation:
             return exactly(0)
         if statistic == self.threshold and 2 * self.tie == 1:
-            # P[X <= 0] + P[X <= -1] = 1, which no enclosures of the two would settle.
+            # The sum P[X <= 0] + P[X <= -1] is exactly 1, which enclosures cannot show.
             return exactly(self.tie)
         # The noise is symmetric: P[X <= x] = P[X > -x - 1].
         drop = self.noise.above(statistic - self.threshold - 1, precision)
@@ -135,10 +137,11 @@ class ThresholdDistribution(KeepDistribution):
     def decide_with_counts(
         self, counts: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
-        """Decides which partitions are kept, as ``decide``, and draws their noisy counts.
+        """Returns whether each partition is kept, as ``decide`` does, and its noisy count.
 
         Returns:
-          Bools and int64 noisy counts, of the shape of ``counts``; 0 for a dropped partition.
+          An array of bools, and an int64 array of noisy counts, which is 0 for a dropped partition.
+          Both have the shape of ``counts``.
         """
         keep = self.decide(counts, words, extend)
         kept = np.flatnonzero(keep)
@@ -150,8 +153,8 @@ class ThresholdDistribution(KeepDistribution):
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
-        """Returns the ends of intervals for numbers of users, each with this confidence given that
-        its partition was selected, for any number of users.
+        """Returns the ends of intervals for numbers of users. Given that its partition was
+        selected, each interval has this confidence, for any number of users.
 
         Args:
           noisy: integer array of shape (n,): the noisy counts that were released.
@@ -161,7 +164,8 @@ class ThresholdDistribution(KeepDistribution):
           Lower and upper ends, int64 arrays of shape (n,).
 
         Raises:
-          ValueError: the confidence is out of range, or a noisy count is one that is dropped.
+          ValueError: the confidence is out of range, or a noisy count is so small that its
+            partition would have been dropped.
 
         >>> from dp_transforms.mechanisms.selection import LaplaceSelection
         >>> distribution = LaplaceSelection(1, 1e-5).distribution
@@ -173,7 +177,8 @@ class ThresholdDistribution(KeepDistribution):
         if not 0 < exact < 1:
             raise ValueError(f"confidence must be between 0 and 1, got {confidence!r}")
         noisy = np.asarray(noisy, dtype=np.int64)
-        if noisy.size and noisy.min() < self.threshold + (not self.tie):
+        smallest_kept = self.threshold if self.tie else self.threshold + 1
+        if noisy.size and noisy.min() < smallest_kept:
             raise ValueError(
                 f"a noisy count is below the threshold {self.threshold} of this strategy"
             )
@@ -185,23 +190,23 @@ class ThresholdDistribution(KeepDistribution):
 
 
 def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdDistribution:
-    """Returns the distribution with this noise that keeps a single user's partition with this
-    probability, positive and below 1/2. It is never exceeded, and met within 2**-40 of it."""
+    """Returns the distribution with this noise that keeps a single user's partition with about this
+    probability, which is positive and below 1/2. The probability is never exceeded, and the loss is
+    at most 2**-40 of it."""
     bound = gmpy2.mpq(probability)
     # P[1 + X > threshold] = P[X > threshold - 1].
     threshold = smallest_where(lambda t: bool(noise.tail(t - 1, _PRECISION)[1] <= bound), 1)
     above = gmpy2.mpq(noise.tail(threshold - 1, _PRECISION)[1])
     equal = gmpy2.mpq(noise.probability(threshold - 1, _PRECISION)[1])
-    steps = int(gmpy2.floor((bound - above) / equal * (1 << _TIE_BITS)))
-    return ThresholdDistribution(
-        noise, threshold, Fraction(min(steps, (1 << _TIE_BITS) - 1), 1 << _TIE_BITS)
-    )
+    units = int(gmpy2.floor((bound - above) / equal * (1 << _TIE_BITS)))
+    tie = Fraction(min(units, (1 << _TIE_BITS) - 1), 1 << _TIE_BITS)
+    return ThresholdDistribution(noise, threshold, tie)
 
 
 @dataclass(frozen=True)
 class TruncatedGeometricNoise(GeometricNoise):
-    """Draws k-TSGD: P[X = x] is proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere,
-    with epsilon > 0 and k > 0."""
+    """Draws truncated symmetric geometric noise (k-TSGD): P[X = x] is proportional to
+    e**(-epsilon |x|) for |x| <= k, and 0 elsewhere. epsilon and k are positive."""
 
     epsilon: Fraction
     k: int
@@ -216,8 +221,11 @@ class TruncatedGeometricNoise(GeometricNoise):
 
 
 def truncated_geometric_noise(epsilon: Fraction, delta: Fraction) -> TruncatedGeometricNoise:
-    """Returns the noise of the smallest k >= 1 with P[X = k] <= delta, 0 < delta < 1. A
-    ValueError if k is above 2**60."""
+    """Returns the noise of the smallest k >= 1 with P[X = k] <= delta, for 0 < delta < 1.
+
+    Raises:
+      ValueError: k is above 2**60.
+    """
     share = gmpy2.mpq(delta)
 
     def is_small(k: int) -> bool:
@@ -232,14 +240,16 @@ def truncated_geometric_noise(epsilon: Fraction, delta: Fraction) -> TruncatedGe
 
 @lru_cache(maxsize=64)
 def _lower_ends(distribution: ThresholdDistribution, miss: Fraction) -> tuple[int, int, IntArray]:
-    """Returns (c, shift, low(threshold + (i << shift)) for all i); then low grows as y does."""
+    """Returns (c, shift, lows), where lows[i] is low(threshold + (i << shift)). Behind the last one
+    low grows by as much as y does."""
     at_most = gmpy2.mpq(miss)
 
     def is_rare(c: int) -> bool:
         return bool(distribution.noise.tail(c - 1, _INTERVAL_PRECISION).upper <= at_most)
 
     beyond = smallest_where(is_rare, 1)
-    # Only where the last end leaves out the smallest n does the next one leave out one more.
+    # The last of these y must be so large that it leaves out the smallest n. Only then low grows by
+    # as much as y from there on.
     span = _FAR * beyond + max(0, distribution.smallest - distribution.threshold)
     shift = max(0, (span // _MOST_NODES).bit_length())
     lows = [distribution.smallest]

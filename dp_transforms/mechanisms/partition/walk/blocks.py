@@ -1,20 +1,21 @@
-"""Finds where inside its blocks a walk moves, once its states at the block ends are known.
+"""Draws where inside its blocks a walk moves, once its states at the block ends are known.
 
-These questions involve only closed forms or transfer weights between two known states, never
-messages. So they settle themselves, at any precision they need, and never make a release start
-again.
+These questions involve only closed forms or transfer weights between two known states, and never
+messages. So each question is answered at the precision that it needs, and none of them makes a
+release start again.
 
 On one side of zero, the places of moves do not depend on the distance from zero: T_n(D, D+k) is
-q**(n D) T_n(0, k), path by path, and T_n(-s, -t) is q**(n t) T_n(-(s-t), 0). So all moves lead
-towards zero or start from it. In a block of zeros the moves towards zero come first. Their places,
-and the distances of the others from the block's end, add up to the exponent of q, up to a constant.
-In a roomy block both are drawn as in infinite runs, again and again until they lie inside and do
-not collide. Other blocks are halved.
+q**(n D) T_n(0, k), path by path, and T_n(-s, -t) is q**(n t) T_n(-(s-t), 0). So one may assume that
+all moves lead towards zero or start from it. In a block of zeros the moves towards zero come first.
+The weight of a path is q to a power: up to a constant, this is the sum of the places of the moves
+towards zero and of the distances of the other moves from the block's end. If a block is roomy, both
+kinds of moves are drawn as in infinite runs, again and again until they lie inside and do not
+collide. Other blocks are halved.
 
-Single moves and parts of infinite runs answer one question about one uniform number U: which is the
-smallest x >= 1 with U < F(x)? Here F(x) = (1 - q**x) / (1 - q**n) is the distribution function of a
-geometric variable on 1..n (n may be infinite). F has a closed form, so these decisions raise their
-own precision until they are certain, and depend on nothing else.
+The place of a single move, and each part of an infinite run, is the smallest x >= 1 with U < F(x)
+for a uniform number U. Here F(x) = (1 - q**x) / (1 - q**n) is the distribution function of a
+geometric variable on 1..n, where n may be infinite. F has a closed form, so these decisions raise
+their own precision until they are certain, and depend on nothing else.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from dp_transforms.mechanisms.partition.walk.walk import Blocks, choose
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform
 from dp_transforms.mechanisms.taylor import one_minus_exp_minus
 
-_ERROR = 2.0**-43  # of a ratio of two values of ``one_minus_exp_minus`` at rounded arguments
+# The relative error of a ratio of two values of ``one_minus_exp_minus`` at rounded arguments.
+_ERROR = 2.0**-43
 
 
 @lru_cache(maxsize=32)
@@ -58,9 +60,9 @@ def _shares(
 def in_first_part(
     decay: Decay, near: int, far: int, entered: int, flips: int, number: Uniform
 ) -> int:
-    """Returns the number of moves in the first ``near`` of near + far steps through zeros, given
-    the state that enters and the total number of moves."""
-    # How far from zero does not matter.
+    """Returns how many of the ``flips`` moves through a run of near + far zeros are among the first
+    ``near`` steps, given the state in front of the run."""
+    # On one side of zero the distance from zero does not matter.
     start = max(min(entered, 0), -flips)
     return refine_until_decided(
         lambda bits: choose(*number.enclosure(bits), *_shares(decay, near, far, start, flips, bits))
@@ -69,8 +71,8 @@ def in_first_part(
 
 def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape) -> IntArray:
     """Returns the diagonals of all moves, given the states at the block ends. Reads "places",
-    "splits r" and "ends b t"."""
-    # Mirrored where the bit is 1, so that every block is one of zeros.
+    "splits r" and "ends b t" of the tape."""
+    # States are mirrored where the bit is 1, so that every block is one of zeros.
     entered = np.where(blocks.bits == 0, states[:-1], -states[:-1])
     flips = np.abs(np.diff(states))
     single, several = np.flatnonzero(flips == 1), np.flatnonzero(flips > 1)
@@ -87,8 +89,8 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
         ends = blocks.ends[chosen], blocks.ends[chosen + 1]
         moves += _near_the_ends(decay, *ends, early[chosen], late[chosen], tape, f"ends {bit}")
 
-    # Parts of blocks that have one move: the diagonal in front of the part, its length, the state
-    # that enters it, and the number that says where in it the move is.
+    # Blocks and parts of blocks that have one move: the diagonal in front, the length, the state
+    # in front, and the uniform number that decides where the move is.
     tops, lengths = blocks.ends.tolist(), blocks.lengths.tolist()
     parts = [
         (tops[block], lengths[block], entered.item(block), tape.uniform("places", block))
@@ -98,6 +100,8 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
     def split(
         channel: str, asked: Iterator[int], top: int, length: int, start: int, count: int
     ) -> None:
+        """Adds the ``count`` moves of a part to ``moves``, or the part to ``parts`` if it has one
+        move. ``asked`` counts the numbers read on the channel."""
         if count == 0:
             return
         if count == length:
@@ -122,15 +126,18 @@ def fill_blocks(blocks: Blocks, states: IntArray, decay: Decay, tape: RandomTape
     table = np.array([part[:3] for part in parts], dtype=np.int64).reshape(-1, 3)
     top, length, start = table.T
     x = geometric(decay, np.ones_like(top), length, words, lambda i: parts[i][-1])
-    # Away from zero a late move is cheap, towards zero an early one is.
+    # Moves away from zero are likely to be late, and moves towards zero early: x counts from there.
     return np.concatenate([*moves, top - np.where(start >= 0, length - x + 1, x)])
 
 
 def _room(decay: Decay, counts: IntArray) -> FloatArray:
-    """Returns a reach that the moves near one end exceed with a probability of at most 1/4. The
-    largest of s distinct parts of an infinite run is above s + x with a probability of at most s
-    q**x. The room decides how places are drawn, not how likely they are; it is the same on every
-    machine, since MPFR rounds correctly."""
+    """Returns, for each number of moves near one end, a distance from that end that they exceed
+    with a probability of at most 1/4.
+
+    The largest of s distinct parts of an infinite run is above s + x with a probability of at most
+    s q**x. The room decides how places are drawn, and not how likely they are. It is the same on
+    every machine, since MPFR rounds correctly.
+    """
     down, _ = rounding_pair(53)
     _, rate = decay.log_enclosure(WORD_BITS)
     distinct, kind = np.unique(counts, return_inverse=True)
@@ -147,8 +154,9 @@ def _near_the_ends(
     tape: RandomTape,
     channel: str,
 ) -> Iterator[IntArray]:
-    """Draws the diagonals of early moves from the tops of blocks, and of late moves from their
-    bottoms."""
+    """Yields the diagonals of early moves, drawn from the tops of blocks, and of late moves, drawn
+    from their bottoms. In each try all blocks are drawn whose moves collided or lay outside in
+    earlier tries."""
     waiting = np.arange(len(tops))
     for tries in itertools.count():
         if not len(waiting):
@@ -165,18 +173,21 @@ def _near_the_ends(
 
 
 def _largest(parts: IntArray, counts: IntArray) -> IntArray:
+    """Returns the largest part of each partition, or 0 if it has none; see ``partitions``."""
     largest = np.zeros_like(counts)
     largest[counts > 0] = parts[(counts.cumsum() - counts)[counts > 0]]
     return largest
 
 
 def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -> IntArray:
-    """Draws partitions into ``counts`` distinct positive parts, in proportion to q**sum.
+    """Returns random partitions into ``counts`` distinct positive parts, each with a probability
+    proportional to q**(sum of its parts).
 
-    Returns them in a row, each partition's parts in descending order. The i-th column of a diagram
-    from the right is repeated G_i + 1 times, where G_i is geometric with ratio q**i: sum = count
-    (count + 1) / 2 + sum_i i G_i. The parts are the distances of moves from the end of the first
-    infinite run, or their places in the last one.
+    The partitions follow one another in one array, each with its parts in descending order. They
+    are drawn by columns of their diagrams: for each i there are G_i + 1 columns of i cells, where
+    G_i is geometric with ratio q**i. So the sum is count (count + 1) / 2 + sum_i i G_i. In the
+    infinite runs the parts are the distances of moves from the end of the first run, or their
+    places in the last one.
     """
     if not counts.any():
         return counts[:0]
@@ -198,9 +209,15 @@ def geometric(
     words: WordArray,
     number: Callable[[int], Uniform],
 ) -> IntArray:
-    """Returns the smallest x >= 1 with U < F(x), where P(x) is proportional to q**(factor * x) on
-    1..length, or on all x >= 1 if lengths is None. Words are the leading 64 bits of the uniform
-    numbers; ``number`` gives the i-th number."""
+    """Returns for each uniform number U the smallest x >= 1 with U < F(x). F is the distribution
+    function of P(x) proportional to q**(factor * x) on 1..length, or on all x >= 1.
+
+    Args:
+      factors: the factor of each number.
+      lengths: the length for each number; None for all x >= 1.
+      words: the leading 64 bits of the uniform numbers.
+      number: returns the i-th uniform number.
+    """
     rates: Any = float(decay.log_enclosure(WORD_BITS)[0]) * factors
     most: Any = math.inf if lengths is None else lengths
     norms = one_minus_exp_minus(rates * most)
@@ -218,7 +235,7 @@ def geometric(
 
 
 def _precisely(decay: Decay, factor: int, uniform: Uniform, length: int | None, bits: int) -> int:
-    """Returns one number of ``geometric``. Raises Undecided if more bits are needed."""
+    """Returns one result of ``geometric``. Raises Undecided if more bits are needed."""
     number, power = uniform.enclosure(bits), partial(decay.one_minus_power, precision=bits + 16)
     if length is None:
         return smallest_where(lambda x: number.is_below(power(factor * x)), 1)

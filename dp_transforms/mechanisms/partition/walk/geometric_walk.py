@@ -1,51 +1,54 @@
 """Draws the geometric mechanism's walk forwards in one pass, without messages.
 
-Notation as in ``walk``: bits f_c of the list's boundary, D(c) = k_x(c) - k_f(c). A vertex lies
-between two bits of x; it is a corner if they differ, and flipping it moves D there by one. The
-mechanism's weight is q**||x - f||_1 times the sum of (-t)**|S| over all sets S of marked corners,
-no two at consecutive vertices, t = q / (1 + q); between walls only corners that may be flipped
-inside them can be marked. By the theorem in ``partition.exponential`` these weights sum to
-one, whatever f is.
+The notation is that of ``walk``: bits f_c of the list's boundary, and D(c) = k_x(c) - k_f(c). A
+vertex lies between two bits of x. It is a corner if they differ, and flipping it moves D there by
+one. Let t = q / (1 + q). The mechanism's weight is q**||x - f||_1 times the sum of (-t)**|S| over
+all sets S of marked corners, no two of which are at consecutive vertices. Between walls only
+corners that may be flipped inside them can be marked. By the theorem in ``partition.exponential``
+these weights sum to one for every f.
 
-Closed forms. Given the bits before a vertex, the weight of all continuations that do not mark the
-vertex is given by that theorem again, for the lists whose boundary passes through the vertex at D:
-it is q**A for the path that returns to f as soon as f's bits allow, A being the sum of its |D|.
-Call ``back`` the next bit of that path (0 for D > 0, 1 for D < 0, f_c for D = 0), and ``away`` the
-other one, after which the soonest path costs q**gap more, where
+Closed forms. Given the bits in front of a vertex, the total weight of all continuations that do not
+mark the vertex follows from that theorem again, for the lists whose boundary passes through the
+vertex at D. It is q**A, where A is the sum of |D| over the path that returns to f as soon as f's
+bits allow. Call ``back`` the next bit of that path (0 for D > 0, 1 for D < 0, f_c for D = 0), and
+``away`` the other bit. After ``away`` the path that returns soonest has a weight that is smaller by
+the factor q**gap, where
 
     gap = the distance to the (|D| + 1)-th bit of f, from c on, that is ``away`` if D moves by it
-          and the (|D| + 1)-th of the other kind if D stays by it:
+          and the (|D| + 1)-th of the other kind if D stays by it,
 
-a path that is one further from f's stays so until that bit. So, relative to q**A,
+since a path that is one step further from f's path stays so until that bit. A mark at the vertex
+needs the next bit to differ from the last one, and forbids a mark at the next vertex. So if the
+vertex may be marked, the weight of all continuations is, relative to q**A,
 
-    F = 1 - t * q**gap if the last bit was ``back``, and 1 - t if it was ``away``
+    F = 1 - t * q**gap if the last bit was ``back``, and 1 - t if it was ``away``.
 
-is the weight if the vertex may be marked, since a mark needs the next bit to differ from the last,
-and forbids one at the next vertex. Let r be minus the share of the weight so far that belongs to
-sets S with a mark at the last vertex: r is 0 if that vertex was no corner that may be flipped, and
-else t / (1 - r'), where r' is the r before. So r depends only on the number of corners in a row,
-the ``chain``. The future weighs F - r, and after ``away`` F' = 1 - t, since then ``back`` would
-make a corner that may always be flipped. Hence
+Let -r be the share of the weight so far that belongs to sets S with a mark at the last vertex. If
+that vertex was no corner, or one that may not be flipped, r is 0. Otherwise r is t / (1 - r'),
+where r' is the r of the vertex before. So r depends only on the number of corners in a row, the
+``chain``. The continuations have the weight F - r in all. After ``away`` the next vertex has F' =
+1 - t, since there ``back`` would make a corner that may always be flipped. Hence
 
     straight  last bit = back:  P(away) = q**gap * ((1 - r) (1 - t) - t) / (1 - t q**gap - r)
     turned    last bit = away:  P(away) = q**gap * (1 - r) (1 - t) / (1 - t - r)
     held      a corner here may not be flipped:  P(away) = q**gap * (1 - t)
 
-and P(away) = 0 if it leads through a wall. If x goes straight along f on f's side of the move
-(``back`` is f_c), without a chain, the product of many P(back) telescopes: x follows f until the
-gap is n or less with probability (1 - t q**n) / (1 - t q**gap). A whole run of f of length L,
-entered at D = 0 from its corner with chain m, is followed for at least k bits with probability 1 -
-t q**(L - k) for k >= 2, whatever m is, and 1 - P(away, turned) for k = 1.
+and P(away) = 0 if it leads through a wall. Let x go straight along f, without a chain, where
+``back`` is f_c. Then the product of many P(back) telescopes: x follows f until the gap is n or less
+with probability (1 - t q**n) / (1 - t q**gap). Let a whole run of f of length L be entered at D = 0
+from its corner with chain m. It is followed for at least k bits with probability 1 - t q**(L - k)
+for any m if k >= 2, and with probability 1 - P(away, turned) if k = 1.
 
-The walk asks one question for each run while it follows f, and a few each time that it leaves. Its
-questions depend only on f, the walls, q and earlier answers.
+The walk asks one question for each run while it follows f, and a few each time that it leaves f.
+Its questions depend only on f, the walls, q and earlier answers.
 
 Answers come from a tape, in float64 if that settles them, and otherwise by enclosures of rising
 precision. Each question is whether U < p, for a uniform number U of its own and a rational function
-p of q. In float64 the two sides of an equivalent inequality come from at most four numbers between
-0 and 2, each within 2**-52 of the exact one (the leading bits of U, a power of q, functions of q
-and the chain), by at most four operations, each of which adds at most 2**-52. So a difference above
-``_MARGIN`` = 2**-48 settles the inequality. Other questions, about one in 10**14, go to MPFR.
+p of q. In float64 an equivalent inequality is evaluated. Its two sides are computed from at most
+four numbers between 0 and 2, each within 2**-52 of the exact one: the leading bits of U, a power of
+q, and functions of q and the chain. At most four operations each add at most 2**-52. So a
+difference above ``_MARGIN`` = 2**-48 settles the inequality. Other questions, about one in 10**14,
+are settled by MPFR numbers.
 """
 
 from __future__ import annotations
@@ -63,13 +66,13 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.randomness import RandomTape, is_below
 
-NEVER = 2**64  # The gap where f has no such bit any more: q**gap is zero.
+NEVER = 2**64  # The gap if f has no such bit any more, so that q**gap is zero.
 
-_ENDLESS = 2**62
+_ENDLESS = 2**62  # The length of the infinite run behind the blocks.
 
 _MARGIN = 2.0**-48
 _NEGLIGIBLE = 2.0**-60  # A power of q below this is zero within 2**-52.
-_UNIT = 1 << 128  # One, in the fixed-point recurrence for r, a step of which loses < 4 / _UNIT.
+_UNIT = 1 << 128  # One, in the fixed-point recurrence for r. Each step loses less than 4 / _UNIT.
 _GUARD_BITS = 64
 _BATCH = 512
 
@@ -77,56 +80,75 @@ STRAIGHT, TURNED, HELD = range(3)  # kinds of the vertex in front of a bit
 
 
 class Runs:
-    """Holds f's runs as the walk reads them, in blocks on which the walls move evenly.
+    """Holds f's runs as the walk reads them, in blocks on which each wall moves evenly or not at
+    all.
 
-    A block is regular if it is a whole run and no wall matters at D = 0. In a run of zeros the wall
-    ahead is the upper one, and in a run of ones the lower one.
+    Lists have an entry for each block, and one for the infinite run behind the blocks, which is not
+    regular. In a run of zeros the wall ahead is the upper one, and in a run of ones the lower one;
+    the wall behind is the other one.
 
-    Attributes have an entry for each block, and one for an endless run behind them, which is not
-    regular. Exceptions are ``blocks`` and ``head_room``, the most that D may rise in front of the
-    first block. Walls are distances from D = 0 at a block's start, and the change in them per bit.
+    Attributes:
+      blocks: the blocks.
+      head_room: the largest D in front of the first block.
+      lengths, bits: the length and the bit of each block.
+      regular: whether a block is a whole run and no wall matters at D = 0.
+      chains: the chain at the start of each block if x has followed f up to there.
+      ahead, behind: [distance, change] of a wall: how far it is from D = 0 at the block's start,
+        and by how much that changes with each bit.
     """
 
     def __init__(self, blocks: Blocks):
         bits = np.append(blocks.bits, 1)
-        turns = np.append(bits[0] == 1, bits[1:] != bits[:-1])
+        # Whether a run begins with the block.
+        begins = np.append(bits[0] == 1, bits[1:] != bits[:-1])
         lowest, highest = blocks.lowest, blocks.highest
         ahead = _wall(blocks.bits, -lowest, highest)
         behind = _wall(blocks.bits, highest, -lowest)
-        inner = (ahead.sum(axis=0) > 0) & (behind[0] > 0)
-        regular = turns & inner & np.append(turns[1:], False)
+        is_free = (ahead.sum(axis=0) > 0) & (behind[0] > 0)
+        regular = begins & is_free & np.append(begins[1:], False)
+        # A chain goes on through a regular run of one bit, and ends in every other block.
         positions = np.arange(len(bits))
-        longer = np.where(regular[:-1] & (blocks.lengths == 1), -1, positions[:-1])
+        chain_ends = np.where(regular[:-1] & (blocks.lengths == 1), -1, positions[:-1])
         self.blocks, self.head_room = blocks, highest.item(0)
         self.lengths: list[int] = [*blocks.lengths.tolist(), _ENDLESS]
         self.bits: list[int] = bits.tolist()
         self.regular: list[bool] = regular.tolist()
-        # The chain at the block's start if x has followed f up to there.
-        self.chains: IntArray = positions - 1 - np.maximum.accumulate(np.append(-1, longer))
+        self.chains: IntArray = positions - 1 - np.maximum.accumulate(np.append(-1, chain_ends))
         self.ahead: list[list[int]] = ahead.T.tolist()
         self.behind: list[list[int]] = behind.T.tolist()
 
 
 def _wall(bits: IntArray, in_ones: IntArray, in_zeros: IntArray) -> IntArray:
-    """Returns distances from D = 0 at the start of each block, and the change per bit; two rows."""
+    """Returns a row of distances of a wall from D = 0 at the start of each block, and a row of
+    changes per bit."""
     starts = np.where(np.append(bits, 1), in_ones, in_zeros)
     ends = np.where(bits, in_ones[1:], in_zeros[1:])
     return np.array([starts, np.append(np.sign(ends - starts[:-1]), 0)])
 
 
 def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
-    """Returns the diagonals on which the walk moves, by these answers. Here d is D in runs of zeros
-    and -D in runs of ones, so that a move always adds one to d; ``same`` says whether the last bit
-    was that of the run."""
+    """Returns the diagonals on which the walk moves if its questions have these answers.
+
+    The walk reads f's bits one after the other, or many at once while it follows f. Its state is
+
+      * ``block``, the index of the block, ``bit``, the block's bit, and ``rest``, the number of
+        bits that are still to be read in the block;
+      * ``d``, which is D in runs of zeros and -D in runs of ones, so that a move always adds one;
+      * ``same``, whether the last bit of x was that of the run;
+      * ``chain``, the number of corners in a row up to here;
+      * the walls -``reserve`` <= d <= ``room``, and their changes with each bit, ``narrowing`` and
+        ``widening``.
+    """
     lengths, bits, regular = runs.lengths, runs.bits, runs.regular
     last = len(lengths) - 1
-    # The last diagonals of blocks; blocks -1 and last are endless.
+    # The last diagonals of blocks. Blocks -1 and last are infinite.
     ends: list[int] = runs.blocks.ends.tolist()
     ends.append(ends[-1] - _ENDLESS)
     flips: list[int] = []
 
     def reach(block: int, bit: int, number: int, distance: int) -> int:
-        """Adds the way from a block's start to the number-th of such bits to ``distance``."""
+        """Returns ``distance`` plus the number of bits in front of the number-th ``bit``, counted
+        from a block's start; NEVER if there are not so many."""
         while bits[block] != bit or number > lengths[block]:
             if block == last:
                 return NEVER
@@ -139,6 +161,7 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
     block, bit, rest, d, same, chain = -1, 0, 0, 0, True, 0
     room, widening, reserve, narrowing = runs.head_room, 0, 0, 0
     if room:
+        # The walk may leave f in the infinite run in front of the first block.
         least = reach(0, 1, 1, 0)
         rest = decisions.nearest(NEVER, least) - least
         if rest:
@@ -152,9 +175,11 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
                 blocked = d == room and not widening
                 gap = NEVER if blocked else reach(block + 1, 1 - bit, d + 1, rest)
                 if same and gap == NEVER:
+                    # The walk goes straight to the block's end.
                     rest = chain = 0
                     break
                 if same and not chain and d < room:
+                    # One question decides where the walk leaves a straight path.
                     steps = gap - decisions.nearest(gap, gap - rest)
                     rest -= steps
                     if not rest:
@@ -179,7 +204,10 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
                     gap = -d if rest > -d else reach(block + 1, bit, 1 - d - rest, rest)
                     away = gap != NEVER and decisions.away(gap, vertex, chain)
                 flip = not away
-            chain = chain + 1 if vertex == (STRAIGHT if away else TURNED) else 0
+            # A corner that may be flipped: after ``back`` comes ``away``, or after ``away``
+            # ``back``.
+            is_corner = vertex == (STRAIGHT if away else TURNED)
+            chain = chain + 1 if is_corner else 0
             same = not flip
             if flip:
                 flips.append(ends[block + 1] + rest - 1)
@@ -191,24 +219,36 @@ def draw(runs: Runs, decisions: TapeDecisions) -> IntArray:
         if bits[block] != bit:
             bit, d, same = 1 - bit, -d, not same
         rest = lengths[block]
-        kept = 0
+        passed = 0
         if regular[block] and not d and not same and chain == runs.chains[block]:
+            # The walk follows f over whole runs, up to the run in which it leaves f.
             block = decisions.departure(block)
             bit, rest, chain = bits[block], lengths[block], runs.chains[block]
             if regular[block]:
                 kept = decisions.kept(block)
-                flips.append(ends[block + 1] + rest - kept - 1)
-                rest -= kept + 1
-                kept += 1
+                # It leaves with the bit behind the kept ones.
+                passed = kept + 1
+                flips.append(ends[block + 1] + rest - passed)
+                rest -= passed
                 d = 1
-                chain = 0 if kept == 1 else chain + 2 if kept == 2 else 1
+                if kept == 0:
+                    chain = 0
+                elif kept == 1:
+                    chain += 2
+                else:
+                    chain = 1
         (room, widening), (reserve, narrowing) = runs.ahead[block], runs.behind[block]
-        room += kept * widening
-        reserve += kept * narrowing
+        room += passed * widening
+        reserve += passed * narrowing
 
 
 class GeometricWeights:
-    """Computes functions of q <= 1/3 and of the chain: t and powers of q as floats."""
+    """Computes the functions of q <= 1/3 and of the chain that decide questions, as floats and as
+    enclosures.
+
+    Attributes:
+      t: q / (1 + q), as a float.
+    """
 
     def __init__(self, decay: Decay):
         self._decay = decay
@@ -240,7 +280,7 @@ class GeometricWeights:
         return power / (1 + power)
 
     def away(self, gap: int, vertex: int, chain: int, bits: int) -> Enclosure:
-        """Encloses P(away), see the module."""
+        """Encloses P(away) of the module, for a kind of vertex."""
         bits += _GUARD_BITS
         power, mark = self._decay.power(gap, bits), self.mark(bits)
         if vertex == HELD:
@@ -254,8 +294,8 @@ class GeometricWeights:
         return power * (weight - mark) / (rest - mark * power)
 
     def left_by(self, gap: int, near: int, bits: int) -> Enclosure:
-        """Encloses t (q**near - q**gap) / (1 - t q**gap): the probability to leave f, going
-        straight along it without a chain, at a gap above ``near``."""
+        """Encloses the probability that a walk that goes straight along f, without a chain, leaves
+        f while the gap is above ``near``: t (q**near - q**gap) / (1 - t q**gap)."""
         bits += _GUARD_BITS
         mark, power = self.mark(bits), self._decay.power(near, bits)
         far = exactly(0) if gap == NEVER else self._decay.power(gap, bits)
@@ -270,7 +310,8 @@ class GeometricSampler:
         self.weights = weights = GeometricWeights(decay)
         chains = self.runs.chains[:-1]
         turned = [weights.chain(chain)[2] for chain in range(int(chains.max(initial=0)) + 1)]
-        # A regular run of one bit is left with P(away) of a turned vertex, a longer one with t.
+        # The probability that the walk leaves f in a regular run: P(away) of a turned vertex for a
+        # run of one bit, and t for a longer run.
         single = np.array(turned)[chains] * weights.power(1)
         thresholds = np.where(blocks.lengths == 1, single, weights.t)
         self.thresholds = np.where(self.runs.regular[:-1], thresholds, 2.0)
@@ -281,9 +322,11 @@ class GeometricSampler:
 
 
 class TapeDecisions:
-    """Answers the walk's questions from a tape with their exact probabilities: both questions about
-    a regular run from the number of channel "runs" with its index, all others from channel "steps"
-    in turn."""
+    """Answers the walk's questions from a tape, with their exact probabilities.
+
+    Both questions about a regular run read the number at the run's index on the channel "runs". All
+    other questions read the numbers of the channel "steps" in turn.
+    """
 
     def __init__(self, sampler: GeometricSampler, tape: RandomTape):
         self._tape = tape
@@ -296,34 +339,38 @@ class TapeDecisions:
         self._asked = 0
 
     def departure(self, run: int) -> int:
-        """Returns the first run from this one on that is not regular or not followed to its end, or
-        the number of runs."""
+        """Returns the index of the first run, from this one on, that is not regular or that the
+        walk does not follow to its end; the number of runs if there is none."""
         for candidate in self._possible:
             if candidate >= run and (not self._runs.regular[candidate] or self._departs(candidate)):
                 break
         return candidate
 
     def kept(self, run: int) -> int:
-        """Returns how many bits of that regular run the walk follows: fewer than all."""
+        """Returns how many bits of a regular run the walk follows before it leaves f in it: fewer
+        than all."""
         length = self._runs.lengths[run]
         number = self._numbers.item(run)
         if length > 2:
             kept = length - self._nearest("runs", run, number, NEVER, 1)
             if kept > 1:
                 return kept
-        chain = self._runs.chains[run]
-        return int(length > 1 and not self._away("runs", run, number, length, TURNED, chain))
+        if length == 1:
+            return 0
+        leaves_at_once = self._away("runs", run, number, length, TURNED, self._runs.chains[run])
+        return 0 if leaves_at_once else 1
 
     def nearest(self, gap: int, least: int) -> int:
-        """Returns the gap at which the walk leaves f, going straight along it without a chain;
-        ``least``, below gap, if it does not leave before."""
+        """Returns the gap at which a walk that goes straight along f, without a chain, leaves f;
+        ``least`` if it does not leave before the gap is ``least``, which is below ``gap``."""
         return self._nearest("steps", *self._step(), gap, least)
 
     def away(self, gap: int, vertex: int, chain: int) -> bool:
-        """Tells whether the next bit leads away."""
+        """Tells whether the next bit is ``away``."""
         return self._away("steps", *self._step(), gap, vertex, chain)
 
     def _step(self) -> tuple[int, float]:
+        """Returns the index of the next number of the channel "steps", and its leading bits."""
         index = self._asked
         if index == len(self._steps):
             self._steps += _floats(self._tape, "steps", _BATCH, index).tolist()
@@ -372,7 +419,7 @@ class TapeDecisions:
 
 
 def _floats(tape: RandomTape, channel: str, count: int, start: int = 0) -> FloatArray:
-    """Returns numbers of a tape, rounded down to 53 bits."""
+    """Returns uniform numbers of a tape, rounded down to 53 bits."""
     words = tape.words(channel, count, start) >> np.uint64(11)
     numbers: FloatArray = np.ldexp(words.astype(np.float64), -53)
     return numbers

@@ -1,21 +1,22 @@
 """Settles the questions left open by float64, one at a time, in MPFR numbers.
 
-Let a walk's next state be s_0, s_1, ... with weights w_0, w_1, ... Let T be these weights by state,
-and N the weights of s_0, ..., s_j alone. Then
+Let s_0, s_1, ... be the possible next states of a walk, with weights w_0, w_1, ... Let T(D) be the
+weight of the state D, and N(D) the same weight if D is one of s_0, ..., s_j, and otherwise 0. Let
+beta be the messages behind the block (``transfer``). Then
 
-    U < C_j    if and only if    sum_D (N(D) - U T(D)) beta(D) > 0,
+    U < C_j    if and only if    sum_D (N(D) - U T(D)) beta(D) > 0.
 
-and the sum is the same in front of every later block, if transfer weights carry N and T there, as
-the weights of the walks that arrive. The further ahead, the less does a state tell of j, and the
-closer N is to a multiple of T. Then N - U T has one sign nearly everywhere, which is the sum's for
-any beta. So N and T are carried on until the enclosures of beta in float64 are good enough. How far
-depends on the rate, and not on the list's length. Behind the last block beta is known to any
-precision, so that some precision settles every question.
+Transfer weights carry N and T to the front of any later block, as the weights of the walks that
+arrive there; the sum stays the same. The further ahead, the less a state depends on j, and the
+closer N is to a multiple of T. Then N - U T has the same sign nearly everywhere, and so has the sum
+for any beta. So N and T are carried on until the enclosures of beta in float64 are good enough. How
+far depends on the rate, and not on the list's length. Behind the last block beta is known to any
+precision, so every question is settled at some precision.
 
-Only the states of a window are carried. T is log-concave on it: its first values are, and it stays
-so (see ``transfer``) when walls and the window cut it off; so is beta. So the weight that leaves
-the window at the end of a block is at most a geometric series that continues T beta from the edge,
-and 0 <= N <= T bounds its part of the sum.
+Only the states of a window are carried. On it T is log-concave: its first values are, and it stays
+so (see ``transfer``) when walls and the window cut it off. Beta is log-concave too. So the weight
+that leaves the window at the end of a block is at most a geometric series that continues T beta
+from the edge, and by 0 <= N <= T this bounds the part of the sum outside the window.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ from dp_transforms.mechanisms.randomness import Uniform
 
 
 class PreciseTransfer:
-    """Computes T_n on the window -W..W, as MPFR numbers rounded down and up: see ``transfer``.
-    State D has index D + W. Nothing is scaled, since exponents have a wide range."""
+    """Computes the transfer weights T_n of ``transfer`` on the window -W..W, as MPFR numbers that
+    are rounded down and up. State D has index D + W. Numbers are not scaled, since the exponents of
+    MPFR have a wide range."""
 
     def __init__(self, decay: Decay, window: int, precision: int):
         self.window = window
@@ -53,14 +55,19 @@ class PreciseTransfer:
         self.precision = precision
         self.long = independence_length(decay, window, precision)
         """From this length on all runs share one matrix."""
-        # Matrices take long to make: they are worth it for long runs only.
+        # Matrices take long to make, and are worth it for long runs only.
         self._most_steps = max(1, window**2 // 4)
         self.weights = Weights(decay, window + 1, precision)
         self._matrices: dict[int, tuple[ObjectArray, ObjectArray]] = {}
 
     def forward(self, length: int, weights: ObjectArray, bound: int) -> ObjectArray:
-        """Multiplies weights by state in front of a run of zeros, in rows, by T_length. Bound 0 is
-        for lower and 1 for upper weights."""
+        """Returns the weights by state behind a run of zeros, given those in front of it: they are
+        multiplied by T_length.
+
+        Args:
+          weights: rows of weights, by state.
+          bound: 0 for lower bounds, which are rounded down, and 1 for upper bounds.
+        """
         is_power = length & (length - 1) == 0
         if not (length <= self._most_steps or is_power or length >= self.long):
             # Powers of one matrix commute.
@@ -79,13 +86,13 @@ class PreciseTransfer:
 
     @cached_property
     def _costs(self) -> ObjectArray:
-        """Returns lower and upper bounds of q**|D| of each state."""
+        """Returns lower and upper bounds of q**|D|, for each state D."""
         powers = self.weights.powers(1)
         costs: ObjectArray = np.array(powers[:0:-1] + powers, dtype=object).T
         return costs
 
     def matrix(self, length: int) -> tuple[ObjectArray, ObjectArray]:
-        """Encloses T_length, which is computed once."""
+        """Returns a lower and an upper bound of T_length; both are computed once."""
         length = min(length, self.long)
         if length not in self._matrices:
             self._matrices[length] = self._make(length, 0), self._make(length, 1)
@@ -100,11 +107,13 @@ class PreciseTransfer:
         else:
             climbs, falls = self.weights.upward(length), self.weights.inward(length)
         table = np.full((self.size, self.size), gmpy2.mpfr(0))
-        # Lower bounds for the wrong sides of long runs are 0.
-        for d in range(w + 1 if bound or not is_long else 0):
+        # Entries on one side of zero. For long runs their lower bounds stay 0.
+        is_bounded_by_0 = is_long and bound == 0
+        for d in range(0 if is_bounded_by_0 else w + 1):
             for k in range(min(w - d, length) + 1):
                 table[w + d, w + d + k] = context.mul(stays[d][bound], climbs[k][bound])
                 table[w - d - k, w - d] = context.mul(stays[d][bound], falls[k][bound])
+        # Entries across zero.
         if is_long:
             kept = 1 if bound else context.sub(1, context.exp2(-self.precision))
             for s in range(w + 1):
@@ -120,22 +129,30 @@ class PreciseTransfer:
     def in_first_part(
         self, near: int, far: int, start: int, flips: int
     ) -> tuple[list[Any], list[Any]]:
-        """Encloses Pr[at most j moves are among the first ``near`` steps], for j = 0..moves, of a
-        run of near + far steps with so many moves, entered in the state of index start."""
+        """Returns lower and upper bounds on Pr[at most j moves are among the first ``near`` steps]
+        for j = 0..flips, in a run of near + far steps with ``flips`` moves that is entered in the
+        state of index ``start``."""
         states = slice(start, start + flips + 1)
-        first, second = (
-            map(Enclosure, *(side[place] for side in self.matrix(length)))
-            for length, place in ((near, (start, states)), (far, (states, start + flips)))
-        )
+        end = start + flips
+        near_lower, near_upper = self.matrix(near)
+        far_lower, far_upper = self.matrix(far)
+        first = map(Enclosure, near_lower[start, states], near_upper[start, states])
+        second = map(Enclosure, far_lower[states, end], far_upper[states, end])
         *parts, total = accumulate(map(mul, first, second))
         shares = [part / total for part in parts]
-        # The last sum is the total by definition.
+        # The last share is the total divided by itself.
         return [*(share.lower for share in shares), 1], [*(share.upper for share in shares), 1]
 
 
 class LookingAhead:
-    """Settles questions of a release by roughly known messages. ``messages`` gives beta in front of
-    a block, for the states of the transfer weights' window, or raises Undecided."""
+    """Settles questions of a release from messages that are roughly known.
+
+    Args:
+      blocks: the blocks of the private list.
+      messages: encloses beta in front of a block for the states -window..window, given the block's
+        index and the window, or raises Undecided.
+      transfer: transfer weights, whose window and precision are used.
+    """
 
     def __init__(
         self,
@@ -169,28 +186,29 @@ class LookingAhead:
         number = uniform.enclosure(transfer.precision).rounded(transfer.precision)
 
         def is_below(flips: int) -> bool:
-            some = rows.copy()
-            some[:, start + flips + 1 :] = gmpy2.mpfr(0)
-            return self._is_below(index + 1, bit, np.stack([some, rows], axis=1), number)
+            of_up_to_flips = rows.copy()
+            of_up_to_flips[:, start + flips + 1 :] = gmpy2.mpfr(0)
+            weights = np.stack([of_up_to_flips, rows], axis=1)
+            return self._is_below(index + 1, bit, weights, number)
 
         return smallest_where(is_below, 0)
 
     def _is_below(self, at: int, bit: int, weights: ObjectArray, number: Enclosure) -> bool:
-        """Tells whether U < C_j, given bounds of N and T in front of block ``at``, mirrored if the
-        bit in front of the block is 1."""
+        """Tells whether U < C_j, given lower and upper bounds of N and T in front of block ``at``.
+        These are mirrored (state D to -D) if ``bit``, the bit in front of the block, is 1."""
         down, up = rounding_pair(self._transfer.precision)
         leak = gmpy2.mpfr(0)
         while True:
             beta = self._completions(at)[:: -1 if bit else 1]
             weights[..., [not completion.upper for completion in beta]] = gmpy2.mpfr(0)
-            # Of N and of T, by state.
-            some, every = (list(map(Enclosure, *bounds)) for bounds in weights.swapaxes(0, 1))
-            leak = up.add(leak, self._beyond(list(map(mul, every, beta))))
-            differences = (n - number * t for n, t in zip(some, every, strict=True))
+            # Enclosures of N and of T, by state.
+            n_of, t_of = (list(map(Enclosure, *bounds)) for bounds in weights.swapaxes(0, 1))
+            leak = up.add(leak, self._beyond(list(map(mul, t_of, beta))))
+            differences = (n - number * t for n, t in zip(n_of, t_of, strict=True))
             least, most = reduce(add, map(mul, differences, beta))
             if least > leak or most < down.minus(leak):
                 return bool(least > leak)
-            # The weight outside the window does not fall.
+            # Going on would not help: the weight outside the window does not fall.
             if at == len(self._blocks) or up.sub(most, least) < leak:
                 raise Undecided
             if self._blocks.bits.item(at) != bit:
@@ -202,8 +220,9 @@ class LookingAhead:
             at += 1
 
     def _beyond(self, parts: list[Enclosure]) -> Any:
-        """Bounds the sum beyond the end of a log-concave sequence from above: every ratio of
-        neighbours bounds the later ratios."""
+        """Returns an upper bound on the sum beyond the end of a log-concave sequence: the ratio of
+        two neighbours is at least every later ratio. Raises Undecided if the ratio is not below
+        1."""
         ratios = ((after / before).upper for before, after in pairwise(parts) if before.lower > 0)
         ratio = min(ratios, default=1) if parts[-1].upper else 0
         if not ratio < 1:
@@ -212,7 +231,8 @@ class LookingAhead:
         return (parts[-1] * bound / (1 - bound)).upper
 
     def _completions(self, at: int) -> list[Enclosure]:
-        """Encloses beta in front of a block; it is 0 for states that walls forbid."""
+        """Encloses beta in front of a block, or behind the last one. It is 0 for states that walls
+        forbid."""
         window, nothing = self._transfer.window, enclosed(0, self._transfer.precision)
         if at == len(self._blocks):
             completions = [nothing] * window + self._transfer.weights.entering_last_run()

@@ -1,12 +1,11 @@
-"""Computes the walk in float64: enclosures of transfer weights, and of the messages of every block.
+"""Encloses the weights of the walk in float64: transfer weights, and the messages of every block.
 
-**Transfer weights** say how much a run of equal bits weighs, from each state to each other.
+**Transfer weights** T_n(D, D') are the total weights of the paths through a run of n equal bits,
+from state D to state D'. In a run of zeros the state stays or goes up by one at each step, and
+every position has the weight q**|D| (see ``walk``). A run of ones is the mirror image (D to -D), so
+only runs of zeros appear here.
 
-In a run of ``n`` zero bits the state D stays or goes up by one at each step, and every position
-costs q**|D| (see ``walk``). T_n(D, D') is the total weight of the paths from D to D'. A run of one
-bits is the mirror image (D to -D), so only runs of zeros appear here.
-
-Where D and D' do not lie on different sides of zero, T_n has a closed form in Gaussian binomials
+If D and D' do not lie on different sides of zero, T_n has a closed form in Gaussian binomials
 [n, k] = prod_{i=1..k} (1 - q**(n-k+i)) / (1 - q**i):
 
     T_n(0, k)       = q**(k(k+1)/2) [n, k]                       k >= 0
@@ -15,40 +14,41 @@ Where D and D' do not lie on different sides of zero, T_n has a closed form in G
     T_n(-s, -t)     = q**(n t) T_n(-(s-t), 0)                    s >= t >= 0
 
 Across zero, T_n = T_h T_{n-h} where h is a power of two and at least n / 2. In T_n(-s, j) =
-sum_m T_h(-s, m) T_{n-h}(m, j) at most one of the two factors crosses zero, so a relative error
-grows with log n, not with n. A window keeps the states -W..W; as D is monotone within a run,
-entries inside it are exact all the same.
+sum_m T_h(-s, m) T_{n-h}(m, j) at most one of the two factors crosses zero. So a relative error
+grows with log n, not with n. A window keeps the states -W..W. Since D is monotone within a run, the
+window does not change the entries inside it.
 
 In a long run the two ends are nearly independent. The s early moves from -s to zero and the j late
-ones from zero to j may be drawn separately, as if the run had no other end, with the total weights
-B(s) and A(j) of the infinite runs; r is the probability that they collide:
+moves from zero to j may be drawn separately, as if the run had no other end. Their total weights
+are those of the infinite runs, B(s) and A(j). With r for the probability that the moves collide:
 
     T_n(-s, j) = B(s) A(j) (1 - r)      0 <= r <= (s + j) q**(n // 2 - max(s, j))
     T_n(D, D+k) <= q**(n D) A(k)        T_n(-s, -t) <= q**(n t) B(s - t)
 
-So all lengths from ``independence_length`` on share one enclosure. For states on the wrong side,
-above zero in front of the run or below it behind, it only bounds their weight.
+So all lengths from ``independence_length`` on share one enclosure. Its lower bounds are 0 for
+states on the wrong side: above zero in front of the run, or below zero behind it.
 
 In float64 every entry has lower and upper bounds and an exponent of its own, since A(k) alone grows
 to e**(pi**2 / 12 c). Row i of a table holds T_n(i, i), T_n(i, i + 1), ..., up to n moves, so short
-runs have small tables. A product of two is taken in units of 2**(g(D) - g(D')), where 2**g(D) is
-about B(-D) below zero and 1 / A(D) above: in these units a step from D <= 0 stays with about q**|D|
-and moves with 1 - q**|D|, and no entry is much above 1. For MPFR numbers see ``precise``.
+runs have small tables. The product of two tables is computed in units of 2**(g(D) - g(D')), where
+2**g(D) is about B(-D) below zero and 1 / A(D) above it. In these units a step from D <= 0 has a
+weight of about q**|D| if D stays and of 1 - q**|D| if it moves, and no entry is much above 1. For
+MPFR numbers see ``precise``.
 
-**Messages.** beta_r(D) is the total weight of all completions of a walk that is in state D before
-block r. It is log-concave in D (q**|D| is, and a convolution with (1, 1) keeps it).
+**Messages.** beta_r(D) is the total weight of all completions of a walk that is in state D in front
+of block r. It is log-concave in D, since q**|D| is, and a convolution with (1, 1) keeps it so.
 
-Messages have lower and upper bounds; their relative rounding errors are bounded separately, by one
-number for each block: all terms are positive, so errors only add up. Each has an exponent of its
-own, since at small rates they exceed float64's range.
+Messages have lower and upper bounds. Their relative rounding errors are bounded separately, by one
+number for each block: all terms are positive, so errors only add up. Each message has an exponent
+of its own, since at small rates messages exceed float64's range.
 
-Every message keeps its relative precision, or is not *known*: then it is bounded by log-concavity
-from the known ones,
+A message is *known* if it has kept its relative precision. Others are bounded from the known ones,
+by log-concavity. If b is the last state whose message is known,
 
-    beta(b + k) <= beta(b) * (beta(b) / beta(b - 1))**k           b the last one known,
+    beta(b + k) <= beta(b) * (beta(b) / beta(b - 1))**k,
 
 and in the same way downwards. The weight of paths that leave the window upwards during a block is
-bounded for each row: T_n(D, .) and beta are both log-concave, and so is their product, so beyond
+bounded for each row. T_n(D, .) and beta are both log-concave, and so is their product. So beyond
 the last column W it falls at least as fast as a geometric series of ratio
 
     (T_n(D, W + 1) / T_n(D, W)) * (beta(W + 1) / beta(W)).
@@ -73,15 +73,17 @@ UNIT_ROUNDOFF = 2.0**-53
 
 FAR = 2**40  # Constants below 2**-FAR are not kept.
 
-# A run's ends count as independent if they collide with a probability of at most 2**-this.
+# The ends of a run count as independent if they collide with a probability of at most
+# 2**-INDEPENDENCE_BITS.
 INDEPENDENCE_BITS = 70
 
-# Underflow beside entries of order one loses less: smaller lower bounds become 0, upper ones grow.
+# In units in which entries are of order one, underflow loses less than this. Lower bounds below it
+# become 0, and it is added to upper bounds.
 LOST = 2.0**-900
 
 _CONSTANT_BITS = 64
 _KNOWN = 1 - 2.0**-10  # A message is known where its bounds are at least this close to each other.
-_DEEP = 2**48  # No exponent is kept that is further below the largest.
+_DEEP = 2**48  # No exponent is kept that is further than this below the largest one.
 _LEAST = 2**60
 _LARGEST_ENTRY = 2.0**50
 LEAST_WIDTH = 4  # Every row of a matrix has room for at least this many entries.
@@ -98,7 +100,8 @@ def independence_length(decay: Decay, window: int, bits: int = INDEPENDENCE_BITS
 
 
 def parts_of(length: int) -> tuple[int, int]:
-    """Splits a run of more than one step in two: returns both lengths."""
+    """Returns the lengths of the two parts into which a run of more than one step is split. The
+    first is a power of two."""
     first: int = 1 << ((length - 1).bit_length() - 1)
     return first, length - first
 
@@ -106,9 +109,13 @@ def parts_of(length: int) -> tuple[int, int]:
 class FloatMatrix(NamedTuple):
     """Holds T_n on a window: row i has the entries (i, i), (i, i + 1), ..., up to n moves.
 
-    They lie within bounds[0] * (1 - error) and bounds[1] * (1 + error), times 2**exponents; beyond
-    the window they are 0. ``ends`` are the second states of entries, at most W. ``rise[i]`` is at
-    least T(i, j + 1) / T(i, j) for the window's last column j and all later ones.
+    Attributes:
+      bounds, exponents: entries lie between bounds[0] * (1 - error) and bounds[1] * (1 + error),
+        times 2**exponents; beyond the window they are 0.
+      ends: the second states of entries, as indices, at most that of W.
+      rise: ``rise[i]`` is at least T(i, j + 1) / T(i, j) for the window's last column j and all
+        later ones.
+      error: the relative rounding error.
     """
 
     bounds: FloatArray
@@ -130,7 +137,8 @@ class FloatTransfer:
         self._matrices: dict[int, FloatMatrix] = {}
 
     def matrix(self, length: int) -> FloatMatrix:
-        """Returns T_length, kept. Raises FloatingPointError if it exceeds float64's range."""
+        """Returns T_length, which is computed once. Raises a FloatingPointError if it exceeds the
+        range of float64."""
         length = min(length, self.long)
         if length not in self._matrices:
             self._matrices[length] = self._make(length)
@@ -138,12 +146,12 @@ class FloatTransfer:
 
     @cached_property
     def leaving_first_run(self) -> tuple[FloatArray, IntArray]:
-        """Returns A(a) for a = 0..W, as mantissas (two units of error) and exponents."""
+        """Returns A(a) for a = 0..W, as mantissas and exponents: see ``split``."""
         return split(self._weights.leaving_first_run()[: self.window + 1])
 
     @cached_property
     def entering_last_run(self) -> tuple[FloatArray, IntArray]:
-        """Returns B(e) for e = 0..W, as mantissas (two units of error) and exponents."""
+        """Returns B(e) for e = 0..W, as mantissas and exponents: see ``split``."""
         return split(self._weights.entering_last_run()[: self.window + 1])
 
     def _make(self, length: int) -> FloatMatrix:
@@ -164,7 +172,7 @@ class FloatTransfer:
         # A constant that is not kept has the mantissa 0; 2**exponent bounds it from above.
         hi = np.where(lo > 0, lo, 1.0) * is_reached
         lo *= is_reached & ((start <= w) & (end >= w) if is_long else 1)
-        # Entries on one side are products of two constants of two units each.
+        # Entries on one side are products of two constants, which err by two units each.
         error = 6 * UNIT_ROUNDOFF
         rows, moved = np.nonzero(~is_above & (end > w) & is_reached)
         columns = rows + moved
@@ -194,8 +202,8 @@ class FloatTransfer:
         return np.concatenate([entering[::-1], -leaving[1:]])
 
     def _product(self, near: FloatMatrix, far: FloatMatrix) -> FloatArray:
-        """Bounds the entries across zero of a product, in ``_units``: 2 x states below zero x
-        states above it."""
+        """Returns lower and upper bounds on the entries across zero of a product, in ``_units``.
+        The shape is 2 x states below zero x states above it."""
         first, second = self._in_units(near), self._in_units(far)
         if not max(first.max(), second.max()) < _LARGEST_ENTRY:
             raise FloatingPointError("transfer weights span too much for float64")
@@ -205,7 +213,8 @@ class FloatTransfer:
         return bounds
 
     def _in_units(self, matrix: FloatMatrix) -> FloatArray:
-        """Bounds all entries, in ``_units``: 2 x states x states."""
+        """Returns lower and upper bounds on all entries, in ``_units``, of shape 2 x states x
+        states."""
         bounds = np.zeros((2, self.size, self.size))
         rows, moved = np.nonzero(matrix.bounds[1])
         columns = rows + moved
@@ -214,19 +223,20 @@ class FloatTransfer:
         return bounds
 
     def _rise(self, climbs: tuple[FloatArray, IntArray], length: int) -> FloatArray:
-        """Bounds the rise of every row by that of row 0, since T is totally positive."""
+        """Returns ``FloatMatrix.rise``. Rows are bounded by the row of state 0, since T is totally
+        positive."""
         mantissas, exponents = climbs
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.ldexp(mantissas[1:] / mantissas[:-1], np.diff(exponents))
-        # A bound that underflows is no bound.
+        # A ratio that underflows would be no upper bound.
         ratios = np.maximum(ratios, 2.0**-1000)
         ratios = np.where(np.arange(len(ratios)) < length, ratios, 0.0)[self.window :: -1]
         return np.concatenate([np.full(self.window, ratios[0]), ratios]) * (1 + 2.0**-30)
 
 
 def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
-    """Returns mantissas in [1/2, 1) with an error of at most two units, and exponents; numbers
-    below 2**-FAR become 0 and -FAR."""
+    """Returns mantissas in [1/2, 1) with an error of at most two units in the last place, and
+    exponents. Numbers below 2**-FAR have the mantissa 0 and the exponent -FAR."""
     parts = [gmpy2.frexp(enclosure.lower) for enclosure in enclosures]
     kept = [
         (float(mantissa), int(exponent)) if mantissa and exponent > -FAR else (0.0, -FAR)
@@ -237,7 +247,8 @@ def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
 
 
 def clipped(exponents: IntArray) -> npt.NDArray[np.int32]:
-    """Clips exponents to the 32 bits that ldexp takes, which does not change its results."""
+    """Returns exponents clipped to the 32 bits that ldexp takes, which does not change its
+    results."""
     return np.clip(exponents, -5000, 5000).astype(np.int32)
 
 
@@ -253,11 +264,12 @@ class Messages(NamedTuple):
 
 @np.errstate(all="ignore")
 def backward(blocks: Blocks, transfer: FloatTransfer) -> Messages:
-    """Returns the messages of all blocks.
+    """Returns the messages in front of all blocks, and behind the last one.
 
     Raises:
       Undecided: the window is too narrow.
-      FloatingPointError: float64's range is too small, or there are more blocks than fit in memory.
+      FloatingPointError: float64's range is too small, or there are so many blocks that rounding
+        errors add up to more than 2**-20.
     """
     count = len(blocks)
     vector = _Vector(blocks, transfer)
@@ -278,10 +290,12 @@ def backward(blocks: Blocks, transfer: FloatTransfer) -> Messages:
 
 
 class _Vector:
-    """Bounds beta by values times 2**exponents, in front of a block or behind the last. It is
-    mirrored if the block is one of ones. A state is alive if a walk can still end at zero from it:
-    as far below as there are zeros ahead, within the walls. For others beta is zero, with the
-    lowest exponent kept."""
+    """Bounds beta by values times 2**exponents, in front of a block or behind the last one.
+
+    It is mirrored (state D to -D) if the block is one of ones. A state is alive if a walk can still
+    end at zero from it within the walls: below zero, it is no further away than there are zeros
+    ahead. For other states beta is zero, with the lowest exponent kept.
+    """
 
     def __init__(self, blocks: Blocks, transfer: FloatTransfer):
         self._blocks, self._transfer, window = blocks, transfer, transfer.window
@@ -296,6 +310,7 @@ class _Vector:
         self._normalise()
 
     def pass_block(self, index: int) -> None:
+        """Replaces beta behind a block by beta in front of it."""
         bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
         if bit != self.mirrored:
             self.mirrored = not self.mirrored
@@ -311,6 +326,7 @@ class _Vector:
         self._normalise()
 
     def _multiply(self, matrix: FloatMatrix) -> None:
+        """Multiplies beta by T_n, and bounds the paths that leave the window upwards."""
         size = self._transfer.size
         ratio, scale = self._above
         fall = np.ldexp(matrix.rise * ratio, min(scale, 2000))
@@ -330,14 +346,14 @@ class _Vector:
         self.error += matrix.error + (size + 4) * UNIT_ROUNDOFF
 
     def _normalise(self) -> None:
-        """Gives every state its own exponent, and bounds those that are not known."""
+        """Gives every state its own exponent, and bounds the messages that are not known."""
         window = self._transfer.window
         states = np.arange(-window, window + 1) * (-1 if self.mirrored else 1)
         alive = (states >= self._lowest) & (states <= self._highest)
         self.values[:, ~alive] = 0
         lo, hi = self.values
         known = alive & (lo > 0) & (lo >= _KNOWN * hi)
-        # Upper mantissas in [1/2, 1), where they are finite.
+        # Upper bounds get mantissas in [1/2, 1) where they are finite.
         _, own = np.frexp(np.where(np.isfinite(hi), hi, 0))
         self.values, self.exponents = np.ldexp(self.values, -own), self.exponents + own
         if not known.any():
@@ -346,7 +362,7 @@ class _Vector:
         known &= self.exponents > deepest
         end = len(alive) - 1
         lowest, highest = np.flatnonzero(alive)[[0, -1]].tolist()
-        # No ratio is needed where nothing lives beyond the last known state.
+        # No ratio is needed if no state is alive beyond the last known one.
         if lowest == 0 or not known[lowest]:
             first, self._below = self._edge(known, -1)
             self._extrapolate(np.arange(first - 1, -1, -1), first, self._below)
@@ -364,9 +380,12 @@ class _Vector:
         self.exponents[~alive] = deepest
 
     def _edge(self, known: BoolArray, direction: int) -> tuple[int, tuple[float, int]]:
-        """Returns a state far out in that direction, and a bound of its ratio to the state before.
-        It is known and follows a known one, or is the first behind all known ones: the smaller
-        ratio counts."""
+        """Returns a state far out in that direction, and an upper bound on the ratio of its message
+        to that of the state before it, as a mantissa and an exponent.
+
+        There are two candidates: the last known state that follows a known one, and the first state
+        behind all known ones. The one with the smaller ratio is returned.
+        """
         states = np.flatnonzero(known)[::direction]
         pairs = states[1:][np.diff(states) == direction]
         edges = [*pairs[-1:].tolist(), states.item(-1) + direction]
@@ -379,16 +398,17 @@ class _Vector:
         return edges[ratios.index(least)], least
 
     def _ratio(self, state: int, inner: int) -> tuple[float, int]:
-        """Bounds beta(state) / beta(inner), as a mantissa and an exponent."""
+        """Returns an upper bound on beta(state) / beta(inner), as a mantissa and an exponent."""
         ratio = self.values.item(1, state) / self.values.item(0, inner)
         mantissa, exponent = math.frexp(ratio * (1 + 2.0**-18))
         return mantissa, exponent + int(self.exponents[state] - self.exponents[inner])
 
     def _extrapolate(self, states: IntArray, known: int, ratio: tuple[float, int]) -> None:
-        """Bounds the states that follow a known one, in that order, if that is better."""
+        """Bounds the messages of the states that follow ``known``, by powers of the ratio. A bound
+        that is better already is kept."""
         mantissa, exponent = ratio
         steps = np.arange(1, len(states) + 1)
-        # A mantissa is at least 1/2; far out the bound stops following it.
+        # A mantissa is at least 1/2. Where its powers would underflow, a larger bound takes over.
         bounds = np.maximum(mantissa**steps, 2.0**-1000) * (1 + 2.0**-40) * self.values[1, known]
         shifts = steps * exponent + self.exponents[known]
         lo, hi = self.values[:, states]

@@ -5,45 +5,47 @@ c, and D(c) = k_x(c) - k_f(c). The cells of x on one diagonal are a prefix of it
 
     ||x - f||_1 = sum over c of |D(c)|,        sum x - sum f = sum over c of D(c).
 
-k_x(c) - k_x(c+1) is the bit b_x(c): is some x_i - i equal to c? Read from c = +infinity to
--infinity, D starts and ends at 0; where b_f = 0 it stays or goes up by one, where b_f = 1 it stays
-or goes down by one. So x weighs q**||x - f||_1 exactly if every position costs q**|D|: the
-mechanism is a walk.
+The bit b_x(c) = k_x(c) - k_x(c+1) is 1 iff some x_i - i is equal to c. Read c from +infinity to
+-infinity: D starts and ends at 0. Where b_f = 0 it stays or goes up by one, and where b_f = 1 it
+stays or goes down by one. If every position has the weight q**|D|, then x has the weight
+q**||x - f||_1. So the mechanism is a walk of the state D.
 
 The bits of f come in runs: an infinite run of zeros; for each distinct frequency v_j of
 multiplicity m_j a run of m_j ones and one of v_j - v_{j+1} zeros; an infinite run of ones. Runs are
-cut into blocks of few lengths, by a rule that depends only on f and q. The walk's states at the
-block ends form a Markov chain, and its course inside a block depends only on both ends.
+cut into blocks of few different lengths, by a rule that depends only on f and q. The walk's states
+at the block ends form a Markov chain, and its course inside a block depends only on both ends.
 
-The questions. A release asks these, and no others, in this order; each reads its own uniform
-number.
+The questions. A release asks the following questions, and no others, in this order. Each reads its
+own uniform number.
 
     head          which state a >= 0 does the first infinite run end in?  In the order a = 0, 1, ...
     moves r       by how much does D move in block r?                     In the order 0, 1, ...
     places r      where in block r is its only move?                      geometric
     splits r, i   how many of a block's moves are in its first half?      In the order 0, 1, ...
-    ends b t, i   the moves near the ends of roomy blocks of the bit b    geometric
-    head parts i, tail parts i                                            geometric
+    ends b t, i   where are the moves near the ends of roomy blocks of    geometric
+                  the bit b (try t, see ``blocks``)?
+    head parts i, where are the moves in the two infinite runs?           geometric
+    tail parts i
 
-Each asks for the smallest j with U < C_j for exact real numbers C_j. The questions, their order and
-their numbers depend only on f, q and earlier answers. A level of precision settles them by
-enclosures of C_j or gives up, and then the next level answers the same questions from the same
-numbers. So the walk is a function of the tape alone, and its distribution is exactly the
-mechanism's.
+Each answer is the smallest j with U < C_j, for a uniform number U and exact real numbers C_j. The
+questions, their order and their numbers depend only on f, q and earlier answers. A level of
+precision settles a question by enclosures of C_j or gives up. Then the next level answers the same
+questions from the same numbers. So the walk is a function of the tape alone, and its distribution
+is exactly the mechanism's.
 
-Bounds. Two descending sequences are nested, L_i <= x_i for all i, exactly if k_L(c) <= k_x(c) on
-every diagonal c. So bounds L_i <= x_i <= U_i on all ranks i are a pair of walls for the walk,
+Bounds. Two descending sequences are nested, L_i <= x_i for all i, iff k_L(c) <= k_x(c) on every
+diagonal c. So bounds L_i <= x_i <= U_i on all ranks i are a pair of walls for the walk,
 
     k_L(c) - k_f(c) <= D(c) <= k_U(c) - k_f(c).
 
 In one step from a diagonal to the next, D - (k_L - k_f) changes by b_x - b_L. So if b_L is 0 the
-walk only gets further from the lower wall, and if b_L is 1 only closer to it; likewise for the
-upper wall. Within a block on which b_L and b_U do not change, the walls are kept everywhere if they
-are kept at both ends. So blocks are cut wherever a bit of f, L or U changes, and the walls are
-applied to the messages at the blocks' ends, and nowhere else.
+walk never gets closer to the lower wall, and if b_L is 1 it never gets further from it; likewise
+for the upper wall. So within a block on which b_L and b_U do not change, the walk keeps the walls
+everywhere if it keeps them at both ends. Blocks are cut wherever a bit of f, L or U changes, and
+the walls are applied to the messages at the blocks' ends, and nowhere else.
 
-The mechanism is the same for f as for f moved between the bounds rank by rank: for x between them,
-|x_i - f_i| is |x_i - g_i| + |g_i - f_i| for the value g_i nearest to f_i, and the second part does
+Let g_i be the value between L_i and U_i that is nearest to f_i. The mechanism is the same for f as
+for g: for x between the bounds, |x_i - f_i| is |x_i - g_i| + |g_i - f_i|, and the second part does
 not depend on x. So f is replaced by g first. Then the state 0 is always allowed.
 """
 
@@ -62,13 +64,13 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 
 SHORT = 64  # A run of at most this length is one block.
-COMMON = 16  # A length that this many runs have is worth transfer weights of its own.
+COMMON = 16  # A length that at least this many runs have is worth transfer weights of its own.
 NO_WALL = 2**63 - 1  # A wall that no walk reaches, and a length that no run has.
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Holds the finite part of f's bits, in reading order. State 0 is always allowed."""
+    """Holds the finite runs of f's bits, as blocks in reading order. State 0 is always allowed."""
 
     bits: IntArray  # 0 or 1 for each block
     lengths: IntArray
@@ -78,13 +80,14 @@ class Blocks:
 
     @classmethod
     def of(cls, frequency_list: FrequencyList, bounds: PartitionBounds | None = None) -> Blocks:
-        """Returns the runs of a frequency list, each as one block. With bounds, the list is moved
-        between them; they become walls, and cut runs where their bits change."""
+        """Returns the runs of a frequency list, each as one block. If there are bounds, the list is
+        moved between them first. The bounds become walls, and runs are cut where their bits
+        change."""
         if bounds is None:
             lists, heads, tails = [frequency_list], [0], [0]
         else:
             lists = [bounds.nearest(frequency_list), bounds.lower, bounds.upper]
-            # How many ranks lie in front of each list, and its value at the ranks behind it.
+            # The number of ranks in front of each list, and the value at the ranks behind it.
             heads, tails = [0, 0, bounds.unbounded_ranks], [0, 0, bounds.beyond]
         each = list(zip(lists, heads, tails, strict=True))
         top = max(
@@ -107,22 +110,23 @@ class Blocks:
         return len(self.bits)
 
     def cut(self, long: int = NO_WALL) -> Blocks:
-        """Returns the same bits in blocks of fewer lengths, given each run as one block. Runs that
-        are short, have at least the length ``long`` or have a common length stay whole. Others are
-        cut into powers of two and a rest."""
+        """Returns the same bits in blocks of fewer different lengths, given each run as one block.
+        A run stays whole if it is short, has at least the length ``long``, or has a length that is
+        common. Others are cut into powers of two and a rest."""
         distinct, counts = np.unique(self.lengths, return_counts=True)
         common = set(distinct[counts >= COMMON].tolist())
-        parts = [
-            [length] if length <= SHORT or length >= long or length in common else _pieces(length)
-            for length in self.lengths.tolist()
-        ]
-        numbers = np.array([len(part) for part in parts], dtype=np.int64)
-        run_of = np.repeat(np.arange(len(parts)), numbers)
-        lengths = np.array([length for part in parts for length in part], dtype=np.int64)
+        pieces = []
+        for length in self.lengths.tolist():
+            is_whole = length <= SHORT or length >= long or length in common
+            pieces.append([length] if is_whole else _pieces(length))
+        numbers = np.array([len(of_run) for of_run in pieces], dtype=np.int64)
+        run_of = np.repeat(np.arange(len(pieces)), numbers)
+        lengths = np.array([length for of_run in pieces for length in of_run], dtype=np.int64)
+        # The distance from the start of the run to the start of the piece.
         passed = lengths.cumsum() - np.append(0, self.lengths.cumsum())[run_of] - lengths
 
         def walls(values: IntArray) -> IntArray:
-            # Walls move evenly between the ends of a run: not at all, or by one a step.
+            # Within a run a wall does not move, or moves by one at each step.
             inner = values[run_of] + np.sign(np.diff(values))[run_of] * passed
             return np.append(inner, values[-1])
 
@@ -135,10 +139,10 @@ class Blocks:
         return self.top - np.append(0, self.lengths.cumsum())
 
     def flipped(self, diagonals: IntArray) -> FrequencyList:
-        """Returns the partition whose bits differ from f's on these diagonals alone."""
+        """Returns the list whose bits differ from f's on these diagonals, and on no others."""
         flips = np.sort(diagonals)[::-1]
         # Segments of equal bits: one for each flip and one for each stretch between cuts. They end
-        # where reading reaches the last flip or the end of the blocks, beyond which x is zero.
+        # at the last flip or at the end of the blocks, behind which x is zero.
         first = max([self.top - 1, *flips[:1].tolist()])
         last = min([self.ends.item(-1) - 1, *(flips[-1:] - 1).tolist()])
         cuts = _distinct([[first, last], self.ends - 1, flips, flips - 1])[::-1]
@@ -156,9 +160,13 @@ class Blocks:
 
 
 def _pieces(run: int) -> list[int]:
+    """Returns the lengths of the pieces of a run: descending powers of two, and a short rest."""
+    pieces = []
+    for exponent in reversed(range(run.bit_length())):
+        power = 1 << exponent
+        if power >= SHORT and run & power:
+            pieces.append(power)
     rest = run % SHORT
-    powers = [1 << b for b in range(run.bit_length()) if run >> b & 1 and 1 << b >= SHORT]
-    pieces = powers[::-1]
     return [*pieces, rest] if rest else pieces
 
 
@@ -171,7 +179,7 @@ def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:
     for j, (below, above) in enumerate(zip(lo, hi, strict=True)):
         if upper <= below:
             return j
-        # A bound that is not a number settles nothing either.
+        # This is also true for a bound that is not a number, which settles nothing.
         if not above <= lower:
             width = float(above - below)
             raise Undecided(width if width < 1 else 1.0)
@@ -179,6 +187,7 @@ def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:
 
 
 def _distinct(parts: Sequence[Any]) -> IntArray:
+    """Returns the distinct numbers of several arrays, ascending."""
     # np.unique would load numpy.ma, which takes longer than a release.
     places = np.sort(np.concatenate(parts))
     distinct: IntArray = places[np.append(True, np.diff(places) > 0)]
@@ -186,8 +195,12 @@ def _distinct(parts: Sequence[Any]) -> IntArray:
 
 
 def _changes(values: FrequencyList, top: int, tail: int) -> IntArray:
-    """Returns the places where a list's bits change, from 0 to 1 and back. Place p is diagonal top
-    - 1 - p, from this list's first rank on; all ranks behind it have the value tail."""
+    """Returns the places where a list's bits change, from 0 to 1 and back.
+
+    Args:
+      values: the list; all ranks behind it have the value ``tail``.
+      top: place p is the diagonal top - 1 - p, if ranks are counted from the list's first one.
+    """
     ends = values.multiplicities.cumsum()
     starts = top - values.frequencies + ends - values.multiplicities
     last = top - tail + (ends.item(-1) if len(ends) else 0)
