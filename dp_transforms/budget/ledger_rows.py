@@ -77,12 +77,12 @@ class Origin:
 
 
 def now(seconds: float = 0) -> str:
-    """Returns the time in UTC by this machine's clock, or that of so many seconds later."""
+    """Returns the time by this machine's clock, or the time this many seconds later, as text."""
     return text_of_time(datetime.datetime.now(datetime.timezone.utc), seconds)
 
 
 def text_of_time(time: datetime.datetime, seconds: float = 0) -> str:
-    """Returns the text of a time, or of that so many seconds later; texts sort like times.
+    """Returns a time, or the time this many seconds later, as text. Texts sort as times do.
 
     >>> text_of_time(datetime.datetime(2026, 11, 27, tzinfo=datetime.timezone.utc), 90)
     '2026-11-27T00:01:30Z'
@@ -92,7 +92,8 @@ def text_of_time(time: datetime.datetime, seconds: float = 0) -> str:
 
 
 def later(time: str, seconds: float) -> str:
-    """Returns the text of the time so many seconds after that of a text.
+    """Returns the time that is this many seconds after another one. Both are texts, as
+    ``text_of_time`` returns them.
 
     >>> later("2026-11-27T23:59:59Z", 2)
     '2026-11-28T00:00:01Z'
@@ -103,7 +104,7 @@ def later(time: str, seconds: float) -> str:
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """A line is one reservation, by default of this process and of now.
+    """A line is one reservation. By default this process has made it now.
 
     Attributes:
       id: counts reservations from 1.

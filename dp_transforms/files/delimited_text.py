@@ -242,8 +242,8 @@ class DelimitedText(text_lines.TextFormat):
         return table.slice(0, table.num_rows - 1)
 
     def _fault(self, error: Exception, layout: _Layout | None) -> str:
-        """Returns what to say about an error of Arrow or a codec. Its own text quotes the line at
-        fault, so it is only searched for known words."""
+        """Returns the message to the user about an error of Arrow or a codec. The error's own text
+        may quote a private line, so it is not shown, but only searched for known words."""
         text = str(error)
         if isinstance(error, UnicodeError) or "invalid UTF8" in text:
             return f"not all text is valid {self.encoding}: give --encoding, for example latin-1"

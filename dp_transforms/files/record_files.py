@@ -198,7 +198,16 @@ class RecordSource(ABC):
                 )
 
     def _records(self, path: str, table: pa.Table) -> pa.Table:
-        """Returns a table of records, made of a table of the needed columns."""
+        """Returns the records of a table of a file, with the columns that engines read: ``user``,
+        ``partition``, and those of groups or of the period.
+
+        Args:
+          path: the path of the file, for errors.
+          table: the columns of the file that are needed for these.
+
+        Raises:
+          InputError: there are nulls, and they are not to be dropped.
+        """
         needed, more = self._columns[: self._needed], self._columns[self._needed :]
         has_time = self._period is not None
         # A record is left out by its own fields alone, so that other users' records stay the same.
