@@ -218,10 +218,10 @@ class MeasuredSelection(WeightedStrategy):
         for level, look in enumerate(self._looks(degrees, tails, tape)):
             is_last = level == LEVELS - 1
             if is_last or stands_out(look):
-                choice, is_enough = self.considered(look, level)
-                if is_last or is_enough:
+                search = self._search(look, level)
+                if is_last or self._is_enough(search, level):
                     break
-        return choice
+        return self._choice(look, search)
 
     def _looks(
         self, degrees: Sequence[int], tails: Sequence[int], tape: RandomTape
@@ -251,26 +251,31 @@ class MeasuredSelection(WeightedStrategy):
 
     def choice_of(self, look: Look, level: int = 0) -> Choice:
         """Returns the choice that follows from noisy numbers: a function of these alone."""
-        return self.considered(look, level)[0]
+        return self._choice(look, self._search(look, level))
 
-    def considered(self, look: Look, level: int) -> tuple[Choice, bool]:
-        """Returns the choice that follows from a look, and whether the look is enough: whether
-        knowing the population would be worth at most as much as a refinement costs (see the
-        module). Both are functions of the noisy numbers alone."""
-        search = PlanSearch(self.budget_after(level), populations_behind(look), self.declared)
-        comparison = search.compare(self.counted)
-        choice = Choice(look, comparison.compared, comparison.chosen)
+    def _search(self, look: Look, level: int) -> PlanSearch:
+        """Returns the search of plans for a look, a function of the noisy numbers alone."""
+        return PlanSearch(self.budget_after(level), populations_behind(look), self.declared)
+
+    def _is_enough(self, search: PlanSearch, level: int) -> bool:
+        """Tells whether a look is enough: whether knowing the population would be worth at most as
+        much as a refinement costs (see the module). Plans without counts decide this."""
+        comparison = search.compare()
         spent = self.look_epsilon(level) / Fraction(self.epsilon)
         spent_after_refinement = self.look_epsilon(level + 1) / Fraction(self.epsilon)
         lost_share = (spent_after_refinement - spent) / (1 - spent)
         cost = search.lost_with(float(lost_share), comparison.best.plan)
-        return choice, comparison.uncertainty <= cost
+        return comparison.uncertainty <= cost
+
+    def _choice(self, look: Look, search: PlanSearch) -> Choice:
+        """Returns the look with the plan that the search takes, and the plans that it compared."""
+        comparison = search.compare(self.counted)
+        return Choice(look, comparison.compared, comparison.chosen)
 
     def choice_for(self, population: Population) -> Choice:
         """Returns the choice for a known population, with the budget that the first look leaves."""
         search = PlanSearch(self.budget_after(0), [[population]], self.declared)
-        comparison = search.compare(self.counted)
-        return Choice(Look((), (), (), (0.0, 0.0)), comparison.compared, comparison.chosen)
+        return self._choice(Look((), (), (), (0.0, 0.0)), search)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         return self.usual.keep_enclosure(users, precision)
