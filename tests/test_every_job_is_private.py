@@ -2,7 +2,8 @@
 
 Private lists and counts are caught where noise would be added. What a user keeps depends on the
 secret and on that user's own records, so the loss of a pair is at most the largest one under a
-secret. Lists are released independently: their exact losses add up. Windows have tests of their own
+secret. Each pair comes with the number of a secret, and many secrets are tried. Lists are released
+independently: their exact losses add up. Windows have tests of their own
 (``transforms/test_windowed.py``), and so has selection in rounds, whose transcript is adaptive
 (``mechanisms/selection/test_audits.py``).
 """
@@ -81,7 +82,7 @@ def caught(monkeypatch):
 
 
 def inputs(caught, release, pairs, columns=("user", "partition")):
-    """The private inputs of both of each pair of rows, under several secrets."""
+    """The private inputs of both of each pair of rows, under the secret of the pair."""
     kinds = [pa.int64()] * 2 + [pa.string()] * (len(columns) - 2)
 
     @functools.cache
@@ -91,7 +92,7 @@ def inputs(caught, release, pairs, columns=("user", "partition")):
         release(engine_of([pa.table(arrays, columns)], JobSecret.insecure_for_testing(seed)))
         return dict(caught)
 
-    for pair, seed in itertools.product(pairs, range(3)):
+    for *pair, seed in pairs:
         yield [inputs_of(tuple(rows), seed) for rows in pair]
 
 
@@ -104,12 +105,29 @@ def losses(caught, release, pairs, **columns):
 
 
 def users_of(own, users):
-    """Rows of so many users, each of whom has some of these, and the same without the last one."""
+    """Rows of so many users, each of whom has some of these, the same without the last one, and the
+    number of a secret. Each choice of the other users has a secret of its own."""
     parts = [part for size in range(len(own) + 1) for part in itertools.combinations(own, size)]
-    for taken in itertools.combinations_with_replacement(parts, users - 1):
+    others = itertools.combinations_with_replacement(parts, users - 1)
+    for secret_number, taken in enumerate(others):
         for last in parts:
             rows = [(user, *row) for user, part in enumerate((*taken, last)) for row in part]
-            yield rows, [row for row in rows if row[0] < users - 1]
+            yield rows, [row for row in rows if row[0] < users - 1], secret_number
+
+
+def graphs_with_and_without(nodes, degree, removed):
+    """Graphs of at most six edges, the same without an edge or a node and its edges, and the number
+    of each of three secrets."""
+    ends = itertools.combinations if degree == UNDIRECTED else itertools.permutations
+    edges = [*ends(range(nodes), 2)]
+    graphs = [graph for size in range(7) for graph in itertools.combinations(edges, size)]
+    for graph, secret_number in itertools.product(graphs, range(3)):
+        if removed == "edge":
+            smaller = [[edge for edge in graph if edge != gone] for gone in graph]
+        else:
+            smaller = [[edge for edge in graph if gone not in edge] for gone in range(nodes)]
+        for rest in smaller:
+            yield graph, rest, secret_number
 
 
 @pytest.mark.parametrize(
@@ -219,13 +237,8 @@ def test_lists_of_attributes_cost_the_sum_of_their_prices(caught):
 @pytest.mark.parametrize("degree", [UNDIRECTED, IN, OUT])
 @pytest.mark.parametrize("bound", [None, 1, 2])
 def test_degrees_cost_epsilon_for_an_edge_or_a_node(caught, degree, bound):
-    nodes = range(4 if degree == UNDIRECTED else 3)
-    ends = itertools.combinations if degree == UNDIRECTED else itertools.permutations
-    graphs = [graph for size in range(7) for graph in itertools.combinations(ends(nodes, 2), size)]
-    if bound is None:
-        pairs = [(graph, [e for e in graph if e != gone]) for graph in graphs for gone in graph]
-    else:
-        pairs = [(graph, [e for e in graph if gone not in e]) for graph in graphs for gone in nodes]
+    nodes = 4 if degree == UNDIRECTED else 3
+    pairs = graphs_with_and_without(nodes, degree, "edge" if bound is None else "node")
     spec = releases.DegreesSpec(1, degree, bound)
     dearest = max(losses(caught, lambda engine: engine.degree_list(spec), pairs))
     # Nothing is given away for an edge. How far a node moves projected degrees is only bounded.
@@ -237,10 +250,8 @@ def test_lists_under_each_bound_that_may_be_chosen_cost_their_part(caught, monke
     """The choice is enumerated in ``test_degree_bound_choice``; here its output is held fixed."""
     spec = releases.NodeDegreesSpec("0.02", degree)
     assert spec.candidates == (2, 4, 8, 16)
-    nodes = range(4 if degree == UNDIRECTED else 3)
-    ends = itertools.combinations if degree == UNDIRECTED else itertools.permutations
-    graphs = [graph for size in range(7) for graph in itertools.combinations(ends(nodes, 2), size)]
-    pairs = [(graph, [e for e in graph if gone not in e]) for graph in graphs for gone in nodes]
+    nodes = 4 if degree == UNDIRECTED else 3
+    pairs = [*graphs_with_and_without(nodes, degree, "node")]
     for bound in spec.candidates[:2]:
         monkeypatch.setattr(
             DegreeBoundMechanism, "choose_under", lambda self, kept, tape, bound=bound: bound
