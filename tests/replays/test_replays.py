@@ -7,6 +7,7 @@ replays`` does this for an hour.
 """
 
 import csv
+import functools
 import io
 import itertools
 import logging
@@ -102,20 +103,38 @@ def run(tmp_path):
     return of
 
 
-@pytest.mark.parametrize("job", SOME_SLOW)
-def test_neighbours_differ_in_noisy_numbers_alone(job, run):
-    for seed in SEEDS:
+@pytest.fixture(scope="module")
+def of_neighbours(tmp_path_factory):
+    """What leaves a job on the neighbours of a seed; the runs of the last job are kept."""
+
+    @functools.lru_cache(maxsize=len(SEEDS))
+    def of(job, seed):
         with_user, without_user, _ = neighbours(seed)
-        here, there = run(job, with_user), run(job, without_user)
+        return tuple(
+            replay(tmp_path_factory.mktemp("job"), rows, *JOBS[job], **OPTIONS.get(job, {}))
+            for rows in (with_user, without_user)
+        )
+
+    return of
+
+
+# Of the scope "module", so that all tests of a job come together.
+EVERY_JOB = pytest.mark.parametrize("job", SOME_SLOW, scope="module")
+
+
+@EVERY_JOB
+def test_neighbours_differ_in_noisy_numbers_alone(job, of_neighbours):
+    for seed in SEEDS:
+        here, there = of_neighbours(job, seed)
         assert here.bare.get("exit code", 0) == 0
         assert here.bare == there.bare, (seed, KINDS[seed % len(KINDS)].__name__)
 
 
-@pytest.mark.parametrize("job", SOME_SLOW)
-def test_the_order_of_records_shows_nowhere(job, run):
+@EVERY_JOB
+def test_the_order_of_records_shows_nowhere(job, of_neighbours, run):
     for seed in SEEDS[::4]:
         rows, _, _ = neighbours(seed)
-        assert run(job, rows) == run(job, shuffled(rows, seed)), seed
+        assert of_neighbours(job, seed)[0] == run(job, shuffled(rows, seed)), seed
 
 
 def untouched(job, noisy, own):
@@ -135,14 +154,14 @@ def untouched(job, noisy, own):
     return [row for row in listed if row[0] not in pages]
 
 
-@pytest.mark.parametrize("job", ["names", "names with counts", "lists of periods", "groups"])
-def test_rows_on_which_the_user_has_no_part_are_equal(job, run):
+@pytest.mark.parametrize(
+    "job", ["names", "names with counts", "lists of periods", "groups"], scope="module"
+)
+def test_rows_on_which_the_user_has_no_part_are_equal(job, of_neighbours):
     sizes = set()
     for seed in SEEDS[::2]:
-        with_user, without_user, own = neighbours(seed)
-        here, there = (
-            untouched(job, run(job, rows).noisy, own) for rows in (with_user, without_user)
-        )
+        _, _, own = neighbours(seed)
+        here, there = (untouched(job, left.noisy, own) for left in of_neighbours(job, seed))
         assert here == there, seed
         sizes.add(len(here))
     assert max(sizes) > 1
