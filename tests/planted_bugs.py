@@ -309,7 +309,7 @@ a round of a survey is the one before and a little noise
 kappa is not enforced in process
 - distinct_pairs, at_most=max_partitions, key=self._key_of_bound
 + distinct_pairs, at_most=None, key=self._key_of_bound
-# dp_transforms/engines/in_process.py: ./test_engine_conformance.py
+# dp_transforms/engines/in_process.py: pipelines/test_engines.py
 records that a number of other users needs are not bounded for the names
 - if not spec.already_bounded:
 + if False:

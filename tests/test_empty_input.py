@@ -336,8 +336,10 @@ def test_ends_of_two_types_are_refused_without_edges_too(rows, privacy_unit, rea
         dp.degrees(data, "a", "b", epsilon=1, privacy_unit=privacy_unit)
 
 
-@pytest.mark.parametrize("element", [tuple, pa.Table, dict])
-def test_transforms(element):
+@pytest.mark.parametrize(
+    ("element", "strategy"), [(tuple, "auto"), (pa.Table, "optimal"), (dict, "optimal")]
+)
+def test_transforms(element, strategy):
     """Give no element at all, not even an empty table of some type."""
     for rows in (0, 1):
         data = {
@@ -349,6 +351,6 @@ def test_transforms(element):
 
         def selected(pipeline, data=data, declared=declared):
             records = pipeline | beam.Create(data).with_output_types(declared)
-            return records | SelectPartitions(1, 1e-9, 1)
+            return records | SelectPartitions(1, 1e-9, 1, strategy=strategy)
 
         assert run(selected) == []

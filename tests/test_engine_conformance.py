@@ -166,11 +166,10 @@ def check_names(files):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [(name, data) for name, case in CASES.items() if case in KINDS.values() for data in ROWS],
-)
+@pytest.mark.parametrize("data", ["none", "one user"])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case in KINDS.values()])
 def test_engines_write_the_same(name, data, directory):
+    # Of many records they do even if bundles are run again, and after an interrupt: see below.
     case, path = CASES[name], directory / data
     source = source_of(case, path)
     files = expected(name, path)

@@ -8,7 +8,6 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 import dp_transforms as dp
@@ -68,10 +67,8 @@ def check(pipeline, *parts):
     [
         ("DirectRunner", []),
         pytest.param(None, MULTI_PROCESSING, marks=pytest.mark.slow),
-        # In process, every bundle is run three times.
-        (FnApiRunner(bundle_repeat=2), []),
     ],
-    ids=["DirectRunner", "two processes", "repeated bundles"],
+    ids=["DirectRunner", "two processes"],
 )
 def test_runners_agree(runner, flags, monkeypatch):
     # Workers of other processes must find this package.

@@ -18,11 +18,12 @@ PERIODS = ["--period=day", "--time_column=day", "--periods=2026-01-01..2026-01-0
 PERIODS.append("--max_periods_per_user=2")
 GROUPS = ["--epsilon_all=1", "--epsilon_groups=2", "--max_partitions_per_user=3"]
 TO_SELECT = ["--epsilon_selection=1", "--delta=1e-2"]
+COUNTS = ["--strategy=laplace", "--noisy_counts", "--pre_threshold=3", "--others_share=0.3"]
 KAPPA = ["--epsilon=2", "--for_epsilon=1", "--max_degree=8"]
 
 JOBS = {
     "lists by period": ("release", [*LIST, *PERIODS]),
-    "counts": ("select", [*NAMES, "--noisy_counts", "--pre_threshold=3", "--others_share=0.3"]),
+    "counts": ("select", [*NAMES, *COUNTS]),
     "groups": ("release-groups", [*GROUPS, *TO_SELECT, "--group_by=sex,day", "--groups=sex=f,m,x"]),
     "degrees": ("degrees", ["--epsilon=2"]),
     "both": ("release-all", [*NAMES, "--strategy=renyi_rounds"]),
