@@ -9,6 +9,7 @@ import tempfile
 import uuid
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from dp_transforms.beam.reading import ReadRecords
@@ -34,7 +35,9 @@ def visits(tmp_path):
     path = tmp_path / "visits.duckdb"
     with duckdb.connect(path) as connection:
         connection.execute('CREATE TABLE visits (visitor INT, "the page" VARCHAR, day DATE)')
-        connection.executemany("INSERT INTO visits VALUES (?, ?, ?)", ROWS)
+        columns = map(pa.array, zip(*ROWS, strict=True))
+        connection.register("rows", pa.table([*columns], ["visitor", "page", "day"]))
+        connection.execute("INSERT INTO visits SELECT * FROM rows")
     return f"duckdb:{path}"
 
 

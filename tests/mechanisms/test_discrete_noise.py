@@ -27,9 +27,18 @@ TRUNCATED = [
 GAUSSIANS = [RoundedGaussian(Fraction(s)) for s in ("1/4", "1000/7", "100000000000/7", 2**90)]
 UNBOUNDED = [*SMALL, *LARGE]
 NOISES = [*UNBOUNDED, *TRUNCATED, *GAUSSIANS]
-SCALES = {
-    noise: int(noise.sample(InsecureSeededTape(5), "scale", 100).std()) + 1 for noise in UNBOUNDED
-}
+
+
+def deviation(noise):
+    """The standard deviation, of probabilities in proportion to q**|x|, rounded up."""
+    if isinstance(noise, TwoSidedGeometric):
+        q, rest = float(noise.eta.base), float(1 - noise.eta.base)
+    else:
+        q, rest = math.exp(-1 / noise.scale), -math.expm1(-1 / noise.scale)
+    return math.ceil(math.sqrt(2 * q) / rest)
+
+
+SCALES = {noise: deviation(noise) for noise in UNBOUNDED}
 
 
 @pytest.mark.parametrize("noise", SMALL, ids=str)

@@ -60,14 +60,14 @@ def test_a_release_loads_no_beam_no_composition_and_no_report(tmp_path):
     counts.write_text("frequency,multiplicity\n5,1\n1,3\n")
     lines.write_text('{"user": 1, "page": "x"}\n{"user": 2, "page": null}\n')
     (tmp_path / "records.csv").write_text("user,page\na,x\nb,x\na,y\n")
-    for modules, *flags in (
-        (set(), f"--frequency_list={counts}"),
-        ({"pyarrow"}, "--epsilon=4"),
-        ({"pyarrow"}, "--epsilon=1"),
-        ({"pyarrow"}, f"--input={lines}", "--drop_nulls"),
-    ):
-        job = job_flags(tmp_path, "--max_partitions_per_user=2", "--overwrite", *flags)
-        assert loaded((["release_frequency_list", *job], 0)) == modules
+
+    def job(*flags):
+        every = job_flags(tmp_path, "--max_partitions_per_user=2", "--overwrite", *flags)
+        return ["release_frequency_list", *every], 0
+
+    assert loaded(job(f"--frequency_list={counts}")) == set()
+    from_records = (["--epsilon=4"], ["--epsilon=1"], [f"--input={lines}", "--drop_nulls"])
+    assert loaded(*(job(*flags) for flags in from_records)) == {"pyarrow"}
 
 
 @pytest.mark.parametrize(

@@ -273,9 +273,9 @@ def test_arguments_are_refused_before_anything_is_spent(options, words):
 
 
 def test_empty_data_and_one_user_are_released_alike():
+    statement = dp.release(DATA, **COLUMNS, epsilon="0.5").statement
     for data in ({"user": [], "item": []}, {"user": [1], "item": [2]}):
         release = dp.release(data, **COLUMNS, epsilon="0.5", secret=secret(1))
-        statement = dp.release(DATA, **COLUMNS, epsilon="0.5").statement
         # The survey's noise decides whether this number is released.
         sometimes = {"users_beyond_the_bound"}
         assert {*release.statement} | sometimes == {*statement} | sometimes

@@ -1,5 +1,6 @@
 """A choice by a noisy look: what it costs and decides, and that counts after it are private."""
 
+import functools
 import itertools
 import math
 from fractions import Fraction
@@ -56,7 +57,7 @@ def test_every_cell_has_the_noise_of_its_part_of_the_look(neighbours, level):
     strategy = _Looking(1024 >> level, 1e-5, 3, neighbours=neighbours)
     assert strategy.look_epsilon(level) == 4
     users, tails = range(len(strategy.edges) + 1), range(TAILS)
-    draws = 600
+    draws = 250
     looks = [strategy.at(level, users, tails, InsecureSeededTape(i)) for i in range(draws)]
     # Three quarters are for users: rates of 3 and 1, or half of that for two users who change.
     for cells, exact, rate in (("degrees", users, 3), ("tails", tails, 1)):
@@ -294,6 +295,7 @@ EPSILON, DELTA = 1.5, 0.03
 FAR = 60
 
 
+@functools.cache
 def _noise_of(later):
     """Probabilities of noise from -FAR to FAR."""
     ends = np.array([float(later.noise.above(x, 60).lower) for x in range(-FAR - 1, FAR + 1)])
