@@ -186,15 +186,19 @@ def test_a_largest_degree_closes_intervals():
         assert release.kept_share().low > 0
 
 
-def test_a_largest_degree_is_enforced_also_on_the_survey():
-    # Whoever has more counts with so many, whether it is true or not.
-    spec = AllRecordsSpec(epsilon=4000, largest_degree=5)
+@pytest.mark.parametrize("kappa", [None, 9])
+def test_a_largest_degree_is_enforced_also_on_the_survey(kappa):
+    # Whoever has more counts with so many, whether it is true or not, and under a larger kappa too.
+    spec = AllRecordsSpec(
+        epsilon=4000, max_partitions_per_user=kappa, survey_share="0.5", largest_degree=5
+    )
     table = table_of(list(zip(DATA["user"], DATA["item"], strict=True)))
     ((surveyed,),) = in_process([table]).all_records(spec)
     degrees = np.unique(DATA["user"], return_counts=True)[1]
     survey = surveyed.survey
     seen = zip(survey.degrees.lowest, survey.degrees.users, strict=True)
     assert dict(seen)[5] == (degrees >= 5).sum()
+    assert degrees.max() > 9
     assert surveyed.released.total <= np.minimum(degrees, 5).sum()
 
 
