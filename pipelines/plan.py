@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from dp_transforms.postprocessing.attribute_plan import (
     parts_of,
     plan_attributes,
 )
-from dp_transforms.postprocessing.hierarchy_plan import LevelPlan, plan_hierarchy
+from dp_transforms.postprocessing.hierarchy_plan import plan_hierarchy
 from dp_transforms.postprocessing.planning import (
     MechanismPlan,
     ReleasePlan,
@@ -46,6 +45,8 @@ examples:
   python -m pipelines.plan --users=1000000 --epsilon=1,0.5,0.1
   python -m pipelines.plan --reference=last_year/released_frequencies.csv --epsilon=1
       --delta=1e-8 --max_partitions_per_user=10 --plot=plan.png
+  python -m pipelines.plan --users=1000000 --epsilon=1 --levels=state,county
+      --groups=50,3000 --group_sizes=40,4000
 """
 
 
@@ -120,6 +121,19 @@ def make_parser() -> OneLineParser:
         metavar="NUMBER,...",
         help="with --groups: how epsilon is divided, see release-hierarchy",
     )
+    privacy.add_argument(
+        "--levels",
+        type=job_flags.names,
+        metavar="NAME,...",
+        help="with --groups: the names of the levels, such as state,county",
+    )
+    privacy.add_argument(
+        "--group_sizes",
+        type=job_flags.positive_integers,
+        metavar="N[,N...]",
+        help="with --groups: contributions of groups to plan, beside those of an average group of "
+        "each level (default: ten times the average, and a tenth)",
+    )
     add_json_flag(parser)
     parser.add_argument(
         "--plot",
@@ -184,56 +198,47 @@ def attribute_table(plans: Sequence[AttributePlan], attributes: int) -> str:
     )
 
 
-def hierarchy_table(plans: Sequence[LevelPlan]) -> str:
-    """Returns a table of the lists of an average group at each level, for one epsilon."""
-    others = list(plans[0].other_dists)
-    rows = [
-        [
-            "groups",
-            "epsilon",
-            "contributions of each",
-            "expected dist",
-            *others,
-            "of the contributions",
-        ]
-    ]
-    rows += [
-        [
-            f"{plan.groups:,}",
-            f"{plan.epsilon_of_level:.3g}",
-            f"{plan.contributions:,}",
-            *(f"{dist:,.0f}" for dist in (plan.expected_dist, *plan.other_dists.values())),
-            f"{100 * plan.relative_error:.2g}%",
-        ]
-        for plan in plans
-    ]
-    return f"epsilon {plans[0].epsilon:g}\n{text_table(rows)}"
-
-
-def _print_hierarchy(flags: argparse.Namespace, contributions: int) -> None:
-    """Prints the plan of the lists of a hierarchy."""
+def _print_hierarchy(flags: argparse.Namespace) -> None:
+    """Prints the plans of the lists of a hierarchy."""
     if flags.delta is not None or flags.attributes is not None or flags.plot is not None:
         raise ValueError(
             "--groups is for the lists of a hierarchy: leave out --delta, --attributes and --plot"
         )
-    refuse(flags, "is for one list: leave out --groups", "records")
+    refuse(flags, "is for one list: leave out --groups", "records", "zipf_exponent")
+    groups = flags.groups
+    if flags.levels is not None:
+        if len(flags.levels) != len(groups):
+            raise ValueError("--levels names the levels of --groups: give as many names as numbers")
+        groups = dict(zip(flags.levels, groups, strict=True))
+    if flags.reference is None:
+        reference, contributions = None, flags.users * flags.max_partitions_per_user
+        kinds = "a Zipf list and two other kinds"
+    else:
+        reference = read_frequency_list(flags.reference, public=True)
+        contributions, kinds = reference.total, "its part of the reference list"
     plans = [
         plan_hierarchy(
-            contributions, flags.groups, epsilon, flags.max_partitions_per_user, flags.shares
+            contributions,
+            groups,
+            epsilon,
+            flags.max_partitions_per_user,
+            flags.shares,
+            flags.group_sizes,
+            reference,
         )
         for epsilon in flags.epsilon
     ]
     if flags.json:
-        levels = [dataclasses.asdict(plan) for plan in itertools.chain(*plans)]
+        levels = [dataclasses.asdict(level) for plan in plans for level in plan.levels]
         print(json.dumps({"contributions": contributions, "levels": levels}, indent=2))
         return
     print(
-        f"{contributions:,} contributions, at most {flags.max_partitions_per_user} per user; dist "
-        "(half the L1 distance to the list without noise)\nof an average group at each level, for "
-        "a Zipf list and two other kinds, if it was released alone;\nwith the others, small groups "
-        "err less\n"
+        f"{contributions:,} contributions, at most {flags.max_partitions_per_user} per user. Each "
+        "row is about one group, the first of a level about\none of average size. dist is half the "
+        "L1 distance to the group's list without noise, for\n"
+        f"{kinds}, if it was released alone. In the hierarchy, small groups err less.\n"
     )
-    print("\n\n".join(map(hierarchy_table, plans)))
+    print("\n\n".join(map(str, plans)))
 
 
 def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
@@ -321,6 +326,9 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
 
 @command(make_parser)
 def main(flags: argparse.Namespace) -> None:
+    if flags.groups is not None:
+        _print_hierarchy(flags)
+        return
     max_partitions, made_up = flags.max_partitions_per_user, flags.reference is None
     if made_up:
         exponent = 1.0 if flags.zipf_exponent is None else flags.zipf_exponent
@@ -328,11 +336,9 @@ def main(flags: argparse.Namespace) -> None:
     else:
         refuse(flags, "is for --users: --reference is a list of its own", "zipf_exponent")
         reference = read_frequency_list(flags.reference, public=True)
-    if flags.groups is not None:
-        _print_hierarchy(flags, reference.total)
-        return
     if flags.shares is not None:
         raise ValueError("--shares divides epsilon among the levels of a hierarchy: give --groups")
+    refuse(flags, "is about the groups of a hierarchy: give --groups", "levels", "group_sizes")
     epsilons, of_attributes = flags.epsilon, ""
     if flags.attributes is not None:
         if max_partitions != 1 or flags.delta is not None:

@@ -197,6 +197,20 @@ def test_the_errors_of_the_three_stories_are_those_of_plan():
     assert table["epsilon and delta of names"]["pages"].split(" and ")[0] == "0.5"
 
 
+def test_the_errors_of_counties_are_those_of_plan():
+    (plan,) = dp.plan(1, users=1_000_000, groups={"state": 50, "county": 3_000})
+    page = read("docs/hierarchies.md")
+    assert f"```text\n{plan}\n" in page
+    county = plan["county"]
+    low, high = min(county.dists), max(county.dists)
+    part = county.contributions / 100
+    sentence = (
+        f"with {county.contributions:,} people, is then off by {low:.0f} to {high:.0f} people in "
+        f"all, or {low / part:.0f}% to {high / part:.0f}%."
+    )
+    assert sentence in " ".join(page.split())
+
+
 @pytest.mark.parametrize(
     ("page", "count"), [("comparison", 4), ("method", 1), ("accuracy", 1), ("selection", 2)]
 )

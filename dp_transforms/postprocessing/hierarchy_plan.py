@@ -1,87 +1,233 @@
 """Predicts how near the lists of a hierarchy will be, before any data are read.
 
-Everything is computed from public numbers: a made-up list stands for a group of average size, and
-is released alone at the epsilon of its level. Large groups of a hierarchy come out about as near as
-that, and small ones nearer, since they borrow the shape of the group above.
+Everything is computed from public numbers. The list of a group is taken to be a made-up one of the
+group's size, or a part of a public list, and to be released alone at the epsilon of its level. In
+the hierarchy, large groups err about as much as that. Small groups err less, since they borrow the
+shape of the group above.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
+from dp_transforms.mechanisms.arguments import listed
 from dp_transforms.mechanisms.decimals import (
     Number,
     parts_by_shares,
     positive_integer,
     positive_rational,
 )
+from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.postprocessing.planning import made_up_dists
+from dp_transforms.postprocessing.planning import expected_dist, made_up_dists
+from dp_transforms.postprocessing.text_table import text_table
+
+EVERYTHING = "all"  # The name of the level of everything, as in a release.
+_USUAL_FACTORS = 10, 1 / 10
+"""Groups of these multiples of the average are planned, unless the caller says their sizes."""
 
 
 @dataclass(frozen=True)
-class LevelPlan:
-    """A plan predicts the list of an average group at one level.
+class GroupPlan:
+    """Predicts the list of one group.
 
     Attributes:
-      epsilon: of all levels together.
-      epsilon_of_level: of the lists of this level.
-      groups: how many there are at this level; 1 at the top.
-      contributions: how many an average group has.
-      expected_dist: half the expected L1 distance to its true list, for a Zipf list.
-      other_dists: the same for lists of other kinds.
+      contributions: of the group.
+      expected_dist: half the expected L1 distance to the group's true list, for a Zipf list or for
+        a part of the reference.
+      other_dists: the same for lists of other kinds, by their names; empty with a reference.
     """
 
-    epsilon: float
-    epsilon_of_level: float
-    groups: int
     contributions: int
     expected_dist: float
-    other_dists: dict[str, float]
+    other_dists: Mapping[str, float]
 
     @property
     def relative_error(self) -> float:
-        """Returns expected_dist as a part of the contributions of an average group."""
+        """Returns expected_dist as a part of the group's contributions."""
         return self.expected_dist / self.contributions
+
+    @property
+    def dists(self) -> tuple[float, ...]:
+        """Returns expected_dist and other_dists."""
+        return (self.expected_dist, *self.other_dists.values())
+
+
+@dataclass(frozen=True)
+class LevelPlan(GroupPlan):
+    """Predicts the list of an average group at one level, and of smaller and larger ones.
+
+    Attributes:
+      level: its name.
+      epsilon: of all levels together.
+      epsilon_of_level: of the lists of this level.
+      groups: how many there are at this level; 1 at the top.
+      of_sizes: plans of groups of other sizes, the largest first.
+    """
+
+    level: str
+    epsilon: float
+    epsilon_of_level: float
+    groups: int
+    of_sizes: tuple[GroupPlan, ...] = ()
+
+
+@dataclass(frozen=True)
+class HierarchyPlan:
+    """Predicts the lists of all levels at one epsilon.
+
+    As text it is a table. The first row of a level is about a group of average size, and further
+    rows are about groups of other sizes.
+
+    Attributes:
+      epsilon: of all levels together.
+      levels: one for each level, everything first.
+    """
+
+    epsilon: float
+    levels: tuple[LevelPlan, ...]
+
+    def __getitem__(self, name: str) -> LevelPlan:
+        """Returns the plan of the level with this name; that of everything is "all"."""
+        return {level.level: level for level in self.levels}[name]
+
+    def __str__(self) -> str:
+        top, lowest = self.levels[0], self.levels[-1]
+        kinds = ["expected dist", *top.other_dists]
+        rows = [["level", "groups", "epsilon", "contributions", *kinds, "of the contributions"]]
+        for level in self.levels:
+            for group in (level, *level.of_sizes):
+                about_level = ["", "", ""]
+                if group is level:
+                    about_level = [
+                        level.level,
+                        f"{level.groups:,}",
+                        f"{level.epsilon_of_level:.3g}",
+                    ]
+                dists = [f"{dist:,.0f}" for dist in group.dists]
+                part = _percentage(group.relative_error)
+                rows.append([*about_level, f"{group.contributions:,}", *dists, part])
+        ends = sorted({min(lowest.dists), max(lowest.dists)})
+        errors = dict.fromkeys(f"{dist:,.0f}" for dist in ends)
+        parts = dict.fromkeys(_percentage(dist / lowest.contributions) for dist in ends)
+        return (
+            f"epsilon {self.epsilon:g}\n{text_table(rows, words=1)}\n"
+            f"{lowest.level} of average size, {lowest.contributions:,} contributions: off by "
+            f"{' to '.join(errors)}, {' to '.join(parts)}"
+        )
+
+
+def _percentage(part: float) -> str:
+    return f"{100 * part:.2g}%"
 
 
 def plan_hierarchy(
     contributions: int,
-    groups: Sequence[int],
+    groups: Sequence[int] | Mapping[str, int],
     epsilon: Number,
     max_partitions_per_user: int = 1,
     shares: Sequence[Number] | None = None,
-) -> tuple[LevelPlan, ...]:
+    group_sizes: Sequence[int] | None = None,
+    reference: FrequencyList | None = None,
+) -> HierarchyPlan:
     """Predicts the lists of everything and of each level, from the top down.
 
     Args:
       contributions: how many there are in all, about. Public.
-      groups: their number at each level below everything.
+      groups: their number at each level below everything, by the names of levels or in order.
       epsilon: the budget of all levels together.
       max_partitions_per_user: kappa.
       shares: how epsilon is divided, see ``release_hierarchy``; equally by default.
+      group_sizes: contributions of groups to plan at each level below everything, beside an average
+        group; by default ten times as many as the average, and a tenth.
+      reference: a PUBLIC list like that of everything; never the one to release. A group's list is
+        taken to be a part of it. By default lists are made up.
 
     Raises:
       ValueError: a number is out of range, a level has fewer groups than the one above, or shares
         are not as many as levels, everything among them.
 
-    >>> top, states, counties = plan_hierarchy(1_000_000, [50, 3_000], epsilon=3)
-    >>> counties.contributions, counties.epsilon_of_level
+    >>> plan = plan_hierarchy(1_000_000, {"state": 50, "county": 3_000}, epsilon=3)
+    >>> plan["county"].contributions, plan["county"].epsilon_of_level
     (333, 1.0)
+    >>> top, states, counties = plan.levels
     >>> top.relative_error < states.relative_error < counties.relative_error
     True
     """
+    if reference is not None and not len(reference):
+        raise ValueError("reference is empty: a plan needs a list with at least one partition")
     total = positive_integer("contributions", contributions)
-    numbers = [1, *(positive_integer("groups", number) for number in groups)]
-    if not groups or numbers != sorted(numbers):
-        raise ValueError("groups must be the numbers of groups of each level, from the top down")
-    plans = []
+    levels = _levels(groups)
+    sizes = None
+    if group_sizes is not None:
+        sizes = [
+            positive_integer("group_sizes", size) for size in listed("group_sizes", group_sizes)
+        ]
     whole = positive_rational("epsilon", epsilon)
-    parts = parts_by_shares(whole, shares, len(numbers))
-    for number, part in zip(numbers, parts, strict=True):
-        size = max(total // number, 1)
+    parts = parts_by_shares(whole, shares, len(levels))
+    plans = []
+    for (level, number), part in zip(levels.items(), parts, strict=True):
+        average = max(total // number, 1)
         mechanism = FrobeniusMechanism(part, max_partitions_per_user)
-        dist, *others = made_up_dists(mechanism, size).items()
-        plans.append(LevelPlan(float(whole), float(part), number, size, dist[1], dict(others)))
-    return tuple(plans)
+        if level == EVERYTHING:
+            others = []
+        elif sizes is None:
+            others = [round(average * factor) for factor in _USUAL_FACTORS]
+        else:
+            others = sizes
+        distinct = sorted({size for size in others if 0 < size < total} - {average}, reverse=True)
+        group = _group_plan(mechanism, average, total, reference)
+        plans.append(
+            LevelPlan(
+                level=level,
+                epsilon=float(whole),
+                epsilon_of_level=float(part),
+                groups=number,
+                contributions=average,
+                expected_dist=group.expected_dist,
+                other_dists=group.other_dists,
+                of_sizes=tuple(_group_plan(mechanism, size, total, reference) for size in distinct),
+            )
+        )
+    return HierarchyPlan(float(whole), tuple(plans))
+
+
+def _levels(groups: Sequence[int] | Mapping[str, int]) -> dict[str, int]:
+    """Returns the number of groups of each level by its name, everything first."""
+    if isinstance(groups, Mapping):
+        numbers = groups
+    else:
+        given = listed("groups", groups)
+        numbers = {f"level {depth}": number for depth, number in enumerate(given, 1)}
+    levels = {EVERYTHING: 1}
+    for name, number in numbers.items():
+        if not isinstance(name, str) or name == EVERYTHING:
+            raise ValueError(f"names of levels must be text, and not {EVERYTHING!r}")
+        levels[name] = positive_integer("groups", number)
+    if len(levels) == 1 or [*levels.values()] != sorted(levels.values()):
+        raise ValueError("groups must be the numbers of groups of each level, from the top down")
+    return levels
+
+
+def _group_plan(
+    mechanism: FrobeniusMechanism, size: int, total: int, reference: FrequencyList | None
+) -> GroupPlan:
+    if reference is None:
+        dists = made_up_dists(mechanism, size)
+        return GroupPlan(size, dists.pop("Zipf"), dists)
+    part = _part_of(reference, Fraction(size, total))
+    return GroupPlan(size, expected_dist(mechanism, part, least_moved=1).dist, {})
+
+
+def _part_of(frequency_list: FrequencyList, share: Fraction) -> FrequencyList:
+    """Returns the list of a group with a share of the partitions of each frequency. For each j its
+    number of partitions with at least j users is the share of the whole list's, rounded.
+
+    >>> list(_part_of(FrequencyList([9, 2, 1], [1, 10, 100]), Fraction(1, 4)))
+    [(2, 3), (1, 25)]
+    """
+    ends = [round(int(end) * share) for end in frequency_list.multiplicities.cumsum()]
+    repeats = [end - before for before, end in zip([0, *ends], ends, strict=False)]
+    return FrequencyList.from_runs(frequency_list.frequencies, repeats)

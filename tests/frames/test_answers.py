@@ -427,6 +427,12 @@ def test_kappa_and_plans(capsys):
     for more in ({"delta": 1e-6}, {"max_partitions_per_user": 2}):
         with pytest.raises(ValueError, match="attributes is for lists in which a user has one"):
             dp.plan(1, users=100, attributes=2, **more)
+    for more in ({"delta": 1e-6}, {"attributes": 2}):
+        with pytest.raises(ValueError, match="groups is for the lists of a hierarchy"):
+            dp.plan(1, users=100, groups=[2], **more)
+    for more in ({"shares": [1, 1]}, {"group_sizes": [9]}):
+        with pytest.raises(ValueError, match="give groups"):
+            dp.plan(1, users=100, **more)
     assert [plan.epsilon for plan in dp.plan(["0.5", 1], users=1_000)] == [0.5, 1]
     options = {"users": 1_000, "max_partitions_per_user": 3}
     (plan,) = dp.plan("0.5", **options)

@@ -1,6 +1,7 @@
 import json
 
 import dp_transforms as dp
+from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.registry import NAMED_MECHANISMS, partition_mechanism
 from dp_transforms.postprocessing.entropies import shannon_entropy
 from dp_transforms.postprocessing.planning import zipf_list
@@ -61,23 +62,34 @@ def test_attributes_share_each_epsilon(capsys):
 
 
 def test_levels_of_a_hierarchy(capsys):
-    arguments = ["--users=30000", "--epsilon=3,1.5", "--groups=20,300"]
-    assert main(arguments) == 0
+    arguments = ["--users=30000", "--epsilon=3,1.5", "--groups=20,300", "--levels=state,county"]
+    assert main([*arguments, "--group_sizes=50"]) == 0
     text = capsys.readouterr().out
     assert "small groups err less" in text and "Expected dist by --mechanism" not in text
-    rows = [line.split()[:3] for line in text.splitlines() if line.endswith("%")]
-    contributions = zipf_list(30_000).total
-    sizes = [f"{contributions // number:,}" for number in (1, 20, 300)]
-    numbers = ["1", "20", "300"]
-    assert rows == [
-        [number, part, size]
-        for part in ("1", "0.5")
-        for number, size in zip(numbers, sizes, strict=True)
-    ]
+    plans = dp.plan(["3", 1.5], users=30_000, groups={"state": 20, "county": 300}, group_sizes=[50])
+    assert text.endswith("\n\n".join(map(str, plans)) + "\n")
+    assert [plan["county"].epsilon_of_level for plan in plans] == [1, 0.5]
+    assert [plan["state"].contributions for plan in plans] == [1_500] * 2
     assert main([*arguments, "--shares=1,1,4", "--json"]) == 0
     levels = json.loads(capsys.readouterr().out)["levels"]
     assert [level["epsilon_of_level"] for level in levels] == [0.5, 0.5, 2, 0.25, 0.25, 1]
     assert main([*arguments, "--delta=1e-6"]) == 2
     assert "--groups is for the lists of a hierarchy" in capsys.readouterr().err
-    assert main(["--users=30", "--epsilon=1", "--shares=1,1"]) == 2
-    assert "give --groups" in capsys.readouterr().err
+    assert main([*arguments, "--zipf_exponent=2"]) == 2
+    assert "--zipf_exponent is for one list" in capsys.readouterr().err
+    assert main([*arguments[:3], "--levels=state"]) == 2
+    assert "as many names as numbers" in capsys.readouterr().err
+    for alone in ("--shares=1,1", "--levels=state,county", "--group_sizes=40"):
+        assert main(["--users=30", "--epsilon=1", alone]) == 2
+        assert "give --groups" in capsys.readouterr().err
+
+
+def test_a_hierarchy_like_a_public_list(tmp_path, capsys):
+    reference = tmp_path / "public.csv"
+    reference.write_text("frequency,multiplicity\n4,2000\n1,4000\n")
+    assert main([f"--reference={reference}", "--epsilon=1", "--groups=100", "--json"]) == 0
+    top, county = json.loads(capsys.readouterr().out)["levels"]
+    assert (top["contributions"], county["contributions"]) == (12_000, 120)
+    assert top["other_dists"] == {}
+    (plan,) = dp.plan(1, reference=FrequencyList([4, 1], [2000, 4000]), groups=[100])
+    assert plan["level 1"].expected_dist == county["expected_dist"]
