@@ -12,21 +12,25 @@ import apache_beam as beam
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
+from dp_transforms.beam.attributes import ReleaseAttributes
 from dp_transforms.beam.contributions import (
     BoundContributions,
     CountDistinctUsers,
     DeclareBounded,
 )
-from dp_transforms.beam.degrees import CountDegrees, CountProjectedDegrees
+from dp_transforms.beam.degrees import CountDegrees, CountProjectedDegrees, ReleaseNodeDegrees
 from dp_transforms.beam.grouped import ReleaseGroupedLists
+from dp_transforms.beam.hierarchy import ReleaseHierarchy
 from dp_transforms.beam.records import ToRecords
 from dp_transforms.beam.release import ReleaseFrequencyList
 from dp_transforms.beam.selection import SelectPartitions
 from dp_transforms.beam.windowed import ReleaseWindowedLists, SelectWindowedPartitions
-from dp_transforms.budget import PrivacyBudget
+from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.releases import Attribute
+from dp_transforms.releases.attributes import attribute_label
+from dp_transforms.releases.node_degrees import ProjectedList
 
 
 def to_records(user: str, partition: list[str], drop_nulls: bool = False) -> beam.PTransform:
@@ -157,11 +161,91 @@ def release_grouped_lists(
     return release | "Rows" >> beam.FlatMapTuple(_grouped_rows).with_output_types(_GROUPED)
 
 
+def release_attributes(
+    attributes: list[str],
+    epsilon: float,
+    combinations: list[list[str]] | None = None,
+    shares: dict[str, float] | None = None,
+    num_buckets: int | None = None,
+) -> beam.PTransform:
+    """Releases how many users the values of each attribute have, without the values.
+
+    Takes rows with the fields user and those of the attributes. Gives rows of attribute, frequency
+    and multiplicity; one whose released list is empty has no rows. A combination is called by its
+    fields with " + " in between.
+
+    Args:
+      attributes: the fields that get a list each.
+      epsilon: the privacy loss of all lists together, for adding or removing all records of one
+        user.
+      combinations: several fields each, whose values together get a list.
+      shares: shares of epsilon by the names of attributes and combinations, 1 where there is none.
+        Public, as attributes and combinations.
+      num_buckets: how many parts users are split into.
+    """
+    columns: list[tuple[str, ...]] = [(name,) for name in attributes]
+    columns += map(tuple, combinations or [])
+    by_label = {attribute_label(fields): fields for fields in columns}
+    shares_by_fields = {}
+    for label, share in (shares or {}).items():
+        if label not in by_label:
+            raise ValueError(f"shares are given for {label!r}, which is not released")
+        shares_by_fields[by_label[label]] = share
+    release = ReleaseAttributes(
+        columns, epsilon=epsilon, shares=shares_by_fields, num_buckets=num_buckets
+    )
+    return release | "Rows" >> beam.FlatMapTuple(_attribute_rows).with_output_types(_ATTRIBUTES)
+
+
+def release_hierarchy(
+    levels: list[str],
+    groups: list[list[str]],
+    epsilon: float,
+    max_partitions_per_user: int,
+    shares: list[float] | None = None,
+    most_partitions: list[int] | None = None,
+    num_buckets: int | None = None,
+) -> beam.PTransform:
+    """Releases the lists of all groups of a public hierarchy, which add up.
+
+    Takes rows with the fields user, partition and the levels. Gives rows of the levels, frequency
+    and multiplicity, in which the levels below a group's own are empty, and all are for the list of
+    everything. A group whose released list is empty has no rows.
+
+    Args:
+      levels: the fields that name groups, from the highest level to the lowest.
+      groups: the lowest groups, each by the names of its groups at all levels. Public: records of
+        other groups are left out.
+      epsilon: the privacy loss of all lists together, for adding or removing all records of one
+        user.
+      max_partitions_per_user: the most partitions in which one user counts, in all groups together.
+      shares: how epsilon is divided among everything and each level; equally by default.
+      most_partitions: public upper bounds on the numbers of partitions of the lowest groups.
+      num_buckets: how many parts users, or partitions, are split into.
+    """
+    for name in levels:
+        if name in dict(_LIST):
+            raise ValueError(f"levels cannot have the name {name!r}: rename the field")
+    release = ReleaseHierarchy(
+        levels=levels,
+        groups=[tuple(group) for group in groups],
+        epsilon=epsilon,
+        max_partitions_per_user=max_partitions_per_user,
+        shares=shares,
+        most_partitions=most_partitions,
+        num_buckets=num_buckets,
+    )
+    fields = RowTypeConstraint.from_fields([*((level, str) for level in levels), *_LIST])
+    rows = beam.FlatMap(_hierarchy_rows, levels=levels)
+    return release | "Rows" >> rows.with_output_types(fields)
+
+
 def release_degree_list(
     epsilon: float,
     degree: str = UNDIRECTED,
     degree_bound: int | None = None,
     num_buckets: int | None = None,
+    privacy_unit: str | None = None,
 ) -> beam.PTransform:
     """Releases how many nodes have each degree.
 
@@ -169,12 +253,22 @@ def release_degree_list(
     degree) and multiplicity (its number of nodes).
 
     Args:
-      epsilon: the privacy loss, for adding or removing one edge; with degree_bound, one node.
+      epsilon: the privacy loss, for adding or removing one edge, or one node with all its edges.
       degree: undirected, in or out.
-      degree_bound: protects nodes with all their edges. Edges beyond it at a node are dropped.
-        Public: choose it without looking at the graph.
+      degree_bound: the most edges that are kept at a node, if nodes are protected. Public: choose
+        it without looking at the graph. By default it is chosen from the graph, at a tenth of
+        epsilon.
       num_buckets: how many parts edges and nodes are split into.
+      privacy_unit: edge or node; by default edge, or node with a degree_bound.
     """
+    units = (None, PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value)
+    if privacy_unit not in units:
+        raise ValueError("privacy_unit must be edge or node")
+    if privacy_unit == PrivacyUnit.EDGE.value and degree_bound is not None:
+        raise ValueError("degree_bound protects nodes: leave it out, or privacy_unit")
+    if privacy_unit == PrivacyUnit.NODE.value and degree_bound is None:
+        release = ReleaseNodeDegrees(epsilon, degree, num_buckets=num_buckets)
+        return release | "Rows" >> beam.FlatMap(_projected_rows).with_output_types(_FREQUENCIES)
     count: beam.PTransform
     if degree_bound is None:
         count = CountDegrees(degree, num_buckets=num_buckets)
@@ -261,6 +355,7 @@ def select_windowed_partitions(
 _LIST = [("frequency", int), ("multiplicity", int)]
 _FREQUENCIES = RowTypeConstraint.from_fields(_LIST)
 _GROUPED = RowTypeConstraint.from_fields([("attribute", str), ("group", str), *_LIST])
+_ATTRIBUTES = RowTypeConstraint.from_fields([("attribute", str), *_LIST])
 _WINDOWED = RowTypeConstraint.from_fields([("window", str), *_LIST])
 
 
@@ -279,6 +374,23 @@ def _time(name: str, text: str) -> Timestamp:
 
 def _rows(released: FrequencyList) -> list[beam.Row]:
     return [beam.Row(frequency=f, multiplicity=m) for f, m in released]
+
+
+def _projected_rows(projected: ProjectedList) -> list[beam.Row]:
+    return _rows(projected.released)
+
+
+def _attribute_rows(attribute: str, released: FrequencyList) -> list[beam.Row]:
+    return [beam.Row(attribute=attribute, frequency=f, multiplicity=m) for f, m in released]
+
+
+def _hierarchy_rows(
+    labelled: tuple[tuple[str, ...], FrequencyList], levels: list[str]
+) -> list[beam.Row]:
+    path, released = labelled
+    names = path + ("",) * (len(levels) - len(path))
+    labels = dict(zip(levels, names, strict=True))
+    return [beam.Row(**labels, frequency=f, multiplicity=m) for f, m in released]
 
 
 def _windowed_rows(window: str, released: FrequencyList) -> list[beam.Row]:

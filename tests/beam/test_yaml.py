@@ -12,7 +12,12 @@ import yaml
 from apache_beam.yaml import main as yaml_main
 from apache_beam.yaml.yaml_transform import expand_pipeline
 
+from dp_transforms import JobSecret
+from dp_transforms.beam import pipeline_secret
 from dp_transforms.beam import yaml as our_yaml
+from dp_transforms.engines.in_process import InProcess
+from dp_transforms.files.frame_records import RecordArguments
+from dp_transforms.releases import AttributesSpec, HierarchySpec, NodeDegreesSpec
 from tests.quick_beam import IN_PROCESS
 
 ROOT = pathlib.Path(our_yaml.__file__).parents[2]
@@ -118,8 +123,13 @@ def test_names_of_each_window(counts, tmp_path):
 @pytest.mark.parametrize(
     ("epsilon", "bound", "degrees"),
     # A hub and its 300 neighbours; of 5 edges at the hub, each has a neighbour of its own.
-    [(100.0, {}, {(USERS, 1), (1, USERS)}), (1_000.0, {"degree_bound": 5}, {(5, 1), (1, 5)})],
-    ids=["edges", "nodes"],
+    [
+        (100.0, {}, {(USERS, 1), (1, USERS)}),
+        (1_000.0, {"degree_bound": 5}, {(5, 1), (1, 5)}),
+        # The bound that is chosen is 512.
+        (100_000.0, {"privacy_unit": "node"}, {(USERS, 1), (1, USERS)}),
+    ],
+    ids=["edges", "nodes", "nodes at a chosen bound"],
 )
 def test_degrees(epsilon, bound, degrees, tmp_path):
     """At 50 and more by sensitivity a frequency changes with a probability below 1e-9."""
@@ -128,6 +138,105 @@ def test_degrees(epsilon, bound, degrees, tmp_path):
     release = step("ReleaseDegreeList", epsilon=epsilon, **bound)
     rows = run([named, release], tmp_path, edges)
     assert {(row["frequency"], row["multiplicity"]) for row in rows} == degrees
+
+
+def test_lists_of_attributes(tmp_path):
+    """At 50 and more for each list a frequency changes with a probability below 1e-9."""
+    named = step("MapToFields", fields={"user": "account", "item": "item", "size": "size"})
+    records = [(f"user{u}", f"item{u % 3}", u % 2) for u in range(USERS)]
+    release = step(
+        "ReleaseAttributes",
+        attributes=["item", "size"],
+        combinations=[["item", "size"]],
+        epsilon=250.0,
+        shares={"item + size": 3.0},
+    )
+    rows = run([named, release], tmp_path, records)
+    lists = {(row["attribute"], row["frequency"], row["multiplicity"]) for row in rows}
+    assert lists == {("item", 100, 3), ("size", 150, 2), ("item + size", 50, 6)}
+
+
+def test_lists_of_a_hierarchy(tmp_path):
+    """At 50 for each list a frequency changes with a probability below 1e-9."""
+    fields = {"user": "account", "partition": "item", "county": "size"}
+    fields["state"] = {"callable": "lambda row: 'Oak' if row.size < 2 else 'Elm'"}
+    named = step("MapToFields", language="python", fields=fields)
+    records = [(f"user{u}", f"item{u % 8}", u % 4) for u in range(USERS)]
+    groups = [["Oak", "0"], ["Oak", "1"], ["Elm", "2"], ["Fir", "9"]]
+    release = step(
+        "ReleaseHierarchy",
+        levels=["state", "county"],
+        groups=groups,
+        epsilon=200.0,
+        max_partitions_per_user=1,
+        shares=[1, 1, 2],
+        most_partitions=[2, 2, 2, 2],
+    )
+    rows = run([named, release], tmp_path, records)
+    names = ("state", "county", "frequency", "multiplicity")
+    lists = {tuple(row[name] for name in names) for row in rows}
+    # Items 0 to 3 have 38 users, and 4 to 7 have 37. Records of county 3 are left out.
+    counties = {(*group, users, 1) for group in groups[:3] for users in (37, 38)}
+    states = {("Oak", "", 38, 2), ("Oak", "", 37, 2), ("Elm", "", 38, 1), ("Elm", "", 37, 1)}
+    assert lists == {("", "", 38, 3), ("", "", 37, 3)} | states | counties
+
+
+SECRET = JobSecret.insecure_for_testing(5)
+ACCOUNTS = [(f"user{u % 90}", f"item{int((1 + u) ** 0.7) % 40}", u % 5) for u in range(900)]
+
+
+def attributes_by_yaml():
+    spec = AttributesSpec(attributes=["page", "day", ("page", "day")], epsilon=3, shares={"day": 2})
+    config = {"attributes": ["page", "day"], "combinations": [["page", "day"]], "epsilon": 3.0}
+    yield (
+        spec,
+        {"attributes": spec.columns},
+        None,
+        step("ReleaseAttributes", **config, shares={"day": 2.0}),
+    )
+
+
+def hierarchy_by_yaml():
+    config = {"levels": ["day"], "groups": [["0"], ["1"], ["2"], ["7"]]}
+    config |= {"max_partitions_per_user": 3, "epsilon": 2.0}
+    spec = HierarchySpec(**config | {"epsilon": 2})
+    yield spec, {"groups": ("day",)}, "page", step("ReleaseHierarchy", **config)
+
+
+def node_degrees_by_yaml():
+    yield (
+        NodeDegreesSpec(40),
+        {},
+        "page",
+        step("ReleaseDegreeList", epsilon=40.0, privacy_unit="node"),
+    )
+
+
+@pytest.mark.parametrize("case", [attributes_by_yaml, hierarchy_by_yaml, node_degrees_by_yaml])
+def test_rows_are_those_of_the_engine_without_beam(case, tmp_path, monkeypatch):
+    """Under one secret."""
+    ((spec, arguments, partition, release),) = case()
+    (tmp_path / "records.csv").write_text(
+        "user,page,day\n" + "".join(f"{user},{page},{day}\n" for user, page, day in ACCOUNTS)
+    )
+    records = RecordArguments(f"{tmp_path}/records.csv", "user", partition, False, **arguments)
+    collections = spec.release(InProcess(records.open(), SECRET, num_buckets=3))
+    (table,) = [
+        table
+        for name, table in spec.tables.make(collections[0], spec.guarantee(True)).items()
+        if name == spec.tables.file_name
+    ]
+    released = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    # Lists that are empty have no rows.
+    expected = [row for row in released if row["frequency"]]
+    assert len(expected) > 5
+
+    ends = {"user": "account", "partition": "item", "page": "item", "day": "size"}
+    if isinstance(spec, NodeDegreesSpec):
+        ends = {"source": "account", "target": "item"}
+    monkeypatch.setattr(pipeline_secret, "claimed", lambda *_: SECRET)
+    rows = run([step("MapToFields", fields=ends), release], tmp_path, ACCOUNTS)
+    assert sorted(rows, key=str) == sorted(expected, key=str)
 
 
 def test_the_example_runs(tmp_path, monkeypatch):
@@ -169,6 +278,23 @@ def test_wrong_parameters_are_named():
         ("ReleaseWindowedLists", windowed | {"stop": "tomorrow"}, "stop must be a text such as"),
         ("ReleaseWindowedLists", windowed, "must be in beam.window.FixedWindows"),
         ("BoundContributions", bounds | {"secret": "x"}, "secret"),
+        (
+            "ReleaseAttributes",
+            {"attributes": ["a"], "epsilon": 1.0, "shares": {"b": 2.0}},
+            "shares are given for 'b'",
+        ),
+        (
+            "ReleaseHierarchy",
+            bounds | {"levels": ["frequency"], "groups": [["a"]], "epsilon": 1.0},
+            "cannot have the name 'frequency'",
+        ),
+        ("ReleaseHierarchy", bounds | {"levels": ["a"], "groups": [[]], "epsilon": 1.0}, "at each"),
+        ("ReleaseDegreeList", {"epsilon": 1.0, "privacy_unit": "user"}, "must be edge or node"),
+        (
+            "ReleaseDegreeList",
+            {"epsilon": 1.0, "privacy_unit": "edge", "degree_bound": 3},
+            "degree_bound protects nodes",
+        ),
     ):
         with pytest.raises(Exception, match=message):
             build(step(name, **config))
