@@ -55,6 +55,7 @@ setup(
             "build",
             "duckdb>=1.1",
             "hypothesis",
+            "igraph",
             "ipykernel",
             "matplotlib",
             "mypy",

@@ -3,7 +3,7 @@
     python -m tests.try_package [--pythons PYTHON ...] [--output DIR]
 
 For each Python the wheel goes into a new virtual environment. There, in an empty directory, the
-snippets of the README and of the first hour run, in the order of these pages. Exits with 1 at the
+snippets of the README and of the tutorials run, in the order of these pages. Exits with 1 at the
 first fault.
 """
 
@@ -16,7 +16,14 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = ("README.md", "docs/first-hour.md")
+PAGES = (
+    "README.md",
+    "docs/first-hour.md",
+    "docs/identifiability.md",
+    "docs/hierarchies.md",
+    "docs/graphs.md",
+)
+LIBRARIES = ("igraph", "networkx", "pandas")  # Users of these pages have them.
 COMMAND = re.compile(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
@@ -36,7 +43,7 @@ def try_out(python: str, wheel: pathlib.Path, directory: pathlib.Path) -> str:
     environment = directory / "environment"
     run([python, "-m", "venv", environment])
     programs = environment / "bin"
-    run([programs / "python", "-m", "pip", "install", "--quiet", f"{wheel}[report]"])
+    run([programs / "python", "-m", "pip", "install", "--quiet", f"{wheel}[report]", *LIBRARIES])
     for page in PAGES:
         work = directory / pathlib.Path(page).stem
         work.mkdir()
@@ -87,7 +94,7 @@ def main() -> None:
     for python in flags.pythons:
         with tempfile.TemporaryDirectory() as directory:
             version = try_out(python, wheel, pathlib.Path(directory))
-        print(f"{wheel.name} with Python {version}: the README and the first hour run", flush=True)
+        print(f"{wheel.name} with Python {version}: the README and the tutorials run", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Degrees of nodes under a bound that is chosen from the graph, and graphs of libraries."""
 
 import json
-from types import SimpleNamespace
 
+import igraph
 import networkx as nx
 import pytest
 
@@ -86,16 +86,13 @@ def test_directions_are_those_of_the_graph():
         dp.degrees(nx.Graph(STAR), source="a", target="b", epsilon=500)
 
 
-def test_graphs_of_igraph_go_in_as_they_are(monkeypatch):
-    # igraph is no dependency, not even of tests: this has the two methods that are asked for.
+def test_graphs_of_igraph_go_in_as_they_are():
     edges = [(0, leaf) for leaf in range(1, 6)]
-    graph = SimpleNamespace(is_directed=lambda: False, get_edgelist=lambda: edges)
-    kind = type("Graph", (), {"__module__": "igraph", **vars(graph)})
-    kind.is_directed, kind.get_edgelist = (
-        staticmethod(graph.is_directed),
-        staticmethod(graph.get_edgelist),
-    )
-    assert list(dp.degrees(kind(), epsilon=500).released) == [(5, 1), (1, 5)]
+    assert list(dp.degrees(igraph.Graph(edges=edges), epsilon=500).released) == [(5, 1), (1, 5)]
+    directed = igraph.Graph(edges=edges, directed=True)
+    assert list(dp.degrees(directed, epsilon=500, degree="out").released) == [(5, 1)]
+    with pytest.raises(ValueError, match="no directions"):
+        dp.degrees(igraph.Graph(edges=edges), epsilon=500, degree="in")
 
 
 def test_the_job_chooses_the_bound(tmp_path):
