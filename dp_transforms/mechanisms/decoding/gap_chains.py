@@ -31,6 +31,9 @@ from dp_transforms.mechanisms.decoding.gap_model import (
 TINY = 1e-200  # The least divisor. Nothing is lost: other terms are of the order of 1.
 SEGMENT = 64  # The least number of places of a segment.
 WARM_UP = 24  # Places before a segment from which its first message is guessed.
+UNREACHED = 1e-12
+"""Places that an arm reaches with less than this probability are taken for never reached, as most
+are, where there is noise alone."""
 AGREEMENT, ROUGH_AGREEMENT = 1e-3, 0.1
 """The most that messages may differ in total, in the last pass and while learning."""
 
@@ -43,6 +46,12 @@ class Arm:
     guess: IntArray
     lowest: IntArray
     highest: IntArray
+
+    def first(self, length: int) -> Arm:
+        """Returns the arm of the first places."""
+        return Arm(
+            self.values[:length], self.guess[:length], self.lowest[:length], self.highest[:length]
+        )
 
 
 class GapChains:
@@ -102,6 +111,11 @@ class GapChains:
         self._backward()
         if learn:
             self._learn()
+
+    @property
+    def alive(self) -> list[FloatArray]:
+        """Returns for each arm the probabilities that its places are positive, which fall."""
+        return self.by_arm(self._alive)
 
     def by_arm(self, lines: Array) -> list[Array]:
         """Splits an array into its parts for the arms."""
@@ -184,7 +198,10 @@ class GapChains:
             masses, weights = self._evaluated(part), self._weights[part].T[..., None]
             if learn:
                 self._masses[:, part] = masses
-            self._kernel[part] = np.fft.rfft((weights * masses).sum(0), self._fast)
+            mixed = weights[0] * masses[0]
+            for weight, mass in zip(weights[1:], masses[1:], strict=True):
+                mixed += weight * mass
+            self._kernel[part] = np.fft.rfft(mixed, self._fast)
             self._end[part] = end_probabilities(
                 self._positions(part),
                 self._means[part],
@@ -207,9 +224,18 @@ class GapChains:
 
     def _evaluated(self, places: slice) -> FloatArray:
         """Returns the distributions of gaps: distributions x places x differences of states."""
-        return cell_masses(
-            self._gaps(places), self._means[places], self.cell, places.start >= self._split
+        gaps = self._gaps(places)
+        masses = np.zeros((DISTRIBUTIONS, *gaps.shape))
+        possible = self._possible(gaps)
+        masses[..., possible] = cell_masses(
+            gaps[:, possible], self._means[places], self.cell, places.start >= self._split
         )
+        return masses
+
+    def _possible(self, gaps: FloatArray) -> slice:
+        """Returns the differences of states at which some gap has a probability. Cells of gaps
+        below 0 have none, but for those next to that of 0, where distributions are narrow."""
+        return slice(int(np.count_nonzero(gaps.max(0) < -2 * self.cell)), None)
 
     def _forward(self) -> tuple[FloatArray, FloatArray]:
         """Returns for each place the log evidence of an end there, and its probability."""
@@ -273,14 +299,16 @@ class GapChains:
         def sweep(which: IntArray, seen: FloatArray, begin: int = -1) -> FloatArray:
             for step in range(begin % len(self._index), -1, -1):
                 at = self._index[step, which]
-                turned = self._kernel[at] * np.fft.rfft(seen, self._fast)
+                reached = np.flatnonzero(self._alive[at] > UNREACHED)
+                at = at[reached]
+                turned = self._kernel[at] * np.fft.rfft(seen[reached], self._fast)
                 ahead = np.fft.irfft(turned, self._fast)[:, self.width - 1 : 2 * self.width - 1]
                 on = np.maximum(ahead, 0)
                 total = np.maximum((self.filtered[at] * on).sum(1), TINY)
                 back = on * (self._after[at] / total)[:, None] + stopping[at]
                 self._back[at] = back
-                seen = self._like[at] * back
-                seen /= np.maximum(seen.sum(1), TINY)[:, None]
+                at_place = self._like[at] * back
+                seen[reached] = at_place / np.maximum(at_place.sum(1), TINY)[:, None]
             return seen
 
         begin = min(WARM_UP, len(self._index)) - 1
@@ -293,21 +321,27 @@ class GapChains:
         """Sets expected gaps and shares of the distributions."""
         self.gaps, self.there = np.zeros(self._places + 1), self._after
         self.shares = np.zeros((self._places + 1, DISTRIBUTIONS))
-        for part in self._chunks():
-            behind = slice(part.start + 1, part.stop + 1)
+        for chunk in self._chunks():
+            part = chunk.start + np.flatnonzero(self._after[chunk] > UNREACHED)
+            if not len(part):
+                continue
+            behind = part + 1
             seen = self._like[behind] * self._back[behind]
             seen /= np.maximum(seen.sum(1), TINY)[:, None]
             # The weights of all differences of states, but for the distributions of gaps.
             turned = np.fft.rfft(self.filtered[part], self._fast)
             turned *= np.fft.rfft(seen[:, ::-1], self._fast)
             pairs = np.maximum(np.fft.irfft(turned, self._fast)[:, : 2 * self.width - 1], 0)
-            joint = self._masses[:, part] * pairs
+            gaps = self._gaps(part)
+            possible = self._possible(gaps)
+            joint = self._masses[:, part, possible]
+            joint *= pairs[:, possible]
             weights = self._weights[part].T
             alone = joint.sum(2)
             total = np.maximum((weights * alone).sum(0), TINY)
             self.shares[part] = (self._after[part] * np.minimum(alone / total, 1 / weights)).T
-            mixed = (weights[..., None] * joint).sum(0)
-            self.gaps[part] = np.maximum((mixed * self._gaps(part)).sum(1) / total, 0)
+            mean_gaps = np.einsum("dpx,px->dp", joint, gaps[:, possible])
+            self.gaps[part] = np.maximum((weights * mean_gaps).sum(0) / total, 0)
 
     def quantiles(self, level: float) -> list[IntArray]:
         """Returns for each arm the smallest x with Pr[x_j <= x] >= level, at every place."""

@@ -163,21 +163,36 @@ def _coarse(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> Flo
     """Returns the Poisson process in cells, with its mean: in three cells if it is narrow."""
     if columns:
         variance = mean + mean**2 / SHAPE
-        wide = _smooth(gaps, mean, cell, columns)
-        wide /= np.maximum(wide.sum(1, keepdims=True), 1e-200)
     else:
         leave = -np.expm1(-1 / mean)
         variance = np.maximum(mean * (2 - leave) / leave - mean**2, mean**2)
-        # An exponential distribution; mass between two points is shared between them.
-        beyond = [
-            np.where(x < 0, mean - x, mean * np.exp(-np.maximum(x, 0) / mean))
-            for x in (gaps - cell, gaps, gaps + cell)
-        ]
-        wide = np.maximum(beyond[0] - 2 * beyond[1] + beyond[2], 0) / cell
+    masses = np.empty_like(gaps)
+    is_narrow = variance[:, 0] < cell**2
+    masses[is_narrow] = _in_three_cells(gaps[is_narrow], mean[is_narrow], variance[is_narrow], cell)
+    masses[~is_narrow] = _in_many_cells(gaps[~is_narrow], mean[~is_narrow], cell, columns)
+    return masses
+
+
+def _in_three_cells(
+    gaps: FloatArray, mean: FloatArray, variance: FloatArray, cell: int
+) -> FloatArray:
+    """Returns a distribution on the cell of the mean and the two next to it."""
     off = np.abs(np.rint((gaps - mean) / cell))
-    aside = np.minimum(variance / cell**2, 1.0)
-    narrow = np.where(off == 0, 1 - aside, np.where(off == 1, aside / 2, 0.0))
-    return np.where(variance < cell**2, narrow, wide)
+    aside = variance / cell**2
+    return np.where(off == 0, 1 - aside, np.where(off == 1, aside / 2, 0.0))
+
+
+def _in_many_cells(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> FloatArray:
+    """Returns the Poisson process of columns at the middles of cells; or, for rows, an exponential
+    distribution, whose mass between two middles is shared between them."""
+    if columns:
+        masses = _smooth(gaps, mean, cell, columns)
+        masses /= np.maximum(masses.sum(1, keepdims=True), 1e-200)
+        return masses
+    points = np.concatenate([gaps[:, :1] - cell, gaps, gaps[:, -1:] + cell], axis=1)
+    beyond = np.where(points < 0, mean - points, mean * np.exp(-np.maximum(points, 0) / mean))
+    shared: FloatArray = np.maximum(beyond[:, :-2] - 2 * beyond[:, 1:-1] + beyond[:, 2:], 0) / cell
+    return shared
 
 
 def log_gamma(x: FloatArray) -> FloatArray:

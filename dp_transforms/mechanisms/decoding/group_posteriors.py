@@ -36,6 +36,9 @@ BATCH = 1 << 21  # The number of states in the windows of a batch of groups.
 ENOUGH = 16
 """A group with fewer entries above the noise says too little of a curve of its own."""
 NEGLIGIBLE = 1e-4  # Probabilities of states that curves leave out.
+UNREACHED = 1e-9
+"""Places that an arm reaches with less than this probability are left out of further passes. Most
+places are noise around 0, behind the end of a small group's arms."""
 
 
 def curve_alone(coordinates: NoisyCoordinates, most_partitions: int | None = None) -> Curve:
@@ -136,15 +139,20 @@ def _fitted_groups(
     bent = BentShapes([log for log, _ in expected], [users for _, users in expected])
     weights = [GROUP_WEIGHTS] * len(arms)
     reach = REACH / rate + MARGIN
+    lengths = [len(arm.values) for arm in arms]
     for done in range(PASSES + 1):
         last = done == PASSES
         near = reach if last else reach / 2
+        shown = [arm.first(length) for arm, length in zip(arms, lengths, strict=True)]
+        means = [mean[:length] for mean, length in zip(bent.means(), lengths, strict=True)]
         chains = GapChains(
-            arms, bent.means(), weights, rate, cell, near, not last, entries, entries.few, GROUP_END
+            shown, means, weights, rate, cell, near, not last, entries, entries.few, GROUP_END
         )
         if last:
             break
-        bent.fit(chains.gaps[:-1], chains.there[:-1])
+        of_arms = zip(arms, chains.by_arm(chains.gaps), chains.by_arm(chains.there), strict=True)
+        padded = [(_padded(arm, gaps), _padded(arm, there)) for arm, gaps, there in of_arms]
+        bent.fit(*map(np.concatenate, zip(*padded, strict=True)))
         weights = []
         for arm in (0, 1):
             alive, used = (
@@ -153,7 +161,15 @@ def _fitted_groups(
             )
             learned = learned_weights(GROUP_WEIGHTS, used.sum(0), alive.sum(), GROUP_WEIGHTS)
             weights += [learned] * groups
+        lengths = [max(int(np.count_nonzero(alive > UNREACHED)), 1) for alive in chains.alive]
     return FittedChains(chains, chains.evidence - bent.parameters)
+
+
+def _padded(arm: Arm, numbers: FloatArray) -> FloatArray:
+    """Returns the numbers of an arm's first places, and 0 for the others."""
+    padded = np.zeros(len(arm.values))
+    padded[: len(numbers)] = numbers
+    return padded
 
 
 def _curves(chains: GapChains) -> Iterator[Curve]:
