@@ -55,8 +55,13 @@ def curves_of_groups(
     parents: Sequence[int],
     most_partitions: Sequence[int] | None = None,
 ) -> list[Curve]:
-    """Returns the curves of the groups of a level, given the shapes of the level above, the place
-    of each group's parent there, and perhaps public bounds on numbers of partitions.
+    """Returns the curves of the groups of a level.
+
+    Args:
+      coordinates: of each group.
+      shapes: of the groups of the level above.
+      parents: for each group the place of its parent in the level above.
+      most_partitions: public upper bounds on the groups' numbers of partitions.
 
     A group borrows its parent's shape, unless a smooth curve of its own explains its coordinates
     better (``FittedChains.merits``), as where sizes are of another scale than in its siblings.
@@ -139,14 +144,14 @@ def _fitted_groups(
     bent = BentShapes([log for log, _ in expected], [users for _, users in expected])
     weights = [GROUP_WEIGHTS] * len(arms)
     reach = REACH / rate + MARGIN
-    lengths = [len(arm.values) for arm in arms]
+    lengths = [len(arm.values) for arm in arms]  # Of the part that is computed.
     for done in range(PASSES + 1):
         last = done == PASSES
         near = reach if last else reach / 2
-        shown = [arm.first(length) for arm, length in zip(arms, lengths, strict=True)]
+        reached = [arm.first(length) for arm, length in zip(arms, lengths, strict=True)]
         means = [mean[:length] for mean, length in zip(bent.means(), lengths, strict=True)]
         chains = GapChains(
-            shown, means, weights, rate, cell, near, not last, entries, entries.few, GROUP_END
+            reached, means, weights, rate, cell, near, not last, entries, entries.few, GROUP_END
         )
         if last:
             break
