@@ -5,8 +5,12 @@ what is only likely, and its author may not see it. Here each test, and each fix
 tests share, has a sequence of its own instead, which follows from its name. ``--fresh`` leaves the
 draws, and the examples of Hypothesis, to chance: so the long runs find what is only likely.
 Processes that a test starts draw from the operating system in any case.
+
+A worker that leaves a module and comes back sets its fixtures up again. Then they have another
+sequence, since a secret that was drawn before serves nothing else.
 """
 
+import collections
 import hashlib
 import itertools
 import secrets
@@ -20,6 +24,7 @@ class SameDraws:
     def __init__(self):
         self._name = ""
         self._calls = itertools.count()
+        self._set_up = collections.Counter()
         secrets.token_bytes = self._token_bytes
 
     def _token_bytes(self, nbytes=None):
@@ -36,6 +41,10 @@ class SameDraws:
         if fixturedef.scope != "function":
             parameter = getattr(request, "param_index", 0)
             name = f"{fixturedef.baseid} {fixturedef.argname} {parameter}"
+            times_before = self._set_up[name]
+            self._set_up[name] += 1
+            if times_before:
+                name += f" again {times_before}"
             self._name, self._calls = name, itertools.count()
         yield
         self._name, self._calls = before
