@@ -38,10 +38,10 @@ def test_a_test_draws_what_it_drew_before(draws):
 def test_a_shared_fixture_draws_the_same_for_whichever_test_comes_first(draws):
     with_shared, (by_fixture,) = drawn_by(draws, "a", SHARED)
     assert with_shared == drawn_by(draws, "a")[0]
-    # As in another worker, where it is set up first by another test.
-    assert [by_fixture] == drawn_by(SameDraws(), "b", SHARED)[1]
     # A fixture of a test's own goes on with its draws.
     assert drawn_by(draws, "a", OWN)[1] == with_shared[:1]
+    # As in another worker, where another test comes first.
+    assert [by_fixture] == drawn_by(SameDraws(), "b", SHARED)[1]
 
 
 def test_a_shared_fixture_that_is_set_up_again_draws_another_secret(draws):
