@@ -223,9 +223,6 @@ def release_hierarchy(
       most_partitions: public upper bounds on the numbers of partitions of the lowest groups.
       num_buckets: how many parts users, or partitions, are split into.
     """
-    for name in levels:
-        if name in dict(_LIST):
-            raise ValueError(f"levels cannot have the name {name!r}: rename the field")
     release = ReleaseHierarchy(
         levels=levels,
         groups=[tuple(group) for group in groups],

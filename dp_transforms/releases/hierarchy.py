@@ -139,7 +139,7 @@ class HierarchySpec(ReleaseSpec):
     most_partitions: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "levels", _names("levels", self.levels))
+        object.__setattr__(self, "levels", _checked_levels(self.levels))
         object.__setattr__(self, "groups", _paths(self.groups, len(self.levels)))
         positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         if self.shares is not None:
@@ -238,16 +238,26 @@ class HierarchySpec(ReleaseSpec):
         return statement
 
 
-def _names(what: str, names: Any) -> Path:
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise ValueError(f"{what} must be several names, got {shown(names)}")
-    names = tuple(names)
-    named = all(isinstance(name, str) and name for name in names)
-    if not names or not named or len(set(names)) < len(names):
-        raise ValueError(f"{what} must be different names, as text, one at least")
-    taken = {"user", "partition", "list"} & set(names)
-    if taken:
-        raise ValueError(f"{what} cannot have the name {min(taken)!r}: rename the column")
+_TAKEN_NAMES = {
+    *("user", "partition", "list"),  # Columns of tables of records.
+    *FREQUENCIES_HEADER,  # Columns of the released tables, as are the next ones.
+    *COORDINATES_HEADER,
+    EVERYTHING,  # The level of the list of everything.
+}
+"""No level can have these names: tables would have two columns, or levels, of one name."""
+
+
+def _checked_levels(levels: Any) -> Path:
+    """Returns the names of levels as a tuple; a ValueError if they cannot be such names."""
+    if isinstance(levels, str) or not isinstance(levels, Iterable):
+        raise ValueError(f"levels must be several names, got {shown(levels)}")
+    names = tuple(levels)
+    are_names = all(isinstance(name, str) and name for name in names)
+    if not names or not are_names or len(set(names)) < len(names):
+        raise ValueError("levels must be different names, as text, one at least")
+    for name in names:
+        if name in _TAKEN_NAMES:
+            raise ValueError(f"levels cannot have the name {name!r}: rename the column")
     return names
 
 

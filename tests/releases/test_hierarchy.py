@@ -53,7 +53,13 @@ def release(data=None, **arguments):
         ({"levels": "state"}, "levels must be several names"),
         ({"levels": []}, "levels must be different names"),
         ({"levels": ["state", "state"]}, "levels must be different names"),
-        ({"levels": ["user", "county"]}, "cannot have the name 'user'"),
+        *(
+            ({"levels": ["state", name]}, f"levels cannot have the name '{name}': rename")
+            for name in (
+                *("user", "partition", "list"),
+                *("frequency", "multiplicity", "arm", "index", "value", "all"),
+            )
+        ),
         ({"groups": []}, "groups must be 1 to"),
         ({"groups": [("a",)]}, "at each of the 2 levels"),
         ({"groups": [("a", "")]}, "at each of the 2 levels"),
