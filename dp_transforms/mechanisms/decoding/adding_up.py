@@ -1,4 +1,4 @@
-"""Makes lists of integers that add up from curves that do not."""
+"""Turns the curves of groups, which do not add up, into lists of integers that do."""
 
 from __future__ import annotations
 
@@ -12,27 +12,31 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 
 def combined(own: Curve, children: Sequence[Curve]) -> Curve:
-    """Returns the mean of a group's own curve and the sum of its children's, weighted by their
-    inverse variances at each j."""
+    """Returns the weighted mean of a group's own curve and of the sum of its children's curves.
+
+    The weights at each j are the inverse variances of the two curves there.
+    """
     values = np.unique(np.concatenate([own.values, *(child.values for child in children)]))
     mean, variance = own.at(values)
-    below, spread = np.zeros(len(values)), np.zeros(len(values))
+    sum_of_means, sum_of_variances = np.zeros(len(values)), np.zeros(len(values))
     for child in children:
         last = np.searchsorted(values, child.values[-1], "right") if len(child.values) else 0
         means, variances = child.at(values[:last])
-        below[:last] += means
-        spread[:last] += variances
-    variance, spread = variance + LEAST_VARIANCE, spread + LEAST_VARIANCE
-    # Children share errors, such as those of the shape that they borrow. What the variances do not
-    # explain is held to be theirs.
-    spread += np.maximum((mean - below) ** 2 - variance - spread, 0)
-    weight = spread / (variance + spread)
-    means = weight * mean + (1 - weight) * below
+        sum_of_means[:last] += means
+        sum_of_variances[:last] += variances
+    variance, sum_of_variances = variance + LEAST_VARIANCE, sum_of_variances + LEAST_VARIANCE
+    # Children have errors in common, for example those of the shape that they borrow. So their sum
+    # gets a larger variance if the two curves differ by more than the variances explain.
+    unexplained = (mean - sum_of_means) ** 2 - variance - sum_of_variances
+    sum_of_variances += np.maximum(unexplained, 0)
+    weight = sum_of_variances / (variance + sum_of_variances)
+    means = weight * mean + (1 - weight) * sum_of_means
     return Curve(values, means, weight * variance)
 
 
 def list_of_curve(curve: Curve) -> FrequencyList:
-    """Returns the list nearest to a curve.
+    """Returns the list nearest to a curve: the falling numbers of partitions that are nearest in
+    squares over variances, rounded.
 
     >>> curve = Curve(np.array([1, 3]), np.array([2.4, 0.6]), np.zeros(2))
     >>> list(list_of_curve(curve))
@@ -45,62 +49,87 @@ def list_of_curve(curve: Curve) -> FrequencyList:
 
 
 def parts_of(whole: FrequencyList, children: Sequence[Curve]) -> list[FrequencyList]:
-    """Distributes the partitions of a list over its children, by the curves of these.
+    """Distributes the partitions of a list over its children, by the children's curves.
 
-    The sum of the curves differs from the list's. The difference is distributed at each j in
-    proportion to the curves' variances there. Rounded, the curves are lists; and the partitions of
-    all of these together, from the largest frequency to the smallest, take the frequencies of the
-    whole list in the same order. So each child keeps its number of partitions, frequencies change
-    as little as they can, and the parts add up exactly.
+    Returns a list for each child; together they have exactly the partitions of the whole list.
+
+    The rounded curve of a child says how many partitions it has, and about which frequencies they
+    have. The partitions of all children together, from the largest frequency to the smallest, take
+    the frequencies of the whole list in the same order. So each child keeps its number of
+    partitions, frequencies change as little as they can, and the parts add up exactly.
     """
     values, repeats = whole.frequencies, whole.multiplicities
     if not len(values):
         return [FrequencyList() for _ in children]
     sizes = np.cumsum(repeats)
-    wanted = np.empty((len(children), len(values)))
-    spread = np.empty_like(wanted)
-    for row, child in enumerate(children):
-        wanted[row], spread[row] = child.at(values)
-    spread += LEAST_VARIANCE * (wanted + LEAST_VARIANCE)
-    wanted += spread / spread.sum(0) * (sizes - wanted.sum(0))
-    # Near the rising numbers that fit best.
-    lower = np.minimum.accumulate(wanted[:, ::-1], axis=1)[:, ::-1]
-    wanted = np.maximum((np.maximum.accumulate(wanted, axis=1) + lower) / 2, 0)
+    wanted = _wanted_sizes(values, sizes, children)
     rounded = np.floor(wanted + 0.5).astype(np.int64)
     rounded[:, -1] = _rounded(wanted[:, -1], int(sizes[-1]))
     rounded = np.minimum(rounded, rounded[:, -1:])
-    # The partitions of all children, by their places and then by how clearly they belong there.
-    new = np.diff(rounded, axis=1, prepend=0)
-    line, place = np.nonzero(new)
-    order = np.lexsort((rounded[line, place] - wanted[line, place], place))
-    of_run, counts = line[order], new[line, place][order]
-    # Both orders, cut wherever one of them has a cut.
-    ends = np.cumsum(counts)
-    cuts = np.union1d(ends, sizes)
-    of_child = of_run[np.searchsorted(ends, cuts)]
-    of_value = np.searchsorted(sizes, cuts)
+    # Runs of partitions of one child that want one frequency. They are ordered by frequency; among
+    # runs of one frequency, the child that was rounded up the most comes last.
+    run_lengths = np.diff(rounded, axis=1, prepend=0)
+    child, place = np.nonzero(run_lengths)
+    order = np.lexsort((rounded[child, place] - wanted[child, place], place))
+    child_of_run = child[order]
+    ends_of_runs = np.cumsum(run_lengths[child, place][order])
+    # The runs of children and the runs of the whole list, cut wherever either of them ends.
+    cuts = np.union1d(ends_of_runs, sizes)
+    child_of_piece = child_of_run[np.searchsorted(ends_of_runs, cuts)]
+    value_of_piece = np.searchsorted(sizes, cuts)
     parts = np.zeros(wanted.shape, np.int64)
-    np.add.at(parts, (of_child, of_value), np.diff(cuts, prepend=0))
+    np.add.at(parts, (child_of_piece, value_of_piece), np.diff(cuts, prepend=0))
     return [FrequencyList.from_runs(values, part) for part in parts]
 
 
+def _wanted_sizes(values: IntArray, sizes: IntArray, children: Sequence[Curve]) -> FloatArray:
+    """Returns how many partitions of at least each frequency each child should have: children x
+    frequencies.
+
+    Args:
+      values: the frequencies of the whole list, falling.
+      sizes: for each frequency, how many partitions of the whole list have at least that.
+      children: the curves of the children.
+
+    At each frequency, the difference of ``sizes`` and the sum of the curves is distributed over
+    the children in proportion to the variances of their curves. Then the numbers of each child are
+    made to rise.
+    """
+    wanted = np.empty((len(children), len(values)))
+    variances = np.empty_like(wanted)
+    for row, child in enumerate(children):
+        wanted[row], variances[row] = child.at(values)
+    variances += LEAST_VARIANCE * (wanted + LEAST_VARIANCE)
+    wanted += variances / variances.sum(0) * (sizes - wanted.sum(0))
+    # The middle of the least rising numbers above and the largest ones below. It is near the rising
+    # numbers that fit best.
+    above = np.maximum.accumulate(wanted, axis=1)
+    below = np.minimum.accumulate(wanted[:, ::-1], axis=1)[:, ::-1]
+    return np.maximum((above + below) / 2, 0)
+
+
 def _rounded(numbers: FloatArray, total: int) -> IntArray:
-    """Rounds numbers of at least 0 to integers of a given sum: down, but for those with the largest
-    remainders.
+    """Returns integers with a given sum, near numbers of at least 0.
+
+    The numbers are first moved to this sum, and then rounded down, except that those with the
+    largest remainders are rounded up.
 
     >>> _rounded(np.array([0.6, 1.7, 2.6]), 5).tolist()
     [0, 2, 3]
     """
     numbers = nearest_of_sum(numbers, np.maximum(numbers, LEAST_VARIANCE), float(total))
-    parts = np.floor(numbers + 1e-9).astype(np.int64)
+    parts = np.floor(numbers + 1e-9).astype(np.int64)  # An integer may be slightly less as a float.
     missing = total - int(parts.sum())
     parts[np.argsort(parts - numbers, kind="stable")[:missing]] += 1
     return parts
 
 
 def _falling(levels: FloatArray, weights: FloatArray) -> FloatArray:
-    """Returns the falling numbers nearest to levels in weighted squares (pool adjacent
-    violators)."""
+    """Returns the falling numbers that are nearest to the levels in weighted squares.
+
+    Neighbours that rise are pooled, and get their weighted mean, until means fall from each pool to
+    the next ("pool adjacent violators"). Each level is pooled once, so the cost is linear.
+    """
     sums: list[float] = []
     masses: list[float] = []
     lengths: list[int] = []

@@ -1,13 +1,14 @@
 """Runs forward-backward over two strictly falling chains, seen through geometric noise.
 
 A chain x_1 > x_2 > ... > x_n > 0 = 0 = ... has independent gaps x_j - x_(j+1) - 1, and ends where a
-gap leads below 1. Seen is z_j = x_j + noise. States are kept in windows around a guess of x_j, in
-cells of one or more integers. Filtered distributions of x_j are relative to the chain that is 0 at
-j: since all later coordinates of a chain that ends are 0, ends at all places can be compared.
+gap leads below 1. The data are z_j = x_j + noise. The states of x_j are cells of one or more
+integers, in a window around a guess of x_j. Likelihoods of x_j are relative to that of 0. After its
+end a chain is 0, so the relative likelihoods there are 1, and ends at all places can be compared.
 
-Arms are cut into segments that are swept side by side. The message that enters a segment is first
-guessed from the last few places before it; segments are swept again until each has been entered by
-the message with which its neighbour was left. So the result is that of one long sweep.
+Arms are cut into segments that are swept side by side. A sweep passes a message, a distribution of
+states, from place to place. The message that enters a segment is first guessed from the last few
+places before it. Segments are swept again until the message that entered each one agrees with the
+one that left its neighbour. So the result is that of one long sweep, up to AGREEMENT.
 """
 
 from __future__ import annotations
@@ -28,19 +29,25 @@ from dp_transforms.mechanisms.decoding.gap_model import (
     end_probabilities,
 )
 
-TINY = 1e-200  # The least divisor. Nothing is lost: other terms are of the order of 1.
+TINY = 1e-200  # The least divisor. It changes nothing, since other terms are of the order of 1.
 SEGMENT = 64  # The least number of places of a segment.
 WARM_UP = 24  # Places before a segment from which its first message is guessed.
 UNREACHED = 1e-12
-"""Places that an arm reaches with less than this probability are taken for never reached, as most
-are, where there is noise alone."""
+"""An arm that reaches a place with less than this probability is taken never to reach it. Most
+places are such, since their values are noise alone."""
 AGREEMENT, ROUGH_AGREEMENT = 1e-3, 0.1
-"""The most that messages may differ in total, in the last pass and while learning."""
+"""The largest L1 distance of messages that agree: in the last pass, and while EM learns."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """An arm is one noisy chain z, with a falling guess of it and bounds on each x_j."""
+    """The data of one noisy chain, at each place j.
+
+    Attributes:
+      values: z_j.
+      guess: a falling guess of x_j.
+      lowest, highest: bounds on x_j.
+    """
 
     values: IntArray
     guess: IntArray
@@ -48,7 +55,7 @@ class Arm:
     highest: IntArray
 
     def first(self, length: int) -> Arm:
-        """Returns the arm of the first places."""
+        """Returns the arm cut to its first ``length`` places."""
         return Arm(
             self.values[:length], self.guess[:length], self.lowest[:length], self.highest[:length]
         )
@@ -57,22 +64,23 @@ class Arm:
 class GapChains:
     """Computes posterior distributions of rows and columns with a common square.
 
-    Several lists may be decoded side by side: then a list's posterior is that which it has alone,
-    but for the rounding of floats. Arrays have a line for each place of the rows of all lists, then
-    of the columns of all lists, and one that is no place.
+    Several lists may be decoded side by side. Each has the posterior that it has alone, up to the
+    rounding of floats. Arrays have a line for each place: the rows of all lists, then the columns
+    of all lists. A last line is no place, and pads segments.
 
     Args:
       arms: the rows of each list, then the columns of each list.
-      means, weights: of each arm, mean gaps behind its places, and of the distributions of gaps.
+      means: for each arm, the mean gap behind each of its places.
+      weights: for each arm, the weights of the distributions of gaps.
       rate: c; noise n has probability proportional to exp(-c |n|).
       cell: the number of integers of a state.
       reach: how far windows go to either side of the guess.
-      learn: compute expected gaps and shares of the distributions.
-      entry: returns the masses of the first coordinates of all arms at states, both arms x states;
-        by default these have a heavy tail.
-      few: logarithms of the prior odds that a list has no partition, and only one: 2 x lists; 0 by
-        default.
-      end: the probability that an arm ends anywhere, whatever its gaps.
+      learn: whether to compute expected gaps and shares of the distributions.
+      entry: takes the states of the first coordinates of all arms, arms x states, and returns their
+        prior masses. By default these have a heavy tail.
+      few: logarithms of prior odds, 2 x lists: that a list has no partition, and that it has one. 0
+        by default.
+      end: the probability that an arm ends behind a place, whatever its gap.
     """
 
     def __init__(
@@ -88,7 +96,7 @@ class GapChains:
         few: FloatArray | None = None,
         end: float = END,
     ):
-        self._stops = end
+        self._end_anywhere = end
         self._few = np.zeros((2, len(arms) // 2)) if few is None else few
         self.rate, self.cell, self.arms = rate, cell, arms
         self.width = math.ceil(2 * reach / cell) + 2
@@ -114,15 +122,19 @@ class GapChains:
 
     @property
     def alive(self) -> list[FloatArray]:
-        """Returns for each arm the probabilities that its places are positive, which fall."""
+        """Returns for each arm the probability that each place is positive; these fall."""
         return self.by_arm(self._alive)
 
     def by_arm(self, lines: Array) -> list[Array]:
-        """Splits an array into its parts for the arms."""
+        """Returns the part of an array for each arm, given an array of lines."""
         return [lines[begin:end] for begin, end in pairwise(self._ends.tolist())]
 
     def _cut_into_segments(self) -> None:
-        """Sets the place of each segment in each step, and the first and last segments of arms."""
+        """Sets ``_index``: the place of each segment at each step of a sweep, steps x segments.
+
+        Segments behind the end of an arm are padded with the line that is no place. ``_begin`` and
+        ``_final`` say which segments are the first and last of their arms.
+        """
         longest = int(np.diff(self._ends).max())
         few = min(int(8 / self.rate), 128)
         length = min(longest, max(SEGMENT, few, self._places // 256))
@@ -141,9 +153,12 @@ class GapChains:
     ) -> None:
         """Sweeps all segments, and repeats segments until messages agree with their neighbours'.
 
-        ``sweep`` takes segments, the messages that enter them and perhaps a step to begin at, as
-        first guesses do at ``begin``; it returns the messages that leave, ``towards`` 1 forwards or
-        -1 backwards. ``weight`` says how much the message that enters a segment matters.
+        Args:
+          sweep: takes segments, the messages that enter them and optionally a step to begin at;
+            returns the messages that leave them.
+          begin: the step at which the sweep begins that makes the first guesses.
+          towards: 1 if messages go to the next segment, -1 if they go to the one before.
+          weight: how much the message that enters each segment matters, from 0 to 1.
         """
         which = np.arange(len(self._begin))
         leaving = np.zeros((len(which), self.width))
@@ -158,7 +173,13 @@ class GapChains:
             entry[which] = arriving[which]
 
     def _lay_out(self, means: list[FloatArray], reach: float) -> None:
-        """Sets windows, and likelihoods within them."""
+        """Sets the windows of all places, and the likelihoods of their states.
+
+        State k of a place is the number ``_base + _share + cell * k``. Between the states k of a
+        place and l of the next one the gap is ``_drop + cell * (k - l)``. ``_like`` has likelihoods
+        relative to the largest of the window, and ``_shift`` the logarithm of that one relative to
+        the likelihood of 0. States outside of an arm's bounds have the likelihood 0.
+        """
         cell = self.cell
         guess, values, lowest, highest = (
             np.append(np.concatenate([getattr(arm, name) for arm in self.arms]), 0)
@@ -167,7 +188,7 @@ class GapChains:
         self._base = np.maximum(guess - int(reach), 1 if cell == 1 else 1 - cell)
         self._base[-1] = 1
         self._share = np.zeros(len(guess))
-        if cell > 1:  # States drift with the mean gap, so that a mean gap leads to a state.
+        if cell > 1:  # Windows are shifted so that a mean gap leads from a state to a state.
             drift = np.concatenate([np.cumsum(np.append(0.0, 1 + mean[:-1])) for mean in means])
             self._share[:-1] = np.mod(-np.mod(drift, cell) - np.mod(self._base[:-1], cell), cell)
         self._drop = np.append(-1.0 - np.diff(self._base) - np.diff(self._share), 0.0)
@@ -184,12 +205,15 @@ class GapChains:
         self._like[-1] = 0
 
     def _positions(self, places: slice | IntArray) -> FloatArray:
+        """Returns the numbers in the middles of the states of places: places x states."""
         start = self._base[places] + self._share[places]
         positions: FloatArray = start[:, None] + self.cell * np.arange(float(self.width))
         return positions
 
     def _evaluate_distributions(self, learn: bool) -> None:
-        """Sets the distributions of gaps, their mixture's transform, and probabilities of ends."""
+        """Sets ``_kernel``, the Fourier transforms of the distributions of gaps, and ``_end``, the
+        probability that the arm ends behind each state; to learn, also ``_masses``, the
+        probabilities of gaps in each distribution of the mixture."""
         if learn:
             self._masses = np.zeros((DISTRIBUTIONS, self._places, 2 * self.width - 1))
         self._kernel = np.zeros((self._places + 1, self._fast // 2 + 1), complex)
@@ -207,23 +231,23 @@ class GapChains:
                 self._means[part],
                 weights,
                 part.start >= self._split,
-                self._stops,
+                self._end_anywhere,
             )
 
     def _chunks(self) -> Iterator[slice]:
-        """Yields places of one arm each, few enough for a cache."""
+        """Yields runs of places, of rows or of columns, that are small enough for a cache."""
         step = max(1, 2**15 // self.width)
         for first, last in ((0, self._split), (self._split, self._places)):
             yield from (slice(at, min(at + step, last)) for at in range(first, last, step))
 
     def _gaps(self, places: slice) -> FloatArray:
-        """Returns the gaps of all differences of states: places x differences."""
+        """Returns the gap for each difference of states: places x differences."""
         differences: FloatArray = self.cell * np.arange(1.0 - self.width, self.width)
         gaps: FloatArray = self._drop[places, None] + differences
         return gaps
 
     def _evaluated(self, places: slice) -> FloatArray:
-        """Returns the distributions of gaps: distributions x places x differences of states."""
+        """Returns the probabilities of gaps: distributions x places x differences of states."""
         gaps = self._gaps(places)
         masses = np.zeros((DISTRIBUTIONS, *gaps.shape))
         possible = self._possible(gaps)
@@ -233,12 +257,17 @@ class GapChains:
         return masses
 
     def _possible(self, gaps: FloatArray) -> slice:
-        """Returns the differences of states at which some gap has a probability. Cells of gaps
-        below 0 have none, but for those next to that of 0, where distributions are narrow."""
+        """Returns the differences of states at which gaps can have a positive probability: cells
+        below 0 have none, except near 0, since a narrow distribution is spread over three cells."""
         return slice(int(np.count_nonzero(gaps.max(0) < -2 * self.cell)), None)
 
     def _forward(self) -> tuple[FloatArray, FloatArray]:
-        """Returns for each place the log evidence of an end there, and its probability."""
+        """Sets ``filtered``: the distribution of each state, given the values up to its place.
+
+        Returns two numbers for each place, both of an arm that is positive there: the logarithm of
+        the likelihood of its value given those before it, relative to that of 0; and the
+        probability that the arm ends there, given the values up to it.
+        """
         self.filtered = np.zeros_like(self._like)
         evidence = np.zeros(self._places + 1)
 
@@ -262,9 +291,13 @@ class GapChains:
         return evidence + self._shift, (self.filtered * self._end).sum(1)
 
     def _join(self, gains: FloatArray, mass: FloatArray) -> None:
-        """Sets the distribution of the common square, from the evidence of both arms, and the
-        evidence of each list: the logarithm of its coordinates' probability, relative to that if
-        there were no partition."""
+        """Sets the distribution of the common square, and what follows from it, by both arms.
+
+        ``evidence`` is, for each list, the logarithm of the probability of its noisy coordinates,
+        relative to their probability if the list had no partition. ``_alive`` and ``_after`` are
+        the probabilities that each place, and the next one, are positive. ``_stop`` is the
+        probability that an arm ends at each place, divided by ``mass``.
+        """
         masses, evidence = self.by_arm(mass), self.by_arm(gains)
         joined = [
             _join_arms(
@@ -277,39 +310,37 @@ class GapChains:
         ]
         self._squares = joined[0].squares
         self.evidence: FloatArray = np.array([joint.evidence for joint in joined])
-        # The probabilities of being positive at each place, at the next one, and of ending there.
-        ends = [*(joint.rows for joint in joined), *(joint.columns for joint in joined)]
-        from_on = [np.append(np.cumsum(end[::-1])[::-1], 0.0) for end in ends]
-        self._alive, self._after = (
-            np.concatenate(
-                [
-                    *(from_place[begin : begin + len(from_place) - 2] for from_place in from_on),
-                    [0.0],
-                ]
-            )
-            for begin in (1, 2)
-        )
-        stop = np.concatenate([*(end[1:] for end in ends), [0.0]])
-        self._stop = stop / np.maximum(mass, TINY)
+        alive, after, stop = [], [], []
+        for number in [*(joint.rows for joint in joined), *(joint.columns for joint in joined)]:
+            # The probability of at least k positive places, for each k.
+            at_least = np.append(np.cumsum(number[::-1])[::-1], 0.0)
+            alive.append(at_least[1:-1])
+            after.append(at_least[2:])
+            stop.append(number[1:])
+        self._alive = np.concatenate([*alive, [0.0]])
+        self._after = np.concatenate([*after, [0.0]])
+        self._stop = np.concatenate([*stop, [0.0]]) / np.maximum(mass, TINY)
 
     def _backward(self) -> None:
+        """Sets ``smoothed``: the probability of each state given all values of both arms. What is
+        missing from 1 at a place is the probability that it is 0."""
         self._back = np.zeros_like(self._like)
         stopping = self._end * self._stop[:, None]
 
-        def sweep(which: IntArray, seen: FloatArray, begin: int = -1) -> FloatArray:
+        def sweep(which: IntArray, message: FloatArray, begin: int = -1) -> FloatArray:
             for step in range(begin % len(self._index), -1, -1):
                 at = self._index[step, which]
                 reached = np.flatnonzero(self._alive[at] > UNREACHED)
                 at = at[reached]
-                turned = self._kernel[at] * np.fft.rfft(seen[reached], self._fast)
+                turned = self._kernel[at] * np.fft.rfft(message[reached], self._fast)
                 ahead = np.fft.irfft(turned, self._fast)[:, self.width - 1 : 2 * self.width - 1]
-                on = np.maximum(ahead, 0)
-                total = np.maximum((self.filtered[at] * on).sum(1), TINY)
-                back = on * (self._after[at] / total)[:, None] + stopping[at]
+                going_on = np.maximum(ahead, 0)
+                total = np.maximum((self.filtered[at] * going_on).sum(1), TINY)
+                back = going_on * (self._after[at] / total)[:, None] + stopping[at]
                 self._back[at] = back
                 at_place = self._like[at] * back
-                seen[reached] = at_place / np.maximum(at_place.sum(1), TINY)[:, None]
-            return seen
+                message[reached] = at_place / np.maximum(at_place.sum(1), TINY)[:, None]
+            return message
 
         begin = min(WARM_UP, len(self._index)) - 1
         # Places that hardly any chain reaches do not matter.
@@ -318,7 +349,12 @@ class GapChains:
         self.smoothed = self.filtered * self._back
 
     def _learn(self) -> None:
-        """Sets expected gaps and shares of the distributions."""
+        """Sets what EM learns from, for each place.
+
+        ``there`` is the probability that there is a gap behind the place, and ``gaps`` the expected
+        gap if there is one. ``shares`` has the probability of each distribution given the gap,
+        divided by its weight and times ``there``.
+        """
         self.gaps, self.there = np.zeros(self._places + 1), self._after
         self.shares = np.zeros((self._places + 1, DISTRIBUTIONS))
         for chunk in self._chunks():
@@ -328,7 +364,8 @@ class GapChains:
             behind = part + 1
             seen = self._like[behind] * self._back[behind]
             seen /= np.maximum(seen.sum(1), TINY)[:, None]
-            # The weights of all differences of states, but for the distributions of gaps.
+            # For each difference of states, the sum over all pairs of states with it, as far as the
+            # gap itself has no part in it.
             turned = np.fft.rfft(self.filtered[part], self._fast)
             turned *= np.fft.rfft(seen[:, ::-1], self._fast)
             pairs = np.maximum(np.fft.irfft(turned, self._fast)[:, : 2 * self.width - 1], 0)
@@ -337,9 +374,9 @@ class GapChains:
             joint = self._masses[:, part, possible]
             joint *= pairs[:, possible]
             weights = self._weights[part].T
-            alone = joint.sum(2)
-            total = np.maximum((weights * alone).sum(0), TINY)
-            self.shares[part] = (self._after[part] * np.minimum(alone / total, 1 / weights)).T
+            of_each = joint.sum(2)
+            total = np.maximum((weights * of_each).sum(0), TINY)
+            self.shares[part] = (self._after[part] * np.minimum(of_each / total, 1 / weights)).T
             mean_gaps = np.einsum("dpx,px->dp", joint, gaps[:, possible])
             self.gaps[part] = np.maximum((weights * mean_gaps).sum(0) / total, 0)
 
@@ -351,8 +388,8 @@ class GapChains:
         return self.by_arm(np.where(dead >= level, 0, self._values(slice(None), state)))
 
     def marginals(self) -> Iterator[tuple[tuple[IntArray, FloatArray], ...]]:
-        """Yields for each list the states and probabilities of rows, and of columns: places x
-        states. What is missing from 1 is the probability of 0."""
+        """Yields for each list, for its rows and its columns, the numbers of states and their
+        probabilities (``smoothed``): places x states."""
         arms = [
             (
                 np.maximum(np.rint(self._positions(slice(begin, end))).astype(np.int64), 1),
@@ -363,24 +400,29 @@ class GapChains:
         yield from zip(arms[: self._lists], arms[self._lists :], strict=True)
 
     def _values(self, places: int | slice, states: IntArray) -> IntArray:
+        """Returns the integer that stands for a state of each place."""
         shift = np.rint(self._share[places] + self.cell * states).astype(np.int64)
         values: IntArray = np.maximum(self._base[places] + shift, 1)
         return values
 
     def sample(self, number: int, seed: int) -> list[IntArray]:
-        """Draws from both arms of the only list: two arrays, draws x places."""
+        """Returns draws of the rows and of the columns of the only list, both draws x places."""
         random = np.random.default_rng(seed)
         distribution = self._squares.ravel()
-        more, size = np.divmod(
-            random.choice(len(distribution), number, p=distribution), len(distribution) // 2
-        )
+        drawn = random.choice(len(distribution), number, p=distribution)
+        # There are as many columns as rows, or one less.
+        less, rows = np.divmod(drawn, len(distribution) // 2)
         return [
-            self._sample_arm(slice(0, self._split), size, random),
-            self._sample_arm(slice(self._split, self._places), size - more, random),
+            self._sample_arm(slice(0, self._split), rows, random),
+            self._sample_arm(slice(self._split, self._places), rows - less, random),
         ]
 
     def _sample_arm(self, places: slice, sizes: IntArray, random: np.random.Generator) -> IntArray:
-        """Draws an arm with ``sizes`` positive places, from its last place to its first."""
+        """Returns draws of an arm, draws x places, with the given numbers of positive places.
+
+        Places are drawn from the last positive one to the first, each by its filtered distribution
+        times the probability of the gap behind it.
+        """
         values = np.zeros((len(sizes), places.stop - places.start), np.int64)
         state = np.zeros(len(sizes), np.int64)
         for index in range(int(sizes.max()) - 1, -1, -1):
@@ -398,8 +440,16 @@ class GapChains:
 
 
 class _Joined(NamedTuple):
-    """Distributions of the common square of rows and columns, of the numbers of positive rows and
-    of positive columns, and the evidence of both arms together."""
+    """The numbers of positive rows and columns of a list.
+
+    Attributes:
+      squares: the joint distribution, 2 x numbers of rows: with as many columns as rows, and with
+        one less.
+      rows: the distribution of the number of positive rows.
+      columns: the distribution of the number of positive columns.
+      evidence: the logarithm of the probability of the list's noisy coordinates, relative to that
+        if the list had no partition.
+    """
 
     squares: FloatArray
     rows: FloatArray
@@ -410,7 +460,8 @@ class _Joined(NamedTuple):
 def _join_arms(
     masses: list[FloatArray], gains: list[FloatArray], arms: list[Arm], few: FloatArray
 ) -> _Joined:
-    """Joins the rows and columns of a list, by the evidence of both arms."""
+    """Returns the distribution of the numbers of positive rows and columns of a list, given the
+    results of ``GapChains._forward`` for its rows and its columns, and the prior odds ``few``."""
     # Relative to a chain that is positive everywhere, so that large entries cancel.
     rows, columns = (
         np.append(0.0, np.log(np.maximum(end, TINY))) - np.append(np.cumsum(gain[::-1])[::-1], 0.0)
@@ -428,13 +479,13 @@ def _join_arms(
     joint[:, : min(needed, size - 1)] = -np.inf
     most = joint.max()
     joint = np.exp(joint - most)
-    together = float(most + math.log(joint.sum()) + sum(gain.sum() for gain in gains))
+    evidence = float(most + math.log(joint.sum()) + sum(gain.sum() for gain in gains))
     squares = joint / joint.sum()
     of_rows, of_columns = np.zeros(len(rows)), np.zeros(len(columns))
     of_rows[:size] = squares.sum(0)
     of_columns[:common] = squares[0, :common]
     of_columns[: size - 1] += squares[1, 1:]
-    return _Joined(squares, of_rows, of_columns, together)
+    return _Joined(squares, of_rows, of_columns, evidence)
 
 
 def _fast_length(least: int) -> int:

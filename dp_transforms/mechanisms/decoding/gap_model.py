@@ -1,4 +1,4 @@
-"""Models frequency lists by a prior: a Poisson process of smooth rate, and departures from it.
+"""Defines a prior of frequency lists: a Poisson process of smooth rate, and departures from it.
 
 The number of partitions with frequency j is about Poisson(rate_j), independently, and the logarithm
 of the rate is smooth in log j. In Frobenius coordinates of a list with a Durfee square of side D,
@@ -6,10 +6,12 @@ of the rate is smooth in log j. In Frobenius coordinates of a list with a Durfee
 * columns: the gap b_j - b_(j+1) - 1 is the number of partitions with frequency j;
 * rows: the gap a_i - a_(i+1) - 1 is the spacing of the i-th and (i+1)-th largest frequency.
 
-So both arms are chains, with gaps of mean rate_j and about 1 / rate. One curve has both logarithms
-of means, up to sign: a linear spline of log(D / i) on the rows and of -log(D / j) on the columns,
-with a penalty on its kinks. Heaped frequencies and a few giants, which are not smooth, are left to
-a geometric distribution of the same mean and to a heavy tail, whose weights are learned.
+So both arms are chains. The gaps of columns have the mean rate_j, and those of rows a mean of about
+1 / rate. One linear spline gives the logarithms of both means, up to sign. Its argument is
+log(D / i) on the rows and -log(D / j) on the columns, and its kinks are penalised.
+
+Heaped frequencies and a few giants are not smooth. For them the gaps are a mixture: the Poisson
+process, a geometric distribution of the same mean, and a heavy tail, with learned weights.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from dp_transforms.mechanisms.arrays import FloatArray
 
 SHAPE = 64.0  # Of negative binomial counts: Poisson, with an eighth of the mean as extra deviation.
 KNOT, KINK, RIDGE = 0.4, 0.3, 0.01
-"""Distance of knots in log index; standard deviation of a kink; precision around the start."""
+"""Of the spline: the distance of knots in the logarithm of the index, the standard deviation of a
+kink, and the precision of the prior that holds coefficients near 0."""
 END = 1e-3  # The probability that an arm ends anywhere, whatever its gaps.
 PRIOR_WEIGHTS = np.array([0.9, 0.05, 0.05])
 """Weights of the Poisson process, the geometric distribution and the heavy tail."""
@@ -31,14 +34,19 @@ PRIOR_GAPS = 20  # The number of gaps that the prior weights count as when learn
 
 
 class SmoothGaps:
-    """Fits the mean gaps of both arms of a list, as one spline, to expected gaps. ``lengths`` are
-    the numbers of rows and of columns, and ``side`` is a guess of D."""
+    """Fits the mean gaps of both arms of a list, as one spline, to expected gaps.
+
+    Args:
+      lengths: the number of rows and the number of columns.
+      side: a guess of D.
+    """
 
     def __init__(self, lengths: list[int], side: int):
         places = [math.log(side) - np.log(np.arange(1, n + 1) + 0.5) for n in lengths]
         self._sign = np.repeat([1.0, -1.0], lengths)
         self._split = lengths[0]
-        outward = np.maximum(np.concatenate(places), -KNOT)  # Flat behind the corner.
+        # Places beyond D, by more than a knot, have the mean gap of the last knot.
+        outward = np.maximum(np.concatenate(places), -KNOT)
         self._place = self._sign * outward
         reach = math.ceil((math.log(side) + 1) / KNOT)
         scaled = np.clip(self._place / KNOT + reach, 0, 2 * reach - 1e-9)
@@ -48,25 +56,31 @@ class SmoothGaps:
         self._penalty = kinks.T @ kinks / KINK**2 + RIDGE * np.eye(2 * reach + 1)
         self._coefficients = np.zeros(2 * reach + 1)
         self.parameters = 0.0
-        """The effective number of fitted parameters: as many as the penalty leaves free."""
+        """The effective number of fitted parameters: the trace of the matrix that maps targets to
+        fitted values, which is smaller where the penalty is stronger."""
 
     def means(self) -> list[FloatArray]:
         """Returns the mean gap behind each coordinate, of rows and of columns."""
-        c = self._coefficients
-        curve = 2 * self._place + c[self._left] * (1 - self._part) + c[self._left + 1] * self._part
+        at_left, at_right = self._coefficients[self._left], self._coefficients[self._left + 1]
+        curve = 2 * self._place + at_left * (1 - self._part) + at_right * self._part
         return np.split(np.exp(np.clip(self._sign * curve, -7, 25)), [self._split])
 
     def fit(self, gaps: FloatArray, weights: FloatArray, steps: int) -> None:
-        """Takes scoring steps of penalised likelihood, given the expected gap behind each
-        coordinate, rows first, and the probability that there is one."""
+        """Takes scoring steps of penalised likelihood.
+
+        Args:
+          gaps: the expected gap behind each coordinate, rows first.
+          weights: the probability that there is a gap behind each coordinate.
+          steps: how many.
+        """
         left, part = self._left, self._part
         size = len(self._penalty)
         for _ in range(steps):
             mean = np.concatenate(self.means())
             variance = np.where(self._sign > 0, 1 + 0.5 / mean, 1 / mean + 1 / SHAPE)
             weight = weights / (variance + 0.02 / mean**2)
-            c = self._coefficients
-            at_place = c[left] * (1 - part) + c[left + 1] * part
+            coefficients = self._coefficients
+            at_place = coefficients[left] * (1 - part) + coefficients[left + 1] * part
             # One far gap moves the curve no further than a gap of four times the mean.
             target = at_place + self._sign * np.clip(gaps / mean - 1, -1, 3)
             # The normal equations: a tridiagonal matrix and the penalty.
@@ -84,8 +98,15 @@ class SmoothGaps:
 def learned_weights(
     used: FloatArray, shares: FloatArray, gaps: float, prior: FloatArray = PRIOR_WEIGHTS
 ) -> FloatArray:
-    """Returns the weights of the distributions after a pass of EM with the weights ``used``.
-    ``shares`` are sums over ``gaps`` gaps of each distribution's probability over the mixture's."""
+    """Returns the weights of the distributions of gaps after a pass of EM.
+
+    Args:
+      used: the weights in that pass.
+      shares: for each distribution, its probability of a gap divided by that of the mixture, summed
+        over all gaps.
+      gaps: the expected number of gaps.
+      prior: the weights that count as PRIOR_GAPS gaps.
+    """
     wide = PRIOR_GAPS * prior[1:] + (1 - END) * used[1:] * shares[1:]
     wide /= PRIOR_GAPS + gaps
     wide *= min(1.0, 0.99 / wide.sum())
@@ -93,11 +114,20 @@ def learned_weights(
 
 
 def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -> FloatArray:
-    """Returns probabilities of gaps in cells of so many integers: distributions x places x points.
-    ``gaps`` are the middles of the cells, places x points, ``cell`` apart."""
+    """Returns the probability that a gap is in each cell: distributions x places x cells.
+
+    Args:
+      gaps: the middles of the cells, places x cells, ``cell`` apart.
+      means: the mean gap of each place.
+      cell: the number of integers in a cell.
+      columns: whether the places are columns; otherwise they are rows.
+    """
     mean = means[:, None]
     masses = np.empty((DISTRIBUTIONS, *gaps.shape))
-    masses[0] = (_coarse if cell > 1 else _smooth)(gaps, mean, cell, columns)
+    if cell > 1:
+        masses[0] = _coarse(gaps, mean, cell, columns)
+    else:
+        masses[0] = _smooth(gaps, mean, columns)
     edges = np.append(gaps, gaps[:, -1:] + cell, axis=1) - (cell - 1) / 2
     for mass, at_least in zip(masses[1:], (_geometric, _heavy), strict=True):
         beyond = at_least(mean, edges)
@@ -108,8 +138,11 @@ def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -
 def end_probabilities(
     states: FloatArray, means: FloatArray, weights: FloatArray, columns: bool, end: float = END
 ) -> FloatArray:
-    """Returns the probability that the gap behind a state x is x - 1 or more, and ends the arm,
-    which it does with the probability ``end`` anyway."""
+    """Returns for each state x the probability that the arm ends behind it.
+
+    It ends there with the probability ``end``, whatever the gap; otherwise if the gap is at least
+    x - 1.
+    """
     mean, least = means[:, None], np.maximum(states - 1, 0)
     ends = weights[0] * _smooth_at_least(mean, least, columns)
     ends += weights[1] * _geometric(mean, least)
@@ -125,13 +158,16 @@ def _geometric(mean: FloatArray, least: FloatArray) -> FloatArray:
 
 
 def _heavy(mean: FloatArray, least: FloatArray) -> FloatArray:
-    """Returns Pr[gap >= least] of the distribution with the median ``mean`` and infinite mean."""
+    """Returns Pr[gap >= least] of the heavy tail, whose median is ``mean`` and mean infinite."""
     return mean / (mean + np.maximum(least, 0))
 
 
 def _smooth_at_least(mean: FloatArray, least: FloatArray, columns: bool) -> FloatArray:
-    """Returns Pr[gap >= least] of the Poisson process; for columns, by a logistic of its
-    moments."""
+    """Returns Pr[gap >= least] of the Poisson process.
+
+    For columns it is that of the logistic distribution with the same mean and variance. For rows
+    see ``_smooth``.
+    """
     if columns:
         scale = np.sqrt(3 * (mean + mean**2 / SHAPE)) / math.pi
         above = np.minimum((least - 0.5 - mean) / scale, 700)
@@ -140,18 +176,23 @@ def _smooth_at_least(mean: FloatArray, least: FloatArray, columns: bool) -> Floa
     return np.where(least < 0.5, 1.0, later)
 
 
-def _smooth(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> FloatArray:
-    """Returns masses of the Poisson process at single integers."""
+def _smooth(gaps: FloatArray, mean: FloatArray, columns: bool) -> FloatArray:
+    """Returns masses of the Poisson process at single integers.
+
+    The gaps of columns are negative binomial. The gaps of rows are differences of two numbers
+    rounded down, whose distance is exponential and one of which has a uniform fractional part.
+    """
     if columns:
+        mass = np.zeros_like(gaps)
         # Beyond so many standard deviations there is less than 1e-20.
         farthest = mean + 16 * np.sqrt(mean + mean**2 / SHAPE) + 40
-        mass, some = np.zeros_like(gaps), (gaps > -0.5) & (gaps < farthest)
-        gap = np.maximum(gaps[some], 0.0)
+        matters = (gaps > -0.5) & (gaps < farthest)
+        gap = np.maximum(gaps[matters], 0.0)
         scale, start = np.log(mean / (mean + SHAPE)), -SHAPE * np.log1p(mean / SHAPE)
-        times = some.sum(1)
+        times = matters.sum(1)
         log = log_gamma(gap + SHAPE) - log_gamma(gap + 1) - math.lgamma(SHAPE)
         log += gap * np.repeat(scale, times) + np.repeat(start, times)
-        mass[some] = np.exp(log)
+        mass[matters] = np.exp(log)
         return mass
     leave = -np.expm1(-1 / mean)
     later = mean * leave**2 * np.exp(-np.maximum(gaps - 1, 0) / mean)
@@ -160,7 +201,10 @@ def _smooth(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> Flo
 
 
 def _coarse(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> FloatArray:
-    """Returns the Poisson process in cells, with its mean: in three cells if it is narrow."""
+    """Returns masses of the Poisson process in cells of several integers, with its mean.
+
+    Only three cells have a mass if its standard deviation is less than a cell.
+    """
     if columns:
         variance = mean + mean**2 / SHAPE
     else:
@@ -176,22 +220,29 @@ def _coarse(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> Flo
 def _in_three_cells(
     gaps: FloatArray, mean: FloatArray, variance: FloatArray, cell: int
 ) -> FloatArray:
-    """Returns a distribution on the cell of the mean and the two next to it."""
-    off = np.abs(np.rint((gaps - mean) / cell))
-    aside = variance / cell**2
-    return np.where(off == 0, 1 - aside, np.where(off == 1, aside / 2, 0.0))
+    """Returns a distribution of this variance on the cell of the mean and the two next to it."""
+    cells_away = np.abs(np.rint((gaps - mean) / cell))
+    outside = variance / cell**2
+    masses = np.zeros_like(gaps)
+    masses = np.where(cells_away == 1, outside / 2, masses)
+    return np.where(cells_away == 0, 1 - outside, masses)
 
 
 def _in_many_cells(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> FloatArray:
-    """Returns the Poisson process of columns at the middles of cells; or, for rows, an exponential
-    distribution, whose mass between two middles is shared between them."""
+    """Returns masses of the Poisson process in cells, several of which are likely.
+
+    For columns they are in proportion to the masses at the middles of the cells. For rows the gap
+    is exponential, and the mass at a point between two middles is shared between these two cells in
+    proportion to nearness, so that the mean is kept.
+    """
     if columns:
-        masses = _smooth(gaps, mean, cell, columns)
+        masses = _smooth(gaps, mean, columns)
         masses /= np.maximum(masses.sum(1, keepdims=True), 1e-200)
         return masses
     points = np.concatenate([gaps[:, :1] - cell, gaps, gaps[:, -1:] + cell], axis=1)
-    beyond = np.where(points < 0, mean - points, mean * np.exp(-np.maximum(points, 0) / mean))
-    shared: FloatArray = np.maximum(beyond[:, :-2] - 2 * beyond[:, 1:-1] + beyond[:, 2:], 0) / cell
+    # The mean of max(gap - point, 0). Its second differences are the shares, times the cell.
+    excess = np.where(points < 0, mean - points, mean * np.exp(-np.maximum(points, 0) / mean))
+    shared: FloatArray = np.maximum(excess[:, :-2] - 2 * excess[:, 1:-1] + excess[:, 2:], 0) / cell
     return shared
 
 

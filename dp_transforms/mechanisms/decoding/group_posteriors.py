@@ -1,4 +1,5 @@
-"""Decodes the noisy coordinates of many groups side by side, by the shapes of their parents."""
+"""Computes the curves of many groups side by side, from their noisy coordinates and the shapes of
+their parents."""
 
 from __future__ import annotations
 
@@ -27,18 +28,19 @@ from dp_transforms.mechanisms.decoding.shared_shapes import (
 )
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 
-PASSES = 2  # Of EM, before the last one.
+PASSES = 2  # Of EM. One more pass computes the posterior.
 CELL = 0.2  # The number of integers in a state, times c.
 GROUP_WEIGHTS = np.array([0.98, 0.01, 0.01])
-"""Weights of the distributions of gaps. The parent's shape knows of heaped frequencies."""
+"""Prior weights of the distributions of gaps. Those of the last two are small, since the shape of
+the parent has heaped frequencies already."""
 GROUP_END = 1e-6  # The probability that an arm ends anywhere, whatever its gaps.
 BATCH = 1 << 21  # The number of states in the windows of a batch of groups.
 ENOUGH = 16
-"""A group with fewer entries above the noise says too little of a curve of its own."""
+"""A group with fewer entries above the noise is not decoded with a smooth curve of its own."""
 NEGLIGIBLE = 1e-4  # Probabilities of states that curves leave out.
 UNREACHED = 1e-9
-"""Places that an arm reaches with less than this probability are left out of further passes. Most
-places are noise around 0, behind the end of a small group's arms."""
+"""A place that its arm reaches with less than this probability is left out of further passes. Most
+places are such: behind the end of a small group's arms, values are noise around 0."""
 
 
 def curve_alone(coordinates: NoisyCoordinates, most_partitions: int | None = None) -> Curve:
@@ -58,35 +60,26 @@ def curves_of_groups(
     """Returns the curves of the groups of a level.
 
     Args:
-      coordinates: of each group.
-      shapes: of the groups of the level above.
+      coordinates: those of each group.
+      shapes: those of the groups of the level above.
       parents: for each group the place of its parent in the level above.
       most_partitions: public upper bounds on the groups' numbers of partitions.
 
     A group borrows its parent's shape, unless a smooth curve of its own explains its coordinates
-    better (``FittedChains.merits``), as where sizes are of another scale than in its siblings.
+    better (``FittedChains.merits``). That happens for example if its partitions have sizes of
+    another scale than those of its siblings.
     """
     if not coordinates:
         return []
     rate = coordinates[0].rate
     cell = max(1, math.ceil(CELL / rate - 1e-9))
-    width = 2 * (REACH / rate + MARGIN) / cell + 2
-    sizes = [len(noisy.rows) + len(noisy.columns) for noisy in coordinates]
-    # Groups of one batch are of one size, as far as possible, since arms are padded.
-    order = sorted(range(len(sizes)), key=lambda group: -sizes[group])
     if most_partitions is None:
         shares = shares_of_parents(shapes, np.asarray(parents), coordinates)
     else:
         sums = np.bincount(parents, most_partitions, len(shapes))
         shares = np.maximum(most_partitions, 1e-3) / np.maximum(sums, 1e-3)[np.asarray(parents)]
     curves: dict[int, Curve] = {}
-    begin = 0
-    while begin < len(order):
-        end, states = begin, 0.0
-        while end < len(order) and (end == begin or states + sizes[order[end]] * width <= BATCH):
-            states += sizes[order[end]] * width
-            end += 1
-        batch = order[begin:end]
+    for batch in _batches(coordinates, 2 * (REACH / rate + MARGIN) / cell + 2):
         most = None if most_partitions is None else [most_partitions[group] for group in batch]
         arms = _arms([coordinates[group] for group in batch], most)
         borrowed = _fitted_groups(
@@ -95,46 +88,84 @@ def curves_of_groups(
         curves |= zip(batch, _curves(borrowed.chains), strict=True)
         for place, curve in _own_curves(arms, borrowed.merits, rate):
             curves[batch[place]] = curve
-        begin = end
-    return [curves[group] for group in range(len(sizes))]
+    return [curves[group] for group in range(len(coordinates))]
+
+
+def _batches(coordinates: Sequence[NoisyCoordinates], width: float) -> Iterator[list[int]]:
+    """Yields batches of groups, which have at most BATCH states or are a single group.
+
+    The groups of a batch are of one size as far as possible, since arms are padded.
+
+    Args:
+      coordinates: those of each group.
+      width: the number of states of the window of a coordinate.
+    """
+    sizes = [len(noisy.rows) + len(noisy.columns) for noisy in coordinates]
+    batch: list[int] = []
+    states = 0.0
+    for group in sorted(range(len(sizes)), key=lambda group: -sizes[group]):
+        if batch and states + sizes[group] * width > BATCH:
+            yield batch
+            batch, states = [], 0.0
+        batch.append(group)
+        states += sizes[group] * width
+    yield batch
 
 
 def _own_curves(arms: list[Arm], merits: FloatArray, rate: float) -> Iterator[tuple[int, Curve]]:
-    """Yields the places and curves of groups that a curve of their own explains better than their
-    parent's shape does, which has these merits."""
+    """Yields (place, curve) for the groups that a smooth curve of their own explains better.
+
+    Args:
+      arms: the rows of each group, then the columns of each group.
+      merits: how well its parent's shape explains each group, see ``FittedChains``.
+      rate: c, of the noise.
+    """
     groups = len(merits)
-    clear = np.array([np.count_nonzero(arm.guess * rate > 2) for arm in arms])
-    rich = np.flatnonzero(clear[:groups] + clear[groups:] >= ENOUGH).tolist()
-    if rich:
-        of_rich = [arms[arm + place] for arm in (0, groups) for place in rich]
-        own = fitted_chains(of_rich, rate, CELL)
-        better = own.merits > merits[rich]
-        for place, curve, is_better in zip(rich, _curves(own.chains), better, strict=True):
-            if is_better:
-                yield place, curve
+    above_noise = np.array([np.count_nonzero(arm.guess * rate > 2) for arm in arms])
+    rich = np.flatnonzero(above_noise[:groups] + above_noise[groups:] >= ENOUGH).tolist()
+    if not rich:
+        return
+    rows, columns = [arms[place] for place in rich], [arms[groups + place] for place in rich]
+    own = fitted_chains(rows + columns, rate, CELL)
+    better = own.merits > merits[rich]
+    for place, curve, is_better in zip(rich, _curves(own.chains), better, strict=True):
+        if is_better:
+            yield place, curve
 
 
 def _arms(
     coordinates: Sequence[NoisyCoordinates], most_partitions: Sequence[int] | None = None
 ) -> list[Arm]:
+    """Returns the rows of each group, then the columns of each group, with first guesses.
+
+    ``most_partitions`` are public upper bounds on the groups' numbers of partitions.
+    """
     arms = []
     for is_row in (True, False):
         for group, noisy in enumerate(coordinates):
             values = np.clip(noisy.rows if is_row else noisy.columns, -LARGEST, LARGEST)
-            values = values if len(values) else np.zeros(1, np.int64)
-            zeros, most = np.zeros(len(values), np.int64), np.full(len(values), LARGEST)
+            if not len(values):  # An arm without draws is that of an empty list.
+                values = np.zeros(1, np.int64)
+            lowest, highest = np.zeros(len(values), np.int64), np.full(len(values), LARGEST)
             if most_partitions is not None and not is_row:
                 limit = most_partitions[group] - np.arange(1, len(values) + 1)
-                most = np.clip(limit, 0, LARGEST)
-            arms.append(Arm(values, np.minimum(falling_fit(values), most), zeros, most))
+                highest = np.clip(limit, 0, LARGEST)
+            arms.append(Arm(values, np.minimum(falling_fit(values), highest), lowest, highest))
     return arms
 
 
 def _fitted_groups(
     arms: list[Arm], shapes: Sequence[Shape], shares: FloatArray, cell: int, rate: float
 ) -> FittedChains:
-    """Returns the chains of groups, with bends and weights of distributions fitted by EM, given the
-    shape of each one's parent and its share of it."""
+    """Returns the chains of groups, with bends and weights of distributions fitted by EM.
+
+    Args:
+      arms: the rows of each group, then the columns of each group.
+      shapes: for each group, the shape of its parent.
+      shares: for each group, its share of its parent.
+      cell: the number of integers of a state.
+      rate: c, of the noise.
+    """
     groups = len(shapes)
     entries = Entries(shapes, shares, rate)
     expected = [
@@ -144,27 +175,41 @@ def _fitted_groups(
     bent = BentShapes([log for log, _ in expected], [users for _, users in expected])
     weights = [GROUP_WEIGHTS] * len(arms)
     reach = REACH / rate + MARGIN
-    lengths = [len(arm.values) for arm in arms]  # Of the part that is computed.
-    for done in range(PASSES + 1):
-        last = done == PASSES
-        near = reach if last else reach / 2
+    lengths = [len(arm.values) for arm in arms]  # How many first places of each arm are computed.
+    for passes_done in range(PASSES + 1):
+        is_last = passes_done == PASSES
+        near = reach if is_last else reach / 2
         reached = [arm.first(length) for arm, length in zip(arms, lengths, strict=True)]
         means = [mean[:length] for mean, length in zip(bent.means(), lengths, strict=True)]
         chains = GapChains(
-            reached, means, weights, rate, cell, near, not last, entries, entries.few, GROUP_END
+            reached,
+            means,
+            weights,
+            rate,
+            cell,
+            near,
+            learn=not is_last,
+            entry=entries,
+            few=entries.few,
+            end=GROUP_END,
         )
-        if last:
+        if is_last:
             break
-        of_arms = zip(arms, chains.by_arm(chains.gaps), chains.by_arm(chains.there), strict=True)
-        padded = [(_padded(arm, gaps), _padded(arm, there)) for arm, gaps, there in of_arms]
-        bent.fit(*map(np.concatenate, zip(*padded, strict=True)))
+        gaps, there = (
+            np.concatenate(
+                [_padded(arm, part) for arm, part in zip(arms, chains.by_arm(lines), strict=True)]
+            )
+            for lines in (chains.gaps, chains.there)
+        )
+        bent.fit(gaps, there)
+        # All rows have the same weights, and all columns.
         weights = []
-        for arm in (0, 1):
-            alive, used = (
-                np.concatenate(chains.by_arm(lines)[arm * groups : (arm + 1) * groups])
+        for of_groups in (slice(0, groups), slice(groups, 2 * groups)):
+            there, gap_shares = (
+                np.concatenate(chains.by_arm(lines)[of_groups])
                 for lines in (chains.there, chains.shares)
             )
-            learned = learned_weights(GROUP_WEIGHTS, used.sum(0), alive.sum(), GROUP_WEIGHTS)
+            learned = learned_weights(GROUP_WEIGHTS, gap_shares.sum(0), there.sum(), GROUP_WEIGHTS)
             weights += [learned] * groups
         lengths = [max(int(np.count_nonzero(alive > UNREACHED)), 1) for alive in chains.alive]
     return FittedChains(chains, chains.evidence - bent.parameters)
@@ -178,33 +223,35 @@ def _padded(arm: Arm, numbers: FloatArray) -> FloatArray:
 
 
 def _curves(chains: GapChains) -> Iterator[Curve]:
-    """Yields the curve of each group.
+    """Yields the curve of each list.
 
-    c_j is b_j plus the number of rows i <= j with f_i = a_i + i - 1 >= j. Its mean and variance are
-    sums over j' >= j of differences, which are gathered by j'. Rows count as independent.
+    c_j, the number of partitions with at least j users, is b_j plus the number of rows i <= j with
+    f_i = a_i + i - 1 >= j. Rows count as independent. So the mean and the variance of c_j are sums
+    over rows, and over column j. They are gathered as differences: what is added at j' counts in
+    all c_j with j <= j'.
     """
     for rows, columns in chains.marginals():
         values, means, variances = [], [], []
-        # Rows: distributions of a_i at states, rising.
-        places, mass = rows
-        index = np.arange(len(places))[:, None]
-        some = mass > NEGLIGIBLE
+        # Row i has f_i >= j with the probability tail, which has a variance of tail (1 - tail).
+        states, mass = rows
+        index = np.arange(len(states))[:, None]
+        matters = mass > NEGLIGIBLE
         tails = np.minimum(np.cumsum(mass[:, ::-1], 1)[:, ::-1], 1.0)
         spread = tails * (1 - tails)
-        behind = np.append(spread[:, 1:], np.zeros((len(spread), 1)), 1)
-        at = np.maximum(places + index, 1)
-        values.append(at[some])
-        means.append(mass[some])
-        variances.append((spread - behind)[some])
+        next_spread = np.append(spread[:, 1:], np.zeros((len(spread), 1)), 1)
+        frequencies = np.maximum(states + index, 1)
+        values.append(frequencies[matters])
+        means.append(mass[matters])
+        variances.append((spread - next_spread)[matters])
         # Row i is not in c_j for j < i.
-        values.append(np.arange(len(places)))
-        means.append(-(mass * some).sum(1))
-        variances.append(-((spread - behind) * some).sum(1))
-        # Columns.
-        places, mass = columns
-        mean = (places * mass).sum(1)
-        variance = np.maximum((places**2.0 * mass).sum(1) - mean**2, 0)
-        index = np.arange(1, len(places) + 1)
+        values.append(np.arange(len(states)))
+        means.append(-(mass * matters).sum(1))
+        variances.append(-((spread - next_spread) * matters).sum(1))
+        # Column j is in c_j alone.
+        states, mass = columns
+        mean = (states * mass).sum(1)
+        variance = np.maximum((states**2.0 * mass).sum(1) - mean**2, 0)
+        index = np.arange(1, len(states) + 1)
         kept = mean > NEGLIGIBLE
         for sign, shift in ((1, 0), (-1, 1)):
             values.append(index[kept] - shift)
@@ -214,7 +261,8 @@ def _curves(chains: GapChains) -> Iterator[Curve]:
 
 
 def _curve(values: IntArray, means: FloatArray, variances: FloatArray) -> Curve:
-    """Returns the curve whose differences are these."""
+    """Returns the curve with these differences: what stands at a value counts in all c_j with j up
+    to this value."""
     distinct, inverse = np.unique(values, return_inverse=True)
     sums = []
     for differences in (means, variances):

@@ -16,22 +16,28 @@ def decode_hierarchy(
     parents: Sequence[Sequence[int]],
     most_partitions: Sequence[int] | None = None,
 ) -> list[list[FrequencyList]]:
-    """Returns lists of all groups, each of which is the union of its children's.
+    """Returns the lists of all groups, level by level; each is the union of its children's lists.
+
+    Three passes go over the tree:
+
+    1. From the top down, each group gets a curve (``shapes.Curve``) from its noisy coordinates and
+       the shape of its parent.
+    2. From the bottom up, each curve is combined with the sum of its children's curves.
+    3. From the top down, the list of everything is that nearest to its curve, and each list is
+       distributed over the children.
 
     Args:
-      levels: the coordinates of the groups of each level, from the only one at the top down.
+      levels: the coordinates of each group, level by level from the single group at the top down.
       parents: for each level below the top, the place of each group's parent in the level above.
-      most_partitions: public upper bounds on the numbers of partitions of the lowest groups. Curves
-        of groups keep them, but where lists must add up the released ones may exceed them.
+      most_partitions: public upper bounds on the numbers of partitions of the lowest groups. The
+        curves of the first pass keep them. A list may exceed its bound, because lists add up.
     """
     most = _bounds_of_levels(parents, most_partitions)
-    curves: list[list[Curve]] = [
-        [curve_alone(levels[0][0], None if most[0] is None else most[0][0])]
-    ]
+    most_in_all = None if most[0] is None else most[0][0]
+    curves: list[list[Curve]] = [[curve_alone(levels[0][0], most_in_all)]]
     for depth, coordinates in enumerate(levels[1:], 1):
         shapes = [Shape(curve) for curve in curves[-1]]
         curves.append(curves_of_groups(coordinates, shapes, parents[depth - 1], most[depth]))
-    # From the bottom up.
     for depth in range(len(levels) - 2, -1, -1):
         children: list[list[Curve]] = [[] for _ in curves[depth]]
         for parent, curve in zip(parents[depth], curves[depth + 1], strict=True):
@@ -54,7 +60,10 @@ def decode_hierarchy(
 def _bounds_of_levels(
     parents: Sequence[Sequence[int]], most_partitions: Sequence[int] | None
 ) -> list[list[int] | None]:
-    """Returns the bounds of the groups of each level, from the top down."""
+    """Returns the upper bounds of the groups of each level, from the top down.
+
+    The bound of a group is the sum of its children's. Without bounds, each level has None.
+    """
     if most_partitions is None:
         return [None] * (len(parents) + 1)
     bounds = [[*most_partitions]]

@@ -1,4 +1,4 @@
-"""Describes lists by curves: how many partitions have at least j users, for every j."""
+"""Estimates how many partitions of a list have at least j users, for every j: a curve."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 
-FEW = 32
+FEW = 32  # The number of largest partitions that a shape smooths.
 LEAST_VARIANCE = 1e-3
-"""What a curve says of a number of partitions is never taken for certain."""
+"""Keeps variances above 0, so that no estimate of a number of partitions counts as certain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,10 +19,10 @@ class Curve:
     """A curve estimates the number c_j of partitions with at least j users, for every j >= 1.
 
     Attributes:
-      values: rising integers from 1 on. Between two of them the curve is that of the larger one,
-        and it is 0 behind the last.
-      means: of c_j at the values.
-      variances: of c_j at the values.
+      values: rising integers from 1 on. At a j between two values, mean and variance are those of
+        the larger value. At a j above the last value they are 0.
+      means: the mean of c_j at each value j.
+      variances: the variance of c_j at each value j.
     """
 
     values: IntArray
@@ -30,23 +30,26 @@ class Curve:
     variances: FloatArray
 
     def at(self, users: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Returns the means and the variances at several j."""
+        """Returns the mean and the variance of c_j for each j of ``users``."""
         places = np.searchsorted(self.values, users)
         return np.append(self.means, 0.0)[places], np.append(self.variances, 0.0)[places]
 
 
 class Shape:
-    """Gives the numbers of partitions of a list with at least j users, and its quantiles, smoothly.
+    """A smooth version of a curve: how many partitions have at least x users, for any x > 0, and
+    how many users the partition of a rank has.
 
-    Between its points the curve is a straight line of logarithms. Of the FEW largest partitions,
-    which say little of how others are distributed, it has points at every half octave of ranks
-    alone. Behind the largest it goes on as it falls there.
+    Between the points of the curve, the logarithm of the number of partitions is linear in log x.
+    The FEW largest partitions say little about how others are distributed. So among them only ranks
+    at distances of half an octave (1, 2, 4, 5, 8, 11, ...) are points. Above the largest partition
+    the line goes on with the slope that it has before, at least 1.
     """
 
     def __init__(self, curve: Curve):
         means = np.minimum.accumulate(np.maximum(curve.means, 0))
         many = np.flatnonzero(means >= FEW)
         ranks = np.unique(np.floor(2 ** np.arange(2 * math.log2(FEW), -0.5, -0.5)))[::-1]
+        # The last values at which the curve still rounds to each rank.
         last = np.searchsorted(-means, -(ranks - 0.5), side="right") - 1
         ranks, last = ranks[last >= 0], last[last >= 0]
         if not len(last):
@@ -69,7 +72,7 @@ class Shape:
         return float(np.exp(self._sizes[0]))
 
     def sizes(self, users: FloatArray) -> FloatArray:
-        """Returns how many partitions have at least so many users, any positive numbers."""
+        """Returns for each positive number how many partitions have at least so many users."""
         logarithms = np.log(users)
         beyond = np.maximum(logarithms - self._values[-1], 0)
         sizes = np.interp(logarithms, self._values, self._sizes) - self._slope * beyond
@@ -77,7 +80,10 @@ class Shape:
         return partitions
 
     def quantiles(self, ranks: FloatArray) -> FloatArray:
-        """Returns the numbers of users at ranks, any positive numbers; 0.5 behind the last."""
+        """Returns for each rank, any positive number, how many users the partition there has.
+
+        Behind the last partition it is 0.5.
+        """
         logarithms = np.log(ranks)
         beyond = np.maximum(self._sizes[-1] - logarithms, 0)
         values = np.interp(-logarithms, -self._sizes, self._values) + beyond / self._slope
@@ -86,16 +92,18 @@ class Shape:
 
 
 def nearest_of_sum(wanted: FloatArray, spread: FloatArray, total: float) -> FloatArray:
-    """Returns the numbers nearest to those wanted, in squares over spreads, that are at least 0 and
-    have a sum of ``total``.
+    """Returns the numbers x >= 0 with the sum ``total`` that minimise sum((x - wanted)^2 / spread).
+
+    For some t, they are max(wanted - t spread, 0). So the positive ones are those with the largest
+    wanted / spread. After a sort by this ratio, t and their number are read off cumulative sums.
 
     >>> nearest_of_sum(np.array([3.0, 1.0, 0.1]), np.array([2.0, 2.0, 2.0]), 2.0).tolist()
     [2.0, 0.0, 0.0]
     """
     ratio = wanted / spread
     order = np.argsort(-ratio, kind="stable")
-    # With the first k positive, what they are lowered by is t times their spread.
-    lowered = (np.cumsum(wanted[order]) - total) / np.cumsum(spread[order])
-    count = int(np.count_nonzero(ratio[order] > lowered))
-    nearest: FloatArray = np.maximum(wanted - lowered[max(count, 1) - 1] * spread, 0)
+    # The t that leads to the total if the first k numbers in this order are positive, for each k.
+    multipliers = (np.cumsum(wanted[order]) - total) / np.cumsum(spread[order])
+    count = int(np.count_nonzero(ratio[order] > multipliers))
+    nearest: FloatArray = np.maximum(wanted - multipliers[max(count, 1) - 1] * spread, 0)
     return nearest

@@ -1,14 +1,15 @@
-"""Models the lists of groups by the list of their parent: each is a share of it, bent smoothly.
+"""Models the list of a group as a share of the list of its parent, bent smoothly.
 
-The expected number of partitions with j users in a group is that of the parent times p exp(d(log
-j)), where p is the group's share and d is a line from knot to knot. In Frobenius coordinates,
+The expected number of partitions with j users in a group is that of the parent times
+p exp(d(log j)). Here p is the group's share, and the bend d is linear from knot to knot. In
+Frobenius coordinates,
 
 * columns: the mean gap behind b_j is p exp(d) times the parent's number of partitions with j users;
-* rows: that behind a_i is the distance of the parent's quantiles at ranks (i - 1/2) / p and
-  (i + 1/2) / p, times exp(-d).
+* rows: the mean gap behind a_i is exp(-d) times the distance of the parent's quantiles at ranks
+  (i - 1/2) / p and (i + 1/2) / p.
 
-The steps of d from knot to knot are normal with mean 0, and all groups of a level have one standard
-deviation, which is learned: so siblings that look alike borrow more.
+The steps of d from knot to knot are normal with mean 0. Their standard deviation is learned from
+all groups that are decoded side by side. So groups that look alike borrow more.
 """
 
 from __future__ import annotations
@@ -23,30 +24,35 @@ from dp_transforms.mechanisms.decoding.gap_model import SHAPE, log_gamma
 from dp_transforms.mechanisms.decoding.shapes import Shape, nearest_of_sum
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 
-SIZES = 65  # The number of sizes of groups that are tried, evenly spaced in their logarithm.
+SIZES = 65  # How many numbers of partitions are tried for a group, evenly spaced in logarithm.
 PRIOR_GROUPS = 5  # The number of groups that an even distribution of sizes counts as.
 ROUNDS = 20  # Of EM, for the distribution of sizes.
 KNOT = math.log(2)
 STEP = 0.3
 """The standard deviation of a step between knots, before there is anything to learn it from."""
-PRIOR_STEPS = 20  # The number of steps that it counts as when learning.
-LEVEL = 0.2  # The standard deviation of d at 1.
-UNKNOWN = 0.01  # The part of what the shape of the parent does not tell.
-SPREAD = 0.02  # The relative variance of a number of partitions, beside Poisson's.
-TOGETHER = 0.4  # The probability that rows and columns of independent chains go together.
-LOWEST, HIGHEST = -7, 25  # Of logarithms of mean gaps.
+PRIOR_STEPS = 20  # The number of steps that STEP counts as when learning.
+LEVEL = 0.2  # The standard deviation of d at j = 1.
+UNKNOWN = 0.01  # The weight of a heavy tail in the distribution of the first entries of arms.
+SPREAD = 0.02  # The relative variance of a number of partitions, in addition to Poisson's.
+TOGETHER = 0.4  # The probability that rows and columns of independent chains make a list.
+LOWEST, HIGHEST = -7, 25  # Limits of logarithms of mean gaps.
 
 
 def shares_of_parents(
     shapes: Sequence[Shape], parents: IntArray, coordinates: Sequence[NoisyCoordinates]
 ) -> FloatArray:
-    """Estimates each group's share of its parent, from the noisy coordinates of all groups of a
-    level and the shapes of the level above.
+    """Returns an estimate of each group's share of its parent's partitions.
 
-    Coordinates are compared with those that a share leads to. Their scale is that of the noise, of
-    the fluctuation of a random choice and of bends together, and their tails are exponential. The
-    distribution of the groups' sizes is learned from all of them, and shares of one parent sum to
-    1: what they miss or exceed it by is distributed in proportion to their variances.
+    Args:
+      shapes: those of the groups of the level above.
+      parents: for each group the place of its parent in the level above.
+      coordinates: the noisy coordinates of each group of the level.
+
+    Several sizes (numbers of partitions) of each group are tried. Each has a likelihood, by the
+    distance of the noisy coordinates from those that it leads to. EM learns the distribution of
+    sizes from all groups, and gives the posterior mean and variance of each share. The mean is
+    combined with the first noisy column, which alone estimates the size as well. Finally, shares
+    of one parent are moved to the sum 1, in proportion to their variances.
     """
     largest = max(shape.partitions for shape in shapes)
     sizes = np.exp(np.linspace(math.log(0.25), math.log(max(largest, 1.0)), SIZES))
@@ -62,25 +68,30 @@ def shares_of_parents(
         posterior /= posterior.sum(1, keepdims=True)
         prior = (posterior.sum(0) + PRIOR_GROUPS / SIZES) / (len(posterior) + PRIOR_GROUPS)
     means = posterior @ sizes / wholes
-    # What is tried is some way apart. The first column alone says how many partitions there are.
-    apart = means * math.log(sizes[1] / sizes[0])
-    variances = np.maximum(posterior @ sizes**2 / wholes**2 - means**2, 0) + apart**2 / 12
-    noisy = np.array([c.columns[0] + 1.0 if len(c.columns) else 0.0 for c in coordinates]) / wholes
-    of_noise = 2 / (np.array([c.rate for c in coordinates]) * wholes) ** 2
-    weight = of_noise / (of_noise + variances)
-    means = weight * means + (1 - weight) * noisy
+    # Any size between two that are tried counts as one of them, which adds to the variance.
+    distances = means * math.log(sizes[1] / sizes[0])
+    variances = np.maximum(posterior @ sizes**2 / wholes**2 - means**2, 0) + distances**2 / 12
+    numbers = [noisy.columns[0] + 1.0 if len(noisy.columns) else 0.0 for noisy in coordinates]
+    noisy_shares = np.array(numbers) / wholes
+    variances_of_noise = 2 / (np.array([noisy.rate for noisy in coordinates]) * wholes) ** 2
+    weight = variances_of_noise / (variances_of_noise + variances)
+    means = weight * means + (1 - weight) * noisy_shares
     variances = np.maximum(weight * variances, 1e-12)
     shares = np.empty(len(means))
     for parent in range(len(shapes)):
-        which = np.flatnonzero(parents == parent)
-        if len(which):
-            nearest = nearest_of_sum(means[which], variances[which], 1.0)
-            shares[which] = np.maximum(nearest, 0.1 / max(wholes[which[0]], 1.0))
+        children = np.flatnonzero(parents == parent)
+        if len(children):
+            nearest = nearest_of_sum(means[children], variances[children], 1.0)
+            shares[children] = np.maximum(nearest, 0.1 / max(wholes[children[0]], 1.0))
     return shares
 
 
 def _log_likelihood(shape: Shape, coordinates: NoisyCoordinates, shares: FloatArray) -> FloatArray:
-    """Returns about the logarithm of the likelihood of each share."""
+    """Returns approximately the logarithm of the likelihood of each share.
+
+    The difference of a noisy coordinate from that which a share leads to has exponential tails. Its
+    scale combines those of the noise, of the fluctuation of a random choice and of bends.
+    """
     score = np.zeros(len(shares))
     rate = coordinates.rate
     for noisy, is_row in ((coordinates.rows, True), (coordinates.columns, False)):
@@ -103,8 +114,11 @@ def _log_likelihood(shape: Shape, coordinates: NoisyCoordinates, shares: FloatAr
 def expected_gaps(
     shape: Shape, share: float, length: int, is_row: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns logarithms of the mean gaps behind the first coordinates of an arm, for d = 0, and of
-    the numbers of users at which they are."""
+    """Returns two logarithms for each of the first coordinates of an arm.
+
+    They are those of the mean gap behind the coordinate if d = 0, and of the number of users of the
+    partitions there, at which d is evaluated.
+    """
     index = np.arange(1.0, length + 1)
     if is_row:
         values = shape.quantiles((np.append(index, length + 1.0) - 0.5) / share)
@@ -116,11 +130,12 @@ def expected_gaps(
 
 
 class Entries:
-    """Gives the masses of the largest frequency and of the number of partitions of each group.
+    """The prior of the first entries of arms: the largest frequency of each group and its number of
+    partitions, given the shape of its parent and its share of it.
 
-    The largest of a random choice is at least x with the probability 1 - exp(-s) if s partitions of
-    at least x are expected. The number of partitions is negative binomial. Both have a part UNKNOWN
-    of a heavy tail, as without a parent.
+    The largest frequency of a random choice is at least x with the probability 1 - exp(-s), where s
+    is the expected number of partitions with at least x users. The number of partitions is negative
+    binomial. Both are mixed with a heavy tail of weight UNKNOWN, as groups without a parent have.
     """
 
     def __init__(self, shapes: Sequence[Shape], shares: FloatArray, rate: float):
@@ -128,8 +143,8 @@ class Entries:
 
     @property
     def few(self) -> FloatArray:
-        """Returns logarithms of the prior odds that groups have no partition, or one: 2 x
-        groups."""
+        """Returns logarithms of prior odds, 2 x groups: that a group has no partition, and that it
+        has one. They are relative to more than one."""
         mean = self._shares * [shape.partitions for shape in self._shapes]
         none = -np.log1p(mean * SPREAD) / SPREAD
         single = none + np.log(mean) - np.log1p(mean * SPREAD)
@@ -138,8 +153,11 @@ class Entries:
         return odds
 
     def __call__(self, positions: FloatArray) -> FloatArray:
-        """Returns the masses of the first rows of all groups, then of their first columns, at
-        positions: arms x states."""
+        """Returns the masses of the first rows of all groups, then of their first columns.
+
+        Args:
+          positions: the middles of the states, arms x states.
+        """
         cell = positions[:, 1] - positions[:, 0]
         groups = len(self._shapes)
         heavy = cell[:, None] / self._rate / (positions + 1 / self._rate) ** 2
@@ -159,11 +177,11 @@ class Entries:
 
 
 class BentShapes:
-    """Fits the mean gaps of both arms of several groups, see the module.
+    """Fits the bends d of several groups, and so the mean gaps of both arms of each.
 
     Args:
-      logarithms, users: of each arm, from ``expected_gaps``; the rows of each group, then the
-        columns of each group.
+      logarithms, users: both results of ``expected_gaps`` for each arm: the rows of each group,
+        then the columns of each group.
     """
 
     def __init__(self, logarithms: list[FloatArray], users: list[FloatArray]):
@@ -189,13 +207,18 @@ class BentShapes:
         return np.split(np.exp(logarithms), self._ends)
 
     def _bend(self) -> FloatArray:
+        """Returns d at each coordinate of all arms."""
         flat = self._coefficients.ravel()
         bend: FloatArray = flat[self._left] * (1 - self._part) + flat[self._left + 1] * self._part
         return bend
 
     def fit(self, gaps: FloatArray, weights: FloatArray) -> None:
-        """Takes a scoring step of penalised likelihood, given the expected gap behind each
-        coordinate and the probability that there is one, and learns the size of steps."""
+        """Takes a scoring step of penalised likelihood, and learns the standard deviation of steps.
+
+        Args:
+          gaps: the expected gap behind each coordinate of all arms.
+          weights: the probability that there is a gap behind each coordinate.
+        """
         left, part = self._left, self._part
         groups, knots = self._coefficients.shape
         mean = np.concatenate(self.means())
@@ -204,10 +227,12 @@ class BentShapes:
         target = self._bend() + self._sign * np.clip(gaps / mean - 1, -1, 3)
 
         def sums(places: IntArray, values: FloatArray) -> FloatArray:
+            """Returns the sums of values by their places: groups x knots."""
             gathered = np.bincount(places, values, groups * knots).astype(np.float64)
             return gathered.reshape(groups, knots)
 
         right = sums(left, weight * (1 - part) * target) + sums(left + 1, weight * part * target)
+        # The normal equations of each group: a tridiagonal matrix and the penalty.
         matrix = np.zeros((groups, knots, knots))
         at = np.arange(knots)
         matrix[:, at, at] = sums(left, weight * (1 - part) ** 2) + sums(left + 1, weight * part**2)
@@ -220,7 +245,8 @@ class BentShapes:
         inverse = np.linalg.inv(matrix + penalty)
         self._coefficients = (inverse @ right[..., None])[..., 0]
         self.parameters = np.einsum("gkl,glk->g", inverse, matrix)
-        taken = np.diff(self._coefficients, axis=1) ** 2
-        taken += np.einsum("kl,glm,km->gk", steps, inverse, steps)
-        total = PRIOR_STEPS * STEP**2 + taken.sum()
-        self._step = math.sqrt(total / (PRIOR_STEPS + taken.size))
+        # EM: the expected square of each step is that of its mean, and its variance.
+        squares = np.diff(self._coefficients, axis=1) ** 2
+        squares += np.einsum("kl,glm,km->gk", steps, inverse, steps)
+        total = PRIOR_STEPS * STEP**2 + squares.sum()
+        self._step = math.sqrt(total / (PRIOR_STEPS + squares.size))
