@@ -1,5 +1,7 @@
-"""Releases how users are distributed over the values of each of their attributes: see
-``dp_transforms.releases.attributes`` for the definition and the privacy argument."""
+"""Releases how users are distributed over the values of each of their attributes.
+
+``dp_transforms.releases.attributes`` has the definition and the privacy argument.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,19 @@ from dp_transforms.runtime.job_secret import JobSecret
 class ReleaseAttributes(ReleaseTransform, beam.PTransform):
     """Releases a list for each attribute of users: how many users its values have.
 
-    Returns (label, ReleasedList) in the order of attributes; the label of a combination joins its
-    columns by " + ". ``releases.attributes`` has the guarantee and its proof.
+    Returns (label, ReleasedList) in the order of attributes. The label of a combination is the
+    names of its columns, joined by " + ". ``releases.attributes`` has the guarantee and its proof.
 
     Takes Arrow tables with the column ``user`` and those that attributes name; rows with such
     fields; or tuples (user, value, ...), with a value for each column in the order in which the
-    attributes first name them. A null or an empty text is no value. Of several values of a user one
-    counts, chosen at random.
+    attributes first name them. A null or an empty text is no value. If a user has several values,
+    one of them counts, chosen at random.
 
     Args:
       attributes: for each list a column, or a tuple of several, whose combinations are its values.
       epsilon: the cost of all lists together.
-      shares: maps attributes to their shares of epsilon, 1 where it has none; by default equal.
+      shares: maps attributes to their shares of epsilon; an attribute that it leaves out has the
+        share 1. By default all are equal.
       mechanism: see ``partition_mechanism``.
       secret, num_buckets: see ``BoundContributions``.
 
@@ -47,8 +50,8 @@ class ReleaseAttributes(ReleaseTransform, beam.PTransform):
       spec: the ``AttributesSpec`` with these arguments.
 
     Raises:
-      ValueError, TypeError: as ``BoundContributions`` and ``AttributesSpec``; or, at run time,
-        values have a type that cannot be used.
+      ValueError, TypeError: in the cases of ``BoundContributions`` and ``AttributesSpec``; or, at
+        run time, if values have a type that cannot be used.
 
     >>> records = [("ann", "linux", "serif"), ("bob", "linux", "sans"), ("cy", "bsd", None)]
     >>> release = ReleaseAttributes(["os", "font", ("os", "font")], epsilon=300)

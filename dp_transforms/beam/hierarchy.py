@@ -1,5 +1,7 @@
-"""Releases the lists of a public hierarchy, which add up: see ``dp_transforms.releases.hierarchy``
-for the privacy argument."""
+"""Releases the lists of a public hierarchy, which add up.
+
+``dp_transforms.releases.hierarchy`` has the privacy argument.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,17 @@ from dp_transforms.runtime.job_secret import JobSecret
 class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
     """Releases the lists of all groups of a public hierarchy; they add up exactly.
 
-    Returns (path, ReleasedList) from the top down: a group's path is a tuple of the names of its
-    groups at all levels down to its own, () for everything.
+    Returns (path, ReleasedList) for each group, from the top down. A group's path is a tuple of
+    names: that of the group that contains it at each level, and last its own. Everything has the
+    path ().
 
     Takes Arrow tables with the columns ``user``, ``partition`` and one for each level; rows with
-    such fields; or tuples (user, partition, name, ...) in the order of the levels. Without
-    ``partition_groups`` alone: with them, records have no levels.
+    such fields; or tuples (user, partition, name, ...) in the order of the levels. With
+    ``partition_groups``, records have no columns of levels.
 
     Args:
-      levels, groups, epsilon, max_partitions_per_user, shares: see ``release_hierarchy``; groups
-        are tuples.
+      levels, groups, epsilon, max_partitions_per_user, shares: see ``release_hierarchy``. Here
+        groups are tuples of names.
       partition_groups: a public table of the leaf group of each partition.
       most_partitions: see ``release_hierarchy``.
       secret, num_buckets: see ``BoundContributions``.
@@ -50,8 +53,8 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
       spec: the ``HierarchySpec`` with these arguments.
 
     Raises:
-      ValueError, TypeError: as ``BoundContributions``; an argument is out of range; or, at run
-        time, names of groups have a type that cannot be used.
+      ValueError, TypeError: in the cases of ``BoundContributions``; if an argument is out of range;
+        or, at run time, if names of groups have a type that cannot be used.
 
     >>> records = [("ann", "jazz", "music"), ("bob", "jazz", "music"), ("cy", "chess", "games")]
     >>> release = ReleaseHierarchy(
@@ -117,7 +120,7 @@ class ReleaseHierarchy(ReleaseTransform, beam.PTransform):
             | "Merge" >> beam.CombinePerKey(counting.add_histograms)
             | "Gather" >> beam.combiners.ToDict()
             | "Release" >> beam.FlatMap(release).with_resource_hints(**ON_ONE_WORKER)
-            # Keeps later steps from being fused to this one.
+            # This gathers the lists, so that runners do not fuse later steps with the release.
             | "Lists" >> beam.combiners.ToList()
             | "InOrder"
             >> beam.FlatMap(_in_order).with_output_types(tuple[tuple[str, ...], ReleasedList])
@@ -142,4 +145,5 @@ def _release(
 def _in_order(
     lists: list[tuple[tuple[str, ...], ReleasedList]],
 ) -> list[tuple[tuple[str, ...], ReleasedList]]:
+    """Returns (path, list) from the top down, and sorted by path within a level."""
     return sorted(lists, key=lambda labelled: (len(labelled[0]), labelled[0]))

@@ -1,6 +1,6 @@
-"""Offers the transforms to Beam YAML: they take plain parameters, and take and give rows.
+"""Defines the transforms of Beam YAML: their parameters are plain values, and their elements rows.
 
-``beam_yaml_providers.yaml`` names them for a pipeline's ``providers``. Each job draws its own
+``beam_yaml_providers.yaml`` names them for the ``providers`` of a pipeline. Each job draws its own
 secret.
 """
 
@@ -50,7 +50,7 @@ def bound_contributions(
     """Keeps at most kappa distinct partitions of each user, at random.
 
     Args:
-      max_partitions_per_user: how many.
+      max_partitions_per_user: kappa.
       num_buckets: how many parts users are split into.
     """
     return BoundContributions(max_partitions_per_user, num_buckets=num_buckets)
@@ -60,7 +60,7 @@ def declare_bounded(max_partitions_per_user: int) -> beam.PTransform:
     """Declares that users have, or are counted in, at most kappa partitions already.
 
     Args:
-      max_partitions_per_user: how many.
+      max_partitions_per_user: kappa.
     """
     return DeclareBounded(max_partitions_per_user)
 
@@ -111,7 +111,8 @@ def release_frequency_list(
 
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
-      max_partitions_per_user: the sensitivity; by default the bound of a step before.
+      max_partitions_per_user: the most partitions in which one user counts; by default the bound of
+        a step before.
     """
     return ReleaseFrequencyList(
         epsilon=epsilon, max_partitions_per_user=max_partitions_per_user
@@ -138,7 +139,8 @@ def release_grouped_lists(
       epsilon_all: the privacy loss of the list of all users.
       epsilon_groups: the privacy loss of all groups; each attribute gets an equal part.
       max_partitions_per_user: the most partitions in which one user counts.
-      groups: the public names of an attribute's groups. Without them, names are selected.
+      groups: maps attributes to the public names of their groups. For other attributes, names are
+        selected.
       epsilon_selection: the privacy loss of the selection of names.
       delta: the delta of the selection of names.
       num_buckets: how many parts users, or partitions, are split into.
@@ -171,16 +173,16 @@ def release_attributes(
     """Releases how many users the values of each attribute have, without the values.
 
     Takes rows with the fields user and those of the attributes. Gives rows of attribute, frequency
-    and multiplicity; one whose released list is empty has no rows. A combination is called by its
-    fields with " + " in between.
+    and multiplicity. An attribute whose released list is empty has no rows. The name of a
+    combination is the names of its fields, joined by " + ".
 
     Args:
       attributes: the fields that get a list each.
       epsilon: the privacy loss of all lists together, for adding or removing all records of one
         user.
       combinations: several fields each, whose values together get a list.
-      shares: shares of epsilon by the names of attributes and combinations, 1 where there is none.
-        Public, as attributes and combinations.
+      shares: maps the names of attributes and combinations to their shares of epsilon; those that
+        it leaves out have the share 1. Shares, attributes and combinations are public.
       num_buckets: how many parts users are split into.
     """
     columns: list[tuple[str, ...]] = [(name,) for name in attributes]
@@ -209,12 +211,12 @@ def release_hierarchy(
     """Releases the lists of all groups of a public hierarchy, which add up.
 
     Takes rows with the fields user, partition and the levels. Gives rows of the levels, frequency
-    and multiplicity, in which the levels below a group's own are empty, and all are for the list of
-    everything. A group whose released list is empty has no rows.
+    and multiplicity. The fields of levels below a group's own are empty; for the list of everything
+    all of them are. A group whose released list is empty has no rows.
 
     Args:
       levels: the fields that name groups, from the highest level to the lowest.
-      groups: the lowest groups, each by the names of its groups at all levels. Public: records of
+      groups: the public groups of the lowest level, each with a name for each level. Records of
         other groups are left out.
       epsilon: the privacy loss of all lists together, for adding or removing all records of one
         user.
@@ -252,9 +254,9 @@ def release_degree_list(
     Args:
       epsilon: the privacy loss, for adding or removing one edge, or one node with all its edges.
       degree: undirected, in or out.
-      degree_bound: the most edges that are kept at a node, if nodes are protected. Public: choose
-        it without looking at the graph. By default it is chosen from the graph, at a tenth of
-        epsilon.
+      degree_bound: the most edges that are kept at a node, if nodes are protected. It is public:
+        choose it without looking at the graph. By default it is chosen from the graph, at a tenth
+        of epsilon.
       num_buckets: how many parts edges and nodes are split into.
       privacy_unit: edge or node; by default edge, or node with a degree_bound.
     """
@@ -284,14 +286,14 @@ def release_windowed_lists(
 ) -> beam.PTransform:
     """Releases a list for each fixed window; gives rows of window, frequency and multiplicity.
 
-    Takes rows with the fields user and partition, in windows of WindowInto. A window is named by
-    its start, such as 2026-01-31T00:00:00Z; one whose released list is empty has no rows.
+    Takes rows with the fields user and partition, in windows of WindowInto. The name of a window is
+    its start, such as 2026-01-31T00:00:00Z. A window whose released list is empty has no rows.
 
     Args:
       epsilon: the privacy loss of all lists together.
-      start: the windows that begin from this day or time on are released, such as "2026-01-31".
-        Public, as stop: choose both without looking at the records.
-      stop: the windows that begin before this day or time are released.
+      start: a day or time, such as "2026-01-31". The windows that begin from then on are released.
+      stop: the windows that begin before this day or time are released. Start and stop are public:
+        choose both without looking at the records.
       max_windows_per_user: the most windows in which one user counts.
       max_partitions_per_user: the most partitions in which one user counts in each window.
       num_buckets: how many parts users, or partitions, are split into.
@@ -317,10 +319,10 @@ def select_windowed_partitions(
     noisy_counts: bool = False,
     num_buckets: int | None = None,
 ) -> beam.PTransform:
-    """Selects the partitions that may be named in each fixed window; gives rows of window and
-    partition (and noisy_count), for partitions that are text.
+    """Selects the partitions that may be named in each fixed window.
 
-    Takes rows with the fields user and partition, in windows of WindowInto.
+    Takes rows with the fields user and partition, in windows of WindowInto. Partitions are text.
+    Gives rows of window and partition (and noisy_count).
 
     Args:
       epsilon: the privacy loss of all windows together.
@@ -357,7 +359,7 @@ _WINDOWED = RowTypeConstraint.from_fields([("window", str), *_LIST])
 
 
 def _time(name: str, text: str) -> Timestamp:
-    """Parses a day or a time, which is in UTC unless it has a zone."""
+    """Returns the time of a text with a day or a time, which is in UTC unless it has a zone."""
     try:
         time = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
     except (AttributeError, ValueError):
@@ -385,6 +387,7 @@ def _hierarchy_rows(
     labelled: tuple[tuple[str, ...], FrequencyList], levels: list[str]
 ) -> list[beam.Row]:
     path, released = labelled
+    # The levels below the group's own are empty.
     names = path + ("",) * (len(levels) - len(path))
     labels = dict(zip(levels, names, strict=True))
     return [beam.Row(**labels, frequency=f, multiplicity=m) for f, m in released]

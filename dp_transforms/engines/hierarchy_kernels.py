@@ -1,7 +1,7 @@
-"""Puts records into the leaf groups of a hierarchy, and releases the lists of all of its groups.
+"""Puts records into the leaf groups of a hierarchy, and releases the lists of all its groups.
 
-Beam and the engine of one process share these kernels. A leaf group is named by its place in
-``HierarchySpec.groups``, as text. ``releases.hierarchy`` has the privacy argument.
+Beam and the engine of one process share these kernels. In tables, the name of a leaf group is its
+place in ``HierarchySpec.groups``, as text. ``releases.hierarchy`` has the privacy argument.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from dp_transforms.runtime.job_secret import JobSecret, tape_of_list
 
 def columns_of(spec: HierarchySpec) -> tuple[str, ...]:
     """Returns the columns of records that the release reads."""
-    return USER, PARTITION, *(() if spec.partition_groups else spec.levels)
+    if spec.partition_groups is not None:
+        return USER, PARTITION
+    return USER, PARTITION, *spec.levels
 
 
 class LeafGroups:
     """Puts records into the leaf groups of a hierarchy.
 
-    The names of groups are turned into arrays here, once: for many groups that takes longer than to
-    look up a batch of records.
+    The constructor turns the names of groups into arrays, once. For many groups that takes longer
+    than to look up a batch of records.
     """
 
     def __init__(self, spec: HierarchySpec):
@@ -55,15 +57,17 @@ class LeafGroups:
         self._leaves = pa.array([place_of_path[path] for path in spec.paths[-1]], pa.int64())
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Returns the pairs of users and partitions, as by ``listed``, in their leaf groups.
+        """Returns the users and partitions of records with their leaf groups, in the form of
+        ``listed``.
 
-        A record outside of all groups is dropped, before it can take the place of another one when
-        users are bounded. Two groups that have a partition make two pairs of it.
+        A record outside of all groups is dropped here, before users are bounded. So it cannot take
+        the place of another record then. A partition in two groups makes two different pairs.
         """
         columns = {name: plain(table[name], name) for name in (USER, PARTITION)}
         if self._partitions is not None:
             place = self._partitions(attribute_text(columns[PARTITION], "partition"))
         else:
+            # From the list of everything, which is the only one at its level, down to the leaves.
             place = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
             for level in self._levels:
                 place = level.places(attribute_text(table[level.column], level.column), place)
@@ -74,7 +78,7 @@ class LeafGroups:
 
 
 class _PlaceOf(NamedTuple):
-    """Maps keys to places in a list of groups; others to null."""
+    """Maps each of ``keys`` to the number at its index in ``place``, and other keys to null."""
 
     keys: pa.Array
     place: pa.Array
@@ -84,7 +88,13 @@ class _PlaceOf(NamedTuple):
 
 
 class _Level:
-    """One level of a hierarchy: its groups are known by their name and the group above."""
+    """One level of a hierarchy, which finds a group by its name and the group above it.
+
+    Args:
+      column: the column of records that names the groups of the level.
+      parents: for each group the place of the group above, in the level above.
+      names: the name of each group.
+    """
 
     def __init__(self, column: str, parents: Sequence[int], names: Sequence[str]):
         self.column = column
@@ -93,18 +103,22 @@ class _Level:
         self._groups = self._keys(pa.array(parents, pa.int64()), codes)
 
     def places(self, names: pa.Array, parents: pa.Array) -> pa.Array:
-        """Returns the places of groups at this level, given their names and the places of the
-        groups above; null where there is no such group."""
+        """Returns for each name the place of its group in this level, or null if there is none.
+
+        Args:
+          names: names of groups of this level.
+          parents: for each name the place of the group above.
+        """
         codes = pc.index_in(names, value_set=self._names)
         return pc.index_in(self._keys(parents, codes), value_set=self._groups)
 
     def _keys(self, parents: pa.Array, codes: pa.Array) -> pa.Array:
-        """Returns a number for each pair of a group above and the code of a name."""
+        """Returns a different number for each pair of a group above and the code of a name."""
         return pc.add(pc.multiply(parents.cast(pa.int64()), len(self._names)), codes)
 
 
 def claim(spec: HierarchySpec, secret: JobSecret, data: object) -> None:
-    """Notes that the secret serves the lists of a hierarchy of some data: see ``JobSecret``."""
+    """Claims the secret for the lists of a hierarchy of some data: see ``JobSecret.claim``."""
     for depth, mechanism in enumerate(spec.mechanisms):
         secret.claim(data, f"{purpose_of_level(depth)} by {identifier(mechanism)}")
 
@@ -113,15 +127,21 @@ def claim(spec: HierarchySpec, secret: JobSecret, data: object) -> None:
 def release_histograms(
     histograms: Mapping[str, Mapping[int, int]], spec: HierarchySpec, secret: JobSecret
 ) -> list[tuple[Path, ReleasedList]]:
-    """Releases the lists of all groups, from the top down, from {count: number of partitions} of
-    the leaf groups that have any."""
+    """Returns (path, released list) for all groups, from the top down.
+
+    Args:
+      histograms: for each leaf group that has partitions, by its name in tables (see the module):
+        how many partitions have each count of users.
+      spec: the hierarchy.
+      secret: all random numbers are derived from it.
+    """
     paths = spec.paths
     sums: list[dict[Path, Counter[int]]] = [{path: Counter() for path in level} for level in paths]
     for place, leaf in enumerate(spec.groups):
         histogram = histograms.get(str(place), {})
-        for depth, level in enumerate(sums):
-            level[leaf[:depth]].update(histogram)
-    lists = [[FrequencyList.from_histogram(level[path]) for path in level] for level in sums]
+        for depth, sums_of_level in enumerate(sums):
+            sums_of_level[leaf[:depth]].update(histogram)
+    lists = [[FrequencyList.from_histogram(total) for total in level.values()] for level in sums]
     tapes = [
         [
             tape_of_list(frequency_list, mechanism, secret, purpose_of_group(depth, path))
@@ -134,8 +154,7 @@ def release_histograms(
         of_group = dict(zip(spec.groups, spec.most_partitions, strict=True))
         most = [of_group[path] for path in paths[-1]]
     released = release_lists_of_tree(lists, spec.parents, spec.mechanisms, tapes, most)
-    return [
-        labelled
-        for level, of_level in zip(paths, released, strict=True)
-        for labelled in zip(level, of_level, strict=True)
-    ]
+    labelled: list[tuple[Path, ReleasedList]] = []
+    for paths_of_level, lists_of_level in zip(paths, released, strict=True):
+        labelled.extend(zip(paths_of_level, lists_of_level, strict=True))
+    return labelled

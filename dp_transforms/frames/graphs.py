@@ -38,19 +38,19 @@ def degrees(
 ) -> ListRelease:
     """Releases how many nodes of a graph have each degree.
 
-    It is epsilon-DP for adding or removing an edge, or a node with all its edges.
+    The release is epsilon-DP for adding or removing an edge, or a node with all its edges
+    (``privacy_unit``).
 
     Args:
       edges: a graph of networkx or igraph, or data as ``release`` takes them, with a record for
         each edge.
-      source, target: the columns of an edge's two ends; by default the first two positions. Graphs
-        have none.
+      source, target: the columns of an edge's two ends; by default the first two. A graph has none.
       epsilon: the cost of the release.
       degree: "undirected", "in" or "out".
       privacy_unit: "edge" or "node"; by default "edge", or "node" with a ``degree_bound``.
-      degree_bound: the most edges that are kept at a node; further ones are dropped. Public: choose
-        it without looking at the graph. By default, if nodes are protected, it is chosen from the
-        graph at a tenth of epsilon.
+      degree_bound: the most edges that are kept at a node; further ones are dropped. It is public:
+        choose it without looking at the graph. By default, if nodes are protected, it is chosen
+        from the graph at a tenth of epsilon.
       nodes: the number of nodes, if it is public and edges are protected. A warning says if the
         release shows that there are more.
       mechanism, drop_nulls, session, secret: see ``release``, also for errors. The session's unit
@@ -62,7 +62,8 @@ def degrees(
     [(4, 1), (1, 4)]
     """
     units = (PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value)
-    if privacy_unit is not None and not (isinstance(privacy_unit, str) and privacy_unit in units):
+    is_unit = isinstance(privacy_unit, str) and privacy_unit in units
+    if privacy_unit is not None and not is_unit:
         raise ValueError(f"privacy_unit must be edge or node, got {shown(privacy_unit)}")
     if privacy_unit == PrivacyUnit.EDGE.value and degree_bound is not None:
         raise ValueError("degree_bound protects nodes: leave it out, or privacy_unit")
@@ -75,9 +76,11 @@ def degrees(
     else:
         spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
     pairs = edges_of_graph(edges, degree)
-    if pairs is not None and (source, target) != (0, 1):
+    if pairs is None:
+        pairs = edges
+    elif (source, target) != (0, 1):
         raise ValueError("source and target are columns of records, and a graph has none")
-    records = RecordArguments(edges if pairs is None else pairs, source, target, drop_nulls)
+    records = RecordArguments(pairs, source, target, drop_nulls)
     ((element,),), statement = run_spec(spec, session, secret, records, given=edges)
     if isinstance(element, ProjectedList):
         return ListRelease(element.released, statement | element.entries)
@@ -88,15 +91,15 @@ def degrees(
 
 
 def edges_of_graph(graph: Any, degree: str) -> Iterable[tuple[Any, Any]] | None:
-    """Returns the edges of a graph, or None for anything else.
+    """Returns the edges of a graph as pairs of nodes; None if it is no graph of these libraries.
 
     Args:
-      graph: a ``networkx`` graph of any kind, its view of edges, or an ``igraph.Graph``, whose
-        nodes are the numbers of its vertices.
-      degree: the degree that is asked for.
+      graph: a ``networkx`` graph of any kind, a view of its edges, or an ``igraph.Graph``. The
+        nodes of the last one are the numbers of its vertices.
+      degree: the degree to release, "undirected", "in" or "out".
 
     Raises:
-      ValueError: edges into or out of nodes are asked of a graph without directions.
+      ValueError: the degree is "in" or "out", and the edges of the graph have no directions.
     """
     library = type(graph).__module__.partition(".")[0]
     if library not in ("networkx", "igraph") or isinstance(graph, type):

@@ -1,4 +1,4 @@
-"""Releases a list for each group of users, each group of a hierarchy, and each attribute."""
+"""Releases a list for each group of users, for each group of a hierarchy, or for each attribute."""
 
 from __future__ import annotations
 
@@ -47,17 +47,18 @@ def release_groups(
 ) -> GroupReleases:
     """Releases the list of all users and that of each group of users, under one budget.
 
-    Neighbours add or remove all records of one user; ``beam.grouped`` has the proof.
+    The privacy unit is one user: neighbouring data differ by all records of one user.
+    ``beam.grouped`` has the proof.
 
     Args:
       data, user, partition, mechanism, drop_nulls, session, secret: see ``release``, also for
         errors.
-      groups: maps each column of groups, such as "gender", to its public values, each of which gets
-        a list, or to None if the values are to be selected.
+      groups: maps each column of groups, such as "gender", to its public values, or to None if
+        values are to be selected. Each value gets a list.
       epsilon_all: the cost of the list of all users.
-      epsilon_groups: the cost of all groups; each column gets an equal part.
-      max_partitions_per_user: kappa, in all lists.
-      epsilon_selection, delta: the cost of selecting names, for columns with None.
+      epsilon_groups: the cost of the lists of all groups; each column gets an equal part.
+      max_partitions_per_user: kappa, the same in all lists.
+      epsilon_selection, delta: the cost of selecting values, for columns with None.
 
     Returns:
       A mapping from (column, value) to a ``ListRelease``; all users are at ("", "").
@@ -79,18 +80,10 @@ def release_groups(
     if epsilon_selection is not None and delta is not None:
         selection = PrivacyBudget(epsilon_selection, delta)
     selects = any(values is None for values in groups.values())
-    if {epsilon_selection is not None, delta is not None} != {selects}:
+    if (epsilon_selection is not None) != selects or (delta is not None) != selects:
         raise ValueError("epsilon_selection and delta go with None as the groups of a column")
     spec = GroupsSpec(
-        attributes=[
-            Attribute(
-                str(name),
-                values
-                if isinstance(values, str) or not isinstance(values, Iterable)
-                else tuple(map(_group_name, values)),
-            )
-            for name, values in groups.items()
-        ],
+        attributes=[Attribute(str(name), _group_names(values)) for name, values in groups.items()],
         epsilon_all=epsilon_all,
         epsilon_groups=epsilon_groups,
         max_partitions_per_user=max_partitions_per_user,
@@ -104,8 +97,18 @@ def release_groups(
     )
 
 
+def _group_names(values: Any) -> Any:
+    """Returns the texts that the values of a column of groups have in records.
+
+    Anything else than several values is returned as it is: None, or what ``Attribute`` refuses.
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return values
+    return tuple(map(_group_name, values))
+
+
 def _group_name(value: Any) -> Any:
-    """Returns the text that a value of a column of groups has in records."""
+    """Returns the text that a value of a column of groups has in records; None for None."""
     if isinstance(value, bool):
         return str(value).lower()
     return value if value is None else str(value)
@@ -129,32 +132,32 @@ def release_hierarchy(
 ) -> HierarchyReleases:
     """Releases the lists of all groups of a public hierarchy; they add up exactly.
 
-    Groups lie in levels: counties in states, say, below the list of everything. The released list
-    of each group has the partitions of its children's together. All lists are decoded together:
-    small groups borrow the shape of the group above, as much as the noise of their own numbers
-    asks for.
+    Groups lie in levels below the list of everything, for example states and the counties in each.
+    The released list of a group has the partitions of its children's lists together. All lists are
+    decoded together: small groups borrow the shape of the group above, the more the larger the
+    noise of their own numbers is.
 
-    It is epsilon-DP for adding or removing all records of one user; ``releases.hierarchy`` has the
-    proof. A level costs its share of epsilon, whatever the number of its groups.
+    The release is epsilon-DP for adding or removing all records of one user; ``releases.hierarchy``
+    has the proof. A level costs its share of epsilon, whatever the number of its groups.
 
     Args:
       data, user, partition, drop_nulls, session, secret: see ``release``, also for errors.
-      levels: names of the levels, from the top down: columns of the records, and of ``groups``. A
-        partition with records in two groups counts in each, as two partitions.
+      levels: names of the levels, from the top down. They are columns of the records, and of
+        ``groups``. A partition with records in two groups counts in each, as two partitions.
       groups: the public groups of the lowest level, made without looking at the records: a list of
         tuples with a name for each level; or a table (a frame, a dictionary of columns, or the path
-        of a CSV file) with these columns. Records of other groups are left out. If it has the
-        column of partitions as well, it says in which group each partition is: then records need
-        no columns of levels, and records of other partitions are left out.
+        of a CSV file) with these columns. Records of other groups are left out. The table may have
+        the column of partitions as well, and so say in which group each partition is. Then records
+        need no columns of levels, and records of other partitions are left out.
       epsilon: the cost of all lists together.
       max_partitions_per_user: kappa, the most partitions in which one user counts, in all groups
         together.
-      shares: how epsilon is divided, as numbers for everything and for each level; equal by
-        default. Public: choose them without looking at the records.
+      shares: how epsilon is divided: a number for everything and one for each level; equally by
+        default. They are public: choose them without looking at the records.
       most_partitions: public upper bounds on the numbers of partitions of the groups, in their
-        order, such as the numbers of homes of counties. They cost nothing, and small groups come
-        out much nearer. By default they are counted in ``groups`` if it has the partitions. A
-        released list may exceed its bound where it must for lists to add up.
+        order, such as the numbers of homes of counties. They cost nothing, and make the lists of
+        small groups much more accurate. By default they are counted in ``groups`` if it has the
+        partitions. A released list may exceed its bound, because lists add up.
 
     Returns:
       A mapping from the path of each group, such as ("Texas", "Harris"), to its ``ListRelease``;
@@ -175,6 +178,7 @@ def release_hierarchy(
     """
     levels = listed("levels", levels)
     paths, of_partitions = read_groups(groups, levels, several_names(partition))
+    partition_groups = None if of_partitions is None else PartitionGroups(*of_partitions)
     spec = HierarchySpec(
         levels=levels,
         groups=paths,
@@ -182,9 +186,9 @@ def release_hierarchy(
         max_partitions_per_user=max_partitions_per_user,
         shares=shares,
         most_partitions=most_partitions,
-        partition_groups=of_partitions and PartitionGroups(*of_partitions),
+        partition_groups=partition_groups,
     )
-    columns = [] if of_partitions else [*spec.levels]
+    columns = [] if partition_groups is not None else [*spec.levels]
     records = RecordArguments(data, user, partition, drop_nulls, groups=columns)
     (lists,), statement = run_spec(spec, session, secret, records)
     return HierarchyReleases(dict(lists), statement)
@@ -216,7 +220,7 @@ def release_attributes(
         several, whose combinations are its values.
       epsilon: the cost of all lists together.
       shares: maps attributes to their shares of epsilon, relative to one another; an attribute that
-        it leaves out has the share 1. Public: choose them without looking at the data.
+        it leaves out has the share 1. They are public: choose them without looking at the data.
 
     Returns:
       A mapping from each attribute, as it was given, to a ``ListRelease``.
@@ -235,10 +239,12 @@ def release_attributes(
         raise TypeError("attributes must be a list of columns, such as ['os', ('os', 'fonts')]")
     if not isinstance(shares, Mapping | None):
         raise TypeError("shares must map attributes to numbers, such as {'fonts': 2}")
+    if shares is not None:
+        shares = {_attribute(columns): share for columns, share in shares.items()}
     spec = AttributesSpec(
         attributes=[_attribute(columns) for columns in attributes],
         epsilon=epsilon,
-        shares=shares and {_attribute(columns): share for columns, share in shares.items()},
+        shares=shares,
         mechanism=mechanism,
     )
     with listed_names("attributes", spec.columns):
@@ -248,7 +254,7 @@ def release_attributes(
 
 
 def _attribute(given: Any) -> str | tuple[str, ...]:
-    """Returns an attribute with its columns as text."""
+    """Returns an attribute with the names of its columns as text."""
     if isinstance(given, (list, tuple)):
         return tuple(str(column_name("attributes", name)) for name in given)
     return str(column_name("attributes", given))

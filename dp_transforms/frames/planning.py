@@ -1,6 +1,6 @@
 """Predicts the errors of releases, without data.
 
-This module needs neither the readers of records nor an engine, and so a plan is there sooner.
+This module imports neither the readers of records nor an engine, so that a plan takes less time.
 """
 
 from __future__ import annotations
@@ -57,23 +57,23 @@ def plan(
 ) -> tuple[ReleasePlan, ...] | tuple[HierarchyPlan, ...]:
     """Predicts the errors of releases without private data; returns one plan for each epsilon.
 
-    With ``groups`` the plans are of ``release_hierarchy``: printed, each is a table of the errors
+    With ``groups`` the plans are for ``release_hierarchy``. Printed, each is a table of the errors
     at every level, for groups of several sizes.
 
     Args:
-      epsilons: one, or several to compare.
+      epsilons: one epsilon, or several to compare.
       users: the approximate number of users, each with ``max_partitions_per_user`` partitions. The
-        list is taken to follow Zipf's law; a plan's ``other_dists`` are for two other kinds.
+        list is assumed to follow Zipf's law; a plan's ``other_dists`` are for two other kinds.
       reference: a public list like the one to release, instead of ``users``.
-      delta: of a selection of names, if one is planned too.
+      delta: the delta of a selection of names, if one is planned too.
       max_partitions_per_user: kappa.
-      attributes: the number of lists of ``release_attributes``, which share each epsilon equally;
-        plans are of one of them, with its part of epsilon.
-      groups: how many groups ``release_hierarchy`` has at each level below everything, such as
+      attributes: the number of lists of ``release_attributes``, which share each epsilon equally.
+        Each plan is for one of these lists, with its part of epsilon.
+      groups: the number of groups of ``release_hierarchy`` at each level below everything, such as
         ``{"state": 50, "county": 3_000}``, or the numbers alone.
       shares: with groups: how epsilon is divided, see ``release_hierarchy``; equally by default.
-      group_sizes: with groups: the contributions of groups to plan, beside an average group of each
-        level; by default ten times as many as the average, and a tenth.
+      group_sizes: with groups: the sizes of further groups to plan at each level, beside an average
+        group, in contributions. By default they are ten times the average, and a tenth.
 
     Raises:
       ValueError: an argument is out of range; neither or both of users and reference are given; or

@@ -1,7 +1,8 @@
-"""Predicts how well lists of attributes will answer, before any data are read.
+"""Predicts the answers of lists of attributes, before any data are read.
 
-Everything is computed from public numbers: a public list, or a made-up one in its place, is
-released once under the part of epsilon that one attribute gets, and asked as the release will be.
+Everything is computed from public numbers. A public list, or a made-up one in its place, is
+released once under the part of epsilon that one attribute gets. Then it is asked the same questions
+as the release will be.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from dp_transforms.postprocessing.intervals import intervals_of
 
 @dataclass(frozen=True)
 class AttributePlan:
-    """A plan shows what one of several attributes would answer at one budget.
+    """Predicts the answers of the list of one of several attributes at one budget.
 
     Attributes:
-      epsilon: of all attributes together.
-      epsilon_of_each: of one attribute's list.
+      epsilon: the cost of all attributes together.
+      epsilon_of_each: the cost of one attribute's list.
       entropy: the Shannon entropy of the reference list, in bits, from one release of it.
       unique: the share of its unique users, likewise.
     """
@@ -36,8 +37,8 @@ class AttributePlan:
 
 
 def parts_of(epsilons: Sequence[Number], attributes: int) -> list[Fraction]:
-    """Returns the part of each epsilon that one of so many attributes gets; a ValueError if a
-    number is out of range."""
+    """Returns for each epsilon the part that one attribute gets, if so many share it equally. A
+    number out of range is a ValueError."""
     count = positive_integer("attributes", attributes)
     return [exact_fraction("epsilon", epsilon) / count for epsilon in epsilons]
 
@@ -45,12 +46,12 @@ def parts_of(epsilons: Sequence[Number], attributes: int) -> list[Fraction]:
 def plan_attributes(
     reference: FrequencyList, epsilons: Sequence[Number], attributes: int
 ) -> tuple[AttributePlan, ...]:
-    """Predicts the answers of one attribute's list, one plan for each epsilon.
+    """Returns a plan of one attribute's list for each epsilon.
 
     Args:
       reference: a PUBLIC list like that of an attribute; never the one to release.
-      epsilons: the budgets to compare, each of all attributes together.
-      attributes: how many share it equally, combinations included.
+      epsilons: the budgets to compare, each for all attributes together.
+      attributes: how many attributes share epsilon equally, combinations included.
 
     Raises:
       ValueError: a number is out of range.

@@ -1,9 +1,9 @@
-"""Predicts how near the lists of a hierarchy will be, before any data are read.
+"""Predicts the errors of the lists of a hierarchy, before any data are read.
 
-Everything is computed from public numbers. The list of a group is taken to be a made-up one of the
-group's size, or a part of a public list, and to be released alone at the epsilon of its level. In
-the hierarchy, large groups err about as much as that. Small groups err less, since they borrow the
-shape of the group above.
+Everything is computed from public numbers. The list of a group is assumed to be a made-up list of
+the group's size, or a part of a public list. The prediction is the error of this list if it is
+released alone at the epsilon of its level. In the hierarchy, large groups err about as much as
+that. Small groups err less, since they borrow the shape of the group above.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from dp_transforms.postprocessing.text_table import text_table
 
 EVERYTHING = "all"  # The name of the level of everything, as in a release.
 _USUAL_FACTORS = 10, 1 / 10
-"""Groups of these multiples of the average are planned, unless the caller says their sizes."""
+"""The sizes of the groups that are planned beside an average group, as multiples of its size. The
+caller may give others."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class GroupPlan:
     """Predicts the list of one group.
 
     Attributes:
-      contributions: of the group.
-      expected_dist: half the expected L1 distance to the group's true list, for a Zipf list or for
-        a part of the reference.
+      contributions: the size of the group.
+      expected_dist: half the expected L1 distance of the released list to the group's true list, if
+        that is a Zipf list, or a part of the reference if there is one.
       other_dists: the same for lists of other kinds, by their names; empty with a reference.
     """
 
@@ -46,24 +47,24 @@ class GroupPlan:
 
     @property
     def relative_error(self) -> float:
-        """Returns expected_dist as a part of the group's contributions."""
+        """Returns expected_dist divided by the group's contributions."""
         return self.expected_dist / self.contributions
 
     @property
     def dists(self) -> tuple[float, ...]:
-        """Returns expected_dist and other_dists."""
+        """Returns expected_dist, and after it the values of other_dists."""
         return (self.expected_dist, *self.other_dists.values())
 
 
 @dataclass(frozen=True)
 class LevelPlan(GroupPlan):
-    """Predicts the list of an average group at one level, and of smaller and larger ones.
+    """Predicts the lists of an average group of a level, and of smaller and larger groups.
 
     Attributes:
-      level: its name.
-      epsilon: of all levels together.
-      epsilon_of_level: of the lists of this level.
-      groups: how many there are at this level; 1 at the top.
+      level: the name of the level.
+      epsilon: the cost of all levels together.
+      epsilon_of_level: the cost of the lists of this level.
+      groups: the number of groups of this level; 1 at the top.
       of_sizes: plans of groups of other sizes, the largest first.
     """
 
@@ -82,15 +83,15 @@ class HierarchyPlan:
     rows are about groups of other sizes.
 
     Attributes:
-      epsilon: of all levels together.
-      levels: one for each level, everything first.
+      epsilon: the cost of all levels together.
+      levels: the plan of each level, everything first.
     """
 
     epsilon: float
     levels: tuple[LevelPlan, ...]
 
     def __getitem__(self, name: str) -> LevelPlan:
-        """Returns the plan of the level with this name; that of everything is "all"."""
+        """Returns the plan of the level with this name; "all" is the level of everything."""
         return {level.level: level for level in self.levels}[name]
 
     def __str__(self) -> str:
@@ -120,6 +121,7 @@ class HierarchyPlan:
 
 
 def _percentage(part: float) -> str:
+    """Returns a part of 1 as a percentage with two digits."""
     return f"{100 * part:.2g}%"
 
 
@@ -132,18 +134,19 @@ def plan_hierarchy(
     group_sizes: Sequence[int] | None = None,
     reference: FrequencyList | None = None,
 ) -> HierarchyPlan:
-    """Predicts the lists of everything and of each level, from the top down.
+    """Returns a plan of the list of everything and of the lists of each level.
 
     Args:
-      contributions: how many there are in all, about. Public.
-      groups: their number at each level below everything, by the names of levels or in order.
+      contributions: about how many contributions there are in all. Public.
+      groups: the number of groups of each level below everything, from the top down: a mapping from
+        names of levels, or the numbers alone.
       epsilon: the budget of all levels together.
       max_partitions_per_user: kappa.
       shares: how epsilon is divided, see ``release_hierarchy``; equally by default.
-      group_sizes: contributions of groups to plan at each level below everything, beside an average
-        group; by default ten times as many as the average, and a tenth.
+      group_sizes: the sizes of further groups to plan at each level below everything, beside an
+        average group, in contributions. By default they are ten times the average, and a tenth.
       reference: a PUBLIC list like that of everything; never the one to release. A group's list is
-        taken to be a part of it. By default lists are made up.
+        assumed to be a part of it. By default lists are made up.
 
     Raises:
       ValueError: a number is out of range, a level has fewer groups than the one above, or shares
@@ -214,6 +217,7 @@ def _levels(groups: Sequence[int] | Mapping[str, int]) -> dict[str, int]:
 def _group_plan(
     mechanism: FrobeniusMechanism, size: int, total: int, reference: FrequencyList | None
 ) -> GroupPlan:
+    """Returns the plan of a group with ``size`` of all ``total`` contributions."""
     if reference is None:
         dists = made_up_dists(mechanism, size)
         return GroupPlan(size, dists.pop("Zipf"), dists)
@@ -222,8 +226,10 @@ def _group_plan(
 
 
 def _part_of(frequency_list: FrequencyList, share: Fraction) -> FrequencyList:
-    """Returns the list of a group with a share of the partitions of each frequency. For each j its
-    number of partitions with at least j users is the share of the whole list's, rounded.
+    """Returns a list with a share of the partitions of each frequency.
+
+    For each j, its number of partitions with at least j users is that of the whole list times the
+    share, rounded.
 
     >>> list(_part_of(FrequencyList([9, 2, 1], [1, 10, 100]), Fraction(1, 4)))
     [(2, 3), (1, 25)]

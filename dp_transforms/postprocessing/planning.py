@@ -1,7 +1,7 @@
-"""Predicts the accuracy of a release before any data are read.
+"""Predicts the errors of a release before any data are read.
 
 Everything here is computed from public numbers: the number of users, a public list of a similar
-kind (or made-up lists in its place), and the parameters of the release. It costs no privacy.
+kind (or made-up lists in its place), and the parameters of the release. So a plan costs no privacy.
 """
 
 from __future__ import annotations
@@ -31,26 +31,30 @@ from dp_transforms.mechanisms.selection.population import Population
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 
 _SIMULATIONS, _MOVED = 4, 800
+"""A list is released so often, or until noise has moved so many users."""
 _LEAST_RATE = 0.02
-"""Below this rate formulas take seconds, for mechanisms with several times the default's error."""
+"""Mechanisms with a smaller rate of noise are planned only if they are the default. The others have
+several times its error, and their formulas take seconds."""
 _EXACT, _ROUGH = 1500, 600
 """The largest side of a Durfee square that is simulated: for references, and for made-up lists."""
-_SKETCHED = 100_000  # The most contributions of a made-up list; it stands for larger ones.
+_SKETCHED = 100_000
+"""The most contributions of a made-up list that is simulated. Errors of larger ones are scaled."""
 _MOST_MADE_UP = 10**14  # Larger lists take minutes, and then all memory.
 KINDS = "Zipf", "log-normal", "two steps"
 
 
 @dataclass(frozen=True)
 class SelectionPlan:
-    """A plan predicts one selection strategy at one budget.
+    """Predicts the names of one selection strategy at one budget.
 
     Attributes:
-      strategy: its name.
-      chosen: ``strategy="auto"`` takes it.
-      half_from: the fewest users with which a partition is kept half of the time; None if never.
-      named: how many partitions of the reference list have at least that many users; for "measured"
-        the number of names that its plan is predicted to find, if each user has as many partitions
-        as count.
+      strategy: the name of the strategy.
+      chosen: whether ``strategy="auto"`` takes it.
+      half_from: the fewest users with which a partition is named half of the time; None if there
+        are none.
+      named: how many partitions of the reference list have at least that many users. For "measured"
+        it is the number of names that its plan is predicted to find, if each user has
+        ``max_partitions_per_user`` partitions.
     """
 
     strategy: str
@@ -61,13 +65,13 @@ class SelectionPlan:
 
 @dataclass(frozen=True)
 class MechanismPlan:
-    """A plan predicts one mechanism for frequency lists at one budget.
+    """Predicts the error of one mechanism for frequency lists at one budget.
 
     Attributes:
-      mechanism: its name.
-      chosen: jobs take it if none is named.
-      expected_dist: half the expected L1 distance between the released and the reference list; None
-        if the mechanism is not for this epsilon, or is not the default and far worse.
+      mechanism: the name of the mechanism.
+      chosen: whether jobs take it by default.
+      expected_dist: half the expected L1 distance between the released and the reference list. None
+        if the mechanism is not for this epsilon, or if it is far worse than the default.
     """
 
     mechanism: str
@@ -77,15 +81,15 @@ class MechanismPlan:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """A plan predicts the errors of a frequency list and, with a delta, of a selection of names.
+    """Predicts the errors of a frequency list and, with a delta, of a selection of names.
 
     Attributes:
-      epsilon: of the list, and again of the selection.
-      mechanisms: one for each mechanism. The numbers below are of the chosen one.
+      epsilon: the cost of the list, and again of the selection.
+      mechanisms: the plan of each mechanism. The numbers below are for the chosen one.
       expected_dist: half the expected L1 distance between the released and the reference list.
-      relative_error: the expected L1 distance, as a part of all contributions.
-      seconds: about how long one release of the reference list takes here.
-      selections: one for each strategy.
+      relative_error: the expected L1 distance divided by the number of all contributions.
+      seconds: about how long one release of the reference list takes on this machine.
+      selections: the plan of each strategy; empty without a delta.
       other_dists: the same as ``expected_dist`` for lists of other kinds, by their names.
     """
 
@@ -105,16 +109,18 @@ def plan_releases(
     max_partitions_per_user: int = 1,
     made_up: bool = False,
 ) -> tuple[ReleasePlan, ...]:
-    """Predicts releases of a list like the reference, one plan for each epsilon.
+    """Returns a plan for each epsilon: of releases of a list like the reference.
 
     Args:
       reference: a PUBLIC list; never the one to release, since its error is private.
       epsilons: the budgets to compare.
-      delta: of the selection; without it none is planned.
+      delta: the delta of a selection of names; without it none is planned.
       max_partitions_per_user: kappa.
-      made_up: plan the other ``KINDS`` as well, since the reference stands for a list of any kind.
+      made_up: whether the reference is a made-up Zipf list. If so, lists of the other ``KINDS`` are
+        planned as well.
 
-    A ValueError says if the reference is empty, or a parameter is out of range.
+    Raises:
+      ValueError: the reference is empty, or a parameter is out of range.
 
     >>> plan, = plan_releases(zipf_list(10_000), [1], delta=1e-5)
     >>> 20 < plan.expected_dist < 40
@@ -132,7 +138,7 @@ def plan_releases(
 
 
 def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
-    """Returns the list with floor(c / i**exponent) users at rank i, c as large as the total allows.
+    """Returns the list with floor(c / i**exponent) users at rank i, for the largest possible c.
 
     Args:
       contributions: an upper bound on the sum of all frequencies, from 1 to 10**14.
@@ -153,13 +159,19 @@ def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
     low, high = 1.0, float(contributions + 1)
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        fits = _zipf(middle, exponent).total <= contributions
-        low, high = (middle, high) if fits else (low, middle)
+        if _zipf(middle, exponent).total <= contributions:
+            low = middle
+        else:
+            high = middle
     return _zipf(low, exponent)
 
 
 def _zipf(scale: float, exponent: float) -> FrequencyList:
-    # Counts the first ranks one by one, the rest by the ranks that have at least each frequency.
+    """Returns the list with floor(scale / i**exponent) users at rank i.
+
+    The first ranks are computed one by one. Behind them many ranks share a frequency. So for each
+    frequency the last rank is computed that has at least so much.
+    """
     ranks = math.ceil(scale ** (1 / (1 + exponent)))
     head = np.floor(scale / np.arange(1, ranks + 1) ** exponent).astype(np.int64)
     values = np.arange(head[-1], 0, -1)
@@ -169,10 +181,10 @@ def _zipf(scale: float, exponent: float) -> FrequencyList:
 
 
 def made_up_lists(contributions: int) -> dict[str, FrequencyList]:
-    """Returns lists of ``KINDS`` of about so many contributions: Zipf's and two others.
+    """Returns a list of each of ``KINDS`` with about this many contributions, by kind.
 
-    The log-normal one has more partitions with many users each; the other has two frequencies only,
-    so that nearly all noise can be told from it.
+    The log-normal list has more partitions with many users each than the Zipf list. The list of two
+    steps has only two frequencies, so that a decoder can tell nearly all noise from it.
     """
     partitions = round(contributions**0.75)
     normal = map(NormalDist().inv_cdf, (np.arange(partitions, 0, -1) - 0.5) / partitions)
@@ -196,6 +208,7 @@ def _plan(
     max_partitions: int,
     made_up: bool,
 ) -> ReleasePlan:
+    """Returns the plan for one epsilon; see ``plan_releases`` for arguments."""
     mechanism = partition_mechanism(epsilon, max_partitions)
     chosen = chosen_mechanism(epsilon, max_partitions)
     expected = {}
@@ -207,24 +220,32 @@ def _plan(
         if name == chosen or named.rate >= _LEAST_RATE:
             expected[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)
     dist, seconds = expected[chosen]
+    mechanisms = tuple(
+        MechanismPlan(name, name == chosen, expected[name].dist if name in expected else None)
+        for name in NAMED_MECHANISMS
+    )
+    selections: tuple[SelectionPlan, ...] = ()
+    if delta is not None:
+        selections = _selections(reference, epsilon, delta, max_partitions)
     return ReleasePlan(
-        mechanism.epsilon_cost,
-        tuple(
-            MechanismPlan(name, name == chosen, expected[name].dist if name in expected else None)
-            for name in NAMED_MECHANISMS
-        ),
-        dist,
-        2 * dist / reference.total,
-        seconds,
-        () if delta is None else _selections(reference, epsilon, delta, max_partitions),
-        made_up_dists(mechanism, reference.total, KINDS[1:]) if made_up else {},
+        epsilon=mechanism.epsilon_cost,
+        mechanisms=mechanisms,
+        expected_dist=dist,
+        relative_error=2 * dist / reference.total,
+        seconds=seconds,
+        selections=selections,
+        other_dists=made_up_dists(mechanism, reference.total, KINDS[1:]) if made_up else {},
     )
 
 
 def made_up_dists(
     mechanism: PartitionMechanism, contributions: int, kinds: Sequence[str] = KINDS
 ) -> dict[str, float]:
-    """Returns about half the expected L1 distances of releases of made-up lists, by kind."""
+    """Returns by kind: about half the expected L1 distance of a release to a made-up list.
+
+    Lists of more than _SKETCHED contributions are planned with so many. Their errors are scaled by
+    the square root of the number of contributions.
+    """
     small = min(contributions, _SKETCHED)
     lists, scale = made_up_lists(small), math.sqrt(contributions / small)
     return {
@@ -233,7 +254,7 @@ def made_up_dists(
 
 
 class ExpectedDist(NamedTuple):
-    """The answer of ``expected_dist`` adds the seconds that a release or the formula takes."""
+    """Half an expected L1 distance, and the seconds that a release or the formula takes."""
 
     dist: float
     seconds: float
@@ -247,16 +268,19 @@ def expected_dist(
 ) -> ExpectedDist:
     """Returns half the mean L1 distance of a PUBLIC list to a mechanism's unrestricted releases.
 
-    It is exact if the mechanism has a ``distribution_type``. Otherwise it is the mean of draws from
-    fixed seeds, until ``least_moved`` users have been moved, and of four at most.
+    It is exact if the mechanism has a ``distribution_type``. Otherwise it is the mean of a few
+    draws from fixed seeds: until ``least_moved`` users have been moved, and four at most.
 
-    A list with a Durfee square of a larger side is taken at a smaller scale: noise moves each
-    stretch of a diagram's boundary according to its slope, so that dist grows in proportion to the
-    square.
+    If the side of the list's Durfee square is larger than ``largest_square``, a list with a smaller
+    diagram takes its place, and the distance is scaled by the ratio of the sides. For noise moves
+    each stretch of a diagram's boundary according to its slope, so that the distance grows in
+    proportion to the side.
     """
     side = FrobeniusCoordinates(reference).square
     small = scaled_down(reference, -(-side // largest_square))
-    scale = side / max(FrobeniusCoordinates(small).square, 1) if small is not reference else 1
+    scale = 1.0
+    if small is not reference:
+        scale = side / max(FrobeniusCoordinates(small).square, 1)
     start = time.perf_counter()
     if mechanism.distribution_type is not None:
         dist = mechanism.distribution.expected_l1(small) / 2
@@ -270,7 +294,7 @@ def expected_dist(
 
 
 def scaled_down(frequency_list: FrequencyList, scale: int) -> FrequencyList:
-    """Returns the list whose diagram is smaller by a factor in both directions.
+    """Returns the list whose diagram is smaller by the factor ``scale`` in both directions.
 
     >>> list(scaled_down(FrequencyList([900, 20, 1], [100, 1000, 90]), 10))
     [(90, 10), (2, 100)]
@@ -285,6 +309,7 @@ def scaled_down(frequency_list: FrequencyList, scale: int) -> FrequencyList:
 def _selections(
     reference: FrequencyList, epsilon: Number, delta: Number, max_partitions: int
 ) -> tuple[SelectionPlan, ...]:
+    """Returns the plans of all strategies that can be used at this budget."""
     chosen = choose_strategy(epsilon, delta, max_partitions_per_user=max_partitions).name
     plans = []
     for name, strategy in STRATEGIES.items():
@@ -306,8 +331,9 @@ def planned_choice(
     max_partitions: int,
     counted: bool = False,
 ) -> Choice:
-    """Returns what "measured" would choose for a PUBLIC list of users who have ``max_partitions``
-    partitions each, with its predictions.
+    """Returns what the strategy "measured" would choose for a PUBLIC list, with its predictions.
+
+    Every user is assumed to have ``max_partitions`` partitions.
 
     >>> planned_choice(zipf_list(100_000), 1, 1e-5, 1).plan.by
     'optimal'

@@ -1,26 +1,27 @@
 """Releases how users are distributed over the values of each of their attributes, under one budget.
 
-A record tells values of one user, such as the fonts of a browser. Each attribute, a column or a
-combination of columns, gets the list of how many users its values have. The values themselves stay
-secret.
+A record has values of one user, such as the fonts of a browser. An attribute is a column or a
+combination of columns. The list of an attribute says how many users its values have. The values
+themselves stay secret.
 
 Definition. The value of a combination in a record is the tuple of its columns' values. A null or an
-empty text is no value, and a combination has none where one of its columns has none. A user counts
-for an attribute with one value at most: of the user's distinct values over all records, the one
-with the smallest PRF(key of the attribute, user, value). Users without a value of an attribute are
-in no partition of its list.
+empty text is no value, and a combination has no value if one of its columns has none. A user counts
+for an attribute with at most one value: among the user's distinct values over all records, it is
+the one with the smallest PRF(key of the attribute, user, value). Users without a value of an
+attribute are in no partition of its list.
 
 Guarantee. All lists together are epsilon-DP for adding or removing all records of one user. Proof,
 for any value of the secret that keys the choice:
 
-1. A user's own records alone decide which value of an attribute counts, so that two neighbouring
-   inputs differ, for each attribute, in one user's only pair (user, value).
-2. So one count of an attribute's values differs by one, and its sorted list moves by at most 1 in
-   L1. Its release, with kappa = 1, is epsilon_a-DP for its part epsilon_a.
-3. The lists of all attributes are released with independent random numbers, and one user is in all
-   of them. So the parts add up: their sum is epsilon. QED.
+1. Each user's own records alone decide which value of an attribute counts. So for each attribute,
+   the pairs (user, value) of two neighbouring inputs differ in one pair at most, that of one user.
+2. So at most one count of the attribute's values differs, by one, and the sorted list moves by at
+   most 1 in L1. Its release, with kappa = 1, is epsilon_a-DP, where epsilon_a is its part of
+   epsilon.
+3. The lists of all attributes are released with independent random numbers, and one user may be in
+   all of them. So the parts add up (sequential composition), and their sum is epsilon. QED.
 
-Which attributes get a list, and how budget is split between them, is public.
+Which attributes get a list, and how epsilon is divided among them, is public.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 
 MOST_ATTRIBUTES = 1000
 Key = str | tuple[str, ...]
-"""An attribute in a mapping: the name of its column, or the tuple of several names."""
+"""An attribute as a key: the name of its only column, or the tuple of the names of several."""
 
 
 def attribute_columns(attribute: Any) -> tuple[str, ...]:
@@ -107,8 +108,14 @@ def attribute_label(columns: Sequence[str]) -> str:
 def attribute_tables(
     lists: Iterable[tuple[str, ReleasedList]], statement: Mapping[str, Any]
 ) -> Tables:
-    """Returns the tables of the lists, in the order of attributes. A list without partitions has
-    the row 0,0, so that every attribute is named."""
+    """Returns the table of the lists, and that of their noisy coordinates if they are decoded.
+
+    A list without partitions has the row 0,0, so that every attribute is named.
+
+    Args:
+      lists: (label, list) for each attribute, in order.
+      statement: their privacy statement.
+    """
     lists = list(lists)
     rows = [(label, *row) for label, released in lists for row in list(released) or [(0, 0)]]
     tables = {ATTRIBUTES_FILE: CsvTable(ATTRIBUTES_HEADER, rows)}
@@ -122,18 +129,18 @@ def attribute_tables(
 
 @dataclass(frozen=True, kw_only=True)
 class AttributesSpec(ReleaseSpec):
-    """Specifies a list for each attribute, see the module.
+    """Specifies a list for each attribute. The module's docstring has the guarantee.
 
     Args:
-      attributes: the name of a column, or a tuple of several for a combination, for each list.
+      attributes: for each list the name of a column, or the tuple of several for a combination.
       epsilon: the cost of all lists together.
       shares: maps attributes to their shares of epsilon, relative to the others; an attribute that
         it leaves out has the share 1. By default all are equal.
       mechanism: see ``partition_mechanism``.
 
     Raises:
-      ValueError, TypeError: attributes are none, too many, given twice or no names; a share is not
-        positive, or of an attribute that is not released; or an argument is out of range.
+      ValueError, TypeError: there are no attributes or too many, one is given twice or is no name;
+        a share is not positive, or its attribute is not released; or an argument is out of range.
     """
 
     tables = ReleasedTables(ATTRIBUTES_FILE, attribute_tables)
@@ -166,25 +173,25 @@ class AttributesSpec(ReleaseSpec):
                 raise ValueError(
                     f"shares has an attribute that is not released: these are {released}"
                 )
-        # This refuses a budget or shares out of range now.
-        _ = self.mechanisms
+        _ = self.mechanisms  # Refuses a budget or shares out of range now.
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Returns the names of attributes in files."""
+        """Returns the names that attributes have in files."""
         return tuple(map(attribute_label, self.attributes))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Returns the columns that are read, each once."""
+        """Returns the columns of records that the release reads, each once."""
         return tuple(dict.fromkeys(name for columns in self.attributes for name in columns))
 
     @functools.cached_property
     def mechanisms(self) -> tuple[PartitionMechanism, ...]:
         """Returns the mechanism of each attribute's list; their epsilons add up to the whole."""
         weights: dict[str, Number] = dict.fromkeys(self.labels, 1)
-        for attribute, share in (self.shares or {}).items():
-            weights[attribute_label(attribute_columns(attribute))] = share
+        if self.shares is not None:
+            for attribute, share in self.shares.items():
+                weights[attribute_label(attribute_columns(attribute))] = share
         parts = PrivacyBudget(self.epsilon).split_by(weights)
         return tuple(
             partition_mechanism(parts[label].epsilon, 1, self.mechanism) for label in self.labels
@@ -224,9 +231,9 @@ class AttributesSpec(ReleaseSpec):
 
 
 class AttributeReleases(Releases):
-    """Maps each attribute, the name of its column or a tuple of several, to its ``ListRelease``.
+    """Maps each attribute to its ``ListRelease``. Keys are names of columns, or tuples of several.
 
-    As a table it ranks attributes by their Shannon entropy, from the most identifying on.
+    The table of it has the attributes by their Shannon entropy, the most identifying first.
 
     Attributes:
       statement: the joint guarantee, as in privacy.json.
@@ -238,9 +245,9 @@ class AttributeReleases(Releases):
         common = {name: value for name, value in statement.items() if name not in _OF_ALL}
         releases = {}
         for entry in statement["lists"]:
-            about = {**common, **entry, "partition_columns": entry["columns"]}
+            of_list = {**common, **entry, "partition_columns": entry["columns"]}
             released = lists[entry["attribute"]]
-            releases[attribute_key(entry["columns"])] = ListRelease(released, about)
+            releases[attribute_key(entry["columns"])] = ListRelease(released, of_list)
         super().__init__(releases, "attribute")
         self.statement = dict(statement)
         self._rankings: dict[float, list[tuple[str, dict[str, Estimate]]]] = {}
@@ -250,8 +257,10 @@ class AttributeReleases(Releases):
         return [release.statement["attribute"] for release in self.values()]
 
     def ranking(self, confidence: float = CONFIDENCE) -> list[tuple[str, dict[str, Estimate]]]:
-        """Returns the label of each attribute with its ``identifiability``, from the largest
-        Shannon entropy on. Each interval holds by itself, with the confidence."""
+        """Returns (label, ``identifiability``) of each attribute, the largest entropy first.
+
+        Each interval holds with this confidence by itself, not all of them together.
+        """
         if confidence not in self._rankings:
             rows = [
                 (label, release.identifiability(confidence))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.files.filenames import ATTRIBUTES_PICTURE, UNIQUE_PICTURE
@@ -25,7 +25,7 @@ _EACH = (
 
 
 def attributes_page(release: AttributeReleases, words: Words) -> page.Page:
-    """Makes the page: attributes from the most identifying on, with intervals."""
+    """Returns the page and its pictures: attributes with intervals, the most identifying first."""
     users = wording(dict(release.statement), words).users
     ranking = release.ranking()
     pictures = {
@@ -88,26 +88,26 @@ there are, and {users} without a value of an attribute are not in its list."""
 
 
 def entropy_figure(ranking: _Ranking) -> Any:
-    """Draws the Shannon entropy of each attribute, in the order of the ranking."""
-    bars = [(_short_label(label, row), numbers[_BITS]) for row, (label, numbers) in _rows(ranking)]
-    return page.interval_bars("Shannon entropy", "bits", bars)
+    """Returns a drawing of the Shannon entropy of each attribute, in the order of the ranking."""
+    return page.interval_bars("Shannon entropy", "bits", _bars(ranking, _BITS))
 
 
 def _unique_figure(ranking: _Ranking, users: str) -> Any:
-    bars = [
-        (_short_label(label, row), numbers[_UNIQUE]) for row, (label, numbers) in _rows(ranking)
+    return page.interval_bars(f"Unique {users}", f"part of {users}", _bars(ranking, _UNIQUE), 1)
+
+
+def _bars(ranking: _Ranking, name: str) -> list[tuple[str, Estimate]]:
+    """Returns the short label of each attribute with its number of this name."""
+    return [
+        (_short_label(label, row), numbers[name]) for row, (label, numbers) in enumerate(ranking, 1)
     ]
-    return page.interval_bars(f"Unique {users}", f"part of {users}", bars, 1)
-
-
-def _rows(ranking: _Ranking) -> Iterator[tuple[int, tuple[str, dict[str, Estimate]]]]:
-    """Yields the entries of the ranking with their rows in tables, from 1 on."""
-    return enumerate(ranking, 1)
 
 
 def _short_label(label: str, row: int) -> str:
-    """Shortens the label of a combination for a picture: by the first letters of each column, or to
-    the number of columns and the row in the tables.
+    """Returns the label of an attribute for a picture, shortened if it is a long combination.
+
+    A shortened label has the first letters of each column; or, if there are too many columns, their
+    number and the attribute's row in the tables.
 
     >>> _short_label("system + language + screen + fonts", 1)
     'syste+langu+scree+fonts'
@@ -129,26 +129,30 @@ def _table(
     ranking: _Ranking,
     columns: dict[str, tuple[str, Callable[[Estimate], str]]],
 ) -> str:
-    """Makes a section with a row for each attribute, and a column for each of some numbers."""
+    """Returns a section with a table, which has a row for each attribute.
+
+    Args:
+      title: the title of the section.
+      about: the text above the table.
+      ranking: the attributes with their numbers.
+      columns: maps names of numbers to the heading of a column and the function that formats them.
+    """
     heads = ("Attribute", *(head for head, _ in columns.values()))
-    rows = [
+    rows = []
+    for label, numbers in ranking:
+        texts = [text(numbers[name]) for name, (_, text) in columns.items()]
         # Labels break on a phone, and intervals do not.
-        (
-            label,
-            *(text(numbers[name]).replace(" ", "\u00a0") for name, (_, text) in columns.items()),
-        )
-        for label, numbers in ranking
-    ]
+        rows.append((label, *(text.replace(" ", "\u00a0") for text in texts)))
     return page.section(title, about, [heads, *rows])
 
 
 def _share_text(estimate: Estimate) -> str:
-    """Formats a share, with its interval below it, short enough for a phone."""
+    """Returns a share with its interval below it, short enough for a phone."""
     low, high = percents(estimate.low, estimate.high, 1)
     return f"{estimate.value:.1%}\n{low} to {high}"
 
 
 def _ratio_text(estimate: Estimate) -> str:
-    """Formats a number between 0 and 1, with its interval below it, rounded outwards."""
+    """Returns a number between 0 and 1 with its interval below it, which is rounded outwards."""
     low, high = math.floor(estimate.low * 1e4) / 1e4, math.ceil(estimate.high * 1e4) / 1e4
     return f"{estimate.value:.4f}\n{low:.4f} to {high:.4f}"

@@ -1,25 +1,26 @@
-"""Releases the lists of all groups of a public hierarchy; parents are the unions of their children.
+"""Releases the lists of all groups of a public hierarchy. Each is the union of its children's.
 
 Groups lie in levels, such as states and counties, below the list of everything. Each partition
-counts in one group of each level: one that appears in two counties is two partitions, named by the
-county and itself. So the list of a state has what the lists of its counties have together, and the
-released lists add up in the same way, exactly.
+counts in one group of each level. A partition that appears in two counties is two partitions, named
+by the county and itself. So the list of a state has the partitions of the lists of its counties
+together. The released lists add up in the same way, exactly.
 
-Theorem. The release is epsilon-DP for adding or removing all records of one user, with epsilon the
-sum of the levels' epsilons. Proof, for any value of the secret that keys the bounding:
+Theorem. The release is epsilon-DP for adding or removing all records of one user, where epsilon is
+the sum of the levels' epsilons. Proof, for any value of the secret that keys the bounding:
 
-1. The groups are public: which lists are released does not depend on the records. Records outside
-   of all groups are dropped, each by itself.
-2. A user's own records alone decide which pairs of a leaf group and a partition, at most kappa, are
-   kept. So the bounded inputs, which all levels read, are equal but for that user.
-3. At one level each pair counts in one list: that of the group above its leaf group. So adding the
-   user adds one to at most kappa counts in all lists of the level together, however they are spread
-   over groups. Sorting each list does not increase its L1 distance. Hence the sum over groups of
-   |X_g - Y_g|_1 is at most kappa.
+1. The groups are public: which lists are released does not depend on the records. A record outside
+   of all groups is dropped, whatever the other records are.
+2. Each user's own records alone decide which pairs of a leaf group and a partition, at most kappa,
+   are kept. So the bounded inputs of neighbours, which all levels read, are equal except for that
+   user's pairs.
+3. At one level each pair counts in one list: that of the group that contains its leaf group. So
+   adding the user adds one to at most kappa counts in all lists of the level together, however the
+   counts are spread over groups. Sorting each list does not increase its L1 distance. Hence the sum
+   over groups of |X_g - Y_g|_1 is at most kappa.
 4. Each list's coordinates get independent noise (``mechanisms.partition.frobenius``) of one rate,
    c = epsilon_level / kappa. The probability of all drawn coordinates of the level is the product
-   of those of its groups. For neighbours the ratio is at most the product of exp(c |X_g - Y_g|_1),
-   and so at most exp(c kappa) = exp(epsilon_level).
+   of the probabilities of its groups' coordinates. For neighbours the ratio of these products is at
+   most the product of exp(c |X_g - Y_g|_1), and so at most exp(c kappa) = exp(epsilon_level).
 5. Levels have independent noise, and their epsilons add up: sequential composition.
 6. The lists are computed from the noisy coordinates and public numbers: post-processing. QED.
 """
@@ -86,10 +87,10 @@ MOST_GROUPS = 100_000
 
 
 class PartitionGroups(NamedTuple):
-    """A public table says in which leaf group each partition is; others are in none.
+    """A public table of the leaf group of each partition. Other partitions are in no group.
 
     Attributes:
-      partitions: as text.
+      partitions: the partitions, as text.
       groups: for each partition the place of its group in ``HierarchySpec.groups``.
     """
 
@@ -98,8 +99,11 @@ class PartitionGroups(NamedTuple):
 
 
 def hierarchy_tables(lists: Iterable[tuple[Path, ReleasedList]], statement: Statement) -> Tables:
-    """Returns the tables of lists with their groups, from the top down. Levels below a group's own
-    are empty, and a list without partitions has the row 0,0, so that every group is named."""
+    """Returns the tables of the lists and of their noisy coordinates, from the top down.
+
+    A row begins with the names of its group at all levels; those below the group's own level are
+    empty. A list without partitions has the row 0,0, so that every group is named.
+    """
     levels = _level_names(statement)
 
     def label(path: Path) -> Path:
@@ -121,10 +125,14 @@ class HierarchySpec(ReleaseSpec):
     """Specifies the lists of a hierarchy: see ``release_hierarchy`` for arguments and errors.
 
     Attributes:
-      levels: names of the levels below everything, from the top down.
-      groups: the public leaf groups, each by the names of its groups at all levels.
-      shares: how epsilon is divided: among everything, and each level; equal by default.
-      partition_groups: the leaf group of each partition, if no columns of records say it.
+      levels: names of the levels below the list of everything, from the top down.
+      groups: the public leaf groups. Each is a tuple of the names of the group that contains it at
+        each level, its own name last.
+      epsilon: the cost of all lists together.
+      max_partitions_per_user: kappa.
+      shares: how epsilon is divided among the list of everything and each level; equally by
+        default.
+      partition_groups: the leaf group of each partition, if records have no columns of levels.
       most_partitions: public upper bounds on the numbers of partitions of the leaf groups.
     """
 
@@ -152,22 +160,12 @@ class HierarchySpec(ReleaseSpec):
                 most = tuple(counts[place] for place in range(len(self.groups)))
                 object.__setattr__(self, "most_partitions", most)
         if self.most_partitions is not None:
-            most = ()
-            with contextlib.suppress(TypeError):  # of what is no integer
-                given = listed("most_partitions", self.most_partitions)
-                most = tuple(map(operator.index, given))
-            if len(most) != len(self.groups) or not all(
-                0 <= number <= MAX_VALUE for number in most
-            ):
-                raise ValueError(
-                    "most_partitions must be integers from 0, one for each of the "
-                    f"{len(self.groups):,} groups"
-                )
+            most = _checked_most(self.most_partitions, len(self.groups))
             object.__setattr__(self, "most_partitions", most)
 
     @functools.cached_property
     def level_epsilons(self) -> tuple[Fraction, ...]:
-        """Returns the cost of the list of everything, and of the lists of each level."""
+        """Returns the cost of the list of everything, and that of the lists of each level."""
         whole, levels = PrivacyBudget(self.epsilon).epsilon, len(self.levels)
         try:
             return parts_by_shares(whole, self.shares, levels + 1)
@@ -178,7 +176,7 @@ class HierarchySpec(ReleaseSpec):
 
     @functools.cached_property
     def mechanisms(self) -> tuple[FrobeniusMechanism, ...]:
-        """Returns the mechanism of all lists of each level, everything first."""
+        """Returns the mechanism of each level, which releases all its lists; everything first."""
         return tuple(
             FrobeniusMechanism(epsilon, self.max_partitions_per_user)
             for epsilon in self.level_epsilons
@@ -186,7 +184,7 @@ class HierarchySpec(ReleaseSpec):
 
     @functools.cached_property
     def paths(self) -> tuple[tuple[Path, ...], ...]:
-        """Returns the groups of each level in order, everything first."""
+        """Returns the sorted groups of each level, everything first."""
         return tuple(
             tuple(sorted({group[:depth] for group in self.groups}))
             for depth in range(len(self.levels) + 1)
@@ -210,7 +208,7 @@ class HierarchySpec(ReleaseSpec):
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        # All lists of a level together have the range of one.
+        # All lists of a level together have the loss range of one list (step 4 of the proof).
         return tuple(
             Request(title, Cost(price_of(mechanism), mechanism.loss_range))
             for title, mechanism in zip(self._titles, self.mechanisms, strict=True)
@@ -252,7 +250,7 @@ def _checked_levels(levels: Any) -> Path:
     if isinstance(levels, str) or not isinstance(levels, Iterable):
         raise ValueError(f"levels must be several names, got {shown(levels)}")
     names = tuple(levels)
-    are_names = all(isinstance(name, str) and name for name in names)
+    are_names = all(isinstance(name, str) and name != "" for name in names)
     if not names or not are_names or len(set(names)) < len(names):
         raise ValueError("levels must be different names, as text, one at least")
     for name in names:
@@ -262,9 +260,10 @@ def _checked_levels(levels: Any) -> Path:
 
 
 def _paths(groups: Any, depth: int) -> tuple[Path, ...]:
+    """Returns the leaf groups as tuples of ``depth`` names; a ValueError if they are not such."""
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise ValueError(f"groups must be several tuples of names, got {shown(groups)}")
-    paths = tuple(tuple(group) if not isinstance(group, str) else (group,) for group in groups)
+    paths = tuple((group,) if isinstance(group, str) else tuple(group) for group in groups)
     if not 1 <= len(paths) <= MOST_GROUPS:
         raise ValueError(f"groups must be 1 to {MOST_GROUPS:,}, got {len(paths):,}")
     if not all(
@@ -280,7 +279,21 @@ def _paths(groups: Any, depth: int) -> tuple[Path, ...]:
     return paths
 
 
+def _checked_most(given: Any, groups: int) -> tuple[int, ...]:
+    """Returns upper bounds on numbers of partitions as a tuple; a ValueError if they are not
+    integers from 0, one for each of so many groups."""
+    most: tuple[int, ...] = ()
+    with contextlib.suppress(TypeError):  # A bound is no integer. The error is raised below.
+        most = tuple(map(operator.index, listed("most_partitions", given)))
+    if len(most) != groups or not all(0 <= number <= MAX_VALUE for number in most):
+        raise ValueError(
+            f"most_partitions must be integers from 0, one for each of the {groups:,} groups"
+        )
+    return most
+
+
 def _check_partitions(table: PartitionGroups, groups: int) -> None:
+    """Raises a ValueError if the table does not put each partition into one of so many groups."""
     if len(set(table.partitions)) < len(table.partitions):
         raise ValueError("each partition must be in one group: a partition is given twice")
     if len(table.partitions) != len(table.groups) or not all(
@@ -290,8 +303,8 @@ def _check_partitions(table: PartitionGroups, groups: int) -> None:
 
 
 class _AddedUp(ListRelease):
-    """A list that adds up with others. Its numbers are those of the list, and intervals are widened
-    to hold them where they do not."""
+    """A list that adds up with others. Its estimates are the list's own numbers, and an interval is
+    widened if it does not contain its estimate."""
 
     def _ends(self, name: str, index: int, value: float, confidence: float) -> tuple[float, float]:
         low, high = super()._ends(name, index, value, confidence)
@@ -301,8 +314,8 @@ class _AddedUp(ListRelease):
 class HierarchyReleases(Releases):
     """Maps the path of each group, such as ("Texas", "Harris"), to its list; () is everything.
 
-    Lists add up exactly: the list of a group has the partitions of ``children(path)`` together.
-    Intervals are proved for each group, by the noise of its own coordinates.
+    Lists add up exactly: the list of a group has the partitions of its ``children`` together. The
+    intervals of each group are proved, from the noise of its own coordinates.
 
     Attributes:
       statement: the joint guarantee, as in privacy.json.
@@ -328,10 +341,11 @@ class HierarchyReleases(Releases):
 
     def children(self, path: Path) -> list[Path]:
         """Returns the paths of the groups one level below a group."""
-        return [other for other in self if other[:-1] == tuple(path) and other]
+        path = tuple(path)
+        return [other for other in self if len(other) == len(path) + 1 and other[:-1] == path]
 
     def level(self, name: str) -> dict[Path, ListRelease]:
-        """Returns the lists of a level, such as "county", or of everything as "all".
+        """Returns the lists of a level, such as "county"; "all" is the level of everything.
 
         Raises:
           ValueError: there is no such level.
@@ -365,9 +379,9 @@ class HierarchyReleases(Releases):
         columns: dict[str, Any] = {level: [name[level] for name in names] for level in self.levels}
         for number, method in _NUMBERS.items():
             estimates = [method(release) for release in self.values()]
-            for end in ("value", "low", "high"):
-                label = number if end == "value" else f"{number}, {end}"
-                columns[label] = [getattr(estimate, end) for estimate in estimates]
+            columns[number] = [estimate.value for estimate in estimates]
+            columns[f"{number}, low"] = [estimate.low for estimate in estimates]
+            columns[f"{number}, high"] = [estimate.high for estimate in estimates]
         return columns
 
     @property
@@ -388,11 +402,9 @@ _OF_ALL = ("levels", "composition", "adds_up")
 
 def statement_words(statement: Mapping[str, Any]) -> list[str]:
     """Puts the privacy.json of a hierarchy into paragraphs that a publisher can paste."""
-    parts = [
-        f"{amount(entry['epsilon'])} for the "
-        + (f"lists by {entry['level']}" if place else "list of everything")
-        for place, entry in enumerate(statement["levels"])
-    ]
+    whole, *levels = statement["levels"]
+    parts = [f"{amount(whole['epsilon'])} for the list of everything"]
+    parts += [f"{amount(entry['epsilon'])} for the lists by {entry['level']}" for entry in levels]
     return [
         "These lists were released together under pure epsilon-differential privacy with epsilon "
         f"= {amount(statement['epsilon'])}. The privacy unit is one user; neighbouring data sets: "
@@ -412,6 +424,7 @@ _NUMBERS: dict[str, Callable[[ListRelease], Estimate]] = {
 
 
 def _level_names(statement: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the levels below everything."""
     return [entry["level"] for entry in statement["levels"][1:]]
 
 

@@ -13,12 +13,13 @@ from dp_transforms.reports.phrases import Words, amount, wording
 if TYPE_CHECKING:
     from dp_transforms.releases.hierarchy import HierarchyReleases
 
-_DRAWN, _SHOWN = 40, 200
-_GUESSES = 10
+_DRAWN, _SHOWN = 40, 200  # The most groups in the picture and in the table.
+_GUESSES = 10  # The table has the share of so many most frequent partitions.
 
 
 def hierarchy_page(releases: HierarchyReleases, words: Words) -> page.Page:
-    """Makes the page: of the first groups from the top down, if there are many."""
+    """Returns the page and its picture. They show the first groups from the top down if there are
+    many."""
     terms = wording(dict(releases.statement), words)
     picture = page.png(hierarchy_figure(releases, words))
     intro = (
@@ -64,7 +65,7 @@ def hierarchy_page(releases: HierarchyReleases, words: Words) -> page.Page:
 
 
 def hierarchy_figure(releases: HierarchyReleases, words: Words) -> Any:
-    """Draws the numbers of partitions of the first groups."""
+    """Returns a drawing of the numbers of partitions of the first groups, with intervals."""
     terms = wording(dict(releases.statement), words)
     labelled = list(zip(releases.labels, releases.values(), strict=True))[:_DRAWN]
     bars = [(label, release.number_of_partitions()) for label, release in labelled]
