@@ -327,12 +327,13 @@ def select_windowed_partitions(
     Args:
       epsilon: the privacy loss of all windows together.
       delta: the delta of all windows together.
-      start: see ReleaseWindowedLists, as for the arguments below.
-      stop: see there.
-      max_windows_per_user: see there.
-      max_partitions_per_user: see there.
+      start: a day or time, such as "2026-01-31". The windows that begin from then on are released.
+      stop: the windows that begin before this day or time are released. Start and stop are public:
+        choose both without looking at the records.
+      max_windows_per_user: the most windows in which one user counts.
+      max_partitions_per_user: the most partitions in which one user counts in each window.
       noisy_counts: release noisy counts with the names.
-      num_buckets: see there.
+      num_buckets: how many parts users, or partitions, are split into.
     """
     select = SelectWindowedPartitions(
         epsilon=epsilon,

@@ -152,7 +152,7 @@ class HierarchySpec(ReleaseSpec):
         positive_integer("max_partitions_per_user", self.max_partitions_per_user)
         if self.shares is not None:
             object.__setattr__(self, "shares", tuple(listed("shares", self.shares)))
-        _ = self.mechanisms
+        _ = self.mechanisms  # Refuses a budget or shares out of range now.
         if self.partition_groups is not None:
             _check_partitions(self.partition_groups, len(self.groups))
             if self.most_partitions is None:

@@ -212,16 +212,17 @@ def _limits(bounds: PartitionBounds | None, length: int, rows: bool) -> tuple[In
     index = np.arange(1, length + 1)
     if bounds is None:
         return np.zeros(length, np.int64), np.full(length, LARGEST)
-    if rows:
+    if rows:  # Row i is the frequency at rank i, less i - 1.
         lowest = bounds.lower.at_ranks(index)
         highest = bounds.upper_at(index)
-    else:
+        subtracted = index - 1
+    else:  # Column j is the number of partitions with at least j users, less j.
         lowest = bounds.lower.at_least(index)
         free = min(bounds.unbounded_ranks, LARGEST)
         highest = np.minimum(bounds.upper.at_least(index), LARGEST - free) + free
         highest = np.where(index <= bounds.beyond, LARGEST, highest)
-    index -= rows
-    lowest, highest = (np.clip(limit - index, 0, LARGEST) for limit in (lowest, highest))
+        subtracted = index
+    lowest, highest = (np.clip(limit - subtracted, 0, LARGEST) for limit in (lowest, highest))
     return lowest, highest
 
 

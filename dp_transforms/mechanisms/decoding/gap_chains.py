@@ -188,7 +188,7 @@ class GapChains:
         self._base = np.maximum(guess - int(reach), 1 if cell == 1 else 1 - cell)
         self._base[-1] = 1
         self._share = np.zeros(len(guess))
-        if cell > 1:  # Windows are shifted so that a mean gap leads from a state to a state.
+        if cell > 1:  # Windows are shifted so that a mean gap leads from one state to another.
             drift = np.concatenate([np.cumsum(np.append(0.0, 1 + mean[:-1])) for mean in means])
             self._share[:-1] = np.mod(-np.mod(drift, cell) - np.mod(self._base[:-1], cell), cell)
         self._drop = np.append(-1.0 - np.diff(self._base) - np.diff(self._share), 0.0)
@@ -364,8 +364,8 @@ class GapChains:
             behind = part + 1
             seen = self._like[behind] * self._back[behind]
             seen /= np.maximum(seen.sum(1), TINY)[:, None]
-            # For each difference of states, the sum over all pairs of states with it, as far as the
-            # gap itself has no part in it.
+            # For each difference of states, the sum of weights over all pairs with it. The
+            # weights do not include the probability of the gap.
             turned = np.fft.rfft(self.filtered[part], self._fast)
             turned *= np.fft.rfft(seen[:, ::-1], self._fast)
             pairs = np.maximum(np.fft.irfft(turned, self._fast)[:, : 2 * self.width - 1], 0)
@@ -388,8 +388,8 @@ class GapChains:
         return self.by_arm(np.where(dead >= level, 0, self._values(slice(None), state)))
 
     def marginals(self) -> Iterator[tuple[tuple[IntArray, FloatArray], ...]]:
-        """Yields for each list, for its rows and its columns, the numbers of states and their
-        probabilities (``smoothed``): places x states."""
+        """Yields (rows, columns) for each list. Both are pairs of arrays, places x states: the
+        integers that stand for the states, and their probabilities (``smoothed``)."""
         arms = [
             (
                 np.maximum(np.rint(self._positions(slice(begin, end))).astype(np.int64), 1),
