@@ -241,6 +241,7 @@ _TAKEN_NAMES = {
     *FREQUENCIES_HEADER,  # Columns of the released tables, as are the next ones.
     *COORDINATES_HEADER,
     EVERYTHING,  # The level of the list of everything.
+    *("partitions", "total"),  # Columns of the table of all groups.
 }
 """No level can have these names: tables would have two columns, or levels, of one name."""
 

@@ -58,6 +58,7 @@ def release(data=None, **arguments):
             for name in (
                 *("user", "partition", "list"),
                 *("frequency", "multiplicity", "arm", "index", "value", "all"),
+                *("partitions", "total"),
             )
         ),
         ({"groups": []}, "groups must be 1 to"),

@@ -87,8 +87,8 @@ class FrobeniusMechanism(WithinBounds):
     Args:
       epsilon, sensitivity, eta: see ``PartitionMechanism``.
       bounds: public bounds, between which the released list lies; none by default.
-      max_total: a public upper bound on the sum of all frequencies, and on that of the released
-        list; none by default.
+      max_total: a public upper bound on the sum of all frequencies; none by default. The released
+        list keeps to it, unless ``bounds`` are given too, and force a larger total.
 
     Raises:
       ValueError: see ``PartitionMechanism``, here for c below 2**-20; or a bound is out of range.
