@@ -41,8 +41,9 @@ run: .venv/installed
 	@head -n 6 $(RELEASE)/released_frequencies.csv
 	@echo "$(RELEASE)/privacy.json states the guarantee."
 
+# Each worker has a core. Threads of its linear algebra would only take CPU from the others.
 test: .venv/installed-test
-	$(BIN)/python -m pytest -q -n auto --dist=worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist=worksteal
 
 test-long: .venv/installed-test
 	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q --fresh -n auto --dist=worksteal --timeout=1800 -m "not law and not coq and not flink and not spark"

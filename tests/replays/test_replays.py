@@ -86,7 +86,7 @@ OPTIONS = {
     "degrees with a chosen bound": {"unit": PrivacyUnit.NODE},
     "kappa": {"answers": True},
 }
-SLOW = {"list of all records on Beam", "both of all records"}
+SLOW = {"list of all records on Beam", "both of all records", "names by what a look tells"}
 SOME_SLOW = [pytest.param(job, marks=[pytest.mark.slow] * (job in SLOW)) for job in JOBS]
 
 
